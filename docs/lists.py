@@ -1,6 +1,7 @@
 """What the code already holds as tables: devices, models, KV methods, calibrations and constants, records, plans."""
 
 import functools
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ def _catalogue(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
 
 def _methods() -> str:
     kinds = kv.CATALOGUE.members()
-    return "\n## What each does\n\n" + "\n".join(f"**{kind.name}**: {kv.summary(kind)}\n" for kind in kinds)
+    said = {kind.name: inspect.getdoc(type(kind)).partition("\n\n")[0].replace("\n", " ") for kind in kinds}
+    return "\n## What each does\n\n" + "\n".join(f"**{name}**: {what}\n" for name, what in said.items())
 
 
 def _constants() -> str:

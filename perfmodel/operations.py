@@ -48,7 +48,7 @@ class Op:
     the op is part of. rows: tokens that each GEMM runs for, or work items that attention is cut for, with those that
     fill up a CUDA graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear
     ops only).
-    devices: that a message is between; 0: all of the group.
+    devices: that a message is between.
     stacked: several ops of one format on a leading axis, for their sum.
     """
 

@@ -158,10 +158,7 @@ def test_largest_batch():
     # parameters, 16 060 522 496 bytes. 0.9 x 80e9 leaves 55 939 477 504.
     # Plain: 8001 x 131 072 = 1 048 707 072 a sequence: 53.34. Drafting 3 with a ring buffer of 512:
     # (8000 + 3 + 1 + 512) x 131 072 = 1 116 209 152: 50.12.
-    s = scenario()
-    room = capacity.memory(
-        s.target_shard, s.draft_shard, s.draft, s.machine.gpu, batch=1.0, context=8000.0, gamma=3, fraction=0.9
-    )
+    room = capacity.memory_of(scenario(), batch=1.0, context=8000.0, gamma=3, fraction=0.9)
     assert room.weight_bytes == 16_060_522_496
     assert (room.ar_max_batch, room.max_batch) == (53, 50)
 

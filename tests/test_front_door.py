@@ -145,6 +145,7 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
     (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),
     (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alfa=0.8), "Query(): no argument named 'alfa'"),
     (lambda: pm.whatif("llama-3.1-8b", "h100", context=1), "batch: must be given"),
+    (lambda: pm.inflection(model="llama-3.1-8b"), "hardware: must be given"),
     (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
     (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
     (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),

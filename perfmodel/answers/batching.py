@@ -18,6 +18,9 @@ from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
+MAX_BATCH = 1024
+"""Batch up to which is looked for the most throughput."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
@@ -63,12 +66,10 @@ class BothWays:
 def both_ways(scenario: Scenario, context: float, tokens: int) -> BothWays:
     """One request verifying `tokens` (gamma + 1) tokens against `tokens` requests at the same context.
 
-    Raises InputError for fewer than 2 tokens, or beyond what the acceptance knows.
+    Raises InputError beyond what the acceptance knows.
     """
-    if not 2 <= tokens <= 1025:
-        raise refuse("--gamma", None, "a whole number from 1 to 1024", tokens - 1)
     gained = float(np.ravel(scenario.acceptance.tokens_per_iteration(tokens - 1))[0])
-    p = predict(scenario, Workload.of(1, context, tokens - 1), 0)
+    p = predict(scenario, Workload.of(1, context, tokens - 1))
     verify = _pass(scenario, 1.0, context, float(tokens), gained)
     one = Speculating(**asdict(verify), draft_s=float(p.gamma * p.draft_s + p.overhead_s))
     many = _pass(scenario, float(tokens), context, 1.0, float(tokens))
@@ -84,17 +85,14 @@ def both_ways(scenario: Scenario, context: float, tokens: int) -> BothWays:
     )
 
 
-def crossover_cache_bytes(
-    weight_bytes: float, tokens: int, gained: float, batched: float | None = None
-) -> float | None:
+def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batched: float) -> float | None:
     """One sequence's cache where speculation moves no more bytes per token: (m W - Omega W') / (m (Omega - 1)).
 
-    batched: W', what a batch of m sequences moves of the weights; W if left out. A sequence may route its tokens alike.
+    batched: W', what a batch of m sequences moves of the weights. A sequence may route its tokens alike.
     """
     if gained <= 1:
         return None
-    other = weight_bytes if batched is None else batched
-    return max(tokens * weight_bytes - gained * other, 0.0) / (tokens * (gained - 1))
+    return max(tokens * weight_bytes - gained * batched, 0.0) / (tokens * (gained - 1))
 
 
 def _load(p: Pass) -> float:
@@ -137,9 +135,9 @@ class Composition:
     both_gamma: int
 
 
-def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float, max_batch: int = 1024) -> Composition:
+def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Composition:
     """Batching alone, speculation alone, and both, under capacity. Raises InputError where not one sequence fits."""
-    batches = np.arange(1.0, max_batch + 1)[:, None]
+    batches = np.arange(1.0, MAX_BATCH + 1)[:, None]
     gammas = np.arange(max_gamma + 1)
     room = capacity.memory_of(scenario, batches, np.asarray(context), gammas.astype(float), fraction)
     p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
@@ -180,7 +178,7 @@ def disaggregate(
     scenario: Scenario, batch: float, context: float, gamma: int, new_tokens: int
 ) -> tuple[Disaggregation, Disaggregation]:
     """Without and with speculation. Answers take `new_tokens`, prompts `context` tokens, prefilled singly."""
-    p = predict(scenario, Workload.of(batch, context, gamma), 0)
+    p = predict(scenario, Workload.of(batch, context, gamma))
     prefill = costs.forward(scenario.target_shard, 1.0, context, 0.0, Full(), head_query=1.0)
     prefill_s = float(scenario.machine.predicted_s(prefill, context))
     cache = float(scenario.target_shard.stored_kv_bytes(context))
@@ -234,7 +232,7 @@ class Chunked:
 
 def chunked(scenario: Scenario, batch: float, context: float, gamma: int) -> tuple[Chunked, Chunked]:
     """Without and with speculation; the chunk's own attention left out."""
-    p = predict(scenario, Workload.of(batch, context, gamma), 0)
+    p = predict(scenario, Workload.of(batch, context, gamma))
     outside = float(p.gamma * p.draft_s + p.overhead_s)
     baseline = _chunk(scenario, batch, context, 1.0, 0.0, 1.0)
     return baseline, _chunk(scenario, batch, context, gamma + 1.0, outside, float(p.tokens_per_iteration))

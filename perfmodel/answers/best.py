@@ -25,8 +25,7 @@ class Best:
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
     """None where not one sequence fits."""
-    known = (max_gamma, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
-    gammas = np.arange(min(end for end in known if end is not None) + 1)
+    gammas = np.arange(scenario.longest(max_gamma) + 1)
     room = memory_of(scenario, 1.0, context, gammas.astype(float), fraction)
     top = int(min(np.max(room.ar_max_batch), LARGEST))
     if top < 1:

@@ -39,7 +39,7 @@ def easiest_length(scenario: Scenario, batch: float, context: float, most: int, 
 
     Each sequence advancing by its own count, an iteration must gain target x iteration time / step time tokens.
     """
-    gammas = np.arange(1, max(min(most, scenario.draft.max_gamma or most), 1) + 1)
+    gammas = np.arange(1, max(scenario.longest(most), 1) + 1)
     certain = replace(scenario, acceptance=Acceptance.from_alpha(1.0))
     needed = target * (gammas + 1.0) / speedups(certain, batch, context, gammas)
     alphas = alpha_from_tokens_per_iteration(np.clip(needed, 1.0, gammas + 1.0), gammas.astype(float))

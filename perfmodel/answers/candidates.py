@@ -4,7 +4,7 @@ A candidate without a measured acceptance is skipped and says so; no rate is eve
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -184,11 +184,6 @@ class Candidate:
         """The target's degree."""
         return self.scenario.machine.tensor_parallel
 
-    def longest(self, max_gamma: int) -> int:
-        """Longest chain up to `max_gamma` that the acceptance and the draft allow."""
-        known = (max_gamma, self.scenario.acceptance.max_gamma, self.scenario.draft.max_gamma)
-        return min(end for end in known if end is not None)
-
 
 def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
     """The baseline by degree, drafts with an acceptance, and what was skipped.
@@ -236,7 +231,7 @@ def _candidate(
     point = query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
     tree = acceptance if isinstance(acceptance, TreeAcceptance) else None
     # a tree's acceptance is not a chain's: the scenario's own is not asked then
-    chain = acceptance if isinstance(acceptance, Acceptance) else Acceptance(acceptance.source, 0.0)
+    chain = acceptance if isinstance(acceptance, Acceptance) else replace(UNUSED, source=acceptance.source)
     scenario = resolve(point, chain, named)
     scenario.draft_pass_s(1.0, 1.0)
     if tree is not None:

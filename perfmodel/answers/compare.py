@@ -117,8 +117,7 @@ def compare(question: CompareQuery) -> Comparison:
 
 
 def _composition(scenario: Scenario, context: float, gamma: int, fraction: float) -> Composition | None:
-    known = (gamma, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
     try:
-        return compose(scenario, context, min(g for g in known if g is not None), fraction)
+        return compose(scenario, context, scenario.longest(gamma), fraction)
     except InputError:
         return None

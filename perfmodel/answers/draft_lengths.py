@@ -118,21 +118,19 @@ def length_tables(
     if acceptance_at is not None:
         longest = min(_longest(replace(scenario, acceptance=acceptance_at(float(edge))), longest) for edge in edges)
     parts = [_slowness(scenario, _inside(low, high), max_batch, longest, acceptance_at) for low, high in spans]
-    tables = [_table(part, weights, hysteresis, *span) for part, span in zip(parts, spans, strict=True)]
-    merged, counts = [tables[0]], [1]
-    costs_of_merged = [parts[0]]
-    for part, table in zip(parts[1:], tables[1:], strict=True):
-        n = counts[-1]
-        both = (costs_of_merged[-1] * n + part) / (n + 1)
-        joint = _table(both, weights, hysteresis, merged[-1].context_low, table.context_high)
-        apart = (n / merged[-1].speedup + 1 / table.speedup) / (n + 1)
-        if 1 / joint.speedup - apart <= hysteresis:
-            merged[-1], costs_of_merged[-1], counts[-1] = joint, both, n + 1
-        else:
-            merged.append(table)
-            costs_of_merged.append(part)
-            counts.append(1)
-    return tuple(merged)
+    merged: list[tuple[LengthTable, Array, int]] = []
+    for part, span in zip(parts, spans, strict=True):
+        table = _table(part, weights, hysteresis, *span)
+        if merged:
+            last, cost, n = merged[-1]
+            both = (cost * n + part) / (n + 1)
+            joint = _table(both, weights, hysteresis, last.context_low, table.context_high)
+            apart = (n / last.speedup + 1 / table.speedup) / (n + 1)
+            if 1 / joint.speedup - apart <= hysteresis:
+                merged[-1] = joint, both, n + 1
+                continue
+        merged.append((table, part, 1))
+    return tuple(table for table, _, _ in merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +181,7 @@ def _checked(max_batch: int, hysteresis: float) -> int:
 def _longest(scenario: Scenario, max_tokens: int) -> int:
     if not 1 <= max_tokens <= 256:
         raise refuse("--max-gamma", None, "a whole number from 1 to 256", max_tokens)
-    known = (max_tokens, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
-    return min(end for end in known if end is not None)
+    return scenario.longest(max_tokens)
 
 
 def _inside(low: int, high: int) -> Array:

@@ -7,7 +7,7 @@ from typing import Annotated
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
-from perfmodel.answers.query import CommonOptions, Query, resolve
+from perfmodel.answers.query import CommonOptions, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.readers import as_given, gammas, value
 from perfmodel.answers.text import times
@@ -129,7 +129,8 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     query = question.query(draft="self", gamma=_measured_at(question, twos))
     batch, context = value(query.batch), value(query.context)
     rate = parse_chain_rate(question.small_rate, "--small-rate", "`perfmodel tree`")
-    small = resolve(_small(question), rate)
+    given = {"alpha": None, "tokens_per_iteration": None, "acceptance": None}
+    small = resolve(question.query(draft=question.small, draft_kv=question.small_kv, **given), rate)
     sparse = resolve(query)
     best = best_two_levels(small, sparse, batch, context, ones, twos, int(query.max_gamma))
     found = best.levels
@@ -154,12 +155,6 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
         fits=room.fits,
         max_batch=room.max_batch,
         warnings=room.shortage(batch),
-    )
-
-
-def _small(question: HierarchyQuery) -> Query:
-    return question.query(
-        draft=question.small, draft_kv=question.small_kv, alpha=None, tokens_per_iteration=None, acceptance=None
     )
 
 

@@ -26,8 +26,7 @@ def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Pri
         have = float(room[0].available_bytes) / 1e9
         needs = f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
         return f"{needs}{_would_fit(query, float(room[0].available_bytes))}"
-    bound, least_ms = float(query.max_tpot_ms or 0.0), min(fitting) * 1e3
-    return f"the bound of {bound:g} ms per token is below the least reachable, {least_ms:.2f} ms"
+    return f"the bound of {query.max_tpot_ms:g} ms per token is below the least reachable, {min(fitting) * 1e3:.2f} ms"
 
 
 def _would_fit(query: AdviseQuery, available_bytes: float) -> str:

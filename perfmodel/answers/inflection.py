@@ -7,14 +7,12 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
-from perfmodel.answers.query import Options, Query, resolve, with_draft
+from perfmodel.answers.query import Options, length_of, resolve, with_draft
 from perfmodel.answers.readers import Number, count, value
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_switch
-from perfmodel.speculation.chain import predict
 from perfmodel.speculation.lengths import ContextLengths, context_lengths
-from perfmodel.speculation.workload import Workload
 
 DEFAULT_CONTEXT = 32768
 """Where the best gamma is sought if the question names no context."""
@@ -96,7 +94,7 @@ def inflection(question: InflectionQuery) -> Inflection:
     on the calibration in use and, beside it, on the ideal roofline. Raises InputError.
     """
     query = with_draft(question.query(context=DEFAULT_CONTEXT if question.context is None else question.context))
-    batch, gamma = float(query.batch), _gamma(query)
+    batch, gamma = float(query.batch), length_of(query, resolve(query), 1)
     found = {}
     for asked in (query, replace(query, engine=None, calibration="ideal")):
         scenario = replace(resolve(asked), core_ops=question.core_ops)
@@ -105,10 +103,3 @@ def inflection(question: InflectionQuery) -> Inflection:
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
     draft = scenario.draft
     return Inflection(value(query.batch), gamma, draft.name, draft.kv.label(), name, *lengths, found["ideal"])
-
-
-def _gamma(query: Query) -> int:
-    if query.gamma is not None:
-        return int(query.gamma)
-    best = predict(resolve(query), Workload.of(query.batch, query.context), int(query.max_gamma))
-    return max(int(best.gamma_optimal), 1)

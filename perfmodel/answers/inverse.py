@@ -4,12 +4,10 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-import numpy as np
-
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import POSITIVE, Argument, asks
 from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha, turn
-from perfmodel.answers.query import UNUSED, Query, resolve, with_draft
+from perfmodel.answers.query import UNUSED, Query, length_of, resolve, with_draft
 from perfmodel.answers.readers import Number, number, value
 from perfmodel.answers.text import NONE, times, tokens
 from perfmodel.answers.verdict import beyond, once
@@ -81,13 +79,10 @@ def inverse(query: InverseQuery) -> Inverse:
         scenario = resolve(query)
     except UnknownAcceptance as unknown:
         return _of_alpha(query, unknown.why)
-    target, max_gamma = float(query.speedup), int(query.max_gamma)
-    workload = Workload.of(query.batch, query.context, query.gamma or 1)
-    p = predict(scenario, workload, max_gamma)
-    gamma = int(workload.gamma) if query.gamma else max(int(p.gamma_optimal), 1)
-    p = predict(scenario, replace(workload, gamma=np.asarray(gamma)), max_gamma)
+    target, gamma = float(query.speedup), length_of(query, scenario, 1)
+    p = predict(scenario, Workload.of(query.batch, query.context, gamma))
     spare = float(p.tokens_per_iteration * p.target_s) / target - float(p.verify_s + p.overhead_s)
-    at = Point(float(workload.batch), float(workload.context), gamma)
+    at = Point(float(query.batch), float(query.context), gamma)
     needed = break_even_context(scenario, at.batch, gamma, target)
     return Inverse(
         batch=value(query.batch),

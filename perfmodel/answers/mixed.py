@@ -53,8 +53,8 @@ def best_gamma(
 
     Of those that fit in a `fraction` of memory; 1 where none does.
     """
-    longest = min(max_gamma, scenario.draft.max_gamma or max_gamma)
-    fitting = [gamma for gamma in range(1, longest + 1) if mixed_memory(scenario, contexts, gamma, fraction).fits]
+    gammas = range(1, scenario.longest(max_gamma) + 1)
+    fitting = [gamma for gamma in gammas if mixed_memory(scenario, contexts, gamma, fraction).fits]
     return max(fitting, key=lambda gamma: mixed_speedup(scenario, contexts, alphas, gamma), default=1)
 
 

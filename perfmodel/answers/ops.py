@@ -5,14 +5,13 @@ from typing import Annotated
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import Argument, asks
-from perfmodel.answers.query import UNUSED, Query, resolve
+from perfmodel.answers.query import UNUSED, Query, acceptances_of, length_of, resolve
 from perfmodel.answers.readers import value
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import unknown_name
 from perfmodel.operations import Op
-from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
 
 STAGES = ("target", "draft", "verify")
@@ -76,16 +75,12 @@ class Ops(Answer):
 @asks(OpsQuery)
 def ops(query: OpsQuery) -> Ops:
     """Every operation of one pass on one device: FLOPs, bytes by kind, intensity, time and what limits it."""
-    workload = Workload.of(query.batch, query.context, query.gamma or 0)
+    workload = Workload.of(query.batch, query.context)
     batch, context = float(workload.batch), float(workload.context)
-    given = (query.alpha, query.tokens_per_iteration, query.acceptance)
+    sought = query.stage == "verify" and query.gamma is None
     # A pass costs the same whatever is accepted: none is looked up unless the best gamma depends on it.
-    if query.stage == "verify" and query.gamma is None:
-        scenario = resolve(query)
-        gamma = int(predict(scenario, workload, int(query.max_gamma)).gamma_optimal)
-    else:
-        scenario = resolve(query, UNUSED if given == (None, None, None) else None)
-        gamma = int(workload.gamma)
+    scenario = resolve(query, None if sought or acceptances_of(query) else UNUSED)
+    gamma = length_of(query, scenario) if sought else int(query.gamma or 0)
     tokens = gamma + 1.0 if query.stage == "verify" else 1.0
     if query.stage == "draft":
         tokens = float(scenario.draft.query(max(gamma, 1.0)))

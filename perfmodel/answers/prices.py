@@ -70,7 +70,7 @@ def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQ
         allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
         raise refuse("--batch", None, allowed, query.batches.size)
     chains = [c for c in candidates if c.tree is None]
-    deepest = max((c.longest(int(query.max_gamma)) for c in chains), default=0)
+    deepest = max((c.scenario.longest(int(query.max_gamma)) for c in chains), default=0)
     verify = {c.tp: _verify(c.scenario, query, deepest) for c in baseline}
     none = np.zeros(1, int)
     alone = [_priced(c, none, none, np.ones(1), verify[c.tp][:, :1], query) for c in baseline]
@@ -80,7 +80,7 @@ def price(baseline: list[Candidate], candidates: list[Candidate], query: AdviseQ
 
 def _columns(candidate: Candidate, query: AdviseQuery) -> int:
     """Draft lengths, or sizes and levels of trees, that are priced at each batch."""
-    return candidate.longest(int(query.max_gamma)) if candidate.tree is None else TREE_SIZES.size * TREE_LEVELS
+    return candidate.scenario.longest(int(query.max_gamma)) if candidate.tree is None else TREE_SIZES.size * TREE_LEVELS
 
 
 def fits(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> NDArray[np.bool_]:
@@ -96,7 +96,7 @@ def _verify(scenario: Scenario, query: AdviseQuery, deepest: int) -> Array:
 
 
 def _chains(candidate: Candidate, query: AdviseQuery, verify: Array) -> Priced:
-    s, gammas = candidate.scenario, np.arange(1, candidate.longest(int(query.max_gamma)) + 1)
+    s, gammas = candidate.scenario, np.arange(1, candidate.scenario.longest(int(query.max_gamma)) + 1)
     b, context = query.batches[:, None], np.asarray(float(query.context))
     iteration = gammas * s.draft_token_s(b, context, gammas) + verify[:, gammas] + s.overhead_s(b, context)
     gained = np.cumsum(s.acceptance.survival(int(gammas[-1])))[1:]

@@ -45,6 +45,11 @@ def parse_chain_rate(given: str | float, flag: str, instead: str) -> Acceptance:
     return acceptance
 
 
+def given_rate(given: str | float | None) -> Acceptance | None:
+    """``--rate`` of a chain, where that is given."""
+    return None if given is None else parse_chain_rate(given, "--rate", "`perfmodel tree` and `perfmodel advise`")
+
+
 def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:
     """P(accepted) by rank of the child: numbers (or lists of them by level), text with commas, or a file with
     ``source`` and ``rates``. Raises InputError naming `flag` or the file.

@@ -22,8 +22,8 @@ from perfmodel.answers.draft_lengths import (
     length_tables,
 )
 from perfmodel.answers.engine_lines import LOOKUP, Export, ServedTarget, draft_source, export, five_item_rows
-from perfmodel.answers.query import Options, Query, assumed, resolve
-from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.query import Options, Query, acceptances_of, assumed, resolve
+from perfmodel.answers.rates import given_rate
 from perfmodel.answers.readers import Number, Numbers, count, counts, number, numbers, whole
 from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.text import devices, times
@@ -38,7 +38,6 @@ from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.model import hub_id
 from perfmodel.specs.serving import serving_engines
 from perfmodel.specs.stacks import engine_of
-from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -144,8 +143,7 @@ class ScheduleQuery(Options):
             raise refuse("--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len)
         if isinstance(self.shares, str) and self.shares not in ("octaves", "equal"):
             raise refuse("--shares", None, "octaves or equal", self.shares)
-        given = [x is not None for x in (self.alpha, self.tokens_per_iteration, self.acceptance)]
-        if self.rate is not None and any(given):
+        if self.rate is not None and acceptances_of(self):
             raise InputError("--rate: stands for --alpha, --tokens-per-iteration and --acceptance; give one of them")
 
 
@@ -196,7 +194,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     assert isinstance(question.context, tuple)
     contexts = tuple(int(context) for context in question.context)
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
-    scenario = resolve(query, _acceptance(question))
+    scenario = resolve(query, given_rate(question.rate))
     most = _fitting(scenario, contexts[-1], query, question.max_batch)
     left_out = question.max_batch is not None and most < int(query.batch)
     tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
@@ -237,13 +235,6 @@ def schedule(question: ScheduleQuery) -> Schedule:
     )
 
 
-def _acceptance(question: ScheduleQuery) -> Acceptance | None:
-    """`rate`, where that is given."""
-    if question.rate is None:
-        return None
-    return parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
-
-
 def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...]) -> tuple[str, ...]:
     """Of the largest batch at the longest context."""
     longest = tables[-1]
@@ -275,12 +266,13 @@ def _tables(
 def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, most: int) -> Array:
     """Time that a server without drafts spends at each batch size under the rate; all at the last where it is full."""
     output = float(question.output_len)
+    lengths = Lengths(context - output / 2.0, output)
     limits = Limits(max_num_seqs=most, memory_fraction=float(question.memory_fraction))
-    steps = step_times(scenario, Lengths(context - output / 2.0, output), limits, [0])[0]
+    steps = step_times(scenario, lengths, limits, [0])[0]
     if not steps.seats:
         raise InputError("--request-rate: not one request fits on this device; leave it out, or use more devices")
     rate = np.array([readers.value(question.request_rate)])  # type: ignore[arg-type]  # given, where this is called
-    share = serve(steps, Load(Lengths(context - output / 2.0, output), rate=rate), limits).share[0, 1:]
+    share = serve(steps, Load(lengths, rate=rate), limits).share[0, 1:]
     return np.pad(share, (0, most - share.size))
 
 

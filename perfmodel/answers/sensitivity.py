@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from perfmodel.answers.answer import Rows
 from perfmodel.answers.arguments import asks
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.query import Query, length_of, resolve
 from perfmodel.answers.whatif import Move
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
@@ -27,15 +27,10 @@ def sensitivity(query: Query) -> Rows[Move]:
     gamma stays at the query's, or at the best one where the query seeks it. Raises InputError.
     """
     scenario = resolve(query)
-    max_gamma = int(query.max_gamma)
-    if query.gamma is None:
-        gamma = int(predict(scenario, Workload.of(query.batch, query.context, 0), max_gamma).gamma_optimal)
-    else:
-        gamma = int(query.gamma)
+    gamma = length_of(query, scenario)
 
     def speedup(changed: Scenario) -> float:
-        workload = Workload.of(query.batch, query.context, gamma)
-        return float(predict(changed, workload, min(gamma, DEFAULT_MAX_GAMMA)).speedup)
+        return float(predict(changed, Workload.of(query.batch, query.context, gamma)).speedup)
 
     moves = []
     for name, low, high, below, above in _moves(scenario, gamma):
@@ -48,29 +43,15 @@ def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scen
     """Name, both values in words, and the two moved scenarios."""
     if gamma:
         yield _alpha(scenario, gamma)
-    yield (
-        "memory bandwidth",
-        f"-{BANDWIDTH_STEP:.0%}",
-        f"+{BANDWIDTH_STEP:.0%}",
-        _with_bandwidth(scenario, 1.0 - BANDWIDTH_STEP),
-        _with_bandwidth(scenario, 1.0 + BANDWIDTH_STEP),
-    )
+    shares = [("memory bandwidth", BANDWIDTH_STEP, _with_bandwidth)]
     if _has_fixed(scenario.machine.calibration):
-        yield (
-            "fixed costs",
-            f"-{FIXED_STEP:.0%}",
-            f"+{FIXED_STEP:.0%}",
-            _with_fixed(scenario, 1.0 - FIXED_STEP),
-            _with_fixed(scenario, 1.0 + FIXED_STEP),
-        )
+        shares.append(("fixed costs", FIXED_STEP, _with_fixed))
+    for name, step, moved in shares:
+        yield name, f"-{step:.0%}", f"+{step:.0%}", moved(scenario, 1.0 - step), moved(scenario, 1.0 + step)
     if gamma:
-        yield (
-            "KV re-read factor of verification",
-            "1",
-            f"{gamma + 1}",
-            replace(scenario, machine=replace(scenario.machine, kv_reread=1.0)),
-            replace(scenario, machine=replace(scenario.machine, kv_reread=float(gamma + 1))),
-        )
+        machines = (replace(scenario.machine, kv_reread=factor) for factor in (1.0, gamma + 1.0))
+        once, each = (replace(scenario, machine=machine) for machine in machines)
+        yield "KV re-read factor of verification", "1", f"{gamma + 1}", once, each
 
 
 def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Scenario]:

@@ -11,7 +11,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.break_even import turn
 from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
-from perfmodel.answers.rates import parse_chain_rate
+from perfmodel.answers.rates import given_rate
 from perfmodel.answers.sweep import pandas
 from perfmodel.answers.text import clients, devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
@@ -32,12 +32,16 @@ from perfmodel.speculation.scenario import Scenario
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+SHORTEST = {1, 2, 3}
+"""Draft lengths of which is told which acceptance would break even, where none is known."""
 SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
+SHARE_DIGITS, RATE_DIGITS = 3, 6
+"""Decimals to which shares within the SLO and rates are compared: what differs by less is a tie."""
 FULL = 0.95
 """Share of the saturation rate at which a table is made for whatever is beyond."""
 NEVER_S = 1e9
-"""Time per token, times the rate that it can serve, of a server that falls behind: beyond any other."""
+"""Time per token, and the rate that it can serve, of a server that falls behind: beyond any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +168,7 @@ def _choices(
     searched = set(question.asked) & {None, TABLE}
     lengths = {0, *question.drafted}
     if searched:
-        ends = (int(question.max_gamma), scenario.acceptance.max_gamma, scenario.draft.max_gamma)
-        lengths |= set(range(min(end for end in ends if end is not None) + 1)) if known else {1, 2, 3}
+        lengths |= set(range(scenario.longest(int(question.max_gamma)) + 1)) if known else SHORTEST
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
     times = {steps.gamma: steps for steps in priced}
     everywhere = np.arange(question.loads.size)
@@ -194,11 +197,9 @@ def _query(question: TrafficQuery) -> Query:
 
 def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
     """With the acceptance that is known; where none is, with none, and False."""
-    query, rate = _query(question), None
-    if question.rate is not None:
-        rate = parse_chain_rate(question.rate, "--rate", "`perfmodel tree` and `perfmodel advise`")
+    query = _query(question)
     try:
-        return resolve(query, rate), True
+        return resolve(query, given_rate(question.rate)), True
     except UnknownAcceptance:
         if question.acceptance is not None:
             raise
@@ -217,10 +218,9 @@ def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArra
         if question.opens:
             leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
             batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
-            prompts = np.minimum(loads * t.prompt_at(batch), 0.999)
-            seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - prompts)
+            seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - loads * t.prompt_at(batch))
             most = capacity(t, question.lengths, question.limits)[0]
-            tpot.append(np.where(loads < most, seconds, NEVER_S / max(most, 1e-9)))
+            tpot.append(np.where(loads < most, seconds, NEVER_S - most))
         else:
             batch = np.minimum(loads, float(max(t.seats, 1)))
             seconds = t.decode_at(batch) / t.tokens_per_iteration + (batch - 1.0) / decoded * t.prompt_at(batch)
@@ -277,8 +277,9 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
     baseline = rows[0]
 
     def worth(row: TrafficRow) -> tuple[float, float, float]:
-        share = 0.0 if row.slo_share is None else round(row.slo_share, 3)
-        return share * row.requests_per_s, round(row.requests_per_s, 6) if row.ttft_s is None else 0.0, -row.tpot_s.mean
+        share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
+        served = 0.0 if row.ttft_s is not None else round(row.requests_per_s, RATE_DIGITS)
+        return share * row.requests_per_s, served, -row.tpot_s.mean
 
     unsaturated = [row for row in rows if row.ttft_s is not None] or list(rows)
     best = max(unsaturated, key=worth)

@@ -216,7 +216,6 @@ class TrafficQuery(CommonOptions):
 
     def load(self, values: Array) -> Load:
         """Of this kind, at these rates or with so many clients."""
-        values = np.asarray(values, float)
         return Load(
             self.lengths, values if self.opens else None, None if self.opens else values, float(self.burstiness)
         )

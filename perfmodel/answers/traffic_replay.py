@@ -16,6 +16,9 @@ from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.queueing.trace import read_trace
 from perfmodel.speculation.scenario import Scenario
 
+LEAST_OUTPUT = 1.001
+"""Mean output tokens of a trace at the least: the lengths of a request have a second token."""
+
 
 def replayed(
     question: TrafficQuery, scenario: Scenario, choices: Sequence[tuple[int | str, StepTimes]]
@@ -75,7 +78,7 @@ def _row(
 def _lengths_of(trace: Arrivals) -> Lengths:
     """Means and deviations, which passes are priced at."""
     prompts, outputs = trace.input_tokens.astype(float), trace.output_tokens.astype(float)
-    return Lengths(prompts.mean(), max(outputs.mean(), 1.001), prompts.std(), outputs.std())
+    return Lengths(prompts.mean(), max(outputs.mean(), LEAST_OUTPUT), prompts.std(), outputs.std())
 
 
 def _percentiles(times: Array) -> Percentiles:

@@ -22,6 +22,8 @@ from perfmodel.speculation.uncertainty import log_error, step_log_error
 SHARE_WANTED = 0.9
 """Of requests within the SLO, for a number of replicas to be enough."""
 MOST_REPLICAS = 4096
+TRIED = 16
+"""Numbers of replicas that are served at once in the search for the least that is enough."""
 NEAR = {True: 0.9, False: 0.97}
 """Of an open loop or not: the share of the saturation rate above which times to the first token may be 20 % apart."""
 CROWDED = 0.05
@@ -191,10 +193,10 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
     """Replicas among which an open loop's rate is spread so that none is saturated, and the SLO is met."""
     if not question.opens:
         return None
-    least = max(math.ceil(rate / served.saturation_rate * (1 + 1e-9)), 1)
+    least = math.floor(rate / served.saturation_rate) + 1
     if not question.limits_s:
         return least
-    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), 16)))
+    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), TRIED)))
     while True:
         split = serve(steps, question.load(rate / tried), question.limits, float(question.acceptance_std))
         fine = (_slo_share(question.limits_s, split) >= SHARE_WANTED) & ~split.saturated
@@ -203,7 +205,7 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
         first = int(np.argmax(fine))
         if not first or tried[first] - tried[first - 1] <= 1:
             return int(tried[first])
-        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], 16)))
+        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], TRIED)))
 
 
 def _warnings(

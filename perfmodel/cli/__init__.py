@@ -42,9 +42,7 @@ HEADINGS = {
         "kv": "The draft's KV methods: list, show, check.",
         "calibrations": "The calibrations: list, show, check.",
     },
-    "Measure": {
-        "validate": "Measure, calibrate and compare with measurements (extra: validate).",
-    },
+    "Measure": {"validate": "Measure, calibrate and compare with measurements (extra: validate)."},
 }
 """Heading in ``--help`` -> the verbs below it -> what each is for."""
 COMMANDS = {verb: said for verbs in HEADINGS.values() for verb, said in verbs.items()}

@@ -19,6 +19,8 @@ COLOURS = {
     "unknown_acceptance": "yellow",
 }  # fmt: skip
 DRAFT = Column("draft", left=True)
+SHOWN = 6
+"""Points of a front."""
 
 
 @app.command()
@@ -108,11 +110,11 @@ def _front(a: Advice) -> None:
         table(("front", "TPOT", "tokens/s", "batch", "gamma", DRAFT), points)
 
 
-def _spread(front: Sequence[FrontPoint], count: int = 6) -> Sequence[FrontPoint]:
-    """At most `count` points of a front, its ends among them."""
-    if len(front) <= count:
+def _spread(front: Sequence[FrontPoint]) -> Sequence[FrontPoint]:
+    """At most `SHOWN` points of a front, its ends among them."""
+    if len(front) <= SHOWN:
         return front
-    return [front[round(i * (len(front) - 1) / (count - 1))] for i in range(count)]
+    return [front[round(i * (len(front) - 1) / (SHOWN - 1))] for i in range(SHOWN)]
 
 
 def _length(p: Pick | FrontPoint) -> str:

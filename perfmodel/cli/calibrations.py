@@ -36,9 +36,8 @@ def _rests_on(c: Calibration) -> str:
 
 def _faults(c: Calibration) -> list[str]:
     """What a reader of one file cannot see: the device must be known, and a fit must say what it was fitted on."""
-    faults = (
-        [] if c.kind != "fitted" or c.fitted_on else ["fitted_on: must name what a fitted calibration was fitted on"]
-    )
+    unsaid = c.kind == "fitted" and not c.fitted_on
+    faults = ["fitted_on: must name what a fitted calibration was fitted on"] * unsaid
     try:
         if c.gpu is not None:
             load_gpu(c.gpu, "gpu")

@@ -78,10 +78,7 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
     def listed(json: Json = False) -> None:
         if json:
             return output.print_json({"schema_version": SCHEMA_VERSION, "rows": catalogue.rows()})
-        columns = [
-            output.Column(c.heading, c.left or not number, c.spare) for number, c in enumerate(catalogue.columns)
-        ]
-        output.table(columns, catalogue.cells())
+        output.table([output.Column(c.heading, c.left, c.spare) for c in catalogue.columns], catalogue.cells())
 
     @app.command(help=f"Everything that is known of one {catalogue.noun}, with sources.")
     def show(
@@ -103,10 +100,8 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
     ) -> None:
         if names is not None and not all(names):
             raise InputError(f"check: must be given the name or path of a {catalogue.noun}, given ''")
-        found = [
-            {"name": name, "faults": catalogue.faults(catalogue.load(name, argument))}
-            for name in names or catalogue.names()
-        ]
+        asked = names or catalogue.names()
+        found = [{"name": name, "faults": catalogue.faults(catalogue.load(name, argument))} for name in asked]
         if json:
             output.print_json({"schema_version": SCHEMA_VERSION, "rows": found})
         else:

@@ -64,7 +64,7 @@ def _pools(a: Comparison) -> Iterator[tuple[str, str, str]]:
 
 
 def _moved(pool: Disaggregation) -> str:
-    return f"{seconds(pool.transfer_s or 0.0)} ({pool.link_share:.1%})"
+    return f"{seconds(pool.transfer_s)} ({pool.link_share:.1%})"
 
 
 app = verb(compare, _print, "context", "gamma")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from perfmodel.answers.text import size
 from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 from perfmodel.explorer.page import Exploration, page, payload
@@ -29,7 +30,6 @@ def explore(question: Exploration, output: Output) -> None:
         content = payload(question, progress=bar)
     finally:
         bar.end()
-    text = page(content)
-    write(where, text.encode())
-    size = len(text.encode()) / 1e6
-    typer.echo(f"{len(content['cases'])} surfaces, {size:.1f} MB, in {output}", err=True)
+    text = page(content).encode()
+    write(where, text)
+    typer.echo(f"{len(content['cases'])} surfaces, {size(len(text))}, in {output}", err=True)

@@ -6,7 +6,7 @@ from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.files import bundled_names
-from perfmodel.specs.gpu import GPUSpec, Precision, load_gpu
+from perfmodel.specs.gpu import GPUSpec, Precision, Quantity, load_gpu
 from perfmodel.specs.stacks import calibration_of
 
 
@@ -14,16 +14,17 @@ def _scaled(factor: float) -> Any:
     return lambda value: f"{value / factor:g}"
 
 
+def _si(stated: Quantity | None) -> float | None:
+    return stated.si if stated else None
+
+
 SPARE = {"fp32": 6, "fp4": 3, "int8": 2, "fp8": 1}
 """Peaks that a narrow terminal may do without."""
 
 
 def _peak(precision: Precision) -> Fact:
-    def value(gpu: GPUSpec) -> float | None:
-        found = gpu.peak.get(precision)
-        return found.si if found else None
-
-    return Fact(f"{precision}_flops_per_s", f"{precision} TFLOP/s", value, _scaled(1e12), spare=SPARE.get(precision, 0))
+    names = f"{precision}_flops_per_s", f"{precision} TFLOP/s"
+    return Fact(*names, lambda g: _si(g.peak.get(precision)), _scaled(1e12), spare=SPARE.get(precision, 0))
 
 
 def _answers_with(gpu: GPUSpec) -> str:
@@ -46,16 +47,10 @@ CATALOGUE = Catalogue(
     load=load_gpu,
     columns=(
         Fact("name", "name", lambda g: g.name),
-        Fact("memory_bytes", "GB", lambda g: g.memory.si if g.memory else None, _scaled(1e9)),
+        Fact("memory_bytes", "GB", lambda g: _si(g.memory), _scaled(1e9)),
         Fact("memory_bandwidth_bytes_per_s", "GB/s", lambda g: g.memory_bandwidth_bytes_per_s, _scaled(1e9)),
         *(_peak(precision) for precision in get_args(Precision)),
-        Fact(
-            "last_level_cache_bytes",
-            "LLC MB",
-            lambda g: g.last_level_cache.si if g.last_level_cache else None,
-            _scaled(1e6),
-            spare=5,
-        ),
+        Fact("last_level_cache_bytes", "LLC MB", lambda g: _si(g.last_level_cache), _scaled(1e6), spare=5),
         Fact("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9), spare=4),
         Fact("calibration", "calibration", _answers_with, left=True),
     ),

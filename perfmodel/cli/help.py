@@ -37,7 +37,7 @@ class AsTyped:
     def let(cls, params: Iterable[Any]) -> None:
         """Let all texts and switches of a command be as they were typed, where this typer validates."""
         for param in params:
-            if getattr(getattr(param, "type_descriptor", None), "annotation", None) in (str, bool) and param.nargs == 1:
+            if getattr(getattr(param, "type_descriptor", None), "annotation", None) in (str, bool):
                 param._runtime_param = cls
 
 
@@ -82,9 +82,6 @@ def _flags(param: Any) -> str:
 def _said(param: Any) -> str:
     """What a flag means, and its default."""
     default = param.show_default if isinstance(param.show_default, str) else param.default
-    shown = (
-        f" [default: {default}]"
-        if default not in (None, "", (), []) and default is not False and not param.required
-        else ""
-    )
+    unsaid = default in (None, "", (), []) or default is False or param.required
+    shown = "" if unsaid else f" [default: {default}]"
     return f"{param.help or ''}{' [required]' * bool(param.required)}{shown}"

@@ -13,11 +13,6 @@ def load(text: str, flag: str) -> KVMethod:
     return parse_kv(method(text).example if text in names() else text, flag)
 
 
-def summary(kv: KVMethod) -> str:
-    """First sentence of what the method says of itself."""
-    return (inspect.getdoc(type(kv)) or "").partition("\n\n")[0].replace("\n", " ")
-
-
 def _options(kv: KVMethod) -> dict[str, Any]:
     fields: Any = dataclasses.fields(kv)  # type: ignore[arg-type]
     return {f.name: "required" if f.default is dataclasses.MISSING else f.default for f in fields}
@@ -35,7 +30,7 @@ def _describe(kv: KVMethod) -> dict[str, Any]:
     return {
         "name": kv.name,
         "aliases": list(kv.aliases),
-        "what": inspect.getdoc(type(kv)) or "",
+        "what": inspect.getdoc(type(kv)),
         "options": _options(kv),
         "this": kv.label(),
         "decoder": _runs(kv),

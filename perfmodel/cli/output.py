@@ -22,6 +22,8 @@ GAP, TIGHT, EDGES = 3, (2, 1), 2
 """Blanks between the columns of a table, between them where it is too wide otherwise, and around it."""
 FAIR = 24
 """Width that a column of text should have before columns move closer for its sake."""
+NARROWEST = 20
+"""Columns that text is wrapped at where a terminal, or what is left of a line, is narrower."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -46,7 +48,7 @@ def print_json(data: Any) -> None:
 def width() -> int:
     """Columns of what is printed to."""
     if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
-        return max(shutil.get_terminal_size().columns, 20)
+        return max(shutil.get_terminal_size().columns, NARROWEST)
     return PIPED
 
 
@@ -146,9 +148,9 @@ def _print_row(
 
 def facts(pairs: dict[str, str]) -> None:
     """Print names and what is said of them, without a head."""
-    indent = max(map(len, pairs), default=0) + 2
+    indent = max(map(len, pairs)) + EDGES
     for name, text in pairs.items():
-        first, *more = _wrapped(text, max(min(width(), WIDTH) - indent, 20))
+        first, *more = _wrapped(text, max(min(width(), WIDTH) - indent, NARROWEST))
         typer.echo(_styled(name.ljust(indent), "dim") + first)
         for line in more:
             typer.echo(" " * indent + line)

@@ -23,7 +23,7 @@ FIGURES = {
 }
 
 
-def single(a: WhatIf, verbose: bool = False) -> None:
+def single(a: WhatIf, verbose: bool) -> None:
     """The verdict with its interval, why, what it takes in time and memory, what is best, and what to know.
 
     verbose: also each pass, what it rests on, and every figure that was measured.

@@ -9,6 +9,9 @@ from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
 from perfmodel.cli.verb import verb
 
+GAIN = 1.0005
+"""Over the best fixed length: what is below reads 0.0 %."""
+
 
 def _print(a: Schedule) -> None:
     kv, tables = a.draft_kv.partition(",")[0], a.tables
@@ -22,7 +25,7 @@ def _print(a: Schedule) -> None:
         where = f"context {t.context_high}: " if len(tables) > 1 else ""
         fixed = f"a fixed draft length of {t.best_constant}"
         over = f"{100 * (t.gain - 1):.1f} % more than {fixed} ({times(t.constant_speedup)})"
-        than = "" if len(t.ranges) == 1 else f": no gain over {fixed}" if t.gain < 1.0005 else f": {over}"
+        than = "" if len(t.ranges) == 1 else f": no gain over {fixed}" if t.gain < GAIN else f": {over}"
         say(f"{where}expected speedup {times(t.speedup)}{than}")
         if t.instead is not None:
             say(f"{t.instead[0].upper()}{t.instead[1:]}.")

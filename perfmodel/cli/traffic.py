@@ -24,21 +24,9 @@ Report = Annotated[
     ),
 ]
 COLUMNS = (
-    "load",
-    "draft tokens",
-    "running",
-    "TTFT",
-    Column("p99"),
-    "TPOT",
-    Column("p50", spare=4),
-    Column("p90", spare=3),
-    Column("p99"),
-    Column("e2e", spare=2),
-    Column("tokens/s", spare=1),
-    "SLO",
-    "KV",
-    "replicas",
-)
+    "load", "draft tokens", "running", "TTFT", "p99", "TPOT", Column("p50", spare=4), Column("p90", spare=3), "p99",
+    Column("e2e", spare=2), Column("tokens/s", spare=1), "SLO", "KV", "replicas",
+)  # fmt: skip
 
 
 @app.command("traffic")
@@ -60,10 +48,10 @@ def _print(a: Traffic) -> None:
     say(f"{a.model} on {devices(a.hardware, a.tp)}{said}", "bold")
     for verdict in a.verdicts:
         say(_verdict(verdict), "bold")
-    table([*COLUMNS], [_cells(row) for row in a.rows])
+    table(COLUMNS, [_cells(row) for row in a.rows])
     if a.replay is not None:
         say("replayed, request by request")
-        table([*COLUMNS], [_cells(row) for row in a.replay])
+        table(COLUMNS, [_cells(row) for row in a.replay])
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     for limits in (d for d in a.drafts if d.break_even_alpha != ()):
         say(_limits(limits, a.rows[0].concurrency is not None))

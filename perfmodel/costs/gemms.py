@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.operations import Floats
 from perfmodel.specs.formats import Format, Precision
-from perfmodel.specs.parts import AttentionHeads, Indexer, LinearAttention, Projection
+from perfmodel.specs.parts import MLA, AttentionHeads, Indexer, LinearAttention, Projection
 from perfmodel.specs.shape import ModelSpec
 
 
@@ -66,7 +66,7 @@ class Experts:
     flops_per_token: float
     activation_bytes_per_token: float
     popularity: float
-    groups: int = 1
+    groups: int
 
     @property
     def held_bytes(self) -> float:
@@ -119,14 +119,14 @@ def linear(
     )
 
 
-def linears(model: ModelSpec, devices: int, precision: Precision, groups: int = 1) -> Iterator[Linear]:
+def linears(model: ModelSpec, devices: int, precision: Precision, groups: int) -> Iterator[Linear]:
     """All dense projections of the layers on one of some devices, in the order of a layer.
 
     groups: that each hold all of attention, for sequences of their own; what follows it is cut across all devices.
     """
     n = devices // groups
     if model.mla:
-        yield from _latent(model, n, precision)
+        yield from _latent(model, model.mla, n, precision)
     else:
         sliding, full = model.num_sliding_layers, model.num_attention_layers - model.num_sliding_layers
         shared, slides = model.shared_kv_layers, model.shared_kv_sliding
@@ -176,10 +176,8 @@ def _attention(
     yield linear("o" + which, layers, (inner, hidden), precision, biases=hidden * model.output_bias)
 
 
-def _latent(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
-    mla, layers, hidden = model.mla, model.num_attention_layers, model.hidden_size
-    if mla is None:
-        return
+def _latent(model: ModelSpec, mla: MLA, n: int, precision: Precision) -> Iterator[Linear]:
+    layers, hidden = model.num_attention_layers, model.hidden_size
     heads, nope, latent = model.num_attention_heads // n, mla.qk_nope_head_dim, mla.kv_lora_rank
     inputs, query = mla.q_lora_rank or hidden, heads * (nope + mla.qk_rope_head_dim)
     yield linear("qkv_down", layers, (hidden, mla.latent_dim + (mla.q_lora_rank or 0)), precision)
@@ -227,7 +225,7 @@ def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
             yield linear("latent_out", routed, (moe.latent_size, hidden), precision)
 
 
-def experts(model: ModelSpec, devices: int, precision: Precision, popularity: float, groups: int = 1) -> Experts | None:
+def experts(model: ModelSpec, devices: int, precision: Precision, popularity: float, groups: int) -> Experts | None:
     """The routed experts, each cut across the devices of one group. popularity, groups: see `Experts`."""
     moe, layers = model.moe, model.num_moe_layers
     if not moe:

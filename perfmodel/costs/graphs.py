@@ -8,13 +8,14 @@ import numpy as np
 from perfmodel.errors import refuse
 from perfmodel.operations import Array, Floats
 
-VLLM_GRAPH_SIZES = (1, 2, 4, *range(8, 513, 8))
-"""Token counts vLLM captures graphs for by default up to 512 (docs.vllm.ai, CompilationConfig)."""
-
 
 def graph_sizes(step: int, last: int) -> tuple[int, ...]:
     """1, 2, 4 and the multiples of `step` tokens up to `last`."""
     return (1, 2, 4, *range(step, last + 1, step))
+
+
+VLLM_GRAPH_SIZES = graph_sizes(8, 512)
+"""Token counts vLLM captures graphs for by default (docs.vllm.ai, CompilationConfig)."""
 
 
 def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
@@ -32,6 +33,6 @@ def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
 def _captured(sizes: tuple[int, ...]) -> Array:
     """The sizes, and 0 behind them: what a pass beyond the largest is padded to."""
     captured = np.asarray((*sizes, 0), float)
-    if captured.ndim != 1 or captured[0] < 1 or np.any(np.diff(captured[:-1]) <= 0):
+    if captured[0] < 1 or np.any(np.diff(captured[:-1]) <= 0):
         raise refuse("--graph-sizes", None, "rising whole numbers from 1", list(sizes)[:4])
     return captured

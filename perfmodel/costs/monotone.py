@@ -16,6 +16,8 @@ from perfmodel.specs.constants import Knots, interpolated
 
 _RISE = 1e-9
 """By what pooled times still differ: above rounding, below anything that matters."""
+_UNMEASURED = 1e-6
+"""Weight of the ridge, between measured places that each count 1."""
 
 
 @cache
@@ -28,7 +30,7 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
     rows = sorted({place, *(at for at, _ in shares)})
     measured = {at for at, _ in shares}
     logs = [math.log(max(1.0, at / ridge) / float(interpolated(shares, np.asarray(at)))) for at in rows]
-    times = [math.exp(log) for log in _pooled(logs, [1.0 if at in measured else 1e-6 for at in rows])]
+    times = [math.exp(log) for log in _pooled(logs, [1.0 if at in measured else _UNMEASURED for at in rows])]
     loaded = tuple((at, 1.0 / time) for at, time in zip(rows, times, strict=True) if at <= place)
     computed = tuple((at, max(1.0, at / ridge) / time) for at, time in zip(rows, times, strict=True) if at >= place)
     return loaded, computed

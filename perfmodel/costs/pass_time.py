@@ -67,9 +67,4 @@ class PassTime(Generic[Number]):
     def as_dict(self) -> dict[str, object]:
         """As answers write it: all of it, and the terms of most interest by name."""
         sums = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "terms_s"}
-        return sums | {
-            "comm_s": self.comm_s,
-            "fixed_s": self.fixed_s,
-            "terms_s": self.terms_s,
-            "limiter": self.limiter,
-        }
+        return sums | {"comm_s": self.comm_s, "fixed_s": self.fixed_s, "terms_s": self.terms_s, "limiter": self.limiter}

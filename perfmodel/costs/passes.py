@@ -73,43 +73,29 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     tokens of all groups and scatters its sums, which together move what an all-reduce does; where whole experts are
     dealt out, only to the share of the groups that is expected to hold one of a token's experts (all-to-all).
     """
-    ops: list[Op] = []
-    attends, bytes_per_token = (
-        part.tensor_parallel // part.groups,
-        part.model.hidden_size * part.precision.activation_bytes,
-    )
-    blocks, layers = part.model.num_blocks, part.model.num_attention_layers
-    if part.tensor_parallel > 1 and part.groups == 1:
-        ops.append(Op("all-reduce", "allreduce", blocks, Cost(), message_bytes=tokens * bytes_per_token))
-    elif part.tensor_parallel > 1:
-        attention, reach = blocks - part.model.num_mlp_layers, 1.0
+    ops, model, attends = list[Op](), part.model, part.tensor_parallel // part.groups
+    blocks, token_bytes = model.num_blocks, model.hidden_size * part.precision.activation_bytes
+
+    def tell(name: str, devices: int, kernels: int, message: Floats, norms: int) -> None:
+        ops.append(Op(name, "allreduce", kernels, Cost(), message_bytes=message, work_items=norms, devices=devices))
+
+    if part.groups > 1:
+        blocks, reach = blocks - model.num_mlp_layers, 1.0
         if part.experts and part.experts.groups > 1:
             reach = -math.expm1(part.experts.experts_per_token * math.log1p(-1.0 / part.experts.groups))
-        message = gathered * bytes_per_token * reach
-        ops.append(Op("all-to-all", "allreduce", part.model.num_mlp_layers, Cost(), message_bytes=message))
-        if attends > 1:
-            message = tokens * bytes_per_token
-            ops.append(Op("all-reduce", "allreduce", attention, Cost(), message_bytes=message, devices=attends))
-    if attends > 1 and part.model.wide_qk_norm:
-        sums = Op("qk norm sums", "allreduce", layers, Cost(), message_bytes=tokens * 8.0, work_items=layers)
-        ops.append(replace(sums, devices=attends))
+        tell("all-to-all", part.tensor_parallel, model.num_mlp_layers, gathered * token_bytes * reach, 0)
+    if attends > 1:
+        tell("all-reduce", attends, blocks, tokens * token_bytes, 0)
+        if model.wide_qk_norm:
+            layers = model.num_attention_layers
+            tell("qk norm sums", attends, layers, tokens * 8.0, layers)
     return ops
 
 
 def core(ops: list[Op]) -> list[Op]:
     """Linear and attention ops alone, without activation traffic: what the closed forms of docs/model.md count."""
-    return [
-        Op(
-            op.name,
-            op.kind,
-            op.kernels,
-            Cost(op.cost.flops, op.cost.weight_bytes, op.cost.kv_bytes),
-            op.compute,
-            op.query,
-        )
-        for op in ops
-        if op.kind in ("linear", "attention")
-    ]
+    kept = ((op, replace(op.cost, activation_bytes=0.0)) for op in ops if op.kind in ("linear", "attention"))
+    return [Op(op.name, op.kind, op.kernels, cost, op.compute, op.query) for op, cost in kept]
 
 
 def selection(
@@ -126,15 +112,8 @@ def selection(
         )
         if step is not NOTHING and np.any(step.kernels):
             cost = Cost(flops=a.layers * batch * step.flops, kv_bytes=a.layers * batch * step.bytes)
-            ops.append(
-                Op(
-                    f"kv {when} ({a.name})",
-                    "attention",
-                    a.layers * step.kernels,
-                    cost,
-                    part.precision.attention_compute,
-                )
-            )
+            name, compute = f"kv {when} ({a.name})", part.precision.attention_compute
+            ops.append(Op(name, "attention", a.layers * step.kernels, cost, compute))
     return ops
 
 
@@ -195,14 +174,7 @@ def gemm(
 
 
 def _attention(
-    part: Shard,
-    a: Attention,
-    batch: Floats,
-    query: Floats,
-    context: Floats,
-    kv: KVMethod,
-    reuse: float,
-    longer: Floats,
+    part: Shard, a: Attention, batch: Floats, query: Floats, context: Floats, kv: KVMethod, reuse: float, longer: Floats
 ) -> Op:
     """Attention of one group of layers.
 

@@ -5,10 +5,9 @@
 calibration is described and worked through in docs/model.md. Where calibration constants enter is `Machine.split`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TypeVar
 
 import numpy as np
 
@@ -25,8 +24,9 @@ USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
 MEASURED_HOST_LINK = 32e9
 """Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
-Curve = TypeVar("Curve")
 _TINY = float(np.finfo(float).tiny)
+Rates = dict[tuple[str, ...], tuple[float, float]]
+Efficiencies = dict[tuple[str, str, str], tuple[Floats, Floats, Floats]]
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
 """What is loaded, what is computed meanwhile, and the power p of their overlap: (sum(loaded)^p + computed^p)^(1/p)."""
@@ -52,22 +52,17 @@ class Machine:
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
     _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _known_rates: dict[tuple[str, ...], tuple[float, float]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _known_efficiencies: dict[tuple[str, str, str], tuple[Floats, Floats, Floats]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _known_rates: Rates = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known_efficiencies: Efficiencies = field(default_factory=dict, init=False, repr=False, compare=False)
     _curves: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        count = self.gpu.multiprocessors
-        degree = self.tensor_parallel
+        count, degree = self.gpu.multiprocessors, self.tensor_parallel
         object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
-        if self.tensor_parallel > 1 and self.gpu.link_rate(self.tensor_parallel) is None:
-            raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {self.tensor_parallel}")
+        if degree > 1 and self.gpu.link_rate(degree) is None:
+            raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")
 
     def peak(self, precision: str) -> float:
         """Dense peak in FLOP/s."""
@@ -106,7 +101,8 @@ class Machine:
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
         if op.expert_layers and c.expert_kernels:
-            return self._experts(op, kernel_of(c.expert_kernels.kernels, op))
+            kernels = c.expert_kernels.kernels
+            return self._experts(op, kernels[curve_of(kernels, op)])
         byte_s, flop_s = self._gemm_rates(op)
         weights = onto(cost.weight_bytes * byte_s, op.packed_weights * c.weight_unpack_s.value)
         columns = op.columns * c.gemm_column_s.value if c.gemm_column_s.value else 0.0
@@ -172,12 +168,8 @@ class Machine:
             rows, curves = np.maximum(op.rows, 1.0), monotone_shares(c.gemm_efficiency.knots[curve], ridge)
             factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
             loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
-            known = (
-                op.rows,
-                self._byte_s / loading,
-                1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value)),
-            )
-            self._known_efficiencies[key] = known
+            flop_s = 1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value))
+            known = self._known_efficiencies[key] = op.rows, self._byte_s / loading, flop_s
         return known[1:]
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
@@ -198,8 +190,7 @@ class Machine:
         key = op.kind, op.compute, op.form, op.cache
         rates = self._known_rates.get(key)
         if rates is None:
-            rates = self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
-            self._known_rates[key] = rates
+            rates = self._known_rates[key] = self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
         return rates
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
@@ -279,12 +270,12 @@ class Machine:
 
     def _link_s(self, op: Op) -> Floats:
         """Time of a message at the link's rate."""
-        rate = self.gpu.link_rate(op.devices or self.tensor_parallel)
+        rate = self.gpu.link_rate(op.devices)
         return op.message_bytes / rate if rate else 0.0
 
     def _allreduce_s(self, op: Op) -> Floats:
         """Calibrated time of one all-reduce, at least that of its message over the link."""
-        floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices or self.tensor_parallel
+        floor, table, devices = self._link_s(op), self.calibration.allreduce, op.devices
         faster = 1.0
         if table is not None and self.over_host and table.link == "device":
             table = over_host()  # a curve belongs to a kind of box
@@ -372,15 +363,10 @@ def _slope(part: Floats, total: Floats, power: float) -> Floats:
     return (part / np.maximum(total, _TINY)) ** (power - 1.0)
 
 
-def curve_of(curves: Mapping[str, Curve], op: Op) -> str:
+def curve_of(curves: Collection[str], op: Op) -> str:
     """Name of the curve, or kernel, of a linear op: of its format, of the usual format of its peak, or of bf16."""
     name = op.form if op.form in curves else op.form.partition("-g")[0]
     return next(n for n in (name, USUAL_FORM.get(op.compute, "bf16"), "bf16", *curves) if n in curves)
-
-
-def kernel_of(kernels: Mapping[str, ExpertKernel], op: Op) -> ExpertKernel:
-    """The kernel of routed experts in the format of an op, or in the nearest that there is."""
-    return kernels[curve_of(kernels, op)]
 
 
 def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:

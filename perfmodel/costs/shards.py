@@ -72,7 +72,7 @@ class Index:
     key_bytes: float
     flops_per_pair: float
     query_bytes: float
-    stride: int = 1
+    stride: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Shard:
     stored_weight_bytes: float
     kv_page: int
     graph_sizes: tuple[int, ...]
-    groups: int = 1
+    groups: int
     itemised: bool = True
     _stacks: dict[tuple[int, bool], tuple[Linear, ...]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -136,16 +136,6 @@ class Shard:
     def rows(self, tokens: Floats) -> Floats:
         """Tokens that the kernels of a pass run for."""
         return padded(tokens, self.graph_sizes)
-
-    @property
-    def layout(self) -> KVLayout:
-        """The cache of the layers with the longest span."""
-        return self.attentions[0].layout
-
-    @property
-    def attention_flops_per_pair(self) -> float:
-        """FLOPs of one query-key pair in one of these layers."""
-        return self.attentions[0].flops_per_pair
 
     @property
     def kv_bytes_per_token(self) -> float:
@@ -179,9 +169,9 @@ class Shard:
         start = read = 0.0
         for end in (*sorted({window for window, _ in spans if window is not None}), np.inf):
             slope = sum(each for window, each in spans if window is None or window >= end)
-            if slope and read + slope * (end - start) >= kv_bytes:
+            if read + slope * (end - start) >= kv_bytes:  # without layers that grow no number: 0 times infinity
                 return float(start + (kv_bytes - read) / slope)
-            start, read = end, read + slope * (end - start) if slope else read
+            start, read = end, read + slope * (end - start)
         return None
 
     def paged(self, tokens: Floats) -> Floats:

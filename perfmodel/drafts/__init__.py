@@ -101,7 +101,7 @@ def _head(name: str, target: ModelSpec) -> Any:
 
 def _options(kind: type[Draft], text: str) -> dict[str, int]:
     """``option=value,...`` with whole numbers. Raises InputError for anything else."""
-    known = [f.name for f in dataclasses.fields(kind) if f.name not in _BASE and f.type in (int, "int")]
+    known = [f.name for f in dataclasses.fields(kind) if f.name not in _BASE and f.type is int]
     takes = f"it takes {', '.join(known)}, as in {kind.example}" if known else "it takes none"
     options: dict[str, int] = {}
     for part in text.split(","):

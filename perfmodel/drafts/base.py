@@ -26,6 +26,8 @@ class Draft:
     example: ClassVar[str]
     in_one_pass: ClassVar[bool] = False
     """Whether one pass drafts all tokens."""
+    views_target_cache: ClassVar[bool] = False
+    """Whether it reads the target's cache and keeps only what `kv.stored_bytes` counts beside it."""
 
     model: ModelSpec
     kv: KVMethod
@@ -46,11 +48,6 @@ class Draft:
     def name(self) -> str:
         """As the user names it."""
         return self.kind
-
-    @property
-    def views_target_cache(self) -> bool:
-        """Whether it reads the target's cache and keeps only what `kv.stored_bytes` counts beside it: no."""
-        return False
 
     @property
     def shares_weights(self) -> bool:

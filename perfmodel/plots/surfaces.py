@@ -74,7 +74,7 @@ def surface(
     """
     scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
-    gammas = _gammas(scenario, max_gamma) if gamma is None else np.array([gamma])
+    gammas = np.arange(scenario.longest(max_gamma) + 1) if gamma is None else np.array([gamma])
     every = speedups(scenario, batches[:, None], contexts, gammas)
     values, drafted = every.max(-1), gammas[every.argmax(-1)]
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
@@ -160,7 +160,7 @@ def gamma_curves(
     scenario = scenario_of(asked)
     where = list(points)
     batch, context = (np.asarray(values)[:, None] for values in zip(*where, strict=True))
-    gammas = _gammas(scenario, max_gamma)
+    gammas = np.arange(scenario.longest(max_gamma) + 1)
     p = predict(scenario, Workload.of(batch, context, gammas), max_gamma)
     axes, own = canvas(axes)
     axes.axhline(1.0, color="black", linewidth=1.0)
@@ -173,12 +173,6 @@ def gamma_curves(
     axes.set_xticks(range(0, int(gammas[-1]) + 1, 1 + int(gammas[-1]) // 17))
     above(axes, 3 if "," in names[0] else 5)
     return label(axes, own, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)]))
-
-
-def _gammas(scenario: Scenario, max_gamma: int) -> NDArray[np.int64]:
-    """From 0 to the longest draft that is asked for, possible, and of known acceptance."""
-    known = (max_gamma, scenario.acceptance.max_gamma, scenario.draft.max_gamma)
-    return np.arange(min(end for end in known if end is not None) + 1)
 
 
 def _levels(values: Array) -> tuple[list[float], list[Any]]:

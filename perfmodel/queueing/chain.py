@@ -68,7 +68,7 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
     rate = np.asarray(rate, float)[:, None]
     saturated = rate[:, 0] >= most
     kept = np.where(saturated[:, None], most * (1 - NEGLIGIBLE), rate)
-    prompts = np.clip(kept * steps.prompt_s, 0.0, 1 - NEGLIGIBLE)
+    prompts = np.minimum(kept * steps.prompt_s, 1 - NEGLIGIBLE)
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * lengths.decoded * pass_s / (steps.batches * steps.tokens_per_iteration)
     index = _bunching(steps, lengths, prompts[:, :1], pass_s[:, :1], burstiness)

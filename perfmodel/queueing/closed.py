@@ -33,6 +33,10 @@ from perfmodel.queueing.steps import StepTimes
 BLOCK = 512
 """Loads answered at once: memory stays flat beside the result."""
 HALVINGS = 16
+FEW, FURTHER = 8, 28
+"""Batches up to which each is a node, and how many nodes there are from there on."""
+OF_ROOM = 0.1
+"""Assumed: deviation of a client's wait for room over its mean."""
 REGULAR = 1.0 / 6.0
 """Variance over mean of the prompts that a client meets: each other one sends about once while it decodes."""
 
@@ -119,7 +123,7 @@ def _coarse(share: Array) -> tuple[Array, Array]:
 
 @cache
 def _nodes(states: int) -> tuple[Array, Array]:
-    n = np.unique(np.round(np.concatenate([np.arange(min(states, 9)), np.geomspace(8, max(states - 1, 8), 28)])))
+    n = np.unique(np.round(np.concatenate([np.arange(FEW), np.geomspace(FEW, states - 1, FURTHER)])))
     n = n[n < states]
     at = np.arange(states, dtype=float)
     return n, np.stack([np.interp(at, n, row) for row in np.eye(n.size)], 1)
@@ -132,7 +136,7 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     decoding, ttft, others = _cycle(steps, lengths, limits, inside)
     served = inside / (decoding + ttft.mean)
     room = (clients - inside) / served
-    ttft = ttft + Moments(room, np.square(0.1 * room))
+    ttft = ttft + Moments(room, np.square(OF_ROOM * room))
     mean = decoding / lengths.decoded
     prompts = Moments(others, REGULAR * others)
     tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(1.0 + others), Moments(1.0), spread)
@@ -189,21 +193,10 @@ def _served(
 ) -> ServedLoad:
     mean, variance = lengths.decoded, lengths.output_std**2
     # a product of two independent times: tokens and seconds of each
-    e2e = Moments(
-        mean * tpot.mean, mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance), mean**3 * tpot.third
-    )
-    return ServedLoad(
-        running,
-        served,
-        saturated,
-        np.minimum(running * steps.kv_share, 1.0),
-        ttft,
-        tpot,
-        ttft + e2e,
-        most,
-        share,
-        metastable,
-    )
+    both = mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance)
+    e2e = Moments(mean * tpot.mean, both, mean**3 * tpot.third)
+    kv_share = np.minimum(running * steps.kv_share, 1.0)
+    return ServedLoad(running, served, saturated, kv_share, ttft, tpot, ttft + e2e, most, share, metastable)
 
 
 def _joined(parts: list[ServedLoad]) -> ServedLoad:

@@ -22,6 +22,8 @@ from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 SLOWED = 0.85
 """Variance of the batch's mean over a request's stay, over the batch's own: it changes as slowly as requests do."""
 BETA_STEPS = 400
+LEAST_CONCENTRATION = 0.2
+"""Sum of a Beta distribution's parameters: with less, acceptance is next to always 0 or 1."""
 FULL = 0.98
 """Load of the prompt queue beyond which its waiting is told as at this load: what is above is saturated anyway."""
 
@@ -68,9 +70,8 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) 
     wait = Moments(missed_s(steps, decode, prompt, ends), np.where(batch > 0, ends * prompt**2, 0.0))
     beside = np.clip(per_pass - 1.0, 0.0, 1.0)
     more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
-    return Meeting(
-        wait, _prompts((ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass), prompt), pass_s
-    )
+    others = (ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass)
+    return Meeting(wait, _prompts(others, prompt), pass_s)
 
 
 def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting) -> Moments:
@@ -81,12 +82,8 @@ def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, p
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.decode_s[0])  # a pass for a prompt alone reads the weights too
     ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
-    own_passes = Moments(
-        whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt,
-        (lengths.input_cv * prompt) ** 2,
-        0.0,
-        steps.own_s + 0.5 * prompt,
-    )
+    mean = whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt
+    own_passes = Moments(mean, (lengths.input_cv * prompt) ** 2, least=steps.own_s + 0.5 * prompt)
     return mixed(seen, m.wait + ahead + m.others + own_passes)
 
 
@@ -144,7 +141,7 @@ def per_token(
     load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))  # many arrivals make both, together
     variance = between + chance + load**2
     third = skew + share**3 * prompts.third + SLOWED**1.5 * batch.third
-    return Moments(mean, mean**2 * variance, mean**3 * third, 0.0)
+    return Moments(mean, mean**2 * variance, mean**3 * third)
 
 
 @cache
@@ -162,11 +159,16 @@ def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float
     within = float(np.sum((2.0 * position + 1.0) * survival) - gained**2) / gained
     if spread == 0 or alpha == 1:
         return 0.0, 0.0, within
-    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, 0.2)
-    nodes, weights = _beta(alpha * concentration, (1.0 - alpha) * concentration)
+    nodes, weights = _beta(*beta_of(alpha, spread))
     inverse = 1.0 / np.sum(nodes[:, None] ** position, -1)
     off = inverse / (weights @ inverse) - 1.0
     return float(weights @ off**2), float(weights @ off**3), within
+
+
+def beta_of(alpha: float, spread: float) -> tuple[float, float]:
+    """Parameters of the Beta distribution with this mean and standard deviation, as far as there is one."""
+    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, LEAST_CONCENTRATION)
+    return alpha * concentration, (1.0 - alpha) * concentration
 
 
 def _beta(a: float, b: float) -> tuple[Array, Array]:

@@ -57,11 +57,10 @@ class Moments:
     def below(self, limit: Floats) -> Array:
         """The share of times at or below a limit."""
         deviation, sixth = self._shape
-        away = np.divide(
-            limit - np.asarray(self.mean), deviation, out=np.full_like(deviation, np.inf), where=deviation > 0
-        )
+        over, endless = limit - np.asarray(self.mean), np.full_like(deviation, np.inf)
+        away = np.divide(over, deviation, out=endless, where=deviation > 0)
         away = np.where((deviation > 0) | (np.asarray(self.mean) <= limit), away, -np.inf)
-        inner = np.clip(1.0 + 3.0 * sixth * np.clip(away, -40.0, 40.0), 0.0, None)
+        inner = np.maximum(1.0 + 3.0 * sixth * away, 0.0)
         z = (np.cbrt(inner) - 1.0 + sixth**2) / sixth
         share = normal_share(z)
         return np.where(np.isinf(away), away > 0, np.where(np.less(limit, self.least), 0.0, share))
@@ -94,5 +93,4 @@ def normal_share(z: Floats) -> Array:
     x = np.abs(np.asarray(z, float)) / np.sqrt(2.0)
     t = 1.0 / (1.0 + 0.3275911 * x)
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    upper = 0.5 * series * np.exp(-(np.minimum(x, 30.0) ** 2))
-    return np.where(np.asarray(z) > 0, 1.0 - upper, upper)
+    return 0.5 + np.copysign(0.5 - 0.5 * series * np.exp(-(x**2)), z)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
+from perfmodel.queueing.latency import beta_of
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
@@ -120,8 +121,7 @@ def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.G
         rates = conditional_from_survival(steps.survival)
     if spread == 0 or alpha == 1:
         return np.tile(np.cumprod(rates), (count, 1))
-    concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, 0.2)
-    own = draw.beta(alpha * concentration, (1.0 - alpha) * concentration, count)[:, None] / alpha
+    own = draw.beta(*beta_of(alpha, spread), count)[:, None] / alpha
     low, high, survival = 0.0, 1.0 / alpha, np.zeros((count, gamma))
     for _ in range(HALVINGS):
         scale = (low + high) / 2.0
@@ -166,7 +166,7 @@ class _Server:
         # (when the server has it, request, pass before which it is not taken); sorted, so a heap
         self.coming = [(sent + steps.own_s, request, 0) for request, sent in enumerate(self.sent[: self.following])]
         self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
-        self.first, self.ended = [0.0] * count, [0.0] * count
+        self.first, self.ended = dict[int, float](), dict[int, float]()
         self.time, self.number, self.worked = 0.0, 0, 0.0
         self.waiting: deque[tuple[int, int]] = deque()  # (request, pass from which on it may be taken)
         self.reading: deque[int] = deque()
@@ -189,7 +189,7 @@ class _Server:
             self._pass(read, 1 if read else self._quiet())
             self._finish()
         sent = np.array(self.sent)
-        first, ended = np.array(self.first), np.array(self.ended)
+        first, ended = (np.array([when[request] for request in range(count)]) for when in (self.first, self.ended))
         outputs = self.wanted
         return ReplayedRequests(
             ttft_s=first - sent,
@@ -276,8 +276,7 @@ class _Server:
         """A prompt has been read: its first token is there (unless it was preempted before), and it decodes."""
         self.reading.popleft()
         del self.left[request]
-        if not self.first[request]:
-            self.first[request] = self.time
+        self.first.setdefault(request, self.time)
         if self.outputs[request] == 1:
             return self._leave(request)
         heappush(self.ends, (self.worked + self.work[request], request, self.stay[request]))

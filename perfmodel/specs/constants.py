@@ -132,7 +132,7 @@ class Declared:
     term: Term | None
     unit: Unit
     meaning: str
-    search: Scope | None = None
+    search: Scope | None
 
     @property
     def is_fixed_cost(self) -> bool:

@@ -23,6 +23,8 @@ FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 DRIFT = "@"
 """Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
+_NO_CANDIDATE = 10**6
+"""A release comes after all candidates for it."""
 Number = Annotated[float, Constrained(ge=0, allow_inf_nan=False)]
 
 
@@ -128,7 +130,7 @@ def release(version: str) -> tuple[int, ...]:
     if not found:
         return ()
     major, minor, patch, candidate = found.groups()
-    return int(major), int(minor), int(patch or 0), int(candidate) if candidate else 10**6
+    return int(major), int(minor), int(patch or 0), int(candidate) if candidate else _NO_CANDIDATE
 
 
 def newest_until(versions: Iterable[str], version: str) -> str | None:

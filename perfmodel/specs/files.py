@@ -22,6 +22,8 @@ from perfmodel.specs.frozen import Frozen, annotations, checker
 from perfmodel.specs.ready import READY, ready
 
 MAX_FILE_BYTES = 4 * 2**20
+MAX_SHOWN = 10**40
+"""A whole number of a file that a refusal still writes out."""
 INDEX = "names.json"
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 """What pydantic calls a key that there is not, in a model and in a dataclass."""
@@ -111,7 +113,7 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     fault = next((found for found in faults if found["type"] in UNKNOWN), faults[0])
     key = ".".join(str(part) for part in fault["loc"])[:200]
     value = fault.get("input")
-    plain = isinstance(value, (str, float, bool, type(None))) or (isinstance(value, int) and abs(value) < 10**40)
+    plain = isinstance(value, (str, float, bool, type(None))) or (isinstance(value, int) and abs(value) < MAX_SHOWN)
     given = "" if fault["type"] in ("missing", "value_error") else f", given {value if plain else type(value)!r}"[:100]
     message = fault["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
     if fault["type"] == "missing":

@@ -158,19 +158,15 @@ class ModelSpec(AttentionHeads, ModelName):
             query = hidden * rank + rank + rank * width if rank else hidden * width
             latent = hidden * mla.latent_dim + mla.kv_lora_rank
             up = mla.kv_lora_rank * heads.num_attention_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
-            return (
-                query + latent + up + heads.num_attention_heads * mla.v_head_dim * hidden + self.attention_extra_params
-            )
+            return query + latent + up + heads.num_attention_heads * mla.v_head_dim * hidden + self.extra_params(heads)
         query = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
         output = heads.num_attention_heads * heads.value_dim
-        sinks = heads.num_attention_heads if self.attention_sinks else 0
         if low := self.low_rank:
             query = low.query_rank * (hidden + 1 + query)
             output = low.output_rank * (output + low.output_groups * hidden)
-            return query + hidden * heads.kv_columns + heads.head_dim + output + sinks
+            return query + hidden * heads.kv_columns + heads.head_dim + output + self.extra_params(heads)
         biases = (query + heads.kv_columns) * self.qkv_bias + hidden * self.output_bias
-        norms = self._qk_norm_params(heads)
-        return hidden * (query + heads.kv_columns + output) + biases + norms + sinks
+        return hidden * (query + heads.kv_columns + output) + biases + self.extra_params(heads)
 
     def _kv_params(self, sliding: bool) -> int:
         """What a layer that reads the cache of another does without: projections of keys and values, and their norm."""
@@ -178,16 +174,10 @@ class ModelSpec(AttentionHeads, ModelName):
         norm = heads.head_dim * (heads.num_key_value_heads if self.wide_qk_norm else 1) if self.qk_norm else 0
         return heads.kv_columns * (self.hidden_size + self.qkv_bias) + norm
 
-    def _qk_norm_params(self, heads: AttentionHeads) -> int:
-        """Of one layer: shared by all heads, or each value its own where one norm spans them (`wide_qk_norm`)."""
+    def extra_params(self, heads: AttentionHeads) -> int:
+        """Query/key norms, shared by all heads or one over them (`wide_qk_norm`), and attention sinks of one layer."""
         both = heads.num_attention_heads + heads.num_key_value_heads if self.wide_qk_norm else 2
-        return both * heads.head_dim if self.qk_norm else 0
-
-    @property
-    def attention_extra_params(self) -> int:
-        """Query/key norms and attention sinks of one full layer."""
-        norms = self._qk_norm_params(self.heads())
-        return norms + (self.num_attention_heads if self.attention_sinks else 0)
+        return both * heads.head_dim * self.qk_norm + heads.num_attention_heads * self.attention_sinks
 
     @property
     def indexer_params(self) -> int:
@@ -206,33 +196,25 @@ class ModelSpec(AttentionHeads, ModelName):
     @property
     def dense_mlp_params(self) -> int:
         """MLP of one dense layer."""
-        bias = (self.mlp_matrices - 1) * self.intermediate_size + self.hidden_size if self.mlp_bias else 0
-        return self.mlp_matrices * self.hidden_size * self.intermediate_size + bias
+        bias = (self.mlp_matrices - 1) * self.intermediate_size + self.hidden_size
+        return self.mlp_matrices * self.hidden_size * self.intermediate_size + bias * self.mlp_bias
 
     @property
     def expert_params(self) -> int:
         """One routed expert."""
-        if not self.moe:
+        if not (moe := self.moe):
             return 0
-        width, outer = self.moe.intermediate_size, self.moe.latent_size or self.hidden_size
-        bias = (self.mlp_matrices - 1) * width + outer if self.moe.expert_bias else 0
-        return self.mlp_matrices * outer * width + bias
+        width, outer = moe.intermediate_size, moe.latent_size or self.hidden_size
+        return self.mlp_matrices * outer * width + ((self.mlp_matrices - 1) * width + outer) * moe.expert_bias
 
     @property
-    def shared_expert_params(self) -> int:
-        """All shared experts of one MoE layer with their gate, and the projections to and from the experts' latent."""
-        if not self.moe:
+    def moe_layer_params(self) -> int:
+        """One MoE layer: router, routed and shared experts with their gate, projections to and from a latent."""
+        if not (moe := self.moe):
             return 0
-        shared = self.mlp_matrices * self.hidden_size * self.moe.shared_intermediate_size
-        gate = self.hidden_size if self.moe.shared_gate else 0
-        return shared + gate + 2 * self.hidden_size * (self.moe.latent_size or 0)
-
-    @property
-    def router_params(self) -> int:
-        """Router of one MoE layer."""
-        if not self.moe:
-            return 0
-        return self.hidden_size * self.moe.num_experts + (self.moe.num_experts if self.moe.router_bias else 0)
+        router = moe.num_experts * (self.hidden_size + moe.router_bias)
+        beside = self.mlp_matrices * moe.shared_intermediate_size + moe.shared_gate + 2 * (moe.latent_size or 0)
+        return router + moe.num_experts * self.expert_params + self.hidden_size * beside
 
     @property
     def norm_params(self) -> int:
@@ -248,8 +230,6 @@ class ModelSpec(AttentionHeads, ModelName):
     @property
     def total_params(self) -> int:
         """All parameters, as a model card counts them."""
-        moe_layer = self.router_params + self.shared_expert_params
-        experts = self.moe.num_experts * self.expert_params if self.moe else 0
         embeddings = self.embedding_params * (1 if self.tie_word_embeddings else 2)
         recurrent = self.linear_attention
         return (
@@ -260,7 +240,7 @@ class ModelSpec(AttentionHeads, ModelName):
             + (recurrent.layers * recurrent.params(self.hidden_size) if recurrent else 0)
             + self.indexer_params
             + self.num_dense_layers * self.dense_mlp_params
-            + self.num_moe_layers * (moe_layer + experts)
+            + self.num_moe_layers * self.moe_layer_params
             + self.norm_params
             + sum(each.params for each in self.projections)
             + self.table_params

@@ -46,8 +46,7 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
     """
     omega, gamma = np.broadcast_arrays(np.asarray(omega, np.float64), np.asarray(gamma, np.float64))
     _whole("gamma", gamma, 1)
-    if not np.all((omega >= 1) & (omega <= gamma + 1)):
-        raise refuse("tokens per iteration", None, f"in [1, gamma + 1] (gamma {_brief(gamma)})", _brief(omega))
+    _check_tokens(omega, gamma)
     order = np.arange(1.0, gamma.max() + 1)
     used = order <= gamma[..., None]
     alpha = np.ones_like(omega)
@@ -55,7 +54,7 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
         powers = used * alpha[..., None] ** (order - 1)
         step = (1 + alpha * powers.sum(-1) - omega) / (powers @ order)
         alpha = np.clip(alpha - step, 0.0, 1.0)
-        if np.max(np.abs(step), initial=0.0) <= _ENOUGH:
+        if np.max(np.abs(step)) <= _ENOUGH:
             break
     return alpha[()]
 
@@ -281,7 +280,8 @@ class Acceptance:
 
 def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
     """Lengths, and the tokens gained since the one before; gains a token never grow (pool adjacent violators)."""
-    _check_tokens(omega, lengths, least_gamma=1)
+    _require("gamma", lengths, 1, np.inf)
+    _check_tokens(omega, lengths)
     blocks: list[tuple[float, float]] = []  # (last length, tokens gained)
     for length, gain in zip(lengths.tolist(), np.diff(omega, prepend=1.0).tolist(), strict=True):
         blocks.append((length, max(gain, 0.0)))
@@ -314,9 +314,7 @@ def _whole(name: str, value: Array, low: int) -> None:
         raise refuse(name, None, "a whole number", _brief(value))
 
 
-def _check_tokens(omega: Floats, gamma: Floats, least_gamma: int) -> None:
+def _check_tokens(omega: Array, gamma: Array) -> None:
     """Refuse tokens per iteration outside [1, gamma + 1]."""
-    _require("gamma", gamma, least_gamma, np.inf)
-    _require("tokens per iteration", omega, 1, np.inf)
-    if not np.all(np.less_equal(omega, np.add(gamma, 1.0))):
+    if not np.all((omega >= 1) & (omega <= gamma + 1)):
         raise refuse("tokens per iteration", None, f"in [1, gamma + 1] (gamma {_brief(gamma)})", _brief(omega))

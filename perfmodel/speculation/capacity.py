@@ -1,15 +1,14 @@
 """Does it fit, and what is the largest batch that does, with and without speculation."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from perfmodel.costs import Shard
-from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Floats
-from perfmodel.specs.gpu import GPUSpec
+from perfmodel.speculation.scenario import Scenario
 
 Number = TypeVar("Number", bound=Floats)
 DEFAULT_MEMORY_FRACTION = 0.92
@@ -43,27 +42,17 @@ class Memory(Generic[Number]):
         return () if self.fits else (f"{said}{int(self.max_batch)}",)
 
 
-def memory(
-    target: Shard,
-    drafter: Shard,
-    draft: Draft,
-    gpu: GPUSpec,
-    batch: Floats,
-    context: Floats,
-    gamma: Floats,
-    fraction: float,
-    states: Floats = 1.0,
-) -> Memory[Floats]:
+def memory_of(scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float) -> Memory[Floats]:
     """Weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) against `fraction` of memory.
 
-    states: recurrent states that a sequence keeps (gamma + 1 where verification keeps one after every token).
     Broadcasts over ``[batch, context, gamma]``; gamma = 0 needs nothing of the draft.
     """
-    speculates = np.greater(gamma, 0)
-    draft_weights = np.where(speculates, draft.own_weight_bytes(drafter), 0.0)
-    draft_kv = np.where(speculates, draft_stored_bytes(drafter, draft, context), 0.0)
-    room = gpu.memory_bytes * fraction
-    target_kv = target.stored_kv_bytes(np.asarray(context) + gamma + 1, states)
+    target, drafter, draft = scenario.target_shard, scenario.draft_shard, scenario.draft
+    context, tokens = np.asarray(context), np.asarray(gamma) + 1.0
+    draft_weights = np.where(tokens > 1, draft.own_weight_bytes(drafter), 0.0)
+    draft_kv = np.where(tokens > 1, draft_stored_bytes(drafter, draft, context), 0.0)
+    room = scenario.machine.gpu.memory_bytes * fraction
+    target_kv = target.stored_kv_bytes(context + tokens, scenario.kept_states(tokens))
     batch = target.sequences(batch)
     used = target.stored_weight_bytes + draft_weights + batch * (target_kv + draft_kv)
     return Memory(
@@ -74,30 +63,8 @@ def memory(
         available_bytes=room,
         fits=np.less_equal(used, room),
         max_batch=target.groups * _sequences(room - target.stored_weight_bytes - draft_weights, target_kv + draft_kv),
-        ar_max_batch=target.groups
-        * _sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(np.asarray(context) + 1)),
+        ar_max_batch=target.groups * _sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(context + 1)),
     )
-
-
-class Placed(Protocol):
-    """A question whose models are placed on devices, as `perfmodel.speculation.scenario.Scenario` is."""
-
-    @property
-    def target_shard(self) -> Shard: ...
-    @property
-    def draft_shard(self) -> Shard: ...
-    @property
-    def draft(self) -> Draft: ...
-    @property
-    def machine(self) -> Machine: ...
-    def kept_states(self, query: Floats) -> Floats: ...
-
-
-def memory_of(placed: Placed, batch: Floats, context: Floats, gamma: Floats, fraction: float) -> Memory[Floats]:
-    """`memory` of a scenario's own models and devices."""
-    gpu = placed.machine.gpu
-    states = placed.kept_states(np.asarray(gamma) + 1.0)
-    return memory(placed.target_shard, placed.draft_shard, placed.draft, gpu, batch, context, gamma, fraction, states)
 
 
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:

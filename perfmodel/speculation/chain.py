@@ -183,10 +183,8 @@ def predict(
     batch, context, gamma = workload.batch, workload.context, workload.gamma
     alpha = np.asarray(0.0 if scenario.acceptance.alpha is None else scenario.acceptance.alpha)
     shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape, alpha.shape)
-    draft = scenario.draft
-    ends = [end for end in (max_gamma, scenario.acceptance.max_gamma, draft.max_gamma) if end is not None]
-    check_draft_length(draft, int(gamma.max()))
-    last = max(min(ends), 0)
+    check_draft_length(scenario.draft, int(gamma.max()))
+    last = scenario.longest(max_gamma)
     deepest = max(last, int(gamma.max()))
     figures = np.empty((len(FIGURES), *shape))
     fields = dict(zip(FIGURES, (figures[i, ...] for i in range(len(FIGURES))), strict=True))

@@ -10,6 +10,7 @@ The closed forms are derived in docs/model.md and hold for self-speculation on t
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ SEARCH_TO = 2.0**24
 POINTS = 64
 ROUNDS = 5
 BATCHES_PER_OCTAVE = 4
+_ROUNDING = 1e-12
+"""Relative fall between two speedups that is none."""
 DEFAULT_BATCH_RANGE = (32.0, 256.0)
 """Batches over which speedup must not fall at the inflection context."""
 
@@ -45,10 +48,8 @@ def context_lengths(
     batches, gammas = batches_between(*batch_range), np.array([gamma])
     loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
     sequences = np.array([batch, batch, *batches])[:, None]
-    smooth, gained = (
-        without_waves(scenario, np.arange(len(sequences))[:, None] > 1),
-        gained_tokens(scenario, sequences, gammas),
-    )
+    smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 1)
+    gained = gained_tokens(scenario, sequences, gammas)
     for _ in range(ROUNDS):
         contexts = np.stack((loading.grid, breaking.grid, *[turning.grid] * batches.size))
         passes = Passes(scenario, sequences, contexts, gammas)
@@ -109,7 +110,7 @@ def batches_between(low: float, high: float) -> NDArray[np.float64]:
 
 def falls(surface: NDArray[np.float64], tolerance: float = 0.0) -> NDArray[np.bool_]:
     """By context, whether the speedup falls anywhere along the batches, the first axis."""
-    return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - 1e-12), axis=0)
+    return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - _ROUNDING), axis=0)
 
 
 def without_waves(scenario: Scenario, where: NDArray[np.bool_] | bool = True) -> Scenario:
@@ -160,14 +161,10 @@ def _sought(last: bool, property_of: Callable[[NDArray[np.float64]], NDArray[np.
     return search.found
 
 
-def first_where(holds: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Smallest context in 1 ... SEARCH_TO for which `holds` (as seen on a log grid, then refined), or None."""
-    return _sought(False, holds)
-
-
-def last_where(fails: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Context from which on `fails` is false up to SEARCH_TO, or None if it fails at the end."""
-    return _sought(True, fails)
+first_where = partial(_sought, False)
+"""Smallest context in 1 ... SEARCH_TO for which a property holds (as seen on a log grid, then refined), or None."""
+last_where = partial(_sought, True)
+"""Context from which on a property is false up to SEARCH_TO, or None if it holds at the end."""
 
 
 def closed_form_break_even(

@@ -108,6 +108,11 @@ class Scenario:
         asked = self.routing_independence
         return self.machine.calibration.routing_independence.value if asked is None else asked
 
+    def longest(self, most: int) -> int:
+        """The longest draft up to `most` that the draft can make and whose acceptance is known."""
+        ends = (most, self.acceptance.max_gamma, self.draft.max_gamma)
+        return min(end for end in ends if end is not None)
+
     def longer_tokens(self, batch: Floats) -> Floats:
         """Tokens by which the longest context of a batch is expected to exceed the mean, contexts being uniform."""
         if isinstance(self.context_std, float | int) and not self.context_std:

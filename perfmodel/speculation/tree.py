@@ -63,13 +63,18 @@ class TreeAcceptance:
         return cls.of(positions[:, None], acceptance.source)
 
     @property
+    def positional(self) -> bool:
+        """Whether the rates are the same at every level."""
+        return len(self.rates) == 1
+
+    @property
     def max_levels(self) -> int:
         """Most levels a tree may have, the root's included."""
-        return len(self.rates) + 1 if len(self.rates) > 1 else MAX_LEVELS
+        return MAX_LEVELS if self.positional else len(self.rates) + 1
 
     def row(self, level: int) -> tuple[float, ...]:
         """Rates of the children of a node at `level` (root 1)."""
-        return self.rates[level - 1] if len(self.rates) > 1 else self.rates[0]
+        return self.rates[0 if self.positional else level - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,36 +118,28 @@ class Growth:
         if not 1 <= levels <= deepest:
             raise refuse("--levels", None, f"a number of tree levels from 1 to {deepest}, the root included", levels)
         self.acceptance, self.size, self.levels = acceptance, size, levels
-        positional = len(acceptance.rates) == 1
-        self._sweeps = [_Sweep(acceptance, size, levels)] if positional else []
-        if not positional:
+        if acceptance.positional:  # one sweep tells of all numbers of levels
+            self._sweeps = [_Sweep(acceptance, size, levels)] * levels
+        else:
             self._sweeps = [_Sweep(acceptance, size, d) for d in range(1, levels + 1)]
-        kept = [self._sweep(d).value[d - 1] for d in range(1, levels + 1)]
-        self.tokens: Array = np.stack(kept)
+        self.tokens: Array = np.stack([sweep.value[row] for row, sweep in enumerate(self._sweeps)])
         self.widths: NDArray[np.int64] = np.zeros((levels, size, levels), np.int64)
-        for d in range(1, levels + 1):
-            found = self._sweep(d).widths[d - 1]
-            self.widths[d - 1, :, : found.shape[1]] = found[:, :levels]
-
-    def _sweep(self, levels: int) -> "_Sweep":
-        return self._sweeps[0 if len(self._sweeps) == 1 else levels - 1]
+        for row, sweep in enumerate(self._sweeps):
+            self.widths[row, :, : sweep.widths.shape[2]] = sweep.widths[row]
 
     def best(self, size: int, levels: int) -> Tree:
         """The best tree of at most `size` nodes on at most `levels` levels, which must be within this growth."""
         if not (1 <= size <= self.size and 1 <= levels <= self.levels):
             raise refuse("tree", None, f"at most {self.size} nodes on at most {self.levels} levels", (size, levels))
-        sweep = self._sweep(levels)
-        parents, widths, level = [-1], [], [(0, size)]
-        for remaining in range(levels, 0, -1):
+        parents, widths, level, remaining = [-1], [], [(0, size)], levels
+        while level:
             widths.append(len(level))
             below = []
             for node, nodes in level:
-                for child in sweep.children(remaining, nodes):
+                for child in self._sweeps[levels - 1].children(remaining, nodes):
                     below.append((len(parents), child))
                     parents.append(node)
-            level = below
-            if not level:
-                break
+            level, remaining = below, remaining - 1
         return Tree(tuple(parents), tuple(widths), float(self.tokens[levels - 1, size - 1]))
 
 

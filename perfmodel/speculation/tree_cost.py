@@ -141,13 +141,13 @@ def first_order_size(scenario: Scenario, batch: Floats, context: Floats, size: i
     b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
     tokens = np.arange(1.0, size + 1)
     load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(b, c, tokens))
-    return np.asarray(np.maximum(np.sum(np.greater_equal(load, compute) & np.isfinite(tokens), -1), 1))
+    return np.asarray(np.maximum(np.sum(np.greater_equal(load, compute), -1), 1))
 
 
 def check_draftable(scenario: Scenario, levels: int) -> None:
     """Refuse (InputError) drafts that do not run once per level, or not for so many."""
     draft = scenario.draft
-    if levels > 1 and not float(draft.passes(2.0)) == 2.0:
+    if levels > 1 and float(draft.passes(2.0)) != 2.0:
         raise refuse("--draft", None, "a draft that runs once per level of a tree", draft.name)
     if draft.max_gamma is not None and levels > draft.max_gamma + 1:
         raise refuse("--levels", None, f"at most {draft.max_gamma + 1} with {draft.name}, the root included", levels)

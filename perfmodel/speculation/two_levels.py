@@ -186,8 +186,7 @@ def _pairs(
     small: Scenario, sparse: Scenario, gammas_1: Sequence[int] | None, gammas_2: Sequence[int] | None
 ) -> list[tuple[int, int]]:
     """Pairs of lengths to try; what was left open keeps within what is known, what was given does not."""
-    ends = (DEFAULT_GAMMA_1, small.draft.max_gamma, small.acceptance.max_gamma)
-    ones = gammas_1 or range(1, min(end for end in ends if end is not None) + 1)
+    ones = gammas_1 or range(1, small.longest(DEFAULT_GAMMA_1) + 1)
     pairs = list(product(ones, gammas_2 or range(1, DEFAULT_GAMMA_2 + 1)))
     known = sparse.acceptance.max_gamma
     if known is None or (gammas_1 and gammas_2):

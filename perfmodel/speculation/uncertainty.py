@@ -212,7 +212,7 @@ def variance_of(scenario: Scenario, passes: Passes, gained: Array) -> Array:
                 step = -min(step, constant.value / (2 * constant.stderr)) if constant.stderr else -step
             slopes.append(slope(name, step * (constant.stderr or 0.0)) / step)
         stacked = np.stack(slopes)
-        variance = np.maximum(np.einsum("i...,ij,j...->...", stacked, correlation(c), stacked), 0.0)
+        variance = np.maximum(np.einsum("i...,ij,j...->...", stacked, square(c.fit.correlation), stacked), 0.0)
     if scenario.machine.over_host:
         step = STEP_STDERR * c.allreduce_multiplier.value
         variance = variance + (over_host().box_log_rms / STEP_STDERR * slope("allreduce_multiplier", step)) ** 2
@@ -233,11 +233,6 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
 def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
     """A calibration with some constants' values exchanged, perhaps by point; bounds are the caller's to keep."""
     return c.model_copy(update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()})
-
-
-def correlation(c: Calibration) -> Array:
-    """Correlation matrix of the fitted constants, in the order of `fit.parameters`."""
-    return square(c.fit.correlation) if c.fit else np.zeros((0, 0))
 
 
 def _constant(c: Calibration, name: str) -> Constant:

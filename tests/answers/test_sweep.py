@@ -33,8 +33,11 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "BLOCK_ROWS", 7)
 
 
-def test_grid_equals_loop(small_blocks: None) -> None:
+def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, queries = list(rows_of(QUESTION)), list(QUESTION.queries())
+    assert [block.rows for block in blocks(QUESTION)][:3] == [6, 6, 6], "of at most 7, in threes"
+    monkeypatch.setattr(sweep, "BLOCK_ROWS", 2)
+    assert {block.rows for block in blocks(QUESTION)} == {3}
     assert len(rows) == len(queries) == QUESTION.rows == 2 * 2 * 2 * 2 * 3 * 3
     for row, query in zip(rows, queries, strict=True):
         alone = whatif(query).as_dict()
@@ -56,7 +59,7 @@ def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
         for row in frame.to_dict("records"):
             at = {"batch": row["batch"], "context": row["context_tokens"], "gamma": row["gamma"]}
             a = whatif("llama-3.1-8b", "h100", **at, **point)
-            assert row["verdict"] == a.verdict
+            assert (row["verdict"], row["alpha"]) == (a.verdict, 0.8)
             interval = pytest.approx(a.speedup_interval or (math.nan, math.nan), nan_ok=True)
             assert (row["speedup_low"], row["speedup_high"]) == interval
 

@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.query import resolve
+from perfmodel.answers.schedule import ScheduleQuery, _served_shares
 from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.timing import Said
@@ -71,6 +74,9 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
         assert auto.tpot_s.mean <= min(listed.values()) * 1.01
         assert table.gamma == "table"
         assert table.tpot_s.mean <= 1.01 * min(listed[2], listed[3])
+    long = {"model": "llama-3.1-8b", "hardware": "h100", "draft": "llama-3.2-1b", "alpha": 0.4, "output_len": 100}
+    (best,) = rows(**long, request_rate=2)
+    assert best.gamma == 0, "what a draft saves, reading the prompts takes"
 
 
 def test_a_replay_beside_the_closed_form():
@@ -118,6 +124,10 @@ def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
         at = [0.0] * 32
         at[batch - 1] = 1.0
         assert table.speedup == pytest.approx(pm.schedule(**ask, shares=at, max_batch=32).tables[0].speedup, rel=1e-3)
+    query = ScheduleQuery(**ask, request_rate=1, output_len=4000)
+    shares = _served_shares(resolve(query.query(batch=64, context=8192, gamma=1, alpha=0.5)), query, 8192, 64)
+    (row,) = pm.traffic("llama-3.1-8b", "h100", 6192, 4000, request_rate=1, gamma=0, max_num_seqs=64, alpha=0.5).rows
+    assert shares @ np.arange(1, 65) == pytest.approx(row.running_mean), "8192 tokens in the middle of an answer"
 
 
 @pytest.mark.parametrize(("more", "told"), [

@@ -194,7 +194,9 @@ READERS: dict[str, Reader] = {
     "model": Reader(files("perfmodel/models/*.yaml"), lambda p: load_model(str(p))),
     "config.json": Reader(configs, lambda p: load_model(str(p))),
     "config.json, asked": Reader(configs, _typed(f"{WHATIF} --alpha 0.7 --hardware h100 --model {{}}")),
-    "draft head": Reader(files("tests/validate/engine/files/*config.json"), lambda p: load_head(str(p))),
+    "draft head": Reader(
+        files("tests/validate/engine/files/*config.json"), lambda p: load_head(str(p), load_model("qwen3-8b"))
+    ),
     "acceptance file": Reader(given((ACCEPTANCE, ".yaml")), read_acceptance),
     "acceptance file, asked": Reader(
         given((ACCEPTANCE, ".yaml")), _typed(f"{NAMED} --hardware h100 --acceptance {{}}")

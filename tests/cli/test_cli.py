@@ -94,6 +94,9 @@ def test_ops_inflection_and_inverse_agree_with_whatif(ask: Callable[..., Any], o
         assert sum(row["lower_s"] for row in ops["ops"]) == pytest.approx(ops["total"]["lower_s"], rel=1e-9)
         assert sum(row["predicted_s"] for row in ops["ops"]) <= ops["total"]["predicted_s"] * (1 + 1e-12)
         assert ops["total"]["predicted_s"] == pytest.approx(found[step]["predicted_s"], rel=1e-12)
+    wide = {"batch": 8, "context": 4096, "gamma": 3, "alpha": 0.7, "draft": "parallel:llama-3.2-1b"}
+    step = pm.ops("llama-3.1-8b", "h100", **wide, stage="draft").total.predicted_s
+    assert step == pytest.approx(pm.whatif("llama-3.1-8b", "h100", **wide).draft_step.predicted_s, rel=1e-12)
     (lengths,) = json.loads(out("inflection", *asked))["rows"]
     assert {name: lengths[name] for name in found["inflection"]} == found["inflection"]
     (needed,) = json.loads(out("inverse", *asked, "--speedup", "1.2"))["rows"]

@@ -17,7 +17,7 @@ KNOTS = AllReduce(
 
 
 def allreduce(size, tp: int = 8, **values):
-    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=size)
+    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=size, devices=tp)
     return machine(tp, allreduce=KNOTS, **values).op_predicted_s(op)
 
 

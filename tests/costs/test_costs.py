@@ -10,7 +10,7 @@ from tests.costs.counting import FULL, MODELS, count, part, read, tiny
 
 def unread(m: ModelSpec) -> int:
     """Parameters that no counted matrix holds: norms, sinks, a shared expert's gate, small parts of states."""
-    per_layer = m.attention_extra_params
+    per_layer = m.extra_params(m.heads())
     if m.mla:
         per_layer += m.mla.kv_lora_rank + (m.mla.q_lora_rank or 0)
     if m.low_rank:

@@ -6,7 +6,7 @@ import pytest
 from perfmodel.costs import forward, shard
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.graphs import graph_sizes
-from perfmodel.costs.roofline import Machine, curve_of, kernel_of
+from perfmodel.costs.roofline import Machine, curve_of
 from perfmodel.kv.full import Full
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibration import load_calibration
@@ -42,7 +42,7 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
 
 
 def experts(popularity: float) -> Experts:
-    return Experts(WEIGHT_FORMATS["bf16"], 1, 2, 128, 4, 0.0, 0.0, 0.0, 0.0, popularity)
+    return Experts(WEIGHT_FORMATS["bf16"], 1, 2, 128, 4, 0.0, 0.0, 0.0, 0.0, popularity, 1)
 
 
 def test_popular_experts_are_touched_less() -> None:
@@ -78,8 +78,7 @@ def test_a_format_without_a_kernel_takes_the_usual_one_of_its_peak() -> None:
     for form, curve in named.items():
         op = Op("x", "linear", 1, Cost(), compute=WEIGHT_FORMATS[form.partition("-g")[0]].compute, form=form)
         assert curves[curve_of(curves, op)] == curve, form
-    only = {"bf16": ExpertKernel(fixed_s=0, bandwidth_fraction=1, flops_fraction=1)}
-    assert kernel_of(only, Op("x", "linear", 1, Cost(), compute="fp8", form="fp8")) is only["bf16"]
+    assert curve_of(["bf16"], Op("x", "linear", 1, Cost(), compute="fp8", form="fp8")) == "bf16"
 
 
 def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:

@@ -66,6 +66,12 @@ def test_a_dense_pass(n: int) -> None:
     assert part(table_params=640).stored_weight_bytes - part().stored_weight_bytes == 2 * 640
 
 
+def test_devices_add_up_what_norms_of_all_heads_need() -> None:
+    """One fp32 sum of the queries and one of the keys, for each of 6 tokens and in each layer."""
+    sums = ops(part(2, qk_norm=True, wide_qk_norm=True))["qk norm sums"]
+    assert (sums.kernels, sums.work_items, sums.message_bytes, sums.devices) == (3, 3, 6 * 2 * 4, 2)
+
+
 def test_experts_beside_a_dense_layer() -> None:
     """2 of 4 experts a token: six touch 4 (1 - 0.5^6) = 3.9375; a shared expert of 40; the first layer is dense."""
     model = {"model_type": "qwen3_moe", "moe": MOE | {"shared_intermediate_size": 40, "first_dense_layers": 1}}
@@ -123,6 +129,7 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
     assert p.context_of(384 * 4.0) == 4.0
     assert p.context_of(3840.0) == 10.0
     assert p.context_of(3840.0 + 128 * 7) == 17.0
+    assert part(sliding_window=10, num_sliding_layers=3).context_of(3840.0) == 10.0
     assert part(sliding_window=10, num_sliding_layers=3).context_of(3841.0) is None
     assert part().context_of(0.0) == 0.0
 

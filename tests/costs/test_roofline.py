@@ -61,7 +61,7 @@ def test_bounds_hold(asked, at) -> None:
 def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
     """3 s of weights beside 1 s of compute, 2 s of activations, 10 messages of 1 s; nothing of the three overlaps."""
     small = Op("norms", "small", 1, Cost(activation_bytes=2 * BW))
-    sent = Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK)
+    sent = Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK, devices=2)
     t = machine(2).time([linear(3.0, 1.0), small, sent, attention(0.5, 0.25)], 1.0)
     assert (t.param_load_s, t.kv_load_s, t.activation_s, t.flop_s) == pytest.approx((3.0, 0.5, 2.0, 1.25))
     assert (t.lower_s, t.serial_s, t.comm_s) == pytest.approx((3 + 2 + 10 + 0.5, 4 + 2 + 10 + 0.75, 10.0))
@@ -168,7 +168,7 @@ def test_reread_counts_for_more_than_one_query_only() -> None:
         ("kv_load", [linear(1.0, 1.0), attention(2.0)], {}),
         ("flops", [linear(1.0, 3.0), attention(2.0)], {}),
         ("activations", [linear(1.0, 1.0), Op("norms", "small", 1, Cost(activation_bytes=2 * BW))], {}),
-        ("comm", [linear(1.0, 1.0), Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK)], {}),
+        ("comm", [linear(1.0, 1.0), Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK, devices=2)], {}),
         ("fixed", [linear(1.0, 1.0, 10)], {"gemm_fixed_s": 1.0}),
     ],
 )

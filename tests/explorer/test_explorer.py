@@ -102,7 +102,7 @@ def test_what_is_named_cannot_end_the_payload() -> None:
 def test_the_default_page_is_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "default.html"
     assert cli.run(["explore", "-o", str(path)]) == 0
-    assert re.fullmatch(r"36 surfaces, 1\.\d MB, in .*default\.html\n", capsys.readouterr().err)
+    assert re.fullmatch(r"36 surfaces, 1\.\d\d MB, in .*default\.html\n", capsys.readouterr().err)
     assert path.stat().st_size < 3e6
 
 

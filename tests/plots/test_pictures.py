@@ -140,6 +140,7 @@ def test_a_picture_is_written(command: str, tmp_path: Path) -> None:
     (f"surface {MODEL} --alpha 0.8 -o none/x.png",
      "--output: must be a file that can be written, in a folder that exists, given 'none/x.png'"),
     (f"surface {MODEL} --alpha 0.8 --batch 4 -o x.png", "--batch: must be a span such as 1..256 here, given '4'"),
+    (f"surface {MODEL} --alpha 0.8 --context 4k,4k -o x.png", "--context: must be a span such as 1..256 here"),
     (f"surface {MODEL} --alpha 0.8 --gamma 0 -o x.png", "--gamma: must be 1 or more, or auto"),
     (f"surface {MODEL} --alpha 0.8,0.9 -o x.png", "--alpha: must be one value here"),
     (f"surface {MODEL} --alpha 0.8 --gamma 2 --measured -o x.png", "and --gamma with --engine vllm; leave it out"),

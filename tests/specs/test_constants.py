@@ -141,6 +141,7 @@ def test_impossible_values_are_refused(name: str, value: float, words: str) -> N
     ({"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}}, "fit and errors must be left"),
     ({"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
      "allreduce must be 0 where kind is ideal"),
+    ({"gemm_efficiency": {"knots": {"bf16": ((1, 1.0), (2, 0.9))}, "source": "a test"}}, "gemm_efficiency must be 1"),
     ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
     ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
     ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),

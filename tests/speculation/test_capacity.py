@@ -22,8 +22,7 @@ DRAFTS = [
 
 def ask(batch, context, gamma, fraction=0.9, **flags) -> capacity.Memory:
     asked = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.8}
-    s = resolve(Query(**(asked | flags)))
-    return capacity.memory(s.target_shard, s.draft_shard, s.draft, s.machine.gpu, batch, context, gamma, fraction)
+    return capacity.memory_of(resolve(Query(**(asked | flags))), batch, context, gamma, fraction)
 
 
 def used(m: capacity.Memory) -> float:

@@ -27,6 +27,8 @@ DEFAULT_MAX_ERROR = 0.10
 TOLERANCE = 0.01
 """How far a mean error may rise above the baseline's, and how far predictions of its rows may move."""
 SHOWN_MOVES = 6
+DIGITS = 6
+"""Of what a baseline keeps."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Above = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """Seconds and speedups; any quotient of two of them is finite and above 0."""
@@ -135,19 +137,13 @@ def check(
 
 def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:
     """Everything that is wrong, one line each; none where the check passes."""
-    found = [] if limit is None else list(_above(now, limit))
-    if before is not None:
-        found += [*_grown(now, before), *_moved(now, before)]
-    return found
-
-
-def _above(now: list[CheckedPart], limit: float) -> Iterator[str]:
-    for part in now:
-        if not part.errors.mape <= limit:
-            yield (
-                f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, limit "
-                f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
-            )
+    found = [
+        f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, limit "
+        f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
+        for part in now
+        if limit is not None and not part.errors.mape <= limit
+    ]
+    return found if before is None else [*found, *_grown(now, before), *_moved(now, before)]
 
 
 def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
@@ -184,12 +180,12 @@ def read_baseline(path: Path) -> Baseline:
     return files.parse(Baseline, files.read_mapping(path), str(path))
 
 
-def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration] | None = None) -> str:
+def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration]) -> str:
     """The file of a baseline that is as things are now. calibrations: see `Baseline`."""
     names = PartErrors.model_fields
-    errors = {p.name: {k: round(v, 6) for k, v in asdict(p.errors).items() if k in names} for p in now}
-    predicted = {f.name: significant(f.predicted, 6) for p in now for f in p.figures}
-    pinned = {name: c.model_dump(mode="json", exclude_defaults=True) for name, c in (calibrations or {}).items()}
+    errors = {p.name: {k: round(v, DIGITS) for k, v in asdict(p.errors).items() if k in names} for p in now}
+    predicted = {f.name: significant(f.predicted, DIGITS) for p in now for f in p.figures}
+    pinned = {name: c.model_dump(mode="json", exclude_defaults=True) for name, c in calibrations.items()}
     content = {
         "schema_version": 1,
         "kind": "check",

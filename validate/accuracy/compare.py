@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -129,11 +129,6 @@ def own_records(results: Path = RESULTS) -> dict[str, Record]:
     return {r.name: r for r in records(results) if r.data.kind == "measure"}
 
 
-def own_sets(results: Path = RESULTS) -> dict[str, tuple[MeasuredPoint, ...]]:
-    """The points of `own_records`."""
-    return {name: own_points(record) for name, record in own_records(results).items()}
-
-
 def gated_sets(results: Path = RESULTS) -> tuple[str, ...]:
     """The sets that the gate replays: all published ones and all own records.
 
@@ -243,13 +238,12 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
     """(point, quantity) -> its physical lower bound and whether its working set exceeds the last-level cache."""
     found = {}
     for group in points.groups:
-        gpu = group.scenario.machine.gpu
-        cache_bytes = gpu.last_level_cache.si if gpu.last_level_cache else 0.0
+        cache = group.scenario.machine.gpu.last_level_cache
         for quantity in group.passes:
             lower = np.broadcast_to(group.pass_time(quantity).lower_s, group.batch.shape)
             bytes_read = group.bytes_read(quantity)
             for place, i in enumerate(group.index):
-                found[int(i), quantity] = float(lower[place]), bool(bytes_read[place] > cache_bytes)
+                found[int(i), quantity] = float(lower[place]), cache is None or bool(bytes_read[place] > cache.si)
     return found
 
 
@@ -279,18 +273,8 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
     return dict(sorted(cut.items()))
 
 
-class PredictedAndMeasured(Protocol):
-    """A measured figure and its prediction."""
-
-    @property
-    def measured(self) -> float: ...
-
-    @property
-    def predicted(self) -> float: ...
-
-
-def error(rows: Sequence[PredictedAndMeasured]) -> Errors:
-    """Errors of one figure or more."""
+def error(rows: Sequence[Any]) -> Errors:
+    """Errors of one figure or more, each with its `predicted` and `measured`."""
     found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
     assert found is not None
     return found
@@ -300,7 +284,7 @@ def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
     """What a calibration's `observed_error` says of a record that it was not fitted to: the scatter of its cells."""
     source = f"results/{record.data.machine}/{record.path.name}"
     cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}
-    return {name: error(part).scatter(source, 4) for name, part in cut.items() if part and name != "ar_tpot_s"}
+    return {name: error(part).scatter(source) for name, part in cut.items() if part and name != "ar_tpot_s"}
 
 
 def worst(cells: Iterable[Cell], count: int) -> list[Cell]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfmodel.answers.query import Query, resolve
@@ -14,7 +14,7 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.engine.calibrate import speedup_pairs
-from perfmodel.validate.engine.fit import EngineRows
+from perfmodel.validate.engine.fit import ANY, EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records.store import beside, read_record, withdrawn
@@ -144,10 +144,9 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
 def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:
     asked = {key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")}
     asked |= {key: beside(path, asked[key]) for key in ("model", "hardware", "draft")}
-    longest = max(timing.gamma for timing in timings)
-    query = Query(batch=1, context=1, alpha=0.5, calibration="ideal", **asked)  # only seconds are predicted
+    query = Query(batch=1, context=1, calibration="ideal", **asked)
     try:
-        scenario = resolve(replace(query, gamma=longest or None))
+        scenario = resolve(query, ANY)
     except InputError as error:
         raise InputError(f"{path}: subject: {as_names(error.as_flags)}") from None
     return EngineRows(tuple(timings), with_calibration(scenario, used))

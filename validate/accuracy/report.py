@@ -33,6 +33,8 @@ from perfmodel.validate.records.summary import points, quiet_line, repeatability
 
 FIGURES = tuple(name for name in LABELS if name != "speedup_alpha")
 ERROR_HEAD = ["figure", "mean error", "worst", "bias", "points"]
+NEAR, WIDER = 0.05, 0.1
+"""What two runs of a plan may differ by, as the page says it."""
 MIN_HALVES = 8
 """Fewer baseline passes than this are not split into halves."""
 TOLERANCE = 0.03
@@ -171,8 +173,11 @@ def _bounds(cells: Sequence[Cell]) -> list[str]:
 
 
 def _timer(record: Record, protocol: RecordedProtocol) -> list[str]:
-    shortest = min((min(v) for row in record.rows for v in row.samples.values()), default=0.0)
-    share = protocol.timer_overhead_s / shortest if shortest else 0.0
+    stretches = [min(v) for row in record.rows for v in row.samples.values()]
+    if not stretches:
+        return []
+    shortest = min(stretches)
+    share = protocol.timer_overhead_s / shortest
     return [f"Timing itself takes {share:.4%} of the shortest stretch that was timed ({shortest * 1e3:.3f} ms)."]
 
 
@@ -273,8 +278,8 @@ def _failures(record: Record) -> list[str]:
 def _repeats(found: Sequence[Record]) -> list[str]:
     lines = []
     for one, two in combinations(found, 2):
-        if one.data.plan == two.data.plan and (share := repeatability(one, two)) is not None:
-            wider = repeatability(one, two, 0.1)
+        if one.data.plan == two.data.plan and (share := repeatability(one, two, NEAR)) is not None:
+            wider = repeatability(one, two, WIDER)
             lines.append(
                 f"- `{one.path.name}` and `{two.path.name}`: {share:.0%} of end-to-end times agree within 5 %, "
                 f"{wider:.0%} within 10 %"

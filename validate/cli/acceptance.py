@@ -48,7 +48,7 @@ class AcceptanceQuestion(Decoding):
 
 
 @takes(AcceptanceQuestion)
-def acceptance(question: AcceptanceQuestion, out: Out = None) -> int:
+def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
     """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures.
 
     The file, kept up to date while it runs, is for `whatif --acceptance`.
@@ -57,12 +57,11 @@ def acceptance(question: AcceptanceQuestion, out: Out = None) -> int:
         destination(out, flag="--out")
     table = _measured(question, out) if question.convert is None else _imported(question, question.convert, out)
     if table is None:  # rank 0 of several has it
-        return 0
+        return
     if out is None:
         typer.echo(as_text(table), nl=False)
     for line in summary(table):
         typer.echo(line, err=True)
-    return 0
 
 
 def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> AcceptanceFile:

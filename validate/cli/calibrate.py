@@ -66,25 +66,17 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     from perfmodel.validate.fit import calibrate as module
     from perfmodel.validate.fit.split import judge, report_lines, split_report
 
-    recipes = [recipe_of(name, "NAME")] if name else list(RECIPES.values())
-    if write and (fit or hold_out):
+    recipes = [recipe_of(name)] if name else list(RECIPES.values())
+    parted = bool(fit or hold_out)
+    if write and parted:
         raise InputError("--write: must not be given with --fit or --hold-out: what ships is fitted to all rows")
-    reports: list[Any] = []
-    files: dict[Path, Content] = {}
-    for recipe in recipes:
-        if fit or hold_out:
-            reports.append(judge(recipe, fit, hold_out))
-            continue
-        reports.append(split_report(module.report(recipe)))
-        if write:
-            files[module.path_of(recipe.name)] = module.refreshed(recipe, datetime.date.today())
+    reports = [judge(one, fit, hold_out) if parted else split_report(module.report(one)) for one in recipes]
     if write:
-        for place in sorted(module.path_of("x").parent.glob("*.literature.yaml")):
-            files[place] = module.with_literature_error(place.stem)
-        write_all(files, "--write")
+        today, places = datetime.date.today(), module.path_of("x").parent.glob("*.literature.yaml")
+        files: dict[Path, Content] = {module.path_of(one.name): module.refreshed(one, today) for one in recipes}
+        write_all(files | {place: module.with_literature_error(place.stem) for place in places}, "--write")
     if json:
-        print_json({"schema_version": 2, "rows": reports})
-        return
+        return print_json({"schema_version": 2, "rows": reports})
     for report in reports:
         typer.echo("\n".join(report_lines(report)))
 
@@ -143,8 +135,6 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     typer.echo(fitted.notes, err=True)
     if q.judge is not None:
         whole = newest(q.judge, "measure", "--judge", results)
-        if whole.name in fitted.fitted_on:
-            raise InputError(f"--judge: {whole.path} must not be what the calibration was fitted on")
         cells = compare_record(whole, fitted, hardware or record.hardware)
         fitted = fitted.model_copy(update={"observed_error": stated_error(whole, cells)})
     if q.stack is not None:

@@ -1,8 +1,9 @@
 """``perfmodel validate check``: the gate for anyone's records, in anyone's repository."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -60,7 +61,9 @@ def check(
     )
     now, faults, limit, before = checked.parts, checked.faults, checked.limit, checked.before
     if json:
-        print_json(_as_dict(now, faults))
+        rows = [asdict(f) | {"error": f.error} for part in now for f in part.figures]
+        whole = {"schema_version": 1, "parts": {p.name: asdict(p.errors) for p in now}, "rows": rows, "faults": faults}
+        print_json(whole)
     else:
         _show(now, before)
         if write:
@@ -92,10 +95,3 @@ def _show(now: Sequence["CheckedPart"], before: "Baseline | None") -> None:
     table([*head, Column("calibration", left=True, spare=1)], rows)
     if any(f.fitted for part in now for f in part.figures):
         typer.echo("* fitted on these very records: their error says nothing of other points")
-
-
-def _as_dict(now: Sequence["CheckedPart"], faults: Sequence[str]) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    rows = [asdict(f) | {"error": f.error} for part in now for f in part.figures]
-    return {"schema_version": 1, "parts": {p.name: asdict(p.errors) for p in now}, "rows": rows, "faults": faults}

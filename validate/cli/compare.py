@@ -54,7 +54,10 @@ def compare(
             raise unknown_name("--by", "way to cut", name, [p for p in module.PARTITIONS if p])
     cells = module.compare(chosen, "held-out" if held_out else "shipped", calibration, where)
     if row is not None:
-        cells = _of_row(cells, row)
+        known = dict.fromkeys(c.point.row_id for c in cells)
+        if row not in known:
+            raise unknown_name("--row", "row", row, known)
+        cells = [c for c in cells if c.point.row_id == row]
     if plot:
         from perfmodel import plots
 
@@ -66,14 +69,6 @@ def compare(
         _show_row(cells, held_out)
     else:
         _show(cells, ("", *by), worst)
-
-
-def _of_row(cells: list["Cell"], row: str) -> list["Cell"]:
-    """The figures of one row. Raises InputError for one that is not among them."""
-    found = [c for c in cells if c.point.row_id == row]
-    if not found:
-        raise unknown_name("--row", "row", row, dict.fromkeys(c.point.row_id for c in cells))
-    return found
 
 
 def _show_row(cells: list["Cell"], held_out: bool) -> None:

@@ -79,9 +79,9 @@ class EngineQuestion(Question):
         """The question whose model, formats and draft the engine serves."""
         from perfmodel.answers.query import Query
 
-        names = ("tp", "draft", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
-        said = {name: getattr(self, name) for name in names} | {"draft": self.draft or "ngram"}
-        return Query(self.model, self.hardware, 1, 1, alpha=0.5, **said)
+        names = ("tp", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
+        said = {name: getattr(self, name) for name in names}
+        return Query(self.model, self.hardware, batch=1, context=1, draft=self.draft or "ngram", **said)
 
     def results_folder(self) -> Path:
         """Where records of the machine go. Raises InputError for a label that is not plain."""
@@ -98,7 +98,7 @@ class EngineQuestion(Question):
 
 
 @takes(EngineQuestion)
-def engine(question: EngineQuestion, out: Out = None) -> int:
+def engine(question: EngineQuestion, out: Out = None) -> None:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.
 
     Two draft lengths (the baseline counts) and two batches or contexts are needed. What the rows determine is fitted,
@@ -111,20 +111,19 @@ def engine(question: EngineQuestion, out: Out = None) -> int:
         destination_of(out)
     query = question.query()
     if question.plan:
-        _print_plan(question, query)
-        return 0
+        return _print_plan(question, query)
     engine, version = question.engine, question.version
     driven: tuple[str, ...] = ()
     if question.url is not None:
         path, engine, version = _drive(question, question.url, query)
         typer.echo(f"record: {path}")
         driven = (str(path),)
-    return _calibrate(question, query, (*driven, *question.source, *question.files), engine, version, out)
+    _calibrate(question, query, (*driven, *question.source, *question.files), engine, version, out)
 
 
 def _calibrate(
     q: EngineQuestion, query: "Query", files: tuple[str, ...], engine: str | None, version: str | None, out: Path | None
-) -> int:
+) -> None:
     """Fit what the files hold; after a measurement, too little of it is a next step and no error."""
     from perfmodel.errors import one_line
     from perfmodel.validate.engine.calibrate import lines
@@ -135,8 +134,7 @@ def _calibrate(
         try:
             check_enough(read_sources(sources_of(files), q.gamma))
         except InputError as error:
-            typer.echo(f"next: {one_line(str(error))}; add the record above with --from")
-            return 0
+            return typer.echo(f"next: {one_line(str(error))}; add the record above with --from")
     made = calibrate_engine(files, query, draft=q.draft, engine=engine, version=version, gamma=q.gamma)
     path = out or q.folder() / f"{made.calibration.name}.yaml"
     record = write_calibration(made, q.machine, path)
@@ -144,7 +142,6 @@ def _calibrate(
     typer.echo(f"record: {record}\ncalibration: {path}")
     question = f"--model {query.model} --hardware {query.hardware} --draft {made.subject.draft} --calibration {path}"
     typer.echo(f"ask: perfmodel whatif {question} ...")
-    return 0
 
 
 def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]:
@@ -152,7 +149,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     from perfmodel.specs.model import load_model
     from perfmodel.validate.engine.client import Server
     from perfmodel.validate.engine.driver import check, served_gamma
-    from perfmodel.validate.engine.plan import PlanRequest, loads
+    from perfmodel.validate.engine.plan import loads
     from perfmodel.validate.engine.record import EngineSubject
     from perfmodel.validate.engine.session import run
 
@@ -164,7 +161,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     if served is not None and q.gamma is not None and served != q.gamma:
         raise refuse("--gamma", None, f"{served}, the positions that {url} counts", q.gamma)
     length = served if served is not None else q.gamma or 0
-    points = loads(PlanRequest(query.model, batches=q.batches, prompts=q.prompts, new_tokens=q.new_tokens))
+    points = loads(q.batches, q.prompts, q.new_tokens)
     subject = EngineSubject.of(query, engine, version)
     vocabulary = load_model(query.model).vocab_size
     check(server, name, vocabulary)
@@ -180,7 +177,7 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     from perfmodel.drafts import kinds
     from perfmodel.specs.gpu import load_gpu
     from perfmodel.specs.model import hub_id
-    from perfmodel.validate.engine.plan import PlanRequest, commands
+    from perfmodel.validate.engine.plan import GAMMAS, PlanRequest, commands
 
     draft = q.draft or "ngram"
     word = draft.partition(":")[0]
@@ -189,17 +186,16 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     if word not in methods and word in kinds():
         raise refuse("--draft", None, f"a model's name or one of {', '.join(methods)} for --plan", draft)
     question = ["--model", query.model, "--hardware", query.hardware, "--draft", draft]
-    results = None if q.results is None else str(q.results)
-    given = (("--tp", query.tp), ("--weights", q.weights), ("--kv-dtype", q.kv_dtype), ("--results", results))
-    for flag, value in given:
-        question += [flag, str(value)] if value not in (None, 1) else []
+    question += ["--tp", str(query.tp)] if query.tp != EngineQuestion.tp else []
+    for flag, value in (("--weights", q.weights), ("--kv-dtype", q.kv_dtype), ("--results", q.results)):
+        question += [flag, str(value)] if value is not None else []
     request = PlanRequest(
         model=hub_id(query.model) or query.model,
         engine=q.engine or "vllm",
         tp=int(query.tp),
         method=methods.get(word, "draft_model"),
         draft=q.draft_path or _found(query.model, draft, methods.get(word)),
-        gammas=(q.gamma,) if q.gamma else (2, 7),
+        gammas=(q.gamma,) if q.gamma else GAMMAS,
         batches=q.batches,
         prompts=q.prompts,
         new_tokens=q.new_tokens,

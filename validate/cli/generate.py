@@ -74,7 +74,6 @@ class GenerateQuestion(Decoding):
         from perfmodel.validate.decoder.sampling import Sampling
         from perfmodel.validate.decoder.script import scripted_weights
 
-        script = None if self.alpha is None or self.tree is not None else scripted_weights(self.alpha, self.gamma)
         return Request(
             batch=self.batch or 2,
             context=self.context or DEFAULT_CONTEXT,
@@ -82,7 +81,7 @@ class GenerateQuestion(Decoding):
             gamma=self.gamma,
             draft=kind,
             sampling=Sampling(self.temperature, self.top_p, self.top_k),
-            script=None if script is None else tuple(script),
+            script=None if self.alpha is None else tuple(scripted_weights(self.alpha, self.gamma)),
             attention=self.attention,
             pointwise=self.pointwise,
             middle_kv=self.middle_kv,

@@ -91,9 +91,9 @@ def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run")
     """The end of every prompt and all of its continuation."""
     if reader is None:
         return
-    for row, (prompt, tokens) in enumerate(zip(prompts, baseline.generation.tokens, strict=True)):
-        typer.echo(f"--- prompt {row + 1} (its end) ---\n" + reader.decode(prompt[-SHOWN_TOKENS:]))
-        typer.echo(f"--- continuation {row + 1} ---\n" + reader.decode(tokens))
+    for number, (prompt, tokens) in enumerate(zip(prompts, baseline.generation.tokens, strict=True), 1):
+        typer.echo(f"--- prompt {number} (its end) ---\n" + reader.decode(prompt[-SHOWN_TOKENS:]))
+        typer.echo(f"--- continuation {number} ---\n" + reader.decode(tokens))
     typer.echo("---")
 
 

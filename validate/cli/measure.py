@@ -1,6 +1,9 @@
 """The verbs that measure: ``perfmodel validate plans | measure | microbench | finish``, and their page: ``report``."""
 
+import math
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,7 +71,7 @@ def microbench(
     only: Annotated[tuple[str, ...], Argument("Kinds of kernels; repeatable.", "KIND", default="all")] = (),
     minutes: arg.Minutes = None,
     results: arg.ResultsFolder = None,
-) -> int:
+) -> None:
     """Time kernels alone, at the shapes of a plan's models."""
     from perfmodel.validate.harness.micro.grid import jobs
 
@@ -77,25 +80,23 @@ def microbench(
         for job in jobs(chosen):
             if not only or job.kind in only:
                 typer.echo(job.key)
-        return 0
+        return
     record = time_kernels(chosen, machine, resume, results or RESULTS, only, minutes)
     if record is not None:
         typer.echo(f"record: {record.path}")
         typer.echo(quiet_line(record), err=True)
         typer.echo(f"next: perfmodel validate calibrate --from-microbench {record.path}")
-    return 0
 
 
 @flagged
 def finish(
     journal: Annotated[Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)],
-) -> int:
+) -> None:
     """Make a record of the rows that an interrupted run has finished."""
     from perfmodel.validate.harness.recorder import finish_journal
 
     record = read_record(finish_journal(journal))
-    typer.echo(f"record: {record.path}, {len(record.rows) + len(record.kernels)} rows")
-    return 0
+    typer.echo(f"record: {record.path}, {len(record.data.points)} rows")
 
 
 @flagged
@@ -134,14 +135,14 @@ def for_hardware(name: str, hardware: str | None, threads: int | None, known: bo
     return plan.model_copy(update={key: value for key, value in changes.items() if value is not None})
 
 
-def _record(plan: "Plan", measured: Callable[[], Path | None]) -> Record | None:
+def _record(plan: "Plan", minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
     """The record of a run, None on ranks other than 0; says before it where the machine is busy."""
     from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
         typer.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True)
     try:
-        path = measured()
+        path = measured(deadline=math.inf if minutes is None else time.monotonic() + 60 * minutes)
     except KeyboardInterrupt:
         typer.echo("\ninterrupted: every finished row is kept; go on with --resume", err=True)
         raise
@@ -154,7 +155,7 @@ def time_kernels(
     """The record of a plan's kernels, None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro
 
-    return _record(plan, lambda: run_micro(plan, machine, resume=resume, results=results, only=only, minutes=minutes))
+    return _record(plan, minutes, partial(run_micro, plan, machine, resume=resume, results=results, only=only))
 
 
 def time_points(
@@ -181,9 +182,7 @@ def time_points(
         whole, plan = len(plan.points()), fitting(plan, calibration)
         if len(plan.points()) < whole:
             typer.echo(f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True)
-    record = _record(
-        plan, lambda: run_plan(plan, machine, resume=resume, results=results, header=header, minutes=minutes)
-    )
+    record = _record(plan, minutes, partial(run_plan, plan, machine, resume=resume, results=results, header=header))
     if record is not None:
         _show_record(record, calibration)
         if len(record.rows) < len(plan.runs()):
@@ -200,7 +199,7 @@ def _lying(name: str, folder: Path) -> str:
 
 def failed(record: Record | None) -> int:
     """Exit status of a measurement."""
-    return int(any(row.status == "failed" for row in record.rows)) if record else 0
+    return int(record is not None and any(row.status == "failed" for row in record.rows))
 
 
 def _show_plan(plan: "Plan", calibration: str | None) -> None:

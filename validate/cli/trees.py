@@ -10,7 +10,8 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.tree import TreeCounts
 from perfmodel.validate.harness.side_by_side import run
 
-PROBE_CHILDREN = 8
+STAR = "8"
+"""The tree that measures rates: so many children of the root."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ def planned(
     spec: str,
     rates: tuple[float, ...] | None,
     prompts: list[list[int]],
-    draft: Model | None = None,
-    seed: int = 0,
+    draft: Model | None,
+    seed: int,
 ) -> Planned:
     """`request`, a chain of gamma tokens, with the tree that `spec` names; ``sequoia:N`` keeps to gamma levels below
     the root. Without rates it decodes the prompts with a star first, which measures them.
@@ -52,8 +53,7 @@ def planned(
     if nodes is None:
         return Planned(_with(request, branching(spec)), rates, source)
     if rates is None:
-        children = min(PROBE_CHILDREN, nodes - 1, model.spec.vocab_size)
-        star = run(model, _with(request, branching(str(children))), prompts, draft, seed).counts
+        star = run(model, _with(request, branching(STAR)), prompts, draft, seed).counts
         assert isinstance(star, TreeCounts)
         rates, source = tuple(star.rates), "a star's rates"
     parents = sequoia(nodes, request.gamma + 1, TreeAcceptance.of(rates))

@@ -17,7 +17,7 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
-from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
+from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing, needed
 from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import grouped, significant
 
@@ -29,6 +29,10 @@ FEW = 5
 """Speedups that rows give themselves from which on their own errors say how sure one is."""
 SAME_PLACE = 0.1
 """Contexts within this share of each other count as one place, where a speedup can be formed."""
+LEAST_ERROR = 1e-4
+"""Of an error that is stated: no fit is exact."""
+DIGITS, RANGE_DIGITS, ERROR_DIGITS = 6, 4, 3
+"""Significant digits of a value, of the ends of what was measured, and of what is said of errors."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,8 @@ def differences(timings: list[Timing]) -> list[Timing]:
     totals = [t for t in timings if t.kind == "total"]
     made = [t for t in timings if t.kind != "total"]
     for runs in grouped(totals, lambda t: (t.batch, t.prompt, t.gamma)).values():
-        runs.sort(key=lambda t: t.output or 0.0)
-        if len(runs) < 2 or runs[0].output == runs[-1].output:
+        runs.sort(key=_output)
+        if runs[0].output == runs[-1].output:
             raise refuse(
                 runs[0].where, None, "beside a run of another output length, so that the prompt cancels out", None
             )
@@ -93,12 +97,15 @@ def differences(timings: list[Timing]) -> list[Timing]:
     return made
 
 
+def _output(total: Timing) -> float:
+    return needed(total.where, "output", total.output)
+
+
 def _step_between(one: Timing, two: Timing) -> Timing:
-    tokens = (two.output or 0.0) - (one.output or 0.0)
-    seconds = (two.seconds - one.seconds) / tokens * one.tokens_per_iteration
+    seconds = (two.seconds - one.seconds) / (_output(two) - _output(one)) * one.tokens_per_iteration
     if seconds <= 0:
         raise refuse(two.where, "latencies", f"longer than those of {one.where}", two.seconds)
-    context = (one.prompt or 0.0) + ((one.output or 0.0) + (two.output or 0.0)) / 2
+    context = needed(one.where, "input", one.prompt) + (_output(one) + _output(two)) / 2
     return Timing(
         where=f"{two.where} less {one.where}", seconds=seconds, batch=one.batch, context=context, gamma=one.gamma,
         tokens_per_iteration=one.tokens_per_iteration, prompt=one.prompt, output=two.output,
@@ -113,13 +120,14 @@ def _stated(
     source = f"fitted to {len(rows.timings)} timed steps of {served}"
     constants = {
         n: Constant(
-            value=significant(getattr(fitted.calibration, n).value, 6),
-            stderr=min(significant(e, 3), CONSTANTS[n].widest),
+            value=significant(getattr(fitted.calibration, n).value, DIGITS),
+            stderr=min(significant(e, ERROR_DIGITS), CONSTANTS[n].widest),
             source=source,
         )
         for n, e in zip(fitted.free, fitted.stderr, strict=True)
     }
-    correlation = tuple((*(round(float(v), 3) for v in row[:i]), 1.0) for i, row in enumerate(fitted.correlation))
+    rounded = fitted.correlation.round(ERROR_DIGITS).tolist()
+    correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rounded))
     stated = {
         "name": f"{device}.{served.replace(' ', '-')}",
         "gpu": device,
@@ -145,7 +153,7 @@ def range_of(rows: EngineRows) -> MeasuredRange:
 
     def ends(name: str) -> tuple[float, float]:
         values = [float(getattr(t, name)) for t in rows.timings]
-        return significant(min(values), 4), significant(max(values), 4)
+        return significant(min(values), RANGE_DIGITS), significant(max(values), RANGE_DIGITS)
 
     draft = rows.scenario.draft
     return MeasuredRange(
@@ -166,9 +174,10 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
     errors = {}
     for name, values in logs.items():
         if len(values) > 1:
-            rms = min(small_sample(float(np.sqrt(np.mean(np.square(values)))), len(values)), MAX_LOG_RMS)
+            rms = small_sample(float(np.sqrt(np.mean(np.square(values)))), len(values))
+            stated = significant(min(max(rms, LEAST_ERROR), MAX_LOG_RMS), ERROR_DIGITS)
             source = "rows held out one by one, widened for their number (Student's t)"
-            errors[name] = Scatter(log_rms=significant(max(rms, 1e-4), 3), rows=len(values), source=source)
+            errors[name] = Scatter(log_rms=stated, rows=len(values), source=source)
     return errors
 
 
@@ -193,7 +202,7 @@ def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
 
 def record_text(made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]) -> str:
     """The record of the rows that were used."""
-    points = [EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings)]
+    points = (EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings))
     rows = [point.model_dump_json(exclude_defaults=True) for point in points]
     return as_record(encode(header(machine, subject, sources)), rows)
 

@@ -19,6 +19,12 @@ from perfmodel.validate.engine.timing import Timing
 
 ROUNDS = 3
 """Rounds of a point that count, after one that warms up."""
+WARM_TOKENS = 16
+"""Tokens of that one, at most."""
+SPECIAL = 16
+"""This part of a vocabulary is left out at both ends, where special tokens are."""
+LONGER = (1, 2, 4)
+"""How many times as long answers get that do not meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,10 @@ class ServerLoad:
         return f"B{self.batch}-P{self.prompt}-N{self.tokens}"
 
 
+TRIAL = ServerLoad(batch=1, prompt=8, tokens=12)
+"""What a server is asked before anything is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """What a round's decoding stretch held, over all answers."""
@@ -43,7 +53,6 @@ class Stretch:
     chunks: int
     seconds: float
     tokens: float
-    batch: int
     grown: float
     """Tokens that an answer has in the middle of the stretch."""
 
@@ -53,7 +62,7 @@ def measure(
 ) -> Timing:
     """Time one point. gamma: the draft length being served. Raises InputError where it cannot be timed."""
     draw = random.Random(f"{seed} {load.key}")
-    _answers(server, model, vocabulary, replace(load, tokens=min(load.tokens, 16)), draw)
+    _answers(server, model, vocabulary, replace(load, tokens=min(load.tokens, WARM_TOKENS)), draw)
     before = counters(server)
     stretches = [_stretch(server, model, vocabulary, load, draw) for _ in range(rounds)]
     after = counters(server)
@@ -65,7 +74,7 @@ def measure(
 
 def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random) -> Stretch:
     """One round; with more tokens where the first answer ended before the last began."""
-    for times in (1, 2, 4):
+    for times in LONGER:
         answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
         start, end = common(answers)
         if start < end:
@@ -89,15 +98,15 @@ def served_gamma(server: Server) -> int | None:
 
 def check(server: Server, model: str, vocabulary: int) -> None:
     """One short answer before anything is kept. Raises InputError with the server's fault."""
-    _answers(server, model, vocabulary, ServerLoad(1, 8, 12), random.Random())
+    _answers(server, model, vocabulary, TRIAL, random.Random())
 
 
 def _answers(
     server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
 ) -> list[StreamedAnswer]:
     """A whole batch of answers, begun at once. Raises InputError where one fails."""
-    low, high = vocabulary // 16, vocabulary - vocabulary // 16
-    prompts = [[draw.randrange(low, high) for _ in range(load.prompt)] for _ in range(load.batch)]
+    low = vocabulary // SPECIAL
+    prompts = [[draw.randrange(low, vocabulary - low) for _ in range(load.prompt)] for _ in range(load.batch)]
     return server.answers(model, prompts, load.tokens)
 
 
@@ -112,28 +121,29 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
     gaps: list[float] = []
     chunks, tokens, grown = 0, 0.0, 0.0
     for answer in answers:
-        said = all(chunk.tokens is not None for chunk in answer.chunks)
-        each = [float(chunk.tokens or 0) if said else 1.0 for chunk in answer.chunks]
-        if not said and answer.total:  # spread what the server says in the end over the pieces
-            each = [answer.total / len(each)] * len(each)
-        inside = [i for i, chunk in enumerate(answer.chunks) if start < chunk.at_s <= end]
+        count = len(answer.chunks)
+        each: list[float] = [chunk.tokens for chunk in answer.chunks if chunk.tokens is not None]
+        if len(each) < count:  # spread what the server says in the end over the pieces
+            each = [(answer.total or count) / count] * count
+        before = [held for held, chunk in zip(each, answer.chunks, strict=True) if chunk.at_s <= start]
+        inside = [held for held, chunk in zip(each, answer.chunks, strict=True) if start < chunk.at_s <= end]
         gaps += [b.at_s - a.at_s for a, b in pairwise(answer.chunks) if start <= a.at_s and b.at_s <= end]
         chunks += len(inside)
-        tokens += sum(each[i] for i in inside)
-        grown += sum(each[: inside[0]]) + sum(each[i] for i in inside) / 2 if inside else 0.0
-    if end <= start or len(gaps) < len(answers) or not tokens:
+        tokens += sum(inside)
+        grown += sum(before) + sum(inside) / 2
+    if len(gaps) < len(answers) or not tokens:
         raise InputError(
             f"--new-tokens: {load.key}: the first answer ended before the last began; more tokens are needed, "
             f"given {load.tokens}"
         )
-    return Stretch(tuple(gaps), chunks, end - start, tokens, len(answers), grown / len(answers))
+    return Stretch(tuple(gaps), chunks, end - start, tokens, grown / len(answers))
 
 
 def _timing(url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None) -> Timing:
     gaps = [gap for stretch in stretches for gap in stretch.gaps]
     tokens = sum(stretch.tokens for stretch in stretches)
     chunk_tokens = tokens / sum(s.chunks for s in stretches)
-    tpot = sum(s.seconds * s.batch for s in stretches) / tokens
+    tpot = sum(s.seconds for s in stretches) * load.batch / tokens
     gained = chunk_tokens if gamma else 1.0
     seconds, how = statistics.median(gaps), "median time between chunks, one an iteration"
     counted_gain = counted.tokens_per_iteration if counted and counted.drafts and gamma else None

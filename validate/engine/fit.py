@@ -16,6 +16,7 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.fits import COVERAGE
+from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
@@ -33,9 +34,14 @@ DETERMINED = 0.5
 SHOWN_FILES = 4
 """Files that a refusal names."""
 INSIDE = 0.2
-"""Distance from its bounds, in prior widths, at which the search for a constant begins at least."""
+"""Distance from its bounds, in prior widths, at which the search for a constant begins at least: one that begins on
+them may not get off. Bounds are more than a width apart (`constants`)."""
 SOFT = 2.0
 """Residual in units of `NOISE` from which it counts linearly, so that one odd row does not bend the fit."""
+ENDS = {"xtol": 1e-6, "ftol": 1e-6}
+"""Where a search ends."""
+ANY = Acceptance.from_alpha(0.5)
+"""For questions of which only seconds are read: none depends on it."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +57,9 @@ class EngineRows:
         batch, context, gamma = (
             np.array([getattr(t, n) for t in self.timings], float) for n in ("batch", "context", "gamma")
         )
-        bare = np.array([t.kind == "pass" for t in self.timings])
         steps = predict(s, Workload(batch, context, gamma.astype(np.int64)), max_gamma=0)
         drafting = np.where(np.array([t.kind == "pass_with_draft" for t in self.timings]), gamma * steps.draft_s, 0.0)
-        return np.where(
-            [t.kind == "iteration" for t in self.timings],
-            steps.iteration_s,
-            np.where(bare, 0.0, drafting) + steps.verify_s,
-        )
+        return np.where([t.kind == "iteration" for t in self.timings], steps.iteration_s, drafting + steps.verify_s)
 
     @property
     def measured(self) -> Array:
@@ -92,10 +93,7 @@ def rows_of(timings: Sequence[Timing], query: Query, base: Calibration, aside: S
     aside: those that `usable` set aside, which the refusal tells.
     """
     check_enough(timings, aside)
-    longest = max(t.gamma for t in timings)
-    seconds = replace(query, gamma=longest or None, alpha=0.5, tokens_per_iteration=None, acceptance=None)
-    scenario = resolve(replace(seconds, calibration="ideal"))
-    return EngineRows(tuple(timings), with_calibration(scenario, base))
+    return EngineRows(tuple(timings), with_calibration(resolve(replace(query, calibration="ideal"), ANY), base))
 
 
 def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> None:
@@ -127,17 +125,13 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
     base = with_values(base, {name: place.start for name, place in candidates.items() if name in SPECULATIVE})
     count, free = len(rows.timings), dict(candidates)
-    solved = _solve(rows, base, free, {}, np.ones(count, bool))
-    while pinned := _least_determined(free, solved, count):
+    while pinned := _least_determined(free, (solved := _solve(rows, base, free, {}, np.ones(count, bool))), count):
         del free[pinned]
-        solved = _solve(rows, base, free, {}, np.ones(count, bool))
     held_out = np.empty(count)
     for i in range(count):
         left = _solve(rows, base, free, solved.values, np.arange(count) != i)
         held_out[i] = rows.predict(with_values(base, left.values))[i]
-    shape = np.where(solved.stderr > 0, solved.stderr, 1.0)
-    correlation = np.clip(solved.covariance / np.outer(shape, shape), -1.0, 1.0)
-    np.fill_diagonal(correlation, 1.0)
+    correlation = solved.covariance / np.outer(solved.stderr, solved.stderr)
     left_as_was = tuple(name for name in candidates if name not in free)
     calibration = with_values(base, solved.values)
     return EngineFit(calibration, tuple(free), tuple(solved.stderr.tolist()), correlation, held_out, left_as_was)
@@ -168,20 +162,19 @@ def _solve(
         np.array([getattr(place, name) for place in free.values()]) for name in ("start", "spread", "low", "high")
     )
     low, high = (lowest - prior) / spread, (highest - prior) / spread
-    inside = np.minimum(INSIDE, (high - low) / 4)  # a search that begins on its bounds may not get off them
     first = (np.array([start.get(name, place.start) for name, place in free.items()]) - prior) / spread
 
+    def values(x: Array) -> dict[str, float]:
+        return dict(zip(free, np.clip(prior + x * spread, lowest, highest).tolist(), strict=True))
+
     def residuals(x: Array) -> Array:
-        values = dict(zip(free, np.clip(prior + x * spread, 0.0, None).tolist(), strict=True))
-        off = (np.log(rows.predict(with_values(base, values)))[kept] - logs) / noise
+        off = (np.log(rows.predict(with_values(base, values(x))))[kept] - logs) / noise
         soft = np.sign(off) * np.sqrt(2 * SOFT**2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1))
         return np.concatenate([soft, x])  # the prior is a row too
 
-    begin = np.clip(first, low + inside, high - inside)
-    found = least_squares(residuals, begin, low, high, xtol=1e-6, ftol=1e-6)
-    x = np.clip(found.x, low, high) * spread + prior
+    found = least_squares(residuals, np.clip(first, low + INSIDE, high - INSIDE), low, high, **ENDS)
     at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
-    return _Solution(dict(zip(free, x.tolist(), strict=True)), found.covariance * np.outer(spread, spread), at_bound)
+    return _Solution(values(found.x), found.covariance * np.outer(spread, spread), at_bound)
 
 
 def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: int) -> str | None:

@@ -9,6 +9,8 @@ from perfmodel.validate.engine.driver import ServerLoad
 
 SYNTHETIC = 0.8
 """Acceptance asked of an engine that can pretend: the times of an iteration do not depend on it."""
+GAMMAS = (2, 7)
+"""Draft lengths beside none: what lies between them follows."""
 FIRST_PORT = 8100
 OWN = ("ngram", "mtp")
 """Methods that need no model beside the target."""
@@ -16,10 +18,8 @@ REPEATS = (
     "# n-gram drafts what a text repeats, and random prompts repeat nothing: put texts of yours in their place, "
     "such as --dataset-name sharegpt --dataset-path FILE"
 )
-SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"} | {
-    "dflash": "DFLASH",
-    "dspark": "DSPARK",
-}
+SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
+SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
 """Method -> --speculative-algorithm."""
 
 
@@ -31,25 +31,25 @@ class PlanRequest:
     """
 
     model: str
-    engine: str = "vllm"
-    tp: int = 1
-    method: str = "draft_model"
-    draft: str | None = None
-    gammas: tuple[int, ...] = (2, 7)
-    batches: tuple[int, ...] = (1, 4, 16)
-    prompts: tuple[int, ...] = (512, 4096)
-    new_tokens: int = 256
-    question: tuple[str, ...] = ()
-    records: str = "results/local-1"
-    pretends: bool = True
+    engine: str
+    tp: int
+    method: str
+    draft: str | None
+    gammas: tuple[int, ...]
+    batches: tuple[int, ...]
+    prompts: tuple[int, ...]
+    new_tokens: int
+    question: tuple[str, ...]
+    records: str
+    pretends: bool
 
 
-def loads(request: PlanRequest) -> list[ServerLoad]:
+def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -> list[ServerLoad]:
     """The points of one server: every batch at the shorter prompt, the ends at the longer."""
-    short, *longer = request.prompts
-    points = [ServerLoad(batch, short, request.new_tokens) for batch in request.batches]
-    ends = dict.fromkeys((request.batches[0], request.batches[-1]))
-    return points + [ServerLoad(batch, prompt, request.new_tokens) for prompt in longer for batch in ends]
+    short, *longer = prompts
+    ends = dict.fromkeys((batches[0], batches[-1]))
+    places = [*((batch, short) for batch in batches), *((batch, prompt) for prompt in longer for batch in ends)]
+    return [ServerLoad(batch, prompt, new_tokens) for batch, prompt in places]
 
 
 def commands(request: PlanRequest) -> list[str]:

@@ -14,10 +14,6 @@ from perfmodel.specs.strict import Strict
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records.code_version import version
 
-SCHEMA_VERSION = 1
-KIND = "engine"
-
-
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}$"
 """An engine and its version name a file."""
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -106,8 +102,8 @@ def stamp() -> str:
 def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
     """All of a record but its points."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": KIND,
+        "schema_version": 1,
+        "kind": "engine",
         "machine": machine,
         "hardware": subject.hardware,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -120,8 +116,3 @@ def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) 
 def read_engine_record(path: Path) -> EngineRecord:
     """Read and check a record. Raises InputError naming file and key."""
     return files.parse(EngineRecord, parse_json(str(path), read_text(path)), str(path))
-
-
-def is_record(data: dict[str, Any]) -> bool:
-    """Whether a JSON object is one."""
-    return data.get("kind") == KIND and "points" in data

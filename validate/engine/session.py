@@ -74,5 +74,5 @@ def _finish(journal: Journal) -> Path:
     if len(failed) == len(rows):
         journal.close()
         journal.path.unlink()  # of nothing but faults there is nothing to go on with
-        raise InputError(failed[0]["error"] if failed else "--batches, --prompts: must ask for a point or more")
+        raise InputError(failed[0]["error"])
     return journal.finish()

@@ -12,8 +12,9 @@ from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
-from perfmodel.validate.engine.formats import read
-from perfmodel.validate.engine.record import EngineSubject, is_record, read_engine_record
+from perfmodel.validate.engine.fit import ANY
+from perfmodel.validate.engine.formats import is_of, perfmodel_record, read
+from perfmodel.validate.engine.record import EngineSubject, read_engine_record
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
 from perfmodel.validate.harness.micro.write import destination_of, write_yaml
@@ -77,7 +78,9 @@ def served(query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing]
     engine = version = None
     for source in sources:
         text = read_text(source.path)
-        if source.path.suffix == ".json" and all(map(is_record, parse_objects(str(source.path), text))):
+        if source.path.suffix == ".json" and all(
+            is_of(perfmodel_record, run) for run in parse_objects(str(source.path), text)
+        ):
             subject = read_engine_record(source.path).subject
             engine, version = subject.engine, subject.engine_version
             other = draft is not None and Path(draft).name != Path(subject.draft).name
@@ -93,8 +96,8 @@ def served(query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing]
 def bases_of(query: Query) -> list[Calibration]:
     """The one that the question names; else the device's own, all bundled ones of the device, and ``ideal``."""
     if query.calibration is not None:
-        return [resolve(query).machine.calibration]
-    resolve(replace(query, calibration="ideal"))  # whatever else is wrong with the question is told first
+        return [resolve(query, ANY).machine.calibration]
+    resolve(replace(query, calibration="ideal"), ANY)  # whatever else is wrong with the question is told first
     device = load_gpu(query.hardware)
     bundled = [name for name in files.bundled_names("calibrations") if name.startswith(f"{device.name}.")]
     bases: dict[str, Calibration] = {}
@@ -131,7 +134,7 @@ def calibrate_engine(
     subject = served(query, found, timings, draft)
     subject = subject.model_copy(update={k: v for k, v in (("engine", engine), ("engine_version", version)) if v})
     subject = files.parse(EngineSubject, subject.model_dump(), "--engine, --version")
-    query = replace(query, draft=subject.draft, alpha=0.5, acceptance=None)
+    query = replace(query, draft=subject.draft)
     seen = tuple(dict.fromkeys(source.path.name for source in found))
     made = calibrate(timings, query, bases_of(query), subject, seen)
     if out is not None:

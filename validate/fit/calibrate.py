@@ -54,10 +54,14 @@ def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
 
 def transfer_error(recipe: Recipe) -> tuple[Errors, Recipe] | None:
     """Speedup error of a fitted calibration on the rows of the same stack on another device."""
-    for other in RECIPES.values():
-        if other.stack == recipe.stack and other.gpu != recipe.gpu:
-            return other_error(other, whole_fit(recipe).calibration)["speedup"], other
+    for other in _elsewhere(recipe):
+        return other_error(other, whole_fit(recipe).calibration)["speedup"], other
     return None
+
+
+def _elsewhere(recipe: Recipe) -> list[Recipe]:
+    """Of the same stack on other devices."""
+    return [other for other in RECIPES.values() if other.stack == recipe.stack and other.gpu != recipe.gpu]
 
 
 def observed(made: Report) -> dict[str, Scatter]:
@@ -78,8 +82,8 @@ def observed(made: Report) -> dict[str, Scatter]:
 
 def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
     """Errors on another device of the same stack with each model held out, in words; none where no device has two."""
-    for other in RECIPES.values():
-        if other.stack == recipe.stack and other.gpu != recipe.gpu and has_folds(other, "model"):
+    for other in _elsewhere(recipe):
+        if has_folds(other, "model"):
             out = held_out(other, "model")
             words = f"{recipe.gpu} has one model: held out by model on {other.gpu}"
             return {words: errors_by_quantity(out.points, out.times)}

@@ -20,6 +20,8 @@ from perfmodel.speculation.uncertainty import with_calibration
 Array = NDArray[np.float64]
 TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
 """What is fitted: the three passes and the time of an iteration outside them."""
+ANY_ALPHA = 0.8
+"""Of rows that print no acceptance: no time depends on it."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,7 @@ class PointSet:
 
     def measured(self, quantity: str) -> Array:
         """Seconds, NaN where the source does not say."""
-        values = (getattr(p, quantity) for p in self.points)
-        return np.array([np.nan if v is None else v for v in values], dtype=float)
+        return np.array([getattr(p, quantity) for p in self.points], dtype=float)
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
         """Calibrated seconds by quantity, NaN where a point has no such pass."""
@@ -112,13 +113,13 @@ class PointSet:
 
     def iteration_s(self, times: dict[str, Array]) -> Array:
         """A whole speculative iteration from predicted times."""
-        drafts = np.array([p.drafts or 0 for p in self.points])
+        drafts = np.array([p.drafts for p in self.points], dtype=float)
         iteration: Array = drafts * times["draft_s"] + times["verify_s"] + times["overhead_s"]
         return iteration
 
     def speedup(self, times: dict[str, Array]) -> Array:
         """Speedup from predicted times and the measured tokens per iteration; NaN without those."""
-        gained = np.array([p.tokens_per_iteration or np.nan for p in self.points])
+        gained = np.array([p.tokens_per_iteration for p in self.points], dtype=float)
         return gained * times["target_s"] / self.iteration_s(times)
 
 
@@ -134,7 +135,7 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
         tp=p.tp,
         draft=p.draft or "self",
         draft_kv=p.draft_kv or "full",
-        alpha=(0.8 if p.alpha is None else p.alpha) if gained is None else None,
+        alpha=(ANY_ALPHA if p.alpha is None else p.alpha) if gained is None else None,
         tokens_per_iteration=gained,
         weights=p.weights,
         kv_dtype=p.kv_dtype,

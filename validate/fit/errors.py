@@ -8,6 +8,9 @@ from perfmodel.specs.fits import Scatter
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.solving import significant
 
+DIGITS = 3
+"""Of an error that is stated."""
+
 
 @dataclass(frozen=True, slots=True)
 class Errors:
@@ -22,9 +25,9 @@ class Errors:
     worst: float
     log_rms: float
 
-    def scatter(self, source: str, digits: int = 3) -> Scatter:
+    def scatter(self, source: str) -> Scatter:
         """What a calibration states of them."""
-        return Scatter(log_rms=significant(self.log_rms, digits), rows=self.rows, source=source)
+        return Scatter(log_rms=significant(self.log_rms, DIGITS), rows=self.rows, source=source)
 
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:
@@ -46,7 +49,7 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
 
 def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, Errors]:
     """Errors of every quantity that the points measure, speedup at the measured tokens per iteration included."""
-    speedup = np.array([p.speedup or np.nan for p in points.points])
+    speedup = np.array([p.speedup for p in points.points], dtype=float)
     found = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
     found["speedup"] = errors_of(points.speedup(times), speedup)
     return {name: errors for name, errors in found.items() if errors is not None}

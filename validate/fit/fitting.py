@@ -65,7 +65,7 @@ def used(points: tuple[MeasuredPoint, ...], train: NDArray[np.bool_]) -> dict[st
     seen: set[tuple[object, ...]] = set()
     for i in np.flatnonzero(train):
         p = points[i]
-        key = (p.hardware, p.stack, p.tp, p.target, p.weights, p.batch, p.context, p.target_s or 0.0)
+        key = (p.hardware, p.stack, p.tp, p.target, p.weights, p.batch, p.context, p.target_s)
         first[i] = key not in seen
         seen.add(key)
     return {name: first if name == "target_s" else train for name in TIMES}
@@ -90,7 +90,7 @@ def fit(
     def residuals(x: Array) -> Array:
         values = dict(zip(free, (x * scale).tolist(), strict=True))
         times = points.predict(with_values(start, values))
-        return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in chosen.items() if m.any()])
+        return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in chosen.items()])
 
     found = least_squares(residuals, np.clip(first, low, high), low, high, soft=SOFT, xtol=ENOUGH, ftol=ENOUGH)
     inner = ~found.at_bound

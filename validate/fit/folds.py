@@ -64,11 +64,11 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
     """Refit a recipe once without each fold and predict the fold with it. Raises ValueError for a single fold."""
     points = points_of(recipe)
     fold = folds_of(points.points, by)
-    if fold.max() == 0:
+    if not fold.any():
         raise ValueError(f"{recipe.name}: one fold only by {by}")
     times = {name: np.full(len(points.points), np.nan) for name in TIMES}
     fits = []
-    for number in range(int(fold.max()) + 1):
+    for number in np.unique(fold):
         out = fold == number
         refit = fit(points, start_of(recipe), recipe.free, ~out, whole_fit(recipe).values)
         for name, seconds in points.predict(refit.calibration).items():
@@ -80,4 +80,4 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
 def has_folds(recipe: Recipe, by: str) -> bool:
     """Whether a recipe's rows differ in what the folds are made by; plain decoding rows have no draft to differ in."""
     points = points_of(recipe).points
-    return int(folds_of(points, by).max()) > 0 and (by != "draft" or any(p.draft for p in points))
+    return bool(folds_of(points, by).any()) and (by != "draft" or any(p.draft for p in points))

@@ -182,10 +182,15 @@ def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) 
     return table_fit(lambda x: x[0] + loaded / x[1] + computed / x[2], part["seconds"], EXPERT_FIRST, source)
 
 
+def _usual(part: Table) -> Table:
+    """The rows of the kernel that most rows are of."""
+    names, counts = np.unique(part["kernel_source"], return_counts=True)
+    return where(part, part["kernel_source"] == names[np.argmax(counts)])
+
+
 def _main_source(part: Table) -> Table:
     """The kernel that most rows are of; where another one timed the same call faster, that time."""
-    names, counts = np.unique(part["kernel_source"], return_counts=True)
-    main = where(part, part["kernel_source"] == names[np.argmax(counts)])
+    main = _usual(part)
     keys = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
     best: dict[tuple[int, ...], float] = {}
     for *key, seconds in zip(*(part[c].tolist() for c in keys), part["seconds"].tolist(), strict=True):
@@ -212,8 +217,7 @@ def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[
         part = where(table, table["kv_cache_dtype"] == word)
         if len(part["step"]) < 100:
             continue
-        names, counts = np.unique(part["kernel_source"], return_counts=True)
-        part = where(part, part["kernel_source"] == names[np.argmax(counts)])
+        part = _usual(part)
         batch, heads, width = (part[c].astype(float) for c in ("batch_size", "num_heads", "head_dim"))
         kv_heads = np.where(part["num_key_value_heads"] == 0, heads, part["num_key_value_heads"])
         cache = batch * kv_heads * (part["isl"] + part["step"]) * 2 * width * size
@@ -278,6 +282,6 @@ def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:
     knots = {}
     for devices, sizes in sorted(best.items()):
         at, times = np.log(sorted(sizes)), np.maximum.accumulate(np.log([sizes[s] for s in sorted(sizes)]))
-        inside = [m for m in MESSAGES if np.exp(at[0]) <= m <= np.exp(at[-1]) * 1.001]
+        inside = [m for m in MESSAGES if min(sizes) <= m <= max(sizes)]
         knots[devices] = [(float(m), float(np.exp(np.interp(np.log(m), at, times)))) for m in inside]
     return knots

@@ -105,8 +105,8 @@ RECIPES = {
 }
 
 
-def recipe_of(name: str, flag: str = "--calibration") -> Recipe:
+def recipe_of(name: str) -> Recipe:
     """A recipe by the name of its calibration. Raises InputError."""
     if name not in RECIPES:
-        raise unknown_name(flag, "fitted calibration", name, RECIPES)
+        raise unknown_name("NAME", "fitted calibration", name, RECIPES)
     return RECIPES[name]

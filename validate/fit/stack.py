@@ -60,7 +60,7 @@ def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]
 
     def residuals(x: Array) -> Array:
         times = points.predict(scaled(kernels, dict(zip(KINDS, np.exp(x).tolist(), strict=True))))
-        return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in rows.items() if m.any()])
+        return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in rows.items()])
 
     found = least_squares(residuals, np.zeros(len(KINDS)), np.log(LOW), np.log(HIGH), soft=SOFT)
     return dict(zip(KINDS, np.exp(found.x).tolist(), strict=True))
@@ -71,8 +71,8 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
 
     Raises InputError, which begins with `where`, if there are not two such groups.
     """
-    folds = folds_of(measured, "point") if measured else np.zeros(1)
-    if folds.max() == 0:
+    folds = folds_of(measured, "point")
+    if not folds.any():
         raise InputError(f"{where}: must hold points of two batches or contexts, so that one half can judge the other")
     if not any(p.target_s or p.verify_s or p.draft_s for p in measured):
         raise InputError(f"{where}: must hold passes that were timed alone (a plan with the mode phases)")

@@ -4,6 +4,7 @@
 """
 
 import io
+import math
 import re
 import zipfile
 from collections.abc import Callable
@@ -80,10 +81,10 @@ def where(table: Table, keep: NDArray[np.bool_]) -> Table:
     return {name: values[keep] for name, values in table.items()}
 
 
-def _release(version: str) -> list[int]:
+def _release(version: str) -> list[float]:
     """Sorts 1.3.0rc9 before 1.3.0rc20 and that before 1.3.0."""
-    numbers = [int(n) for n in re.findall(r"\d+", version)]
-    return [*numbers[:3], numbers[3] if "rc" in version and len(numbers) > 3 else 10**6]
+    numbers = [float(n) for n in re.findall(r"\d+", version)]
+    return [*numbers[:3], *(numbers[3:] if "rc" in version else [math.inf])]
 
 
 def _named(path: str) -> dict[str, Callable[[], bytes]]:

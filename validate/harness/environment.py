@@ -100,8 +100,7 @@ def last_level_cache() -> int | None:
 def _gpu(device: torch.device) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(device)
     queried = "driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,persistence_mode"
-    index = str(device.index or 0)
-    line = run("nvidia-smi", f"--query-gpu={queried}", "--format=csv,noheader", "-i", index) or ""
+    line = run("nvidia-smi", f"--query-gpu={queried}", "--format=csv,noheader", "-i", str(device.index)) or ""
     values = dict(zip(queried.split(","), (part.strip() for part in line.split(",")), strict=False))
     temperature = values.pop("temperature.gpu", None)
     clocks = {key: values.pop(key) for key in ("clocks.sm", "clocks.mem") if key in values}

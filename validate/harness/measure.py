@@ -1,5 +1,6 @@
 """The points of a plan measured: end-to-end samples without a wait in the loop, and phases apart from them."""
 
+import math
 import statistics
 from collections.abc import Iterable
 from functools import partial
@@ -27,7 +28,7 @@ def run_plan(
     resume: bool = False,
     results: Path = RESULTS,
     header: Row | None = None,
-    minutes: float | None = None,
+    deadline: float = math.inf,
 ) -> Path | None:
     """Measure every point of a plan in every mode and write the record; see `run_rows`."""
 
@@ -43,7 +44,7 @@ def run_plan(
     }
     stated = {**(header or {}), "protocol": protocol}
     again = partial(run_plan, plan, machine, results=results, header=header)
-    return run_rows(RowsToMeasure(plan, "measure", machine, results, stated, rows, again), resume, minutes)
+    return run_rows(RowsToMeasure(plan, "measure", machine, results, stated, rows, again), resume, deadline)
 
 
 class PointMeasurer:

@@ -1,7 +1,6 @@
 """One sitting of a run: device and ranks, the record that it begins or goes on with, and every row that is missing."""
 
 import datetime
-import math
 import os
 import time
 from collections.abc import Callable
@@ -41,7 +40,7 @@ class RowsToMeasure:
     """What one record is to hold.
 
     kind, machine, header: what it says of itself; of the protocol less the timer. rows: makes them, once device and
-    ranks are known. again: the whole run in another process, given `resume` and `minutes`.
+    ranks are known. again: the whole run in another process, given `resume` and `deadline`.
     """
 
     plan: Plan
@@ -53,14 +52,14 @@ class RowsToMeasure:
     again: Callable[..., Path | None]
 
 
-def run_rows(wanted: RowsToMeasure, resume: bool = False, minutes: float | None = None) -> Path | None:
+def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
     """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
 
-    Ctrl-C leaves the journal with every finished row; `resume` goes on from it. minutes: the record is finished when
-    another row as long as the longest would take longer. Another process measures on one GPU from the first, so that
-    this one holds none of its memory, and wherever a failed row has spoilt the device for its process.
+    Ctrl-C leaves the journal with every finished row; `resume` goes on from it. deadline: of `time.monotonic`; the
+    record is finished when another row as long as the longest would end later. Another process measures on one GPU
+    from the first, so that this one holds none of its memory, and wherever a failed row has spoilt the device for its
+    process.
     """
-    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:
             return _sitting(wanted, resume, deadline)
@@ -71,9 +70,8 @@ def run_rows(wanted: RowsToMeasure, resume: bool = False, minutes: float | None 
                 raise
         resume = True
     while True:
-        left = None if minutes is None else max(1e-3, (deadline - time.monotonic()) / 60)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh, suppress(SpoiltDevice):
-            return fresh.submit(wanted.again, resume=resume, minutes=left).result()
+            return fresh.submit(wanted.again, resume=resume, deadline=deadline).result()
         resume = True
 
 
@@ -122,7 +120,7 @@ def _measure(rows: Rows, device: torch.device, shard: RankShard, journal: Journa
         longest = max(longest, time.monotonic() - began)
         if journal is not None:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            journal.add({"key": key, "utc": now, "load_average": round(os.getloadavg()[0], 2), **row})
+            journal.add({"key": key, "utc": now, "load_average": os.getloadavg()[0], **row})
         progress.step()
         if row["status"] == "failed" and not is_usable(device):
             raise SpoiltDevice

@@ -62,7 +62,7 @@ class Run:
     def outside_s(self) -> float:
         """Seconds of an iteration outside its passes: the loop's own cost."""
         passes = self.request.gamma * self.draft_s + self.verify_s
-        return self.seconds / max(1, self.timed_iterations) - passes
+        return self.seconds / self.timed_iterations - passes
 
     def speedup_from_parts(self, plain: "Run") -> float:
         """Omega T_T / (gamma T_D + T_V): what acceptance and phases, measured apart, say the speedup is."""
@@ -175,12 +175,9 @@ def difference(
         alone = make_decoder(
             model, Request(1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype)
         )
-        hidden, _ = alone.target.prefill(torch.tensor([context], device=model.device), _length(context, model), 0)
+        tokens, length = (torch.tensor([of], device=model.device) for of in (context, len(context)))
+        hidden, _ = alone.target.prefill(tokens, length, 0)
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
         differences.append(Difference(row, at, abs((scores[ours[at]] - scores[theirs[at]]).item()) / unit))
     return max(differences, key=lambda d: d.margin, default=None)
-
-
-def _length(context: list[int], model: Model) -> torch.Tensor:
-    return torch.tensor([len(context)], device=model.device)

@@ -13,6 +13,7 @@ from perfmodel.specs import PACKAGE
 ROOT = PACKAGE.parent
 SOURCES = ("perfmodel", "validate", "hardware")
 UNKNOWN = "unknown"
+WAIT_S = 20
 
 
 def commit() -> dict[str, Any]:
@@ -56,7 +57,7 @@ def _source_digest() -> str:
 def run(*command: str) -> str | None:
     """Standard output of a command without its last line break; None where it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -77,7 +77,7 @@ class GridBlock(Strict):
                 raise ValueError(f"{key}: must {'' if key in needs else 'not '}be given with {kind}")
         if self.middle_kv is not None and (self.draft == "self" or min(self.context) < 2):
             raise ValueError("middle_kv: must stand over a draft of another model, and contexts of 2 tokens or more")
-        for text, gamma in product(self.tree or (), self.gamma or (1,)):
+        for text, gamma in product(self.tree or (), self.gamma or (None,)):
             _parents(text, gamma, self.rates or ())
         return self
 
@@ -93,8 +93,8 @@ class GridBlock(Strict):
         for context, batch, kv, (tree, middle, inner), gamma in product(
             self.context, self.batch, self.draft_kv, list(shapes), self.gamma or (None,)
         ):
-            parents = None if tree is None else _parents(tree, gamma or 1, self.rates or ())
-            deep = depths(parents)[-1] if parents else gamma or 1
+            parents = None if tree is None else _parents(tree, gamma, self.rates or ())
+            deep = cast(int, gamma) if parents is None else depths(parents)[-1]
             yield PlanPoint(
                 self.target, self.weights, self.draft, self.draft_weights, kv, batch, context, deep, self.alpha,
                 tree, parents, self.rates, middle, inner, self.inner_alpha,
@@ -102,10 +102,12 @@ class GridBlock(Strict):
 
 
 @cache
-def _parents(text: str, gamma: int, rates: tuple[float, ...]) -> tuple[int, ...]:
-    """Of a tree as drawn, or the best of gamma levels below the root."""
+def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[int, ...]:
+    """Of a tree as drawn (gamma None), or the best of gamma levels below the root."""
     nodes, accepted = sequoia_nodes(text, "tree"), TreeAcceptance.of(rates)
-    return branching(text, "tree") if nodes is None else sequoia(nodes, gamma + 1, accepted, "tree")
+    if nodes is None or gamma is None:
+        return branching(text, "tree")
+    return sequoia(nodes, gamma + 1, accepted, "tree")
 
 
 @dataclass(frozen=True, slots=True)

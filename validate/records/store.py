@@ -142,7 +142,6 @@ def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
         if given.data.kind != kind:
             raise InputError(f"{flag}: {path} must be of kind {kind}, given {given.data.kind}")
         return given
-    newest_one = latest(records(path.parent, path.name), kind)
-    if newest_one is None:
-        raise InputError(f"{flag}: {path} must hold a record of kind {kind}")
-    return newest_one
+    if found := latest(records(path.parent, path.name), kind):
+        return found
+    raise InputError(f"{flag}: {path} must hold a record of kind {kind}")

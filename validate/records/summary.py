@@ -94,7 +94,7 @@ def _phases(row: PointRow) -> dict[str, Any]:
     }
 
 
-def repeatability(one: Record, two: Record, within: float = 0.05) -> float | None:
+def repeatability(one: Record, two: Record, within: float) -> float | None:
     """Share of end-to-end times of two runs of one plan that agree within a fraction; None where none are common."""
     if one.data.plan != two.data.plan:
         raise InputError(f"{two.path}: must be of the same plan as {one.path}")

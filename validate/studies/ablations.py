@@ -3,18 +3,16 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.frozen import defaults
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.engines import RATIO_KEYS, RatioFold
-from perfmodel.validate.studies.held_out import KEYS, own_rows, refits, replay
+from perfmodel.validate.studies.held_out import KEYS, ROUNDS, of_groups, own_rows, refits, replay
 from perfmodel.validate.studies.iterations import Iterations
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
-from perfmodel.validate.studies.robust import FittedRows, Row, Values
+from perfmodel.validate.studies.robust import Array, FittedRows, FittedValues, Row, Values
 from perfmodel.validate.studies.steps import DecodeRows, group_of
 
 FOLDS: tuple[Relation, ...] = ("model", "gpu")
@@ -40,8 +38,6 @@ RATIOS_WITHOUT = {
     "computing at the rate of the tables": "h100-sxm-94gb.gemm_flops_factor",
 }
 """What is changed -> the place of the constant that is not fitted and not there."""
-ROUNDS = 2
-"""Of a fit, which begins at the constants of all rows and terms."""
 RATIO_FOLDS: tuple[RatioFold, ...] = ("seen", "model")
 
 
@@ -94,26 +90,23 @@ def _absent(names: tuple[str, ...]) -> dict[str, Any]:
 
 def _judge_steps(rows: DecodeRows, near: Values) -> dict[str, float]:
     groups = [group_of(row) for row in rows.rows]
-    return _judge(rows, {by: KEYS[by] for by in FOLDS}, groups, near, ROUNDS)
+    return _judge(rows, rows.fit(near, ROUNDS), {by: KEYS[by] for by in FOLDS}, groups)
 
 
 def _judge_ratios(whole: Values, parameters: Sequence[Parameter]) -> dict[str, float]:
     rows = Iterations(whole, parameters)
-    return _judge(rows, {by: RATIO_KEYS[by] for by in RATIO_FOLDS}, range(len(rows.rows)))
+    return _judge(rows, rows.fit(), {by: RATIO_KEYS[by] for by in RATIO_FOLDS}, range(len(rows.rows)))
 
 
 def _judge(
     rows: FittedRows[Row],
+    fitted: tuple[FittedValues, Array],
     folds: Mapping[Any, Callable[[Row], Hashable]],
     groups: Sequence[Hashable],
-    near: Values | None = None,
-    rounds: int = 5,
 ) -> dict[str, float]:
     """Mean absolute error of groups, on average: by the fit to all rows, and by fits without the fold of each row."""
-    whole, slopes = rows.fit(near, rounds)
+    whole, slopes = fitted
     errors = {"in sample": rows.off(whole.values)}
     for by, key in folds.items():
         errors[by] = replay(rows, key, refits(rows, key, whole.values, slopes))
-    members = [np.array([g == group for g in groups]) for group in dict.fromkeys(groups)]
-    sizes = {by: np.abs(np.expm1(off)) for by, off in errors.items()}
-    return {by: significant(float(np.mean([size[of].mean() for of in members])), 3) for by, size in sizes.items()}
+    return {by: significant(float(of_groups(off, groups).mean()), 3) for by, off in errors.items()}

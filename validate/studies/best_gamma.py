@@ -40,7 +40,7 @@ class BestGamma:
         return self.predicted_speedup / self.measured_speedup - 1.0
 
 
-def best_gammas(mode: Mode = "held-out") -> list[BestGamma]:
+def best_gammas(mode: Mode) -> list[BestGamma]:
     """All rows; held-out predicts each with a fit that saw no time of its model, batch and context."""
     return [_one(p, mode) for p in published_points("gamma_optimal")]
 
@@ -69,8 +69,6 @@ def _calibration(p: MeasuredPoint, mode: Mode) -> Calibration:
     shipped = calibration_for(p)
     if mode == "shipped" or shipped.name not in RECIPES:
         return shipped
-    out = held_out(RECIPES[shipped.name])
-    for point, fold in zip(out.points.points, out.fold, strict=True):
-        if (point.target, point.batch, point.context) == (p.target, p.batch, p.context):
-            return out.fits[int(fold)].calibration
-    return shipped
+    out, asked = held_out(RECIPES[shipped.name]), (p.target, p.batch, p.context)
+    folds = zip(out.points.points, out.fold, strict=True)
+    return next((out.fits[f].calibration for one, f in folds if (one.target, one.batch, one.context) == asked), shipped)

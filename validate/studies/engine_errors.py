@@ -8,7 +8,7 @@ from perfmodel.operations import Array
 from perfmodel.specs.fits import Relation
 from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.studies.engines import HeldOutReplay, RatioFold, recorded, replayed_from, step_errors
-from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, rows_of
+from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, of_groups, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
 
 RELATIONS: dict[Relation, str] = {
@@ -70,14 +70,13 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
 
 def _errors(errors: HeldOutErrors) -> dict[str, Any]:
     """Over rows, and the mean over groups: those of many rows count as one there."""
-    found, sizes = errors_of(np.exp(errors.off), np.ones(len(errors.off))), np.abs(np.expm1(errors.off))
+    found, groups = errors_of(np.exp(errors.off), np.ones(len(errors.off))), of_groups(errors.off, errors.groups)
     assert found is not None
-    groups = [sizes[[g == group for g in errors.groups]].mean() for group in dict.fromkeys(errors.groups)]
     return {
         "rows": found.rows,
         "groups": len(groups),
         "mape": found.mape,
-        "groups_mape": float(np.mean(groups)),
+        "groups_mape": float(groups.mean()),
         "bias": found.bias,
         "worst": found.worst,
     }
@@ -106,12 +105,12 @@ def sides(errors: HeldOutReplay) -> dict[str, Any]:
     rows = errors.rows
     counts: dict[str, Any] = {}
     for by in RATIOS:
-        width = errors.widened(by, covered(errors.ratios[by])[1])
+        width = errors.widened(by, covered(errors.ratios[by], {})[1])
         counts[by] = {}
         for engine in ("all", *ENGINES):
             chosen = [i for i, r in enumerate(rows) if r.gained and engine in ("all", r.engine)]
             if chosen:
-                measured = np.log([(rows[i].gained or 1.0) / rows[i].ratio for i in chosen])
+                measured = np.log([rows[i].gained / rows[i].ratio for i in chosen])  # type: ignore[operator]
                 predicted = measured - errors.ratios[by].off[chosen]
                 wrong, sure = (predicted > 0) != (measured > 0), np.abs(predicted) > width[chosen]
                 counts[by][engine] = {

@@ -77,6 +77,7 @@ RATIOS_LEFT_OUT: dict[RatioFold, str] = {
 }
 """Both in words, from what says little to what says more."""
 FITTED: tuple[Relation, ...] = ("seen", "version", "model", "gpu")
+FOLD_OF: dict[Relation, Relation] = {"transferred": "gpu", "maker": "gpu"}
 """Whose folds are fitted; where kernels are transferred too, the constants are those of the device left out."""
 Constants = Mapping[str, Mapping[str, float]]
 """Name of a fold -> the constants fitted without it."""
@@ -101,13 +102,11 @@ def make() -> EngineFits:
     """Fit everything anew: a minute."""
     steps = rows_of("seen")
     whole, slopes = steps.fit()
-    folds: dict[Relation, Constants] = {by: refits(steps, KEYS[by], whole.values, slopes) for by in FITTED}
+    step_folds: dict[Relation, Constants] = {by: refits(steps, KEYS[by], whole.values, slopes) for by in FITTED}
     rows = Iterations(whole.values)
     iteration, slopes = rows.fit()
-    apart: dict[RatioFold, Constants] = {
-        by: refits(rows, key, iteration.values, slopes) for by, key in RATIO_KEYS.items()
-    }
-    return EngineFits(whole, iteration, folds | {"transferred": folds["gpu"], "maker": folds["gpu"]}, apart)
+    ratio_folds = {by: refits(rows, key, iteration.values, slopes) for by, key in RATIO_KEYS.items()}
+    return EngineFits(whole, iteration, step_folds, ratio_folds)
 
 
 @dataclass(frozen=True)
@@ -198,10 +197,7 @@ def replayed(
     steps: dict[Relation, HeldOutErrors] = {}
     for relation, key in KEYS.items():
         rows = rows_of(relation)
-        folds = {
-            **step_folds[relation],
-            **{r.hardware: whole for r in rows.rows if r.hardware not in step_folds["gpu"]},
-        }
+        folds = dict.fromkeys((r.hardware for r in rows.rows), whole) | step_folds[FOLD_OF.get(relation, relation)]
         errors = step_errors(rows, key, folds)
         steps[relation] = errors.beside_others() if relation == "seen" else errors
     measured, ratios = Iterations(whole), {}
@@ -242,16 +238,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
     errors = replayed(fits.steps.values, fits.step_folds, fits.ratio_folds, fits.iteration.values)
     steps, rows = rows_of("seen").rows, errors.rows
     fitted = {
-        engine: FittedEngine(
-            versions=_versions([version_of(r) for r in steps if r.engine == engine], rows, engine),
-            measured=_by_device((r.hardware, load_model(r.model).name) for r in steps if r.engine == engine),
-            speculating=_by_device(
-                (r.query.hardware, load_model(r.query.model).name) for r in rows if r.engine == engine
-            ),
-            drafts=sorted({r.kind for r in rows if r.engine == engine}),
-            longest_tokens=max((r.context for r in rows if r.engine == engine), default=0.0),
-            widest_tokens=max((r.tokens for r in rows if r.engine == engine), default=0.0),
-        )
+        engine: _fitted([r for r in steps if r.engine == engine], [r for r in rows if r.engine == engine])
         for engine in ENGINES
     }
     shared = {
@@ -265,17 +252,24 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
         "schema_version": SCHEMA_VERSION,
         "steps": _short(fits.steps.values),
         "iteration": _short(fits.iteration.values),
-        "step_folds": {by: {k: _short(v) for k, v in fits.step_folds[by].items()} for by in FITTED},
+        "step_folds": {by: {k: _short(v) for k, v in folds.items()} for by, folds in fits.step_folds.items()},
         "ratio_folds": {by: {k: _short(v) for k, v in folds.items()} for by, folds in fits.ratio_folds.items()},
         "ablations": ablations,
     }
     return yaml, json.dumps(recorded, indent=1) + "\n"
 
 
-def _versions(of_steps: Sequence[str], rows: Sequence[Iteration], engine: str) -> list[str]:
-    """Numbers of all versions that ran rows of an engine, the newest last."""
-    texts = {*of_steps, *(row.version for row in rows if row.engine == engine)}
-    return sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release)  # type: ignore[index]
+def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> FittedEngine:
+    """What is known of the engine of these steps and iterations; versions by number, the newest last."""
+    texts = {*map(version_of, steps), *(row.version for row in rows)}
+    return FittedEngine(
+        versions=sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release),  # type: ignore[index]
+        measured=_by_device((r.hardware, load_model(r.model).name) for r in steps),
+        speculating=_by_device((r.query.hardware, load_model(r.query.model).name) for r in rows),
+        drafts=sorted({r.kind for r in rows}),
+        longest_tokens=max((r.context for r in rows), default=0.0),
+        widest_tokens=max((r.tokens for r in rows), default=0.0),
+    )
 
 
 def recorded() -> dict[str, Any]:
@@ -286,7 +280,6 @@ def recorded() -> dict[str, Any]:
         raise InputError(f"{path()}: must be there; `perfmodel validate calibrate engines --write` ({error})") from None
     if found.get("schema_version") != SCHEMA_VERSION:
         raise InputError(f"{path()}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}")
-    found["step_folds"]["transferred"] = found["step_folds"]["maker"] = found["step_folds"]["gpu"]
     return found
 
 

@@ -16,13 +16,15 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant
-from perfmodel.validate.studies.parameters import DECODING, Parameter
+from perfmodel.validate.studies.parameters import DECODING
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values, fit
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 BORROWED = 0.1
 """What a group of another engine weighs beside one of the engine itself."""
+ROUNDS = 2
+"""Of a fit that begins at the constants of all rows."""
 FEW = 2
 """So many groups say nothing of how wide an interval is."""
 STAND_INS = {
@@ -63,12 +65,11 @@ def own_rows() -> list[DecodeRow]:
     return [row for row in engine_decode() if is_own(row)]
 
 
-def rows_of(relation: Relation, parameters: Sequence[Parameter] = DECODING) -> DecodeRows:
+def rows_of(relation: Relation) -> DecodeRows:
     """All rows of devices with kernels, counted for this relation; of another maker's device, its rows alone."""
     if relation == "maker":
-        others = [row for row in engine_decode() if not is_own(row)]
-        return DecodeRows(others, parameters, STAND_INS)
-    return DecodeRows(own_rows(), parameters, STAND_INS if relation == "transferred" else None)
+        return DecodeRows([row for row in engine_decode() if not is_own(row)], DECODING, STAND_INS)
+    return DecodeRows(own_rows(), DECODING, STAND_INS if relation == "transferred" else None)
 
 
 def refits(
@@ -78,7 +79,7 @@ def refits(
     keys, fits = [name_of(key(row)) for row in rows.rows], {}
     for name in dict.fromkeys(keys):
         weighed = rows.parts(np.array([k != name for k in keys]))
-        fits[name] = fit(rows.off, rows.parameters, weighed, whole, 2, slopes)[0].values
+        fits[name] = fit(rows.off, rows.parameters, weighed, whole, ROUNDS, slopes)[0].values
     return fits
 
 
@@ -120,7 +121,7 @@ class HeldOutErrors:
         several = [self.off[index] for index in groups if len(index) > 1]
         apart = sum(float(np.var(off, ddof=1)) * len(off) for off in several)
         whole = sum(float(np.sum(off**2)) for off in several)
-        return min(max(1.0 - apart / whole, 0.0), 1.0) if whole else 1.0
+        return max(1.0 - apart / whole, 0.0) if whole else 1.0
 
     def part(self, keep: Iterable[int | np.integer]) -> "HeldOutErrors":
         """Those of some rows."""
@@ -152,6 +153,12 @@ class HeldOutErrors:
         return Scatter(log_rms=significant(rms, 3), log_within=significant(within, 3), rows=rows, source=source)
 
 
+def of_groups(off: Array, groups: Sequence[Hashable]) -> Array:
+    """The mean absolute error of each group."""
+    sizes, members = np.abs(np.expm1(off)), grouped(range(len(off)), lambda i: groups[i])
+    return np.array([sizes[index].mean() for index in members.values()])
+
+
 def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
     """The smallest value that this share of the weight does not exceed."""
     order = np.argsort(values)
@@ -159,7 +166,7 @@ def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
     return float(values[order][np.searchsorted(share, level * share[-1] * (1 - 1e-12))])
 
 
-def covered(errors: HeldOutErrors, least: Mapping[str, float] | None = None) -> tuple[Array, Array]:
+def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, Array]:
     """For each row: whether the interval that the other groups give holds it, and that interval's half-width.
 
     least: half-width that the intervals of an engine have at least.
@@ -169,6 +176,6 @@ def covered(errors: HeldOutErrors, least: Mapping[str, float] | None = None) -> 
         mine = np.array([g == group for g in errors.groups])
         engine = errors.engines[int(np.flatnonzero(mine)[0])]
         stated = errors.without([name_of(group)]).scatter(engine, "rows of the other groups")
-        width[mine] = max(stated.log_within or 0.0, (least or {}).get(engine, 0.0))
+        width[mine] = max(stated.log_within or 0.0, least.get(engine, 0.0))
         inside[mine] = np.abs(errors.off[mine]) <= width[mine]
     return inside, width

@@ -69,7 +69,7 @@ def read(where: Path) -> list[Line]:
     """All lines, oldest first; none where there is no file. Raises InputError for a line that is not one."""
     lines = read_rows(where, Line) if where.exists() else ()
     for number, line in enumerate(lines, 2):
-        if not 0 <= line.mape < 1e9:
+        if line.mape < 0:
             raise refuse(f"{where}: line {number}", "mape", "0 or more", line.mape)
     return list(lines)
 

@@ -80,7 +80,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class IterationGroup:
-    """Rows that differ in batch and context alone. index: their places among all rows."""
+    """Rows that differ in batch and context alone, the first of them. index: their places among all rows."""
 
     constants: FittedConstants
     scenario: Scenario
@@ -88,19 +88,16 @@ class IterationGroup:
     batch: Array
     step_batch: Array
     context: Array
-    steps: int
-    width: int
-    verified: int
+    first: Iteration
 
     def ratio(self, calibration: Calibration) -> Array:
         """An iteration over a baseline step."""
-        s, batch, context, steps = with_calibration(self.scenario, calibration), self.batch, self.context, self.steps
-        drafting = steps * s.draft_token_s(batch, context, np.array([steps]))
-        if self.width > 1:
-            drafting = drafting + (steps - 1) * (
-                s.draft_pass_s(batch, context, float(self.width)) - s.draft_pass_s(batch, context)
-            )
-        iteration = drafting + s.target_pass_s(batch, context, float(self.verified)) + s.overhead_s(batch, context)
+        s, batch, context, row = with_calibration(self.scenario, calibration), self.batch, self.context, self.first
+        drafting = row.steps * s.draft_token_s(batch, context, np.array([row.steps]))
+        if row.width > 1:
+            wider_s = s.draft_pass_s(batch, context, float(row.width)) - s.draft_pass_s(batch, context)
+            drafting = drafting + (row.steps - 1) * wider_s
+        iteration = drafting + s.target_pass_s(batch, context, float(row.verified)) + s.overhead_s(batch, context)
         return np.asarray(iteration / s.target_pass_s(self.step_batch, context))
 
 
@@ -134,8 +131,7 @@ class Iterations(FittedRows[Iteration]):
         batch, step_batch, context = (
             np.array([getattr(r, n) for r in rows]) for n in ("batch", "step_batch", "context")
         )
-        drafted = r.steps, r.width, r.verified
-        return IterationGroup(constants, scenario, np.array(index), batch, step_batch, context, *drafted)
+        return IterationGroup(constants, scenario, np.array(index), batch, step_batch, context, r)
 
     def off(self, values: Values) -> Array:
         """Logarithm of predicted over measured ratio."""
@@ -197,7 +193,7 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
         model=row.target,
         hardware=row.hardware,
         batch=row.batch,
-        context=max(round(context), 1),
+        context=round(context),
         gamma=row.steps,
         tp=row.tensor_parallel,
         ep=row.expert_parallel,

@@ -5,6 +5,7 @@ A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -310,19 +311,9 @@ def _engine_ratios(found: Record) -> list[str]:
     return table([*head, *INSIDE, "side of 1 right", "sure, wrong"], rows)
 
 
-def _engine_ablations(found: Record) -> list[str]:
-    """What each term of a step is worth on models and devices that were left out."""
-    return _refitted(found, {"in sample": "in sample", "model": "models left out", "gpu": "devices left out"})
-
-
-def _engine_ratio_ablations(found: Record) -> list[str]:
-    """What each term of an iteration is worth on draft lengths or tasks, and on studies, that were left out."""
-    return _refitted(
-        found, {"in sample": "in sample", "seen": "lengths or tasks left out", "model": "studies left out"}
-    )
-
-
-def _refitted(found: Record, folds: dict[str, str]) -> list[str]:
+def _refitted(found: Record, **left_out: str) -> list[str]:
+    """What each term is worth on what was left out, fold by fold."""
+    folds = {"in sample": "in sample"} | {by: f"{words} left out" for by, words in left_out.items()}
     ablations = found["engines"]["ablations"].items()
     rows = [[name, *(_percent(errors[by]) for by in folds)] for name, errors in ablations if errors.keys() == {*folds}]
     return table(["fitted anew", *(f"{words} %" for words in folds.values())], rows)
@@ -343,6 +334,6 @@ TABLES: dict[str, Callable[[Record], list[str]]] = {
     "engines": _engines,
     "engine_cells": _engine_cells,
     "engine_ratios": _engine_ratios,
-    "engine_ablations": _engine_ablations,
-    "engine_ratio_ablations": _engine_ratio_ablations,
+    "engine_ablations": partial(_refitted, model="models", gpu="devices"),
+    "engine_ratio_ablations": partial(_refitted, seen="lengths or tasks", model="studies"),
 }

@@ -16,7 +16,7 @@ from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.fits import Scatter
 from perfmodel.speculation.uncertainty import speedup_interval, with_values
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
-from perfmodel.validate.fit.calibrate import literature_error, other_error, report, transfer_error
+from perfmodel.validate.fit.calibrate import OTHER, literature_error, other_error, report, transfer_error
 from perfmodel.validate.fit.counted import Array, scenario_of
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import fit, points_of, start_of
@@ -38,6 +38,8 @@ OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
 NOT_RECORDED = "ar_tpot_s"
 """Own records time the baseline twice: as T_T, which is recorded, and end to end."""
 
+MAGICDEC = [recipe for recipe in RECIPES.values() if recipe.stack == "magicdec"]
+"""Those whose rows speculate."""
 ALSO_FITTED = {
     "a100-sxm-80gb.magicdec": (("allreduce_multiplier",), ("pass_fixed_s",)),
     "h100-sxm-80gb.magicdec": (("pass_fixed_s", "kv_reread_per_query"), ("sparse_cache_sequence_s",)),
@@ -63,7 +65,7 @@ def record(results: Path = BUNDLED) -> dict[str, Any]:
             "bounds": bounds(cells["shipped"]),
             "gamma_optimal": {mode: gamma_figures(mode) for mode in MODES},
             "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
-            "coverage": {name: coverage(recipe) for name, recipe in RECIPES.items() if recipe.stack == "magicdec"},
+            "coverage": {recipe.name: coverage(recipe) for recipe in MAGICDEC},
             "elsewhere": elsewhere(),
             "engines": engines.figures(),
             "systems": systems_figures(),
@@ -104,7 +106,7 @@ def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
     binding = [c for c in cells if c.binding]
     return {
         "checked": len(binding),
-        "closest": max((c.lower or 0.0) / c.measured for c in binding),
+        "closest": max(c.lower / c.measured for c in binding),  # type: ignore[operator]
         "violations": [c.name for c in binding if c.below_bound],
     }
 
@@ -199,17 +201,14 @@ def _system_errors(rows: list[SystemRow]) -> dict[str, Any]:
 def elsewhere() -> dict[str, Any]:
     """Speedup errors of calibrations on rows that they were not made for: literature, transferred, ideal."""
     found = {}
-    for recipe in RECIPES.values():
-        if recipe.stack != "magicdec":
-            continue
+    for recipe in MAGICDEC:
         moved = transfer_error(recipe)
-        ideal = other_error(recipe, load_calibration("ideal"))
         found[recipe.name] = {
-            "ideal": _by_quantity(ideal),
+            "ideal": _by_quantity(other_error(recipe, load_calibration("ideal"))),
             "literature": _by_quantity(other_error(recipe, load_calibration(recipe.base))),
             "transferred_to": {moved[1].gpu: _by_quantity({"speedup": moved[0]})} if moved else {},
         }
-    crossed, _ = literature_error("", lambda gpu: next(r.gpu for r in RECIPES.values() if r.gpu != gpu))
+    crossed, _ = literature_error("", lambda gpu: OTHER[gpu])
     return found | {"literature of the other device": _by_quantity({"speedup": crossed})}
 
 

@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 Values = Mapping[str, float]
 STEP = 1e-3
 """Of a finite difference, in the logarithm of a parameter."""
+ROUNDS = 5
 MOST_ROWS = 10
 """A group of more rows weighs as one of so many."""
 
@@ -76,7 +77,7 @@ def parts_of(
             means.append(mean)
             deviations.append(np.hypot(spread.group, spread.row / min(len(index), MOST_ROWS) ** 0.5))
             share = min(1.0, MOST_ROWS / len(index)) ** 0.5 / spread.row
-            for i in index if len(index) > 1 else ():
+            for i in index:
                 own = -mean * share
                 own[i] += share
                 lines.append(own)
@@ -85,9 +86,8 @@ def parts_of(
         kind = np.average(means, axis=0, weights=weights)
         lines.append(kind / np.hypot(spread.kind, weights.sum() ** -0.5))
         soft.append(spread.soft)
-        if len(means) > 1:
-            lines += [(mean - kind) / deviation for mean, deviation in zip(means, deviations, strict=True)]
-            soft += [spread.soft] * len(means)
+        lines += [(mean - kind) / deviation for mean, deviation in zip(means, deviations, strict=True)]
+        soft += [spread.soft] * len(means)
     return Parts(np.array(lines), np.array(soft))
 
 
@@ -125,7 +125,7 @@ class FittedRows(ABC, Generic[Row]):
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """The parts of the errors of the rows of `train`."""
 
-    def fit(self, start: Values | None = None, rounds: int = 5) -> tuple[FittedValues, Array]:
+    def fit(self, start: Values | None = None, rounds: int = ROUNDS) -> tuple[FittedValues, Array]:
         """What all rows say: see `fit`."""
         return fit(self.off, self.parameters, self.parts(np.ones(len(self.rows), dtype=bool)), start, rounds)
 
@@ -159,7 +159,7 @@ def fit(
     parameters: Sequence[Parameter],
     parts: Parts,
     start: Values | None = None,
-    rounds: int = 5,
+    rounds: int = ROUNDS,
     slopes: Array | None = None,
 ) -> tuple[FittedValues, Array]:
     """The values that the rows say, and the slopes of errors around them.

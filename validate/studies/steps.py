@@ -195,7 +195,7 @@ def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
         model=row.model,
         hardware=row.hardware,
         batch=row.batch,
-        context=max(round(row.context_tokens), 1),
+        context=round(row.context_tokens),
         gamma=0,
         tp=row.tensor_parallel,
         ep=row.expert_parallel,

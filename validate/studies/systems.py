@@ -29,6 +29,8 @@ CONTEXTS = (0.0, 2048.0)
 """Cached tokens per sequence between which a context that is only a data set's name is taken to be."""
 NAMED_CONTEXT = 512.0
 """The context at which the device's calibration is asked about such rows."""
+WITHOUT_OWN, STACKS = "a100-pcie-80gb", ("vllm", "magicdec", "gpt-fast", "literature")
+"""A device with measured trees and no calibration of its own, and whose it could take over."""
 HEADS = {"eagle:features=3": "EAGLE-3", "eagle": "EAGLE", "ngram": "n-gram"}
 
 
@@ -125,17 +127,9 @@ def _served_row(row: ServedRow) -> SystemRow:
     # an n-gram draft proposes nothing where it finds no match; at least every first token that is right was found
     matches = (row.conditional[0], 1.0) if row.draft == "ngram" else (1.0,)
     ends = [law.speedup(row, context, match) for context in CONTEXTS for match in matches]
-    asked = Query(
-        row.target,
-        row.hardware,
-        row.batch,
-        NAMED_CONTEXT,
-        row.gamma,
-        row.tensor_parallel,
-        draft=row.draft,
-        tokens_per_iteration=row.tokens_per_iteration,
-    )
-    alone = predict(resolve(asked), Workload.of(row.batch, NAMED_CONTEXT, row.gamma), row.gamma)
+    sizes, gained = (row.batch, NAMED_CONTEXT, row.gamma), row.tokens_per_iteration
+    asked = Query(row.target, row.hardware, *sizes, row.tensor_parallel, draft=row.draft, tokens_per_iteration=gained)
+    alone = predict(resolve(asked), Workload.of(*sizes), row.gamma)
     return SystemRow(
         row=row.id,
         study=f"SpecDecode-Bench, {HEADS[row.draft]}",
@@ -144,7 +138,7 @@ def _served_row(row: ServedRow) -> SystemRow:
         task=row.task,
         batch=row.batch,
         drafted=str(row.gamma),
-        tokens_per_iteration=row.tokens_per_iteration,
+        tokens_per_iteration=gained,
         measured=row.speedup,
         low=min(ends),
         high=max(ends),
@@ -171,30 +165,27 @@ class Transferred:
     rows: int
 
 
-def transferred(
-    gpu: str = "a100-pcie-80gb", stacks: tuple[str, ...] = ("vllm", "magicdec", "gpt-fast", "literature")
-) -> list[Transferred]:
+def transferred() -> list[Transferred]:
     """Calibrations that a device without one of its own could take over, on the rows measured on it."""
-    points = [p for p in published_points("speculation_other") if p.hardware == gpu]
-    default = calibration_of(load_gpu(gpu)).name
+    points = [p for p in published_points("speculation_other") if p.hardware == WITHOUT_OWN]
+    default = calibration_of(load_gpu(WITHOUT_OWN)).name
     own = default.partition(".")[0]
-    return [_transferred(points, f"{own}.{stack}", f"{own}.{stack}" == default) for stack in stacks]
+    return [_transferred(points, f"{own}.{stack}", f"{own}.{stack}" == default) for stack in STACKS]
 
 
 def _transferred(points: list[MeasuredPoint], calibration: str, chosen: bool) -> Transferred:
     found, inside = [], 0
     for p in points:
-        scenario = with_calibration(_tree_scenario(p), load_calibration(calibration))
+        scenario, context = with_calibration(_tree_scenario(p), load_calibration(calibration)), float(p.context)
         assert p.speedup is not None
-        target = float(scenario.target_pass_s(1.0, float(p.context))) / (p.target_s or 1.0)
-        draft = float(scenario.draft_pass_s(1.0, float(p.context))) / (p.draft_s or 1.0)
+        target = float(scenario.target_pass_s(1.0, context)) / p.target_s  # type: ignore[operator]
+        draft = float(scenario.draft_pass_s(1.0, context)) / p.draft_s  # type: ignore[operator]
         alone, stepped = (tree_speedup(p, scenario, own) for own in (False, True))
         found.append((target, draft, draft / target, alone / p.speedup, stepped / p.speedup))
-        gammas = np.array([p.tree[1] - 1 if p.tree else 1])
-        off = log_error(scenario, np.asarray(1.0), np.asarray(float(p.context)), gammas)
+        off = log_error(scenario, np.asarray(1.0), np.asarray(context), np.array([p.drafts]))
         interval = None if off is None else interval_of(alone, float(off[..., 0]))  # acceptance is the row's
         inside += interval is not None and interval.low <= p.speedup <= interval.high
     errors = np.array(found) - 1.0
     means = dict(zip(("target", "draft", "ratio", "speedup"), errors.mean(axis=0).tolist(), strict=False))
-    own_steps = float(np.abs(errors[:, 4]).mean())
+    own_steps = float(np.abs(errors[:, -1]).mean())
     return Transferred(calibration, chosen, **means, with_own_steps=own_steps, inside=inside, rows=len(points))

@@ -28,10 +28,12 @@ from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import log_error, step_log_error, with_calibration
 from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.steps import FittedConstants, dated
 
+SEED = 1
 FRACTION = 0.9
 """Of memory: vLLM's default in the releases that were measured, and near the others'."""
 SPREAD = {"gpt-oss-120b, random tokens": 0.15}
@@ -61,7 +63,7 @@ class ServedRun:
     def lengths(self) -> Lengths:
         """Of its requests; where the source gives no spread of the prompts, half their mean."""
         spread = 0.5 * self.input_tokens if self.input_std is None else self.input_std
-        return Lengths(self.input_tokens, self.output_tokens, spread, self.output_std or 0.0)
+        return Lengths(self.input_tokens, self.output_tokens, spread, self.output_std)
 
     @property
     def version(self) -> str:
@@ -74,8 +76,10 @@ class ServedRun:
     @property
     def gained(self) -> float | None:
         """Tokens an iteration, measured; where none is printed, what chunks of all runs alike carry, the median."""
-        if self.steps == 0 or self.tokens_per_iteration:
-            return None if self.steps == 0 else float(self.tokens_per_iteration)
+        if self.steps == 0:
+            return None
+        if self.tokens_per_iteration:
+            return float(self.tokens_per_iteration)
         alone = self.data_parallel_attention  # and, as it is, from 256 requests on: prompts are in many gaps
         alike = [
             row
@@ -85,16 +89,16 @@ class ServedRun:
         carried = [_carried(row for row in alike if row.steps == steps) for steps in (0, self.steps)]
         return carried[1] / carried[0] if all(carried) else None
 
-    def measured(self, name: str) -> float | None:
-        """A figure; of a latency the median where no mean was printed."""
+    def measured(self, name: str) -> Any:
+        """A figure, None where it is not printed; of a latency the median where no mean was printed."""
         value = self.cells[name]
         return self.cells.get(name.replace("mean", "p50")) if value is None else value
 
     @property
     def batch(self) -> float:
         """Requests that one which decodes sees decode, itself included."""
-        decoding = (self.measured("tpot_mean_ms") or 0.0) * self.lengths.decoded
-        return 1.0 + (self.concurrency - 1.0) * decoding / (decoding + (self.measured("ttft_mean_ms") or 0.0))
+        decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
+        return float(1.0 + (self.concurrency - 1.0) * decoding / (decoding + self.measured("ttft_mean_ms")))
 
 
 def _read(text: str) -> Any:
@@ -199,9 +203,7 @@ def held_out(run: ServedRun, by: str) -> EngineRequests:
     return EngineRequests(**of.get(run.engine, of["common"]))
 
 
-def compare(
-    run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False, seed: int = 1
-) -> Compared:
+def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:
     """Serve a run again; costs: of its requests, by default those that have not seen it.
 
     measured: with the passes that were measured, which leaves what is not known of prompts and queues.
@@ -212,8 +214,8 @@ def compare(
     steps = step_times(scenario, lengths, limits, [run.steps], costs or held_out(run, by))[0]
     if measured:
         steps = replace(steps, decode_s=_gaps(run, steps))
-    requests = arrivals(lengths, run.requests, run.request_rate, 1.0, seed)
-    met = replay(steps, lengths, limits, requests, run.concurrency, SPREAD.get(run.study, DEFAULT_SPREAD), seed)
+    requests = arrivals(lengths, run.requests, run.request_rate, 1.0, SEED)
+    met = replay(steps, lengths, limits, requests, run.concurrency, SPREAD.get(run.study, DEFAULT_SPREAD), SEED)
     predicted = {
         "tpot_mean_ms": 1e3 * met.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(met.tpot_s, 0.99),
@@ -250,7 +252,7 @@ def _gaps(run: ServedRun, steps: StepTimes) -> Array:
 
 @cache
 def _stated(run: ServedRun) -> float:
-    scenario, context, batch = shipped(run), run.lengths.context, max(round(run.batch), 1)
+    scenario, context, batch = shipped(run), run.lengths.context, round(run.batch)
     alone = scenario.target_step(batch, context)
     step = step_log_error(scenario, alone, batch, context)  # type: ignore[arg-type]  # of single numbers
     gammas = np.array([run.steps])
@@ -268,15 +270,11 @@ def figures() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for by in BY:
         everything = [compare(run, by) for study in STUDIES for run in runs(study)]
-        parts = {(c.run.study, bool(c.run.steps)): None for c in everything}
+        parts = grouped(everything, lambda c: f"{c.run.study}, {'drafts' if c.run.steps else 'baseline'}")
+        studies = grouped(everything, lambda c: str(c.run.study))
         found[by] = {
-            "parts": {
-                f"{study}, {'drafts' if drafted else 'baseline'}": _part(
-                    [c for c in everything if (c.run.study, bool(c.run.steps)) == (study, drafted)], everything
-                )
-                for study, drafted in parts
-            },
-            "studies": {study: _part([c for c in everything if c.run.study == study], everything) for study in STUDIES},
+            "parts": {name: _part(some, everything) for name, some in parts.items()},
+            "studies": {name: _part(some, everything) for name, some in studies.items()},
             "all": _part(everything, everything),
             "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
         }
@@ -310,7 +308,7 @@ def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[in
     for c in some:
         alone = base.get(place(c.run)) if c.run.steps else None
         if alone is not None:
-            measured = alone.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")  # type: ignore[operator]
+            measured = alone.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")
             predicted = measured * alone.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"]
             asked, right = asked + 1, right + ((measured > 1) == (predicted > 1))
     return right, asked

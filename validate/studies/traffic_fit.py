@@ -58,6 +58,8 @@ SCALES = {
     "passes_ahead_model_draft": Scale(0.4, 0.5, 0.3, most=1.0),
     "reserved_bytes": Scale(0.5, 0.7, 0.3, log=True),
 }
+ROUNDS, FAR = 10, 3.0
+"""Of a fit; and the residual from which on one counts less."""
 COUNTS = 30.0
 """Runs that a study counts as, however many it has."""
 
@@ -94,11 +96,11 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array) -> Arra
     counted = np.concatenate([np.full(line.off.size, min(COUNTS / runs_of[line.run.study], 1.0)) for line in lines])
     weights = np.ones(off.size)
     move = start
-    for _ in range(10):
+    for _ in range(ROUNDS):
         left = (counted * weights)[:, None] * slopes
         normal = left.T @ slopes + np.diag(spreads**-2.0)
         move = np.linalg.solve(normal, start / spreads**2 - left.T @ off)
-        weights = 1.0 / (1.0 + ((off + slopes @ move) / 3.0) ** 2)
+        weights = 1.0 / (1.0 + ((off + slopes @ move) / FAR) ** 2)
     return np.asarray(move)
 
 

@@ -35,7 +35,11 @@ MAX_CONTEXT = 8192
 SHARD_BYTES = 15 * 2**20
 """Most of one file of weights: where a run leaves them may limit the size of a file."""
 ROPE_THETA = 100_000.0
-SAVE_EVERY_S = 240.0
+SAVE_EVERY_S, TOLD_EVERY = 240.0, 50
+BETAS, CLIP = (0.9, 0.95), 1.0
+"""Of Adam; the most that the norm of a step's gradients counts for."""
+EVALUATED = 16
+"""Stretches of held-out text."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def sample(text: np.ndarray, stage: Stage, rng: np.random.Generator, device: tor
 
 
 @torch.no_grad()
-def evaluate(model: Model, context: int, sequences: int = 16) -> dict[str, float]:
+def evaluate(model: Model, context: int, sequences: int = EVALUATED) -> dict[str, float]:
     """Held-out bits per byte at a context: over all positions, and over the last quarter of them."""
     text, rng = data.corpus(held_out=True), np.random.default_rng(1)
     one = Stage(0, context, 1)
@@ -141,7 +145,7 @@ def optimizers(model: Model, recipe: TrainingRecipe) -> list[torch.optim.Optimiz
     rest = [p for name, p in model.named_parameters() if p.ndim < 2 or not name.startswith("layers")]
     return [
         torch.optim.Muon(matrices, lr=recipe.muon_lr, weight_decay=recipe.weight_decay),
-        torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=(0.9, 0.95), weight_decay=0.0),
+        torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=BETAS, weight_decay=0.0),
     ]
 
 
@@ -206,7 +210,7 @@ class Trainer:
             group["lr"] = lr * self.recipe.rate(progress)
         loss = loss_of(self.model, sample(self.text, stage, self.rng, self.model.device)).mean()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         for stepper in self.steppers:
             stepper.step()
             stepper.zero_grad(set_to_none=True)
@@ -232,7 +236,7 @@ def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[st
     began = saved = time.monotonic()
     while (progress := (time.monotonic() - began) / (60 * recipe.minutes)) < 1:
         bits = trainer.step(progress)
-        if trainer.steps % 50 == 1:
+        if trainer.steps % TOLD_EVERY == 1:
             print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
         if time.monotonic() - saved > SAVE_EVERY_S:
             save(trainer.model, folder, trainer.report(finished=False))

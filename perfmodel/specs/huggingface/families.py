@@ -242,7 +242,6 @@ FAMILIES: dict[str, Family] = {
     "ministral": Family((layers.sliding_unless_named,)),
     "ministral3": replace(_MISTRAL, head_dim_needed=True, eps=1e-5),
     "mistral": _MISTRAL,
-    "mistral4": replace(_DEEPSEEK, eps=1e-6),
     "mistral_large4_text": Family(
         (sparse.latent_without_query_rank, sparse.indexer, experts.deepseek), heads_are_kv_heads=True, eps=1e-5
     ),
@@ -266,7 +265,7 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": Family((recurrent.nemotron_h, experts.nemotron_h), {"norms_per_layer": 1}, "config", eps=1e-5),
     "olmo2": _OLMO,
     "olmo_hybrid": replace(_OLMO, readers=(recurrent.ungated_delta,)),
-    "olmoe": replace(_OLMO, readers=(experts.of("num_experts", "intermediate_size"),), eps=1e-5),
+    "olmoe": replace(_OLMO, readers=(_PLAIN_EXPERTS,), eps=1e-5),
     "opt": Family((layers.learned_positions(2),), _BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, eps=1e-5),
     "orion": replace(_LLAMA, fixed={"norm_bias": True}, eps=1e-5),
     "paddleocr_vl_text": Family(bias="bias", tied=True, eps=1e-5, rope_theta=5e5),
@@ -298,7 +297,7 @@ FAMILIES: dict[str, Family] = {
 _SAME = {
     "bailing_moe": "bailing_moe_v2",
     "cohere2": "cohere_compass_text",
-    "deepseek_v3": "deepseek_v2 kimi_k2",
+    "deepseek_v3": "deepseek_v2 kimi_k2 mistral4",
     "deepseek_v4": "deepseek_ref",
     "exaone4": "exaone4_5_text",
     "gemma4_text": "gemma4_unified_text",

@@ -20,24 +20,11 @@ from perfmodel.specs.parts import MAX_LAYERS
 from perfmodel.specs.shape import ModelSpec
 
 _OWN = (
-    "aux_hidden_state_layer_ids",
-    "block_size",
-    "confidence_head_with_markov",
-    "dflash_config",
-    "draft_vocab_size",
-    "eagle_aux_hidden_state_layer_ids",
-    "eagle_config",
-    "enable_confidence_head",
-    "markov_head_type",
-    "markov_rank",
-    "num_aux_hidden_states",
-    "num_target_layers",
-    "quantization_config",
-    "target_hidden_size",
-    "target_layer_ids",
-    "target_num_hidden_layers",
-    "vocab_size",
-)
+    "aux_hidden_state_layer_ids", "block_size", "confidence_head_with_markov", "dflash_config", "draft_vocab_size",
+    "eagle_aux_hidden_state_layer_ids", "eagle_config", "enable_confidence_head", "markov_head_type", "markov_rank",
+    "num_aux_hidden_states", "num_target_layers", "quantization_config", "target_hidden_size", "target_layer_ids",
+    "target_num_hidden_layers", "vocab_size",
+)  # fmt: skip
 """Keys of a head that its layers' reader must not see."""
 _LEFT_OVER = re.compile(
     r"attention_head_dim|cla_share_factor|decoder_sparse_step|dense_list|first_k_dense_replace|interleave_moe\w*"
@@ -70,7 +57,7 @@ class Head:
     options: dict[str, int]
 
 
-def load_head(name: str, target: ModelSpec | None = None) -> Head | None:
+def load_head(name: str, target: ModelSpec) -> Head | None:
     """The head in a ``config.json`` or in a folder that holds one; None where it is a whole model, or no file.
 
     target: of it are the vocabulary and the longest context where the file leaves them out.
@@ -94,13 +81,12 @@ def _kind(data: dict[str, Any]) -> str | None:
     return found or ("eagle" if "draft_vocab_size" in data else None)
 
 
-def _read(kind: str, keys: Keys, target: ModelSpec | None) -> Head:
+def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
     if kind in ("dflare", "domino"):
         raise keys.bad("architectures", "of EAGLE, P-EAGLE, DFlash or DSpark: what another head runs is not modelled")
     nested = keys.mapping("transformer_layer_config")
-    inner = dict(nested.data if nested else keys.data)
-    if target:
-        inner = {"vocab_size": target.vocab_size, "max_position_embeddings": target.max_position_embeddings} | inner
+    own = {"vocab_size": target.vocab_size, "max_position_embeddings": target.max_position_embeddings}
+    inner = own | dict(nested.data if nested else keys.data)
     vocab = keys.integer("draft_vocab_size", Keys(inner, keys.where).integer("vocab_size"))
     model = from_config(_layers(inner, kind) | {"vocab_size": vocab}, keys.where, family=_family(kind, inner))
     options = {"features": _features(kind, keys)}

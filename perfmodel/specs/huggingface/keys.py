@@ -117,9 +117,9 @@ class Keys:
             raise self.bad(key, "a number above 0, at most 1e15")
         return float(value)
 
-    def count(self, key: str, default: int = 0, high: int = MAX_SIZE) -> int:
-        """A whole number, 0 included."""
-        return self.integer(key, default, low=0, high=high)
+    def count(self, key: str, high: int = MAX_SIZE) -> int:
+        """A whole number, 0 where there is none."""
+        return self.integer(key, 0, low=0, high=high)
 
     def mapping(self, key: str) -> "Keys | None":
         value = self.data.get(key)

@@ -63,16 +63,14 @@ def gemma4(keys: Keys, layers: int) -> Fields:
     sliding = _sliding(keys, layers, [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)])
     heads, kv, dim = (keys.integer(name) for name in ("num_attention_heads", "num_key_value_heads", "head_dim"))
     extra = inputs_of_layers(keys, layers)
-    return (
-        _windowed(window, sliding)
-        | extra
-        | {
-            "norms_per_layer": 5 if extra.get("projections") else 4,
-            **_global_heads(keys, layers - sliding, kv, dim),
-            "one_kv_projection": keys.flag("attention_k_eq_v", False),
-            "sliding_heads": {"num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim},
-        }
-    )
+    return {
+        **_windowed(window, sliding),
+        **extra,
+        "norms_per_layer": 5 if extra.get("projections") else 4,
+        **_global_heads(keys, layers - sliding, kv, dim),
+        "one_kv_projection": keys.flag("attention_k_eq_v", False),
+        "sliding_heads": {"num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": dim},
+    }
 
 
 def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:

@@ -96,11 +96,8 @@ def compressed(keys: Keys, layers: int) -> Fields:
     if not types:
         raise keys.bad("compress_ratios", f"a list of {layers} numbers out of {', '.join(map(str, names))}")
     keys.ignore("compress_ratios", "compress_rope_theta", "num_hash_layers", "qk_rope_head_dim", "mlp_layer_types")
-    hidden, dim, chosen = (
-        keys.integer("hidden_size"),
-        keys.integer("head_dim"),
-        types.count("compressed_sparse_attention"),
-    )
+    hidden, dim = keys.integer("hidden_size"), keys.integer("head_dim")
+    chosen = types.count("compressed_sparse_attention")
     groups, made = [], streams(keys, layers).get("projections", [])
     for kind, pieces in (("compressed_sparse_attention", 4), ("heavily_compressed_attention", 2)):
         if count := types.count(kind):

@@ -1,30 +1,19 @@
 """Files in which vision or audio stands beside the language model, and what they leave to defaults of its class."""
 
 INNER = ("text_config", "llm_config", "language_config", "thinker_config")
+_BY_NAME = (
+    "cohere_compass exaone4_5 gemma3 gemma3n gemma4 glm4v glm4v_moe glm5_next llama4 minimax_m3_vl mistral_large4 "
+    "qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe"
+)
 # Files with vision or audio beside a language model, under a key of `INNER`: its `model_type` where it has none.
-WRAPPERS = {
-    "gemma3": "gemma3_text",
-    "gemma3n": "gemma3n_text",
-    "gemma4": "gemma4_text",
-    "exaone4_5": "exaone4_5_text",
-    "cohere_compass": "cohere_compass_text",
-    "glm4v": "glm4v_text",
-    "glm5_next": "glm5_next_text",
-    "glm4v_moe": "glm4v_moe_text",
+WRAPPERS = {name: f"{name}_text" for name in _BY_NAME.split()} | {
     "kimi_k25": "kimi_k2",
     "kimi_k3": "kimi_linear",
     "internvl_chat": "qwen2",
     "lfm2_vl": "lfm2",
     "llava": "llama",
-    "llama4": "llama4_text",
-    "minimax_m3_vl": "minimax_m3_vl_text",
     "mistral3": "mistral",
-    "mistral_large4": "mistral_large4_text",
     "mllama": "mllama_text_model",
-    "qwen3_5": "qwen3_5_text",
-    "qwen3_5_moe": "qwen3_5_moe_text",
-    "qwen3_vl": "qwen3_vl_text",
-    "qwen3_vl_moe": "qwen3_vl_moe_text",
     "voxtral": "llama",
 }
 # transformers leaves class defaults out of a nested config, so published files (Gemma 3, LLaVA) rely on these.

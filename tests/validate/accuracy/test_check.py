@@ -111,7 +111,7 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     """A new row makes a part that is 5 % off 8 % off on average: no prediction moved, the error grew by 3 points."""
     old = [made_up("m/p/speedup", "a", 1.0, 1.05), made_up("m/p/target_s", "a", 1.0, 1.0)]
     path = tmp_path / "b.json"
-    path.write_text(baseline_text(parts(old)))
+    path.write_text(baseline_text(parts(old), {}))
     before = read_baseline(path)
     assert faults(parts(old), None, before) == []
     new = [*old, made_up("m/p/speedup", "b", 1.0, 0.89)]
@@ -122,6 +122,11 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     assert faults(parts(old[:1]), None, before) == ["lost: m/p/target_s: is in the baseline and is no longer measured"]
     assert faults(parts(old[:1]), None, before.of(["speedup"])) == []
     assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []  # within a point
+    assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.25)]), 0.25, None) == []  # at the limit
+    many = [made_up(f"m/p/{n}", "a", 1.0, 1.5) for n in range(8)]
+    path.write_text(baseline_text(parts([replace(figure, predicted=1.6) for figure in many]), {}))
+    moved = faults(parts(many), None, read_baseline(path))
+    assert (len(moved), moved[-1]) == (7, "moved: 2 more parts")
 
 
 @pytest.mark.parametrize(("more", "words"), [
@@ -157,7 +162,7 @@ def test_an_empty_or_damaged_folder_is_refused(folder, capsys) -> None:
 def test_a_baseline_holds_times_and_speedups_above_0(tmp_path, value) -> None:
     """Whose quotients with any prediction are numbers, so that the check compares no NaN and divides by no 0."""
     path = tmp_path / "b.json"
-    text = baseline_text(parts([made_up("m/p/target_s", "a", 1.0, 1.25)]))
+    text = baseline_text(parts([made_up("m/p/target_s", "a", 1.0, 1.25)]), {})
     path.write_text(text.replace('"m/record/a/target_s": 1.25', f'"m/record/a/target_s": {value}'))
     refused(r"b\.json", read_baseline, path)
     path.write_text(text.replace('"mape": 0.25', '"mape": -0.25'))

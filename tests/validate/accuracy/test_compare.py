@@ -102,14 +102,16 @@ def test_command_line(tmp_path) -> None:
     assert len(found["rows"]) == 32
     assert found["rows"][0]["error"] == found["rows"][0]["predicted"] / found["rows"][0]["measured"] - 1
     assert found["partitions"]["gptfast_decode/a100-sxm-80gb/target_s"]["rows"] == 32
+    shown = run.invoke(app, ["compare", "--set", "gptfast_decode"]).output.partition("largest errors")[2]
+    assert sum("target_s" in line for line in shown.splitlines()) == 8
     for flags in (["--set", "nowhere"], ["--by", "colour"]):
         assert isinstance(run.invoke(app, ["compare", *flags]).exception, InputError)
 
 
 def test_own_records_are_compared_like_published_ones() -> None:
     """Predicted is what whatif answers; the baseline is timed twice, and the bound holds for both."""
-    (name,) = (name for name in module.own_sets() if name.startswith("cpu-1/"))
-    points = module.own_sets()[name]
+    ((name, record),) = ((name, of) for name, of in module.own_records().items() if name.startswith("cpu-1/"))
+    points = module.own_points(record)
     cells = compare((name,))
     assert {c.quantity for c in cells} == {*module.LABELS} - {"speedup_alpha"}
     assert sum(c.quantity == "ar_tpot_s" for c in cells) == len(points) == 40
@@ -135,7 +137,7 @@ def test_best_draft_lengths_and_inflections_of_a_grid() -> None:
     assert list(best_gammas(lengths).values()) == [(3, 1)]
     far = {"context": 4000, "asked_context": 4096}
     falls = [cell(1.5, 1.5, batch=1, context=1000), cell(1.4, 1.6, batch=2, context=1000)]
-    stays = [cell(1.5, 1.5, batch=1, **far), cell(1.5, 1.5, batch=2, **far)]
+    stays = [cell(1.5, 1.5, batch=2, **far), cell(1.5, 1.5, batch=1, **far)]
     ((measured, predicted),) = inflections([*falls, *stays], 0.03).values()
     assert (measured, predicted) == (4096, falls[0].point.asked_context or 1000)
     assert inflections(falls[:1], 0.03) == {}

@@ -114,13 +114,8 @@ def test_measured_below_the_bound_is_seen(results) -> None:
     assert line.endswith("(its working set fits the last-level cache)")
 
 
-@pytest.mark.parametrize(("rows", "expected"), [
-    ([(1, 1, 1.0), (1, 2, 0.9), (2, 1, 1.0), (2, 2, 1.1)], (2,)),
-    ([(1, 1, 1.0), (1, 2, 1.1), (2, 1, 1.0), (2, 2, 1.1)], (1,)),
-    ([(1, 1, 1.0), (1, 2, 1.1), (2, 1, 1.0), (2, 2, 0.9)], (None,)),
-    ([(1, 1, 1.0), (1, 2, 0.98), (2, 1, 1.0), (2, 2, 0.98)], (1,)),
-    ([(1, 1, 1.0), (2, 1, 1.0)], None),
-])  # fmt: skip
-def test_inflection_on_a_grid(rows, expected) -> None:
+def test_inflection_on_a_grid() -> None:
     """From which context on speedup does not fall with batch, a fall of 3 % forgiven; by hand."""
-    assert inflection_of(rows, 0.03) == expected
+    for short, long, expected in ((0.9, 1.1, 2), (1.1, 1.1, 1), (1.1, 0.9, None), (0.98, 0.98, 1), (0.75, 0.96, None)):
+        assert inflection_of({1: [1.0, short], 2: [1.0, long]}, 0.03) == expected
+    assert inflection_of({1: [1.0, 0.75]}, 0.25) == 1

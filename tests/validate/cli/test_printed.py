@@ -1,14 +1,19 @@
 """What the verbs that measure print and refuse, on figures made up: every line by hand."""
 
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
+from typer.main import get_command
 
 from perfmodel.cli import run
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import check
 from perfmodel.validate.accuracy.compare import Cell
+from perfmodel.validate.cli import app
 from perfmodel.validate.cli.acceptance import as_text, summary
 from perfmodel.validate.cli.check import _share
 from perfmodel.validate.cli.compare import _show
@@ -95,34 +100,83 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
 
 
 def test_a_busy_machine_is_named(tmp_path, monkeypatch, capsys) -> None:
-    plan = load_plan(str(write(tmp_path)))
+    plan, left = load_plan(str(write(tmp_path))), list[float]()
     for busy, device, said in ((0.15, "cpu", 0), (0.16, "cuda", 0), (0.16, "cpu", 1)):
         monkeypatch.setattr(environment, "busy_share", lambda busy=busy: busy)
-        assert _record(plan.model_copy(update={"device": device}), lambda: None) is None
-        assert capsys.readouterr().err.count("WARNING: other processes use 16% of the CPUs") == said
+        chosen = plan.model_copy(update={"device": device})
+        assert _record(chosen, 2.0, lambda deadline: left.append(deadline - time.monotonic())) is None
+        assert capsys.readouterr().err.count("WARNING: other processes use 1") == said
+    assert left == pytest.approx([120.0] * 3, abs=1.0)
 
 
-def test_prompts_that_nobody_gave(target) -> None:
-    """As long as was said, else as the model has positions for."""
-    pair = Pair("tinyllama-1.1b")
+def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
+    """As long as was said, else as the model has positions for; their cache, in halves on two ranks, has to fit."""
+    pair, needed = Pair("tinyllama-1.1b"), list[float]()
     for context, stated, length in ((4096, False, 2048 - 12), (4096, True, 4096), (100, False, 100)):
         found = _made_up(Request(3, context, 12), pair, target, stated, 1)
         assert [len(row) for row in found] == [length] * 3
         assert 0 <= min(map(min, found)) < max(map(max, found)) == 60
     assert found != _made_up(Request(3, 100, 12), pair, target, False, 2)
+    monkeypatch.setattr("perfmodel.validate.decoder.memory.check_fits", lambda what, size, _: needed.append(size))
+    assert len(_made_up(Request(1, 8, 3000), SimpleNamespace(tp=2, folder=None), target, False, 1)[0]) == 1
+    assert needed == [3001 * (2 * 2 * 2 * 8) * 8 / 2], "keys and values of two layers and heads of 8, each 8 bytes"
 
 
 @pytest.mark.parametrize(("words", "says"), [
-    ("--judge a --stack b", "--judge, --stack: must not both be given"),
-    ("--results a", "--results: is of --from-microbench"),
-    ("--from-microbench a --write", "--from-microbench: takes only NAME"),
-    ("--from-microbench a --json", "--from-microbench: takes only NAME"),
-    ("--from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
-    ("--from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
+    ("calibrate --judge a --stack b", "--judge, --stack: must not both be given"),
+    ("calibrate --results a", "--results: is of --from-microbench"),
+    ("calibrate --from-microbench a --write", "--from-microbench: takes only NAME"),
+    ("calibrate --from-microbench a --json", "--from-microbench: takes only NAME"),
+    ("calibrate --from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
+    ("calibrate --from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
+    ("calibrate --write --fit gamma=2", "--write: must not be given with --fit or --hold-out"),
+    ("calibrate engines --fit gamma=2", "engines: takes only --write"),
+    ("calibrate engines --hold-out gamma=2", "engines: takes only --write"),
+    ("calibrate engines --json", "engines: takes only --write"),
+    ("run --out /dev/null/x", "--out: /dev/null/x/calibration.yaml: "),
 ])  # fmt: skip
-def test_flags_of_calibrate_that_do_not_go_together(capsys, words, says) -> None:
-    assert run(["validate", "calibrate", *words.split()]) == 2
+def test_flags_that_do_not_go_together(capsys, words, says) -> None:
+    assert run(["validate", *words.split()]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_defaults_are_those_of_the_page() -> None:
+    lines = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8").splitlines()
+    for verb in ("acceptance", "engine", "generate"):
+        for flag in get_command(app).commands[verb].params:
+            shown = flag.show_default if isinstance(flag.show_default, str) else flag.default
+            told = [line for line in lines if f"`{flag.opts[0]}`" in line and f"`{shown}`" in line]
+            assert told or shown in (None, False, "", ()), (verb, flag.name, shown)
+
+
+def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) -> None:
+    assert run(["validate", "calibrate", "--from-microbench", "cpu-1", "--judge", "cpu-1"]) == 0
+    stated = yaml.safe_load(capsys.readouterr().out)["observed_error"]
+    assert {name: scatter["rows"] for name, scatter in stated.items()} == dict.fromkeys(
+        ("target_s", "draft_s", "verify_s", "speedup"), 40
+    )
+
+
+def test_kernels_before_they_are_timed(tmp_path, capsys) -> None:
+    asked, said = ["validate", "microbench", str(write(tmp_path)), "--dry-run"], list[list[str]]()
+    for only in ([], ["--only", "gemm"]):
+        assert run([*asked, *only]) == 0
+        said.append(capsys.readouterr().out.splitlines())
+    assert said[0] != said[1] == [line for line in said[0] if line.startswith("gemm")] != []
+
+
+def test_constants_of_engines_are_shown_or_written(tmp_path, monkeypatch, capsys) -> None:
+    studies = "perfmodel.validate.studies"
+    monkeypatch.setattr(f"{studies}.engines.make", lambda: SimpleNamespace(steps=SimpleNamespace(values=[])))
+    monkeypatch.setattr(f"{studies}.ablations.ablations", lambda _: [("less", {"all": 0.123})])
+    monkeypatch.setattr(f"{studies}.engines.texts", lambda made, found, day: ("a: 1\n", f"{found}"))
+    monkeypatch.setattr(f"{studies}.engines.path", lambda: tmp_path / "record")
+    monkeypatch.setattr(f"{studies}.engines_file.path", lambda: tmp_path / "constants")
+    for flags, out, written in (([], "a: 1\n", []), (["--write"], "", ["a: 1\n", "{'less': {'all': 0.123}}"])):
+        assert run(["validate", "calibrate", "engines", *flags]) == 0
+        said = capsys.readouterr()
+        assert (said.out, said.err.splitlines()[-1]) == (out, "less: all 12.3 %")
+        assert [path.read_text() for path in sorted(tmp_path.iterdir())] == written
 
 
 def test_a_comparison_in_lines(capsys) -> None:

@@ -94,6 +94,20 @@ def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     assert record.data.commit == "unknown"
 
 
+def test_the_digest_is_of_code_and_data_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a wheel, too, whose results lie in the package."""
+    from perfmodel.validate.records import code_version
+
+    monkeypatch.setattr(code_version, "PACKAGE", tmp_path)
+    (tmp_path / "results").mkdir()
+    seen = [code_version._source_digest()]
+    for name in ("a.py", "b.yaml", "c.json", "results/d.yaml"):
+        (tmp_path / name).write_text("x")
+        seen.append(code_version._source_digest())
+    assert len(set(seen)) == 3
+    assert seen[2] == seen[4]
+
+
 def noisy(record: Record, factor: float) -> Record:
     """Every timing with one fast sample, so that its median is so many times the fastest."""
     rows: list[PointRow | KernelRow] = []

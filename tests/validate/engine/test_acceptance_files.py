@@ -160,7 +160,7 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
     ("sglang", '{"meta_info": 3}', "must hold accept_length"),
     ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
     ("sglang", DEEP, "nested so deeply"), ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
-    *(("sglang", f'{{"accept_length": {given}}}', f"given {said}")
+    *(("sglang", f'{{"accept_length": {given}}}', rf"given \[{said}")
       for given, said in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))),
     ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
     ("sglang", f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}', "tokens: must be a finite count"),

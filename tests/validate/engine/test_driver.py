@@ -151,6 +151,7 @@ def test_the_plan_is_lines_for_a_shell(capsys) -> None:
         assert len(set(ports)) == len(ports) == sum(line.startswith("until curl") for line in lines) == servers
         assert lines.count("kill $server; wait $server") == servers
         assert all(any(port in line for line in lines if run_by in line) for port in ports)
+        assert "JackFram/llama-68m" in lines[0]
         assert f"--model llama-68m --hardware h100 --draft llama-160m --engine {engine} --from {files}" in last
     assert run([*ask, "--engine", "x"]) == 2
     capsys.readouterr()

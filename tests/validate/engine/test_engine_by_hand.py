@@ -24,6 +24,8 @@ from perfmodel.validate.engine.timing import Said, Timing
 from tests.validate.refused import refused
 
 LOAD = ServerLoad(batch=2, prompt=100, tokens=50)
+POINTS: tuple[tuple[int, ...], tuple[int, ...], int] = (1, 4, 16), (512, 4096), 256
+PLAN = PlanRequest("m", "vllm", 1, "draft_model", None, (2, 7), *POINTS, (), "results/a", True)
 EVEN, LATE = (0.01,) * 20, (0.0, 0.02) * 10
 
 
@@ -46,7 +48,7 @@ def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
     (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
 ])  # fmt: skip
 def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds, gained, how) -> None:
-    stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 2, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 2, 20.0)]
+    stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 20.0)]
     counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
     if not seconds:
         refused(how, driver._timing, "u", LOAD, gamma, stretches, counters)
@@ -70,11 +72,11 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, token
     one = answer(6, (1.0, 1 if said[0] else None), (2.5, said[0]), (4.0, said[1]))
     two = answer(8, (2.0, 2 if said[0] else None), (3.0, said[2]), (4.0, 4 if said[0] else None), (6.0, 1))
     found = stretch_of([one, two], LOAD)
-    assert (found.chunks, found.seconds, found.batch) == (4, 2.0, 2)
+    assert (found.chunks, found.seconds) == (4, 2.0)
     assert found.gaps == (1.5, 1.0, 1.0)
     assert (found.tokens, found.grown) == (tokens, grown)
     uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
-    assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 1, 2.0)
+    assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 2.0)
     late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
     refused("--new-tokens: B2-P100-N50: the first answer ended before the last began", stretch_of, [one, late], LOAD)
 
@@ -84,15 +86,15 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
 
     def answers(server: Any, model: str, vocabulary: int, load: ServerLoad, draw: Any) -> list[StreamedAnswer]:
         asked.append(load.tokens)
-        return [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 2.0)]
+        return [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 3.0)]
 
     monkeypatch.setattr(driver, "_answers", answers)
     monkeypatch.setattr(driver, "counters", lambda server: None)
     assert driver.measure(driver.Server("u"), "m", 320, LOAD, 0, 1, rounds=1).batch == 2.0
-    assert asked == [16, 50]
+    assert asked == [16, 50, 100]
     asked.clear()
     driver._stretch(driver.Server("u"), "m", 320, LOAD, None)
-    assert asked == [50, 100]
+    assert asked == [50, 100, 200]
 
 
 @pytest.mark.parametrize(("event", "chunks", "total"), [
@@ -144,29 +146,27 @@ STARTS = {
 @pytest.mark.parametrize("said", STARTS)
 def test_a_server_is_started_with_its_draft(said) -> None:
     engine, method, draft = said
-    plain, two, seven = (
-        [line for line in commands(PlanRequest("m", engine, tp, method, draft)) if line.endswith("server=$!")]
-        for tp in (1, 1, 2)
-    )
-    assert plain == two
+    plan = replace(PLAN, engine=engine, method=method, draft=draft)
+    plain, two = ([x for x in commands(replace(plan, tp=tp)) if x.endswith("server=$!")] for tp in (1, 2))
     assert plain[-2].endswith(f" {STARTS[said]} --port 8101 & server=$!")
     assert plain[-1].endswith("--port 8102 & server=$!")
-    parallel = {"vllm": " --tensor-parallel-size 2 ", "sglang": " --tp 2 ", "llama.cpp": "llama-server "}[engine]
-    assert all(parallel in line for line in seven)
+    assert engine != "vllm" or "0.64, 0.512, 0.4096, 0.3277, 0.2621, 0.2097]" in plain[-1]
+    parallel = {"vllm": " --tensor-parallel-size ", "sglang": " --tp ", "llama.cpp": "llama-server "}[engine]
+    assert all(parallel in line for line in two)
     assert engine == "llama.cpp" or not any(parallel in line for line in plain)
 
 
 def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer() -> None:
-    points = [(load.batch, load.prompt, load.tokens) for load in loads(PlanRequest("m"))]
+    points = [(load.batch, load.prompt, load.tokens) for load in loads(*POINTS)]
     assert points == [(1, 512, 256), (4, 512, 256), (16, 512, 256), (1, 4096, 256), (16, 4096, 256)]
-    assert len(loads(PlanRequest("m", batches=(4,)))) == 2
-    lines = commands(PlanRequest("m", method="ngram", pretends=False))
+    assert len(loads((4,), *POINTS[1:])) == 2
+    lines = commands(replace(PLAN, method="ngram", pretends=False))
     assert lines[0].startswith("# n-gram drafts")
     assert not any("synthetic" in line for line in lines)
     (end,) = (line for line in lines if line.startswith("vllm bench serve --port 8102 "))
     saved = "--num-prompts 16 --save-result --save-detailed --result-filename K7-4096-16.json"
     assert end.endswith(f"--max-concurrency 16 {saved}")
-    (first, *_) = commands(PlanRequest("m", "llama.cpp"))
+    (first, *_) = commands(replace(PLAN, engine="llama.cpp"))
     assert first == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from perfmodel.validate.engine.calibrate import differences
-from perfmodel.validate.engine.formats import modules, printed_block, read
+from perfmodel.validate.engine.formats import is_of, modules, printed_block, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 from perfmodel.validate.engine.timing import Said, Timing, speculation
@@ -46,7 +46,7 @@ def test_every_format_has_a_file_and_sees_only_its_own() -> None:
     for path in sorted([*FILES.glob("*.json*"), *FILES.glob("*.yaml")]):
         text = path.read_text()
         runs = [yaml.safe_load(text)] if path.suffix == ".yaml" else parse_objects(path.name, text)
-        found = [name for name, module in modules().items() if all(map(module.is_format, runs))]
+        found = [name for name, module in modules().items() if all(is_of(module, run) for run in runs)]
         assert len(found) <= 1, path
         seen |= dict.fromkeys(found)
     assert set(seen) == set(modules()) - {"perfmodel_record"}
@@ -128,24 +128,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "guidellm": {"metadata": {}, "benchmarks": []},
     "llmd_report": {"scenario": {}, "run": {}, "results": {}},
 }  # fmt: skip
-TOLD = {
-    "vllm_serve": ("max_concurrency", "endpoint_type", "duration"),
-    "sglang_serving": ("accept_length", "median_tpot_ms"), "vllm_forward": ("median_us", "requests"),
-    "llama_bench": ("n_gen", "avg_ns"), "llama_server": ("predicted_ms",), "inferencex": ("conc", "median_tpot"),
-    "aiperf": ("inter_token_latency", "input_config"), "vllm_latency": ("avg_latency", "latencies"),
-    "guidellm": ("metadata", "benchmarks"), "llmd_report": ("scenario", "run", "results"),
-}  # fmt: skip
-"""Format -> the keys that tell it, all of them."""
 
 
 def test_a_format_is_told_by_all_of_its_keys() -> None:
-    known = modules()
     for name, run in RUNS.items():
-        assert known[name].is_format(run), name
-        for key in TOLD[name]:
-            assert not known[name].is_format({k: v for k, v in run.items() if k != key}), (name, key)
-    for key in ("t_tg", "pl"):
-        assert not known["llama_bench"].is_format({key: 1})
+        assert [known for known, module in modules().items() if is_of(module, run)] == [name]
+        for key in (key for keys in modules()[name].KEYS for key in keys if keys <= run.keys()):
+            assert not is_of(modules()[name], {k: v for k, v in run.items() if k != key}), (name, key)
 
 
 def one(*at: int, drafted: int = 0) -> dict[str, Any]:
@@ -200,6 +189,14 @@ def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
     run = RUNS["vllm_forward"] | {"requests": [one(3, 10, drafted=2)], "ranks": ranks}
     (t,) = modules()["vllm_forward"].read("x", run, Said())
     assert (t.kind, t.gamma, t.context, t.samples) == ("pass_with_draft", 2, 7, (4.0, 6.0))
+    (t,) = modules()["llama_bench"].read("x", RUNS["llama_bench"] | {"samples_ns": [1e9, 3e9]}, Said())
+    assert t.samples == (0.01, 0.03)
+    for name, change, says in (
+        ("llama_server", {"predicted_n": 1}, "below predicted_n"),
+        ("vllm_latency", {"latencies": []}, "seconds: must be from"),
+        ("guidellm", {"benchmarks": {}}, "one or more benchmarks"),
+    ):
+        refused(says, modules()[name].read, "x", RUNS[name] | change, Said(batch=1, input=1, output=1))
 
 
 @pytest.mark.parametrize(("tokens", "gaps", "seconds"), [

@@ -1,6 +1,7 @@
 """Fitting: constants are found again where they are known, files are reproduced byte for byte, rows held out are."""
 
 import datetime
+import json
 from dataclasses import replace
 from math import log
 from typing import Any
@@ -15,7 +16,7 @@ from perfmodel.specs.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.cli import app
 from perfmodel.validate.fit.calibrate import path_of, refreshed, with_literature_error
-from perfmodel.validate.fit.counted import TIMES
+from perfmodel.validate.fit.counted import TIMES, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import Fit, fit, points_of, search_of, used
 from perfmodel.validate.fit.folds import held_out, whole_fit
@@ -72,11 +73,19 @@ def test_bad_splits_are_refused(fit_on, out, message) -> None:
     refused(message, judge, H100, fit_on, out)
 
 
-def test_command_line() -> None:
+def test_command_line(tmp_path, monkeypatch) -> None:
     done = CliRunner().invoke(app, ["calibrate", H100.name])
     assert done.exit_code == 0
     assert "held out by draft" in done.output
     assert "allreduce_multiplier and small_kernel_s" in done.output
+    (tmp_path / "a.literature.yaml").touch()
+    monkeypatch.setattr("perfmodel.validate.fit.calibrate.path_of", lambda name: tmp_path / f"{name}.yaml")
+    monkeypatch.setattr("perfmodel.validate.fit.calibrate.refreshed", lambda recipe, day: recipe.name)
+    monkeypatch.setattr("perfmodel.validate.fit.calibrate.with_literature_error", lambda name: name)
+    done = CliRunner().invoke(app, ["calibrate", H100.name, "--json", "--write"])
+    assert json.loads(done.output)["schema_version"] == 2
+    written = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert written == {"a.literature.yaml": "a.literature", f"{H100.name}.yaml": H100.name}
 
 
 def test_a_plain_step_of_a_held_out_row_is_not_trained_on_either() -> None:
@@ -190,6 +199,15 @@ def test_what_is_never_searched_for_cannot_be_fitted() -> None:
     name = next(name for name, declared in CONSTANTS.items() if declared.search is None)
     with pytest.raises(ValueError, match="must give a `search` to be fitted"):
         search_of(name)
+
+
+def test_what_a_draft_time_is_the_mean_or_sum_of() -> None:
+    """One of three passes below a tree's root is of one node, two of two; a round of two drafts, and three checked."""
+    tree, levels = replace(POINT, widths=(1, 2, 2, 4)), replace(POINT, gammas=(2, 4))
+    below, upper = object(), object()
+    assert _draft_passes(tree, below, upper) == [(below, 1.0, 1 / 3), (below, 2.0, 2 / 3)]
+    assert _draft_passes(levels, below, upper) == [(below, 1.0, 2.0), (upper, 3.0, 1.0)]
+    assert _draft_passes(POINT, below, upper) == [(below, 1.0, 1.0)]
 
 
 NAN = float("nan")

@@ -15,7 +15,7 @@ from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.harness import environment, measure, progress
+from perfmodel.validate.harness import acceptance, environment, measure, progress
 from perfmodel.validate.harness.acceptance import METHODS, AcceptanceSetting, _methods, _prompts, _source, entry
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.clusters import ratio_error, standard_error
@@ -204,5 +204,25 @@ def test_what_is_timed(target, prompts, monkeypatch) -> None:
     assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)
     assert timed.timed_tokens == 4 * 19
     assert timed.seconds == timed.timed_iterations == max(map(sum, timed.generation.histograms))
+    assert run(target, Request(4, 70, 8, 1), prompts).draft_s == 1.0
     plain = run(target, Request(4, 70, 8), prompts)
+    assert plain.draft_s == 0.0
     assert plain.seconds == plain.timed_iterations == 7, "eight iterations are run: the loop looks every four"
+
+
+def test_documents_are_decoded_in_batches_each_with_a_seed_of_its_own(monkeypatch) -> None:
+    """Five documents, two at a time; of two that are the same, iterations are added up."""
+    started: list[tuple[int, ...]] = []
+
+    def made(_target: object, request: Request, _draft: object) -> SimpleNamespace:
+        def start(batch: list[list[int]], new_tokens: int, seed: int) -> SimpleNamespace:
+            started.append((request.batch, request.context, new_tokens, seed))
+            return SimpleNamespace(histogram=torch.tensor([[sum(one), seed] for one in batch]))
+
+        return SimpleNamespace(start=start, finish=lambda state: None)
+
+    monkeypatch.setattr(acceptance, "make_decoder", made)
+    setting = AcceptanceSetting(Pair("llama-68m"), (), (1,), 2, 4, Sampling(1.0), count=5, batch=2, seed=7)
+    found = acceptance._observe(setting, None, None, "full", [[1], [2], [3], [1], [5]])
+    assert started == [(2, 1, 4, 7), (2, 1, 4, 9), (1, 1, 4, 11)]
+    assert found == [[2, 16], [2, 7], [3, 9], [5, 11]]

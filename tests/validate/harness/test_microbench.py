@@ -17,7 +17,7 @@ from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import clock_for
 from perfmodel.validate.harness.estimate import scenarios_of
-from perfmodel.validate.harness.micro.fit import _bounded, calibration_from
+from perfmodel.validate.harness.micro.fit import KernelFit, _bounded, calibration_from
 from perfmodel.validate.harness.micro.grid import Job, jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.harness.micro.host import host_spec
 from perfmodel.validate.harness.micro.kernels import KernelMaker
@@ -76,7 +76,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
     """A record of every kernel of a plan, timed by `true_time`; noise: of a kernel, and between its samples."""
     rows = [
         {
-            "key": job.key, "kind": job.kind, "at": job.at, "status": "ok", "calls": 1, "working_set_bytes": 1e9,
+            "key": job.key, "kind": job.kind, "at": job.at, "status": "ok", "calls": 1, "working_set_bytes": 2**27,
             "samples": {"call_s": [
                 true_time(job.kind, job.at, gpu, plan) * (1 + noise * math.sin(7 * i + number)) for i in range(7)
             ]},
@@ -154,7 +154,10 @@ def test_noise_is_weighed_as_it_was(tmp_path, plan, gpu) -> None:
         "h100-sxm-80gb.micro", "perfmodel validate, torch 2", "2026-01-01"
     )  # fmt: skip
     (knots,) = medians.allreduce.knots.values()
-    assert knots == tuple((row.at["bytes"], row.call_s) for row in noisy.kernels if row.kind == "allreduce")
+    curve = [row for row in noisy.kernels if row.kind == "allreduce"]
+    assert knots == tuple((row.at["bytes"], row.call_s) for row in curve)
+    known = [KernelFit(noisy, gpu, {"allreduce": curve[:count]}, "median").allreduce() for count in (1, 2)]
+    assert [table is not None for table in known] == [False, True]
     spec = host_spec(noisy, "test-cpu")
     facts = spec.memory_bandwidth, spec.peak["bf16"], spec.memory, spec.last_level_cache, spec.multiprocessors
     assert [fact and fact.value for fact in facts] == [3769, 829900, 32, 32, 2]
@@ -208,6 +211,11 @@ def test_a_fit_of_the_wrong_record_is_refused(tmp_path, plan, gpu) -> None:
     data["points"] = [row for row in data["points"] if row["kind"] != "attention"]
     path.write_text(json.dumps(data), encoding="utf-8")
     refused("kind attention", calibration_from, read_record(path))
+    rows = data["points"]
+    cached = [row | {"working_set_bytes": 2**27 - 1} for row in rows]
+    for few in ([row for row in rows if row["kind"] != "gemm"], cached):
+        path.write_text(json.dumps(data | {"points": few}), encoding="utf-8")
+        refused("must hold copy, read and gemm kernels", host_spec, read_record(path), "x")
     data["environment"]["device"]["kind"] = "cuda"
     path.write_text(json.dumps(data), encoding="utf-8")
     refused("must be of a CPU", host_spec, read_record(path), "x")
@@ -246,6 +254,16 @@ def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan) -> None:
         assert row["status"] == "failed"
         assert cause in row["error"]
     assert told == [True, False]
+
+
+def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:
+    """Far off, and a share of the bandwidth at either end of its range."""
+    fit = KernelFit(record, gpu, {}, "median")
+    fit.residuals = {"gemm": 0.26, "attention": 0.25}
+    for share, doubt in ((0.01, "its gemm times"), (1.0, "its gemm times"), (0.5, "")):
+        ends = {f"{kind}_bandwidth_fraction": {"value": share} for kind in fit.residuals}
+        assert doubt in fit._doubts(ends)
+        assert bool(fit._doubts(ends)) == bool(doubt)
 
 
 def test_a_constant_that_is_not_determined_states_the_widest_error() -> None:

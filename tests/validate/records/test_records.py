@@ -89,11 +89,13 @@ def test_repeats_agree_by_their_times() -> None:
         if row.mode == "end_to_end"
     ]
     again = changed(record, rows)
-    assert repeatability(record, record) == 1.0
-    assert repeatability(record, again) == pytest.approx(0.5)
+    assert repeatability(record, record, 0.05) == 1.0
+    assert repeatability(record, again, 0.05) == pytest.approx(0.5)
     assert repeatability(record, again, 0.1) == 1.0
     other = record.data.plan.model_copy(update={"name": "another"})
-    refused("same plan", repeatability, record, Record(record.path, record.data.model_copy(update={"plan": other})))
+    refused(
+        "same plan", repeatability, record, Record(record.path, record.data.model_copy(update={"plan": other})), 0.05
+    )
 
 
 @pytest.mark.parametrize(("spoil", "words"), [
@@ -182,4 +184,4 @@ def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
     assert quiet_line(of(7)) == "70% of timings have a median within 10% of their fastest sample"
     assert quiet_line(of(6)).startswith("WARNING: the machine was not quiet (60% of timings")
     assert steady_share(changed(record, [])) == 0.0
-    assert repeatability(record, changed(record, [])) is None
+    assert repeatability(record, changed(record, []), 0.05) is None

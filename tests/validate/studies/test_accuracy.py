@@ -100,6 +100,7 @@ def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Pat
     path.write_text(history.render(history.grown(lines, history.lines_of(worse, "def67890", "2026-02-02"))))
     assert len(history.read(path)) == 2 * len(lines)
     assert "+0.50" in history.summary(history.read(path))
+    assert history.summary(lines).count(" | - | ") == len(lines)
     below = path.with_name("below.csv")
     below.write_text(path.read_text(encoding="utf-8").replace(",all,0.", ",all,-0.", 1), encoding="utf-8")
     with pytest.raises(InputError, match=r"below\.csv: line 2: mape: must be 0 or more"):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ def test_both_files_come_out_as_shipped() -> None:
     speculating[np.ix_(constant, constant)] = square(engines().fit.correlation)
     steps = fitted(DECODING, record["steps"], np.eye(len(DECODING)))
     ratios = fitted(SPECULATING, record["iteration"], speculating)
-    fits = EngineFits(steps, ratios, record["step_folds"], record["ratio_folds"])
+    digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}  # more than are kept
+    fits = EngineFits(replace(steps, values=digits), ratios, record["step_folds"], record["ratio_folds"])
     stated, text = texts(fits, record["ablations"], engines().date)
     assert text == study.path().read_text(encoding="utf-8")
     ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, shipped_file().read_text(encoding="utf-8")))
@@ -119,7 +121,6 @@ def test_folds_leave_out_what_they_say() -> None:
     assert set(record["step_folds"]["model"]) == {f"{row.engine} {row.model}" for row in own_rows()}
     assert set(record["step_folds"]["gpu"]) == {row.hardware for row in own_rows()}
     assert set(record["ratio_folds"]["model"]) == {row.study for row in iterations()}
-    assert recorded()["step_folds"]["maker"] == record["step_folds"]["gpu"]
 
 
 def test_errors_and_coverage_are_what_is_promised() -> None:

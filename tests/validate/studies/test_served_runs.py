@@ -72,7 +72,14 @@ def served(concurrency: int, gap_ms: float, steps: int = 0, chunk: float = 1.0) 
     """A run whose requests all decode at once; chunk: tokens in one, which come every `gap_ms`."""
     cells = dict.fromkeys((*traffic.SERVER, "draft", "input_std", "output_std", "ttft_mean_ms", "ttft_p50_ms"))
     cells |= {"study": "s", "engine": "vllm", "steps": steps, "concurrency": concurrency, "itl_p50_ms": gap_ms}
-    cells |= {"tpot_mean_ms": 9.0, "tpot_p50_ms": gap_ms / chunk, "input_tokens": 10, "output_tokens": 10}
+    cells |= {
+        "tpot_mean_ms": 9.0,
+        "ttft_mean_ms": 0.0,
+        "output_std": 0.0,
+        "tpot_p50_ms": gap_ms / chunk,
+        "input_tokens": 10,
+        "output_tokens": 10,
+    }
     run = ServedRun({})
     run.cells = cells
     return run

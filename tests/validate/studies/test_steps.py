@@ -70,6 +70,8 @@ def test_rows_are_predicted_each_in_its_place() -> None:
         alone = DecodeRows([row], [SCALE, POPULAR, FIXED])
         assert alone.predict(VALUES)[0] == pytest.approx(value, rel=1e-12)
         assert alone.off(VALUES)[0] == pytest.approx(value - np.log(row.step_s), rel=1e-12)
+    parts = DecodeRows(mixed, []).parts(np.ones(4, dtype=bool))  # two kinds of a group of two rows
+    assert parts.matrix.sum(axis=1) == pytest.approx([0.0, 0.0, 1 / (0.02 * 2.5**0.5), 0.0] * 2)
 
 
 def test_a_group_is_counted_anew_where_experts_are_chosen_otherwise() -> None:

@@ -17,7 +17,7 @@ from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
-"""Each has `is_format(text)` and `read(where, text, subject)`: the rates of a row, and where they are from."""
+"""Each has `WORDS`, of which its texts have one, and `read(where, text, subject)`: a row's rates and their origin."""
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
@@ -30,7 +30,11 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
     if not 1 <= subject.gamma <= MAX_GAMMA:
         raise refuse("--gamma", None, f"from 1 to {MAX_GAMMA}", subject.gamma)
     text = read_text(path)
-    format = format or _format_of(path, text)
+    format = format or next(
+        (name for name, module in MODULES.items() if any(word in text for word in module.WORDS)), None
+    )
+    if format is None:
+        raise InputError(f"{path}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})")
     if subject.lengths and format != "vllm":
         raise refuse("--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format)
     rates, source = MODULES[format].read(str(path), text, subject)
@@ -58,10 +62,3 @@ def _name(given: str) -> str:
         return load_model(given).name
     except InputError:  # a head, or a model that is elsewhere
         return given
-
-
-def _format_of(path: Path, text: str) -> str:
-    for name, module in MODULES.items():
-        if module.is_format(text):
-            return name
-    raise InputError(f"{path}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})")

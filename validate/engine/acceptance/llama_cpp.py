@@ -7,32 +7,30 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
-from perfmodel.validate.engine.acceptance.counters import SHORT, AcceptanceSubject
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject
+from perfmodel.validate.engine.formats.fields import found
 from perfmodel.validate.engine.text import is_count, parse_objects
 
+EARLY = 0.08
+"""Share of their full length that drafts may lack on average, or exceed."""
+WORDS = ('"draft_n_accepted"',)
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
-
-
-def is_format(text: str) -> bool:
-    """Whether a text is a server's answer with drafts in it."""
-    return '"draft_n_accepted"' in text
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
     """The rate of an acceptance file's row. Raises InputError, also where drafts stop early (``--draft-p-min``)."""
-    gamma = subject.gamma
-    tokens, drafted, accepted = 0.0, 0.0, 0.0
+    gamma, counts = subject.gamma, list[list[float]]()
     for answer in parse_objects(where, text):
-        timings = answer.get("timings", answer)
-        said: dict[str, Any] = timings if isinstance(timings, dict) else {}
-        values: list[Any] = [said.get(key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
+        said = answer.get("timings", answer)
+        values = [found(said, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
         if not all(map(is_count, values)):
             raise refuse(where, "timings", "with counts predicted_n, draft_n and draft_n_accepted", values)
-        tokens, drafted, accepted = tokens + values[0] - 1, drafted + values[1], accepted + values[2]
+        counts.append([values[0] - 1, *values[1:]])
+    tokens, drafted, accepted = map(sum, zip(*counts, strict=True))
     iterations = tokens - accepted
     if iterations < 1 or accepted > drafted:
         raise refuse(where, "draft_n_accepted", "at most draft_n, and below predicted_n", accepted)
-    if abs(drafted / iterations - gamma) > 4 * SHORT * gamma:
+    if abs(drafted / iterations - gamma) > EARLY * gamma:
         raise InputError(
             f"{where}: drafts of {drafted / iterations:.3g} tokens on average where --gamma is {gamma}: they stop "
             "early or the length is another; measure with --draft-p-min 0 and --draft-min equal to --draft-max"

@@ -1,13 +1,14 @@
 """Prometheus pages: every sample of a metric with its labels, refusing what cannot be read."""
 
+import math
 import re
 from collections.abc import Iterator
 
 from perfmodel.errors import refuse
-from perfmodel.validate.engine.text import is_count
+from perfmodel.validate.engine.text import floats, is_count
 
 _LABELS = r'(?:[ \t]*\{((?:[^"}\n]|"(?:\\.|[^"\\\n])*")*)\})?(.*)$'
-_VALUE = re.compile(r"\s+(\S+)(?:\s+-?[\d.]+)?\s*")
+_VALUE = re.compile(r"^\s+(\S+)(?:\s+-?[\d.]+)?\s*$")
 """A value and, where there is one, the time it was taken at."""
 
 
@@ -19,11 +20,7 @@ def samples(where: str, text: str, name: str, said: str = "") -> Iterator[tuple[
     metric = re.compile(rf"^[ \t]*{re.escape(name)}(?:_total)?(?![\w:]){_LABELS}", re.M)
     for found in metric.finditer(text):
         labels, rest = found.groups(default="")
-        match = _VALUE.fullmatch(rest)
-        try:
-            value = float(match[1]) if match else -1.0
-        except ValueError:
-            value = -1.0
+        (value,) = floats(_VALUE.findall(rest)) or [math.nan]
         if not is_count(value):
             at = re.search(r'(?:^|,)\s*position="(\d{1,9})"', labels)
             place = name.partition(":")[2] + (f" position {at[1]}" if at else "")

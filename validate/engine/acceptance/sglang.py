@@ -6,6 +6,7 @@ accepted tokens.
 
 import itertools
 import re
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,15 +16,12 @@ from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
+TOLD_RATE, ROUNDED = 0.1, (0.02, 0.1)
+"""Accept rate from which a log line tells the draft length; how far that may be off, as a share and over the rate."""
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
 _LOG = re.compile(r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+), accept rate: ([\d.]+)")
-_WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
-
-
-def is_format(text: str) -> bool:
-    """Whether a text is one of theirs."""
-    return any(word in text for word in _WORDS)
+WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
@@ -42,11 +40,11 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
         return _alpha(where, _server(where, requests[0]), gamma), CONVENTION
     if all("accept_length" in request for request in requests):
         lengths = [request["accept_length"] for request in requests]
-        omega = lengths[0] if len(lengths) == 1 else _mean(where, lengths)
-    else:
-        tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
-        omega = tokens / passes if passes else None
-    return _alpha(where, omega, gamma), CONVENTION
+        if not all(map(is_count, lengths)):
+            raise refuse(where, "accept_length", "a finite number in each line", lengths)
+        return _alpha(where, statistics.fmean(lengths), gamma), CONVENTION
+    tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
+    return _alpha(where, tokens / passes if passes else None, gamma), CONVENTION
 
 
 def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
@@ -55,17 +53,11 @@ def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
     return {"alpha": float(alpha_from_tokens_per_iteration(float(omega), float(gamma)))}
 
 
-def _mean(where: str, lengths: list[Any]) -> float:
-    if not all(map(is_count, lengths)):
-        raise refuse(where, "accept_length", "a finite number in each line", lengths)
-    return sum(lengths) / len(lengths)
-
-
 def _gauge(where: str, text: str) -> float:
     values = [value for _, value in samples(where, text, "sglang:spec_accept_length") if value]
     if not values:
         raise refuse(where, "sglang:spec_accept_length", "above 0: nothing was decoded when this was read", 0)
-    return sum(values) / len(values)
+    return statistics.fmean(values)
 
 
 def _logged(where: str, text: str, gamma: int) -> float:
@@ -75,7 +67,7 @@ def _logged(where: str, text: str, gamma: int) -> float:
         raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")
     weights = [max(running, 1) for running, _, _ in lines]
     for _, length, rate in lines:
-        if rate >= 0.1 and abs((length - 1) / rate - gamma) > 0.02 * gamma + 0.1 / rate:
+        if rate >= TOLD_RATE and abs((length - 1) / rate - gamma) > ROUNDED[0] * gamma + ROUNDED[1] / rate:
             raise refuse("--gamma", None, f"{(length - 1) / rate:.0f}, the draft length of {where}", gamma)
     return sum(w * length for w, (_, length, _) in zip(weights, lines, strict=True)) / sum(weights)
 

@@ -3,6 +3,7 @@
 In all of them a position's rate is survival: drafts whose token there was accepted, over all drafts.
 """
 
+import itertools
 import re
 from typing import Any
 
@@ -19,12 +20,8 @@ _LOG = re.compile(
     r"SpecDecoding metrics:.*?Accepted: (\d+) tokens, Drafted: (\d+) tokens, "
     r"Per-position acceptance rate: ([\d., ]+?), Avg"
 )
+WORDS = ("spec_decode_", "SpecDecoding metrics:", '"num_accepted_tokens_per_pos"')
 BENCH = "spec_decode_per_position_acceptance_rates"
-
-
-def is_format(text: str) -> bool:
-    """Whether a text is one of the three."""
-    return "spec_decode_" in text or "SpecDecoding metrics:" in text or '"num_accepted_tokens_per_pos"' in text
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
@@ -38,9 +35,7 @@ def read_counters(where: str, text: str) -> Counters:
     """The counters in a text of any of the three kinds. Raises InputError."""
     if text.lstrip().startswith("{"):
         data = parse_json(where, text)
-        if isinstance(data, dict) and BENCH in data:
-            return of_bench(where, data)
-        return _stated(where, data if isinstance(data, dict) else {})
+        return of_bench(where, data) if BENCH in data else _stated(where, data)
     if "SpecDecoding metrics:" in text:
         return _logged(where, text)
     drafts, accepted, tokens = _page(where, text)
@@ -101,8 +96,7 @@ def _logged(where: str, text: str) -> Counters:
         if not rates or not all(map(is_count, [gained, drafted])) or not all(0 <= rate <= 1 for rate in rates):
             raise refuse(where, "SpecDecoding metrics", "counts, and rates from 0 to 1 by position", found[0])
         count = gained / sum(rates) if sum(rates) else drafted / len(rates)
-        accepted += [0.0] * (len(rates) - len(accepted))
-        accepted = [a + count * r for a, r in zip(accepted, [*rates, *[0.0] * len(accepted)], strict=False)]
+        accepted = [a + count * r for a, r in itertools.zip_longest(accepted, rates, fillvalue=0.0)]
         drafts, tokens = drafts + count, tokens + drafted
     if not accepted:
         raise InputError(f"{where}: its lines 'SpecDecoding metrics' must state a rate for each position")

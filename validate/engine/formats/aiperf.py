@@ -11,11 +11,7 @@ from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
 TITLE = "aiperf profile (profile_export_aiperf.json)"
-
-
-def is_format(run: dict[str, Any]) -> bool:
-    """Whether it is an export."""
-    return "inter_token_latency" in run and "input_config" in run
+KEYS = ({"inter_token_latency", "input_config"},)
 
 
 def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:

@@ -11,6 +11,8 @@ from perfmodel.validate.engine.timing import Timing
 SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
 """Gaps below this share of their median are of pieces read late; above this share of such gaps it is no step.
 Gaps below `NO_GAP` of their mean are none, and leave that median alone."""
+MOST_SAMPLES = 200
+"""As many as a record should carry."""
 
 
 def found(data: Any, key: str) -> Any:
@@ -38,17 +40,17 @@ def optional(where: str, data: dict[str, Any], key: str) -> float | None:
     return float(value)
 
 
-def numbers(where: str, data: dict[str, Any], key: str) -> list[float]:
+def numbers(where: str, data: Any, key: str) -> list[float]:
     """A list of such numbers, empty where it is missing. Raises InputError."""
-    value = data.get(key) or []
-    if not isinstance(value, list) or not all(map(is_count, value)):
+    value = objects(where, data, key)
+    if not all(map(is_count, value)):
         raise refuse(where, key, "a list of numbers, 0 or more", value)
     return [float(v) for v in value]
 
 
-def objects(where: str, data: dict[str, Any], key: str) -> list[Any]:
+def objects(where: str, data: Any, key: str) -> list[Any]:
     """A list of anything, empty where it is missing. Raises InputError."""
-    value = data.get(key) or []
+    value = found(data, key) or []
     if not isinstance(value, list):
         raise refuse(where, key, "a list", value)
     return value
@@ -67,12 +69,12 @@ def middle(prompt: float, output: float) -> float:
     return prompt + output / 2
 
 
-def thinned(values: Sequence[float], most: int = 200) -> tuple[float, ...]:
-    """Evenly spaced order statistics: as many raw samples as a record should carry."""
+def thinned(values: Sequence[float]) -> tuple[float, ...]:
+    """Evenly spaced order statistics, `MOST_SAMPLES` at most."""
     ordered = sorted(values)
-    if len(ordered) <= most:
+    if len(ordered) <= MOST_SAMPLES:
         return tuple(ordered)
-    return tuple(ordered[round(i * (len(ordered) - 1) / (most - 1))] for i in range(most))
+    return tuple(ordered[round(i * (len(ordered) - 1) / (MOST_SAMPLES - 1))] for i in range(MOST_SAMPLES))
 
 
 def interference(batch: float, prompts: float, ttft_s: float, step_s: float, output: float, gained: float) -> float:

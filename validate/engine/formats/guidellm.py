@@ -10,18 +10,14 @@ from perfmodel.validate.engine.formats.fields import number, of_client, optional
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "guidellm benchmark run (JSON)"
+KEYS = ({"benchmarks", "metadata"},)
 _OK = "metrics.{}.successful.{}"
-
-
-def is_format(report: dict[str, Any]) -> bool:
-    """Whether it is a report."""
-    return isinstance(report.get("benchmarks"), list) and "metadata" in report
 
 
 def read(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
     """One step a benchmark."""
     runs = report["benchmarks"]
-    if not runs or not all(isinstance(run, dict) for run in runs):
+    if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise InputError(f"{where}: benchmarks: must be a list of one or more benchmarks")
     return [_run(f"{where}: benchmark {n}", run, said) for n, run in enumerate(runs, 1)]
 

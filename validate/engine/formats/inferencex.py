@@ -10,12 +10,8 @@ from perfmodel.validate.engine.formats.fields import number, of_client, optional
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
 TITLE = "InferenceX result JSON"
+KEYS = ({"conc", "median_tpot"},)
 PROMPTS_EACH = 10
-
-
-def is_format(run: dict[str, Any]) -> bool:
-    """Whether it is a run."""
-    return "conc" in run and "median_tpot" in run
 
 
 def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:

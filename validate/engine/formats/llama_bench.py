@@ -10,11 +10,7 @@ from perfmodel.validate.engine.formats.fields import middle, number, numbers, op
 from perfmodel.validate.engine.timing import Said, Timing
 
 TITLE = "llama-bench -o json or llama-batched-bench --output-format jsonl"
-
-
-def is_format(row: dict[str, Any]) -> bool:
-    """Whether it is a row of either."""
-    return ("n_gen" in row and "avg_ns" in row) or ("t_tg" in row and "pl" in row)
+KEYS = ({"n_gen", "avg_ns"}, {"t_tg", "pl"})
 
 
 def read(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
@@ -22,13 +18,11 @@ def read(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
     if "pl" in row:
         tokens, prompt = number(where, row, "tg"), number(where, row, "pp")
         seconds, batch = number(where, row, "t_tg"), number(where, row, "pl")
-        samples: tuple[float, ...] = ()
     else:
         tokens, prompt = number(where, row, "n_gen"), optional(where, row, "n_depth") or 0.0
         if number(where, row, "n_prompt"):
             return []
         seconds, batch = number(where, row, "avg_ns") / 1e9, 1.0
-        samples = tuple(ns / 1e9 / tokens for ns in numbers(where, row, "samples_ns")) if tokens else ()
     if not tokens:
         return []
     timing = Timing(
@@ -40,6 +34,6 @@ def read(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
         prompt=prompt,
         output=tokens,
         how="mean time of a token",
-        samples=samples,
+        samples=tuple(ns / 1e9 / tokens for ns in numbers(where, row, "samples_ns")),
     )
     return [timing]

@@ -11,28 +11,19 @@ from perfmodel.validate.engine.formats.fields import middle, number, optional, p
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "answers of llama.cpp's server (timings)"
-
-
-def is_format(answer: dict[str, Any]) -> bool:
-    """Whether it is an answer."""
-    return "predicted_ms" in _timings(answer)
-
-
-def _timings(answer: dict[str, Any]) -> dict[str, Any]:
-    found = answer.get("timings", answer)
-    return found if isinstance(found, dict) else {}
+KEYS = ({"timings"}, {"predicted_ms"})
 
 
 def read(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
     """The answer's step."""
-    timings = _timings(answer)
+    timings = answer.get("timings", answer)
     tokens = number(where, timings, "predicted_n") - 1
     prompt = number(where, timings, "prompt_n") + (optional(where, timings, "cache_n") or 0.0)
     accepted = optional(where, timings, "draft_n_accepted") or 0.0
     iterations = tokens - accepted
     if iterations <= 0:
         raise refuse(where, "draft_n_accepted", "below predicted_n, which counts a token of each iteration", accepted)
-    drafted = bool(optional(where, timings, "draft_n"))
+    drafted = optional(where, timings, "draft_n")
     length, gained = speculation(where, said, tokens / iterations if drafted else None, None)
     timing = Timing(
         where=where,

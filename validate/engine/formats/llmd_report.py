@@ -11,13 +11,9 @@ from perfmodel.validate.engine.formats.fields import found, number, of_client, o
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
 TITLE = "llm-d benchmark report 0.2 (JSON or YAML)"
+KEYS = ({"scenario", "run", "results"},)
 _AT = "results.request_performance.aggregate"
 SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "ms": 1e-3, "us": 1e-6}
-
-
-def is_format(report: dict[str, Any]) -> bool:
-    """Whether it is a report."""
-    return "scenario" in report and "run" in report and "results" in report
 
 
 def read(where: str, report: dict[str, Any], said: Said) -> list[Timing]:

@@ -3,15 +3,11 @@
 from typing import Any
 
 from perfmodel.specs import files
-from perfmodel.validate.engine.record import EngineRecord, is_record
+from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.timing import Said, Timing
 
 TITLE = "records of perfmodel validate engine"
-
-
-def is_format(data: dict[str, Any]) -> bool:
-    """Whether it is one."""
-    return is_record(data)
+KEYS = ({"subject", "points"},)
 
 
 def read(where: str, data: dict[str, Any], said: Said) -> list[Timing]:

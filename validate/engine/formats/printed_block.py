@@ -33,11 +33,6 @@ _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*
 _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 
 
-def is_printed(text: str) -> bool:
-    """Whether a text holds such a block."""
-    return HEAD in text
-
-
 def read(where: str, text: str, said: Said) -> list[Timing]:
     """One step a block. Raises InputError for one that is cut off."""
     blocks = text.split(HEAD)[1:]

@@ -10,11 +10,7 @@ from perfmodel.validate.engine.formats.fields import number, of_client, optional
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "sglang.bench_serving --output-file"
-
-
-def is_format(run: dict[str, Any]) -> bool:
-    """Whether it is a run."""
-    return "accept_length" in run and "median_tpot_ms" in run
+KEYS = ({"accept_length", "median_tpot_ms"},)
 
 
 def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:

@@ -11,11 +11,7 @@ from perfmodel.validate.engine.formats.fields import found, number, numbers, obj
 from perfmodel.validate.engine.timing import Said, Timing
 
 TITLE = "vllm bench forward --output-json"
-
-
-def is_format(case: dict[str, Any]) -> bool:
-    """Whether it is a case."""
-    return "median_us" in case and "requests" in case
+KEYS = ({"median_us", "requests"},)
 
 
 def read(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
@@ -29,8 +25,6 @@ def read(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
         return []
     rank = (objects(where, case, "ranks") or [{}])[0]
     scope = found(rank, "timing_scope") or "target_only"
-    latency = found(rank, "latency_us")
-    samples = numbers(where, latency, "samples_us") if isinstance(latency, dict) else []
     contexts = [kv - query for query, kv, _ in sizes]
     timing = Timing(
         where=where,
@@ -40,6 +34,6 @@ def read(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
         context=sum(contexts) / len(contexts),
         gamma=int(lengths.pop()),
         how=f"median of graph replays, {scope.replace('_', ' ')}",
-        samples=thinned([us / 1e6 for us in samples]),
+        samples=thinned([us / 1e6 for us in numbers(where, rank, "latency_us.samples_us")]),
     )
     return [timing]

@@ -10,11 +10,7 @@ from perfmodel.validate.engine.formats.fields import middle, numbers
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
 TITLE = "vllm bench latency --output-json"
-
-
-def is_format(run: dict[str, Any]) -> bool:
-    """Whether it is one."""
-    return "avg_latency" in run and "latencies" in run
+KEYS = ({"avg_latency", "latencies"},)
 
 
 def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:

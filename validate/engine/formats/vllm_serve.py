@@ -14,13 +14,9 @@ from perfmodel.validate.engine.formats.fields import number, numbers, optional, 
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 TITLE = "vllm bench serve --save-result"
+KEYS = ({"max_concurrency", "endpoint_type", "duration"},)
 ONE_CHUNK = 0.05
 """Share by which chunks may hold more or fewer tokens than an iteration gains and still be one each."""
-
-
-def is_format(run: dict[str, Any]) -> bool:
-    """Whether it is a result."""
-    return "max_concurrency" in run and "endpoint_type" in run and "duration" in run
 
 
 def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
@@ -31,7 +27,8 @@ def read(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     output = _mean(numbers(where, run, "output_lens")) or number(where, run, "total_output_tokens") / completed
     tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, optional(where, run, "median_ttft_ms")
     asked = optional(where, run, "max_concurrency") or said.batch
-    batch = min(asked, completed) if asked else _by_little(where, run)
+    # without a concurrency, requests in flight on average
+    batch = min(asked, completed) if asked else sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
     chunks = [gap for gaps in fields.objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
     tokens = sum(numbers(where, run, "output_lens")) - completed
     ttft_s = None if ttft is None else ttft / 1e3
@@ -55,11 +52,6 @@ def _speculation(where: str, run: dict[str, Any], said: Said) -> tuple[int, floa
     counters = acceptance.of_bench(where, run)
     counters.check(where)
     return speculation(where, said, counters.tokens_per_iteration, len(counters.accepted))
-
-
-def _by_little(where: str, run: dict[str, Any]) -> float:
-    """Requests in flight on average, where no concurrency was set."""
-    return sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
 
 
 def _mean(values: list[float]) -> float:

@@ -6,6 +6,7 @@ on the logarithm of the time. Standard errors are those of the fit.
 
 import datetime
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.calibration import CONSTANTS, Calibration
 from perfmodel.specs.gpu import GPUSpec, load_gpu
-from perfmodel.validate.harness.micro.grid import linear_shapes, shell_smalls, small_bytes
+from perfmodel.validate.harness.micro.grid import SMALL, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
 from perfmodel.validate.solving import least_squares, nonnegative, significant
@@ -27,10 +28,14 @@ LARGE_WEIGHT = 0.25
 """Of GEMMs with more rows than any pass of the plan has: they set the FLOP fraction, and little else."""
 COLUMN_S = 1e-8
 """Scale at which the time of an output column is fitted."""
+SOFT = 1.0
+"""Logarithm from which a residual counts linearly."""
 Ranges = tuple[tuple[float, float, float], ...]
 GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.0, 16.0), (0.1, 0.0, 1e3))
 ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
 """Where the fit of each constant begins, and from where to where it looks; the first three by their logarithm."""
+LEAST_KNOTS = 2
+"""Of a curve; fewer messages that could be timed say nothing."""
 KINK = 1.02
 """A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really is."""
 FAR, LEAST_FRACTION = 0.25, 0.0105
@@ -122,12 +127,11 @@ class KernelFit:
 
     def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
         """Share of each shape in the linear time of a pass at its M: an error counts for what it costs."""
-        launches: dict[tuple[int, int], int] = {}
+        launches = Counter[tuple[int, int]]()
         for spec in self.plan.shapes.values():
             *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
-            for shape, count in [(shape, spec.num_hidden_layers) for shape in layered] + [(head, 1)]:
-                launches[shape] = launches.get(shape, 0) + count
-        spent = np.array([launches.get((row.at["n"], row.at["k"]), 1) * self._s(row) for row in rows])
+            launches.update([*layered * spec.num_hidden_layers, head])
+        spent = np.array([launches[row.at["n"], row.at["k"]] * self._s(row) for row in rows])
         return np.array([s * np.count_nonzero(m == at) / spent[m == at].sum() for s, at in zip(spent, m, strict=True)])
 
     def attention(self, gemm_flops: dict[str, Any]) -> dict[str, Any]:
@@ -159,25 +163,22 @@ class KernelFit:
 
     def small(self) -> dict[str, Any]:
         """Bandwidth fraction of element-wise kernels: the slope of time over bytes, an intercept for each kind."""
-        per_byte: list[float] = []
-        for kind in ("norm", "rope", "activation", "residual"):
-            rows = self.kinds.get(kind, [])
+        slopes = []
+        for kind in filter(self.kinds.__contains__, SMALL):
+            rows = self.kinds[kind]
             moved = np.array([small_bytes(kind, r.at, self.precision.activation_bytes) * r.at["tokens"] for r in rows])
             seconds = np.array([self._s(row) for row in rows])
-            if len(rows) > 1:
-                per_byte.append(float(np.polyfit(moved, seconds, 1, w=1 / seconds)[0]))
-        slopes = np.array(per_byte)
-        fractions = np.clip(1 / (np.maximum(slopes, 1e-18) * self.bandwidth), 1e-3, 1.0)
+            slopes.append(np.polyfit(moved, seconds, 1, w=1 / seconds)[0])
+        fractions = 1 / np.maximum(np.array(slopes) * self.bandwidth, 1.0)
         spread = float(fractions.std() / math.sqrt(len(fractions)))
         return {"small_bandwidth_fraction": self._constant(float(np.median(fractions)), spread)}
 
     def host(self) -> dict[str, Any]:
         """What a pass with next to no work takes beyond its linear ops and attention; drawing a draft's token."""
         rows = self.kinds["shell"]
-        bare: dict[tuple[int, int], float] = {}
+        bare = defaultdict[tuple[int, int], float](float)
         for row in self.kinds["bare"]:
-            size = row.at["batch"], row.at["query"]
-            bare[size] = bare.get(size, 0.0) + self._s(row)
+            bare[row.at["batch"], row.at["query"]] += self._s(row)
         seconds = np.array([self._s(row) for row in rows])
         rest = seconds - [row.at["layers"] * bare[row.at["batch"], row.at["query"]] for row in rows]
         tokens = np.array([row.at["batch"] * row.at["query"] for row in rows], float)
@@ -206,7 +207,7 @@ class KernelFit:
     def allreduce(self) -> dict[str, Any] | None:
         """The curve as it was measured, for the ranks it was measured on."""
         rows = sorted(self.kinds.get("allreduce", []), key=lambda row: row.at["bytes"])
-        if len(rows) < 2:
+        if len(rows) < LEAST_KNOTS:
             return None
         ranks = self.record.data.environment.world_size
         return {"knots": {ranks: [(row.at["bytes"], self._s(row)) for row in rows]}, "source": self._source()}
@@ -221,11 +222,11 @@ class KernelFit:
     ) -> tuple[Array, Array]:
         measured, root = np.log([self._s(row) for row in rows]), np.sqrt(weight)
         start, low, high = ([*np.log(column[:3]), *column[3:]] for column in zip(*ranges, strict=True))
-        solution = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=1.0)
+        solution = least_squares(lambda x: root * (np.log(model(x)) - measured), start, low, high, soft=SOFT)
         left = np.log(model(solution.x)) - measured
         self.residuals[kind] = float(np.sqrt(np.average(left**2, weights=weight)))
         spread = float(np.sum(weight * left**2) / max(1, len(rows) - len(start)))
-        return solution.x, np.sqrt(np.maximum(np.diag(solution.covariance) * spread, 0.0))
+        return solution.x, np.sqrt(np.abs(np.diag(solution.covariance)) * spread)
 
     def _ends(self, kind: str, x: Array, error: Array) -> dict[str, Any]:
         """Both efficiencies and the fixed time, of which x begins with the logarithms."""

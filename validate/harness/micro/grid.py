@@ -9,6 +9,7 @@ from perfmodel.validate.records.plan import Plan, spec_of
 
 COPY_BYTES = (2**20, 2**23, 2**25, 2**27, 2**29, 2**31)
 MESSAGE_BYTES = (2**12, 2**14, 2**16, 2**18, 2**20, 2**23, 2**26)
+SMALL = ("norm", "rope", "activation", "residual")
 SMALL_TOKENS = (1, 4, 16, 64, 256, 1024)
 SMALL_CACHES = (64, 512)
 SHELL_HIDDEN = 64
@@ -55,10 +56,10 @@ def _all(plan: Plan) -> list[Job]:
 
 def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
     """(outputs, inputs) of every dense projection of one device, LM head included."""
-    heads, kv = spec.num_attention_heads // devices, max(1, spec.num_key_value_heads // devices)
-    inner, width = spec.intermediate_size // devices, heads * spec.head_dim
+    heads, kv_heads, dim = _heads(spec, devices).values()
+    inner, width = spec.intermediate_size // devices, heads * dim
     return [
-        (width + 2 * kv * spec.head_dim, spec.hidden_size),
+        (width + 2 * kv_heads * dim, spec.hidden_size),
         (spec.hidden_size, width),
         (2 * inner, spec.hidden_size),
         (spec.hidden_size, inner),
@@ -88,8 +89,7 @@ def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
 def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
     inner = spec.intermediate_size // plan.tensor_parallel
     at = {**_heads(spec, plan.tensor_parallel), "hidden": spec.hidden_size, "inner": inner}
-    kinds = ("norm", "rope", "activation", "residual")
-    out = [Job(kind, {**at, "tokens": tokens}) for tokens in SMALL_TOKENS for kind in kinds]
+    out = [Job(kind, {**at, "tokens": tokens}) for tokens in SMALL_TOKENS for kind in SMALL]
     return out + [Job("sampling", {"vocab": spec.vocab_size, "batch": b}) for b in (1, 4, 16)]
 
 

@@ -5,12 +5,12 @@ from typing import Any
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.gpu import GPUSpec
-from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
 from perfmodel.validate.solving import significant
 
 LARGE_BYTES = 2**27
 """Bandwidth counts where at least so much is touched before anything is touched again."""
+MOVING = ("copy", "read", "gemm")
 
 
 def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
@@ -25,9 +25,11 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     if device.kind != "cpu":
         raise InputError(f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}")
     rows = [row for row in record.kernels if row.status == "ok"]
+    gemms = [row for row in rows if row.kind == "gemm"]
+    large = (row for row in rows if row.kind in MOVING and row.working_set_bytes >= LARGE_BYTES)
     size = plan.precisions().weights.base.bytes_per_value
-    bandwidth = max((_bytes_per_s(row, size) for row in rows if row.working_set_bytes >= LARGE_BYTES), default=0.0)
-    flops = max((_flops_per_s(row) for row in rows if row.kind == "gemm"), default=0.0)
+    bandwidth = max((_moved(row.at, size) / row.best_s for row in large), default=0.0)
+    flops = max((2.0 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s for row in gemms), default=0.0)
     if not bandwidth or not flops:
         raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
     command = f"perfmodel validate microbench {plan.name} (results/{record.name}.json)"
@@ -54,17 +56,9 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     return files.parse(GPUSpec, facts, str(record.path))
 
 
-def _bytes_per_s(row: KernelRow, bytes_per_value: float) -> float:
-    at = row.at
-    if row.kind in ("copy", "read"):
-        return float(at["bytes"] / row.best_s)
-    if row.kind == "gemm":
-        return float(bytes_per_value * at["n"] * at["k"] / row.best_s)
-    return 0.0
-
-
-def _flops_per_s(row: KernelRow) -> float:
-    return float(2 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s)
+def _moved(at: dict[str, Any], bytes_per_value: float) -> float:
+    """Bytes that a kernel moves at least."""
+    return float(at["bytes"] if "bytes" in at else bytes_per_value * at["n"] * at["k"])
 
 
 def _quantity(value: float, unit: str, source: str) -> dict[str, Any]:

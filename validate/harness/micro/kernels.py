@@ -13,10 +13,12 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from perfmodel.specs.model import ModelSpec
 from perfmodel.validate.decoder import backends, graphs
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.fp8 import FP8, product
+from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pointwise import Pointwise, rotate
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
@@ -30,7 +32,9 @@ from perfmodel.validate.records.plan import Plan
 SPREAD_BYTES = 2**28
 """Buffers take turns until they are this large together (or one alone is)."""
 MAX_BUFFERS = 512
-SHELL_CONTEXT = 64
+SHELL_CONTEXT, SHELL_ROOM = 64, 8
+LOOP_ROOM = 4096
+"""Tokens that the calls of a loop may gain."""
 SPACER_VALUES = 1024
 """Values of the element-wise kernel between two large ones."""
 
@@ -85,7 +89,7 @@ class KernelMaker:
             self._kept = (None, [])  # let go before the next ones are made
             first = tuple(self._random(*shape, dtype=dtype) for shape in shapes)
             size = sum(part.nbytes for part in first)
-            more = max(0, min(MAX_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1)
+            more = min(MAX_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1
             self._kept = ((dtype, shapes), [first, *(tuple(part.clone() for part in first) for _ in range(more))])
         return self._kept[1]
 
@@ -124,7 +128,7 @@ class KernelMaker:
 
     def _norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
         x, weight = self._random(1, tokens, hidden), self._random(hidden)
-        return Kernel(lambda i: F.rms_norm(x, (hidden,), weight, 1e-5), 1, x.nbytes)
+        return Kernel(lambda i: F.rms_norm(x, (hidden,), weight), 1, x.nbytes)
 
     def _rope(self, heads: int, kv_heads: int, head_dim: int, tokens: int, **_: int) -> Kernel:
         q, k = self._random(tokens, heads, 1, head_dim), self._random(tokens, kv_heads, 1, head_dim)
@@ -158,18 +162,21 @@ class KernelMaker:
         ]
         return Kernel(lambda i: [linear(x, weight) for x, weight, linear in pairs], 1, 0.0)
 
+    def _model(self, spec: ModelSpec) -> Model:
+        return build(spec, RandomWeights(self.plan.protocol.seed, self.device, self.dtype), fp8=self.fp8)
+
     def _shell(self, layers: int, batch: int, query: int) -> Kernel:
-        model = build(shell_spec(layers), RandomWeights(0, self.device, self.dtype), fp8=self.fp8)
-        request = Request(batch, SHELL_CONTEXT, 8, attention=self.plan.attention, kv_dtype=self.kv_dtype)
+        model = self._model(shell_spec(layers))
+        request = Request(batch, SHELL_CONTEXT, SHELL_ROOM, attention=self.plan.attention, kv_dtype=self.kv_dtype)
         decoder = make_decoder(model, request)
-        start_random(decoder, SHELL_CONTEXT, 8)
+        start_random(decoder, SHELL_CONTEXT, SHELL_ROOM)
         tokens = torch.ones((batch, query), dtype=torch.int64, device=self.device)
         return Kernel(lambda i: model.logits(decoder.target.extend(tokens)), 1, 0.0)
 
     def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
         """Deciding and committing alone, on a cache that is as long as a draft's budget asks for."""
-        model = build(shell_spec(layers, heads, vocab), RandomWeights(0, self.device, self.dtype), fp8=self.fp8)
-        context, room = 4 * SHELL_CONTEXT, 4096
+        model = self._model(shell_spec(layers, heads, vocab))
+        context, room = 4 * SHELL_CONTEXT, LOOP_ROOM
         request = Request(
             batch, context, room, gamma, draft_kv=draft_kv, script=(1.0,) * (gamma + 1), attention=self.plan.attention,
             kv_dtype=self.kv_dtype,

@@ -1,5 +1,6 @@
 """Every kernel job of a plan timed; the record is one like `measure`'s, of kind ``microbench``."""
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ STRETCH_S = 4e-3
 """Calls are timed in stretches of about this long, so that the clock's own cost does not count."""
 SPACER_STRETCHES = 3
 """Stretches of the small kernel between two large ones; the fastest is taken off."""
+LEAST_S = 1e-9
+"""Of a call, where the clock sees none."""
 MIN_SHARE = 0.01
 """What is left at the least where another process slowed the small kernel alone."""
 LONG_S = 0.25
@@ -36,7 +39,7 @@ def run_micro(
     resume: bool = False,
     results: Path = RESULTS,
     only: tuple[str, ...] = (),
-    minutes: float | None = None,
+    deadline: float = math.inf,
 ) -> Path | None:
     """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see `run_rows`."""
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
@@ -50,7 +53,7 @@ def run_micro(
     protocol = {"samples": MIN_SAMPLES, "stretch_s": STRETCH_S, "data": "normal random values; buffers take turns"}
     stated = {"kinds": sorted({job.kind for job in wanted}), "protocol": protocol}
     again = partial(run_micro, plan, machine, results=results, only=only)
-    return run_rows(RowsToMeasure(plan, "microbench", machine, results, stated, rows, again), resume, minutes)
+    return run_rows(RowsToMeasure(plan, "microbench", machine, results, stated, rows, again), resume, deadline)
 
 
 @torch.inference_mode()
@@ -95,7 +98,7 @@ def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, shar
     """
     if all(shard.of_all(once < LONG_S)):
         once = _stretch(kernel, 1, clock, device, 1, None)
-    return max(1, min(kernel.max_calls, round(STRETCH_S / max(once, 1e-9))))
+    return max(1, min(kernel.max_calls, round(STRETCH_S / max(once, LEAST_S))))
 
 
 def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sample: int, run: Any) -> float:
