@@ -134,7 +134,7 @@ class Decoder:
         check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries)
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)
         longest = state.tokens[:, : max(map(len, prompts))]
-        window = sum(passes.view.window for passes in self.models if not passes.own)  # one of them, if any
+        window = max((passes.view.window for passes in self.models if not passes.own), default=0)
         hidden, observed = self.target.prefill(longest, state.length, window)
         for passes in self.models:
             passes.prefill(longest, state.length, observed)

@@ -33,7 +33,7 @@ class CollectingRunner(ViewRunner):
 
     def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
         super().__init__(runner, view, slots, own)
-        self.behind = 2 * own
+        self.behind = 2 * int(own)
         self.collected = torch.zeros_like(runner.cache.lengths)
 
     def run(self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
