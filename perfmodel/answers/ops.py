@@ -5,7 +5,7 @@ from typing import Annotated
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import Argument, asks
-from perfmodel.answers.query import UNUSED, Query, length_of, resolve
+from perfmodel.answers.query import UNUSED, Query, acceptances_of, length_of, resolve
 from perfmodel.answers.readers import value
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
@@ -78,9 +78,8 @@ def ops(query: OpsQuery) -> Ops:
     workload = Workload.of(query.batch, query.context)
     batch, context = float(workload.batch), float(workload.context)
     sought = query.stage == "verify" and query.gamma is None
-    given = (query.alpha, query.tokens_per_iteration, query.acceptance)
     # A pass costs the same whatever is accepted: none is looked up unless the best gamma depends on it.
-    scenario = resolve(query, None if sought or given != (None, None, None) else UNUSED)
+    scenario = resolve(query, None if sought or acceptances_of(query) else UNUSED)
     gamma = length_of(query, scenario) if sought else int(query.gamma or 0)
     tokens = gamma + 1.0 if query.stage == "verify" else 1.0
     if query.stage == "draft":

@@ -81,7 +81,7 @@ class Options(CommonOptions):
 
     def _count_tokens(self, rate: float) -> None:
         """Keep a share of accepted tokens as the tokens per iteration that it is: 1 + gamma x share."""
-        if any(getattr(self, name, None) is not None for name in ("alpha", "tokens_per_iteration", "acceptance")):
+        if acceptances_of(self):
             raise InputError("--acceptance-rate: must not be given with another acceptance")
         lengths = items(getattr(self, "gamma", None))
         if len(lengths) != 1 or not isinstance(lengths[0], int) or lengths[0] < 1:
@@ -192,7 +192,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
 def with_draft(query: Query, named: Named | None = None) -> Query:
     """The question with the draft whose acceptance is looked up, where it leaves open who drafts."""
-    if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or _given(query):
+    if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
         return query
     found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
     return replace(query, draft=usual_draft(query.model, found.target, engine_of(found.calibration), query.engine))
@@ -202,11 +202,8 @@ def draft_kv(query: Query) -> str:
     """What the draft reads: as given, a sparse default for a self-draft, all for a draft of its own."""
     if query.draft_kv is not None:
         return query.draft_kv
-    return arg.SELF_DRAFT_KV if _is_self(query) else "full"
-
-
-def _is_self(query: Query) -> bool:
-    return query.draft is None or query.draft.partition(":")[0].strip().lower() == "self"
+    alone = query.draft is None or query.draft.partition(":")[0].strip().lower() == "self"
+    return arg.SELF_DRAFT_KV if alone else "full"
 
 
 def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
@@ -226,13 +223,13 @@ def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
     return max(int(best.gamma_optimal), least)
 
 
-def _given(query: Query) -> list[str]:
+def acceptances_of(question: CommonOptions) -> list[str]:
     """Which acceptances the question states."""
-    return [n for n in ("alpha", "tokens_per_iteration", "acceptance") if getattr(query, n) is not None]
+    return [n for n in ("alpha", "tokens_per_iteration", "acceptance") if getattr(question, n, None) is not None]
 
 
 def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
-    given = _given(query)
+    given = acceptances_of(query)
     if len(given) > 1:
         flags = " and ".join("--" + n.replace("_", "-") for n in given)
         raise InputError(f"{flags}: only one of them may be given")

@@ -22,7 +22,7 @@ from perfmodel.answers.draft_lengths import (
     length_tables,
 )
 from perfmodel.answers.engine_lines import LOOKUP, Export, ServedTarget, draft_source, export, five_item_rows
-from perfmodel.answers.query import Options, Query, assumed, resolve
+from perfmodel.answers.query import Options, Query, acceptances_of, assumed, resolve
 from perfmodel.answers.rates import given_rate
 from perfmodel.answers.readers import Number, Numbers, count, counts, number, numbers, whole
 from perfmodel.answers.runs_in import runs_in
@@ -143,8 +143,7 @@ class ScheduleQuery(Options):
             raise refuse("--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len)
         if isinstance(self.shares, str) and self.shares not in ("octaves", "equal"):
             raise refuse("--shares", None, "octaves or equal", self.shares)
-        given = [x is not None for x in (self.alpha, self.tokens_per_iteration, self.acceptance)]
-        if self.rate is not None and any(given):
+        if self.rate is not None and acceptances_of(self):
             raise InputError("--rate: stands for --alpha, --tokens-per-iteration and --acceptance; give one of them")
 
 

@@ -43,29 +43,15 @@ def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scen
     """Name, both values in words, and the two moved scenarios."""
     if gamma:
         yield _alpha(scenario, gamma)
-    yield (
-        "memory bandwidth",
-        f"-{BANDWIDTH_STEP:.0%}",
-        f"+{BANDWIDTH_STEP:.0%}",
-        _with_bandwidth(scenario, 1.0 - BANDWIDTH_STEP),
-        _with_bandwidth(scenario, 1.0 + BANDWIDTH_STEP),
-    )
+    shares = [("memory bandwidth", BANDWIDTH_STEP, _with_bandwidth)]
     if _has_fixed(scenario.machine.calibration):
-        yield (
-            "fixed costs",
-            f"-{FIXED_STEP:.0%}",
-            f"+{FIXED_STEP:.0%}",
-            _with_fixed(scenario, 1.0 - FIXED_STEP),
-            _with_fixed(scenario, 1.0 + FIXED_STEP),
-        )
+        shares.append(("fixed costs", FIXED_STEP, _with_fixed))
+    for name, step, moved in shares:
+        yield name, f"-{step:.0%}", f"+{step:.0%}", moved(scenario, 1.0 - step), moved(scenario, 1.0 + step)
     if gamma:
-        yield (
-            "KV re-read factor of verification",
-            "1",
-            f"{gamma + 1}",
-            replace(scenario, machine=replace(scenario.machine, kv_reread=1.0)),
-            replace(scenario, machine=replace(scenario.machine, kv_reread=float(gamma + 1))),
-        )
+        machines = (replace(scenario.machine, kv_reread=factor) for factor in (1.0, gamma + 1.0))
+        once, each = (replace(scenario, machine=machine) for machine in machines)
+        yield "KV re-read factor of verification", "1", f"{gamma + 1}", once, each
 
 
 def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Scenario]:

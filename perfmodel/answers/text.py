@@ -3,6 +3,7 @@
 from perfmodel.costs.pass_time import LIMITERS
 
 NONE, UNKNOWN = "none", "unknown"
+PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 
 def seconds(value: float | None) -> str:
@@ -23,18 +24,19 @@ def clients(number: int) -> str:
 
 def size(value: float) -> str:
     """Bytes with a decimal unit."""
-    for unit, factor in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= factor:
-            return f"{value / factor:.2f} {unit}"
-    return f"{value:.0f} B"
+    return f"{_prefixed(value)}B"
 
 
 def count(value: float) -> str:
     """Operations or FLOPs with a decimal prefix."""
-    for unit, factor in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    return _prefixed(value).rstrip()
+
+
+def _prefixed(value: float) -> str:
+    for prefix, factor in PREFIXES.items():
         if value >= factor:
-            return f"{value / factor:.2f} {unit}"
-    return f"{value:.0f}"
+            return f"{value / factor:.2f} {prefix}"
+    return f"{value:.0f} "
 
 
 def tokens(value: float | None) -> str:

@@ -200,7 +200,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
 def _longest(query: Query, scenario: Scenario) -> int:
     """The longest draft to try: where verification keeps a state for each token, one that fits if any does."""
     most = int(query.max_gamma)
-    if scenario.target_shard.states is None or not most:
+    if scenario.target_shard.states is None:
         return most
     batch, context = float(readers.value(query.batch)), float(readers.value(query.context))
     fits = memory_of(scenario, batch, context, np.arange(1.0, most + 1.0), float(query.memory_fraction)).fits

@@ -12,7 +12,7 @@ from perfmodel import plots
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import COUNTS, Argument, listed
 from perfmodel.answers.candidates import AdviseQuery
-from perfmodel.answers.query import UNUSED, Options, Query, resolve
+from perfmodel.answers.query import UNUSED, Options, Query, acceptances_of, resolve
 from perfmodel.answers.readers import Numbers, counts
 from perfmodel.answers.traffic import traffic
 from perfmodel.answers.traffic_query import TrafficQuery
@@ -72,7 +72,7 @@ class Points(Options):
 
     def accepted(self) -> Query:
         """As `one`. Raises InputError where acceptance would be looked up, which belongs to one context."""
-        if self.alpha is None and self.tokens_per_iteration is None and self.acceptance is None:
+        if not acceptances_of(self):
             raise InputError("--alpha: must be given here: an acceptance that is looked up belongs to one context")
         return self.one()
 
@@ -126,10 +126,8 @@ class Lines(Points):
 def roofline(query: Query, output: Output) -> None:
     """The passes of one question under the roofline of the device: what limits what."""
     batch, context = float(query.batch), float(query.context)
-    given = (query.alpha, query.tokens_per_iteration, query.acceptance)
     # a pass costs the same whatever is accepted: none is looked up where gamma is known
-    acceptance = UNUSED if query.gamma is not None and given == (None, None, None) else None
-    scenario = resolve(query, acceptance)
+    scenario = resolve(query, None if query.gamma is None or acceptances_of(query) else UNUSED)
     _save(plots.roofline(scenario, batch, context, _best_gamma(scenario, query, [(batch, context)])), output)
 
 
