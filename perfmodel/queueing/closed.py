@@ -193,9 +193,8 @@ def _served(
 ) -> ServedLoad:
     mean, variance = lengths.decoded, lengths.output_std**2
     # a product of two independent times: tokens and seconds of each
-    e2e = Moments(
-        mean * tpot.mean, mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance), mean**3 * tpot.third
-    )
+    both = mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance)
+    e2e = Moments(mean * tpot.mean, both, mean**3 * tpot.third)
     kv_share = np.minimum(running * steps.kv_share, 1.0)
     return ServedLoad(running, served, saturated, kv_share, ttft, tpot, ttft + e2e, most, share, metastable)
 

@@ -70,9 +70,8 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) 
     wait = Moments(missed_s(steps, decode, prompt, ends), np.where(batch > 0, ends * prompt**2, 0.0))
     beside = np.clip(per_pass - 1.0, 0.0, 1.0)
     more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
-    return Meeting(
-        wait, _prompts((ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass), prompt), pass_s
-    )
+    others = (ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass)
+    return Meeting(wait, _prompts(others, prompt), pass_s)
 
 
 def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting) -> Moments:

@@ -57,9 +57,8 @@ class Moments:
     def below(self, limit: Floats) -> Array:
         """The share of times at or below a limit."""
         deviation, sixth = self._shape
-        away = np.divide(
-            limit - np.asarray(self.mean), deviation, out=np.full_like(deviation, np.inf), where=deviation > 0
-        )
+        over, endless = limit - np.asarray(self.mean), np.full_like(deviation, np.inf)
+        away = np.divide(over, deviation, out=endless, where=deviation > 0)
         away = np.where((deviation > 0) | (np.asarray(self.mean) <= limit), away, -np.inf)
         inner = np.maximum(1.0 + 3.0 * sixth * away, 0.0)
         z = (np.cbrt(inner) - 1.0 + sixth**2) / sixth

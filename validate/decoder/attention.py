@@ -59,7 +59,7 @@ class FoldedAttention:
     def __init__(self, name: str) -> None:
         self.name = name
         self._partial = partial_math if name == "math" else partial_sdpa
-        self._bias: tuple[Span, torch.dtype, Tensor | None] | None = None
+        self._bias: tuple[Span, Tensor | None] | None = None
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
@@ -75,17 +75,15 @@ class FoldedAttention:
         new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))
         if span.bound == span.start:
             return unfold(new[0], q)
-        old_k, old_v = span.of(k), span.of(v)
-        if k.dtype != q.dtype:
-            old_k, old_v = old_k.to(q.dtype), old_v.to(q.dtype)
+        old_k, old_v = span.of(k).to(q.dtype), span.of(v).to(q.dtype)
         old = self._partial(rows, old_k, old_v, self._bias_of(span, q, new_k))
         return unfold(merge(old, new), q)
 
     def _bias_of(self, span: Span, q: Tensor, new_k: Tensor) -> Tensor | None:
         """The span's mask, built once for all layers of a pass (which share the Span object)."""
-        if self._bias is None or self._bias[0] is not span or self._bias[1] != q.dtype:
-            self._bias = (span, q.dtype, span.bias(q.shape[1] // new_k.shape[1], q.dtype))
-        return self._bias[2]
+        if self._bias is None or self._bias[0] is not span:
+            self._bias = (span, span.bias(q.shape[1] // new_k.shape[1], q.dtype))
+        return self._bias[1]
 
 
 def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -133,7 +131,7 @@ def additive(outside: Tensor, dtype: torch.dtype) -> Tensor:
     return bias.masked_fill_(outside, MASKED * torch.finfo(dtype).min)
 
 
-@lru_cache(maxsize=64)
+@lru_cache
 def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.device) -> Tensor | None:
     """Additive mask [1, 1, group * n, m]: query j of n sees new tokens 0 .. m - n + j."""
     if n == 1:

@@ -38,7 +38,7 @@ class Features:
     def take(self, tokens: int) -> Tensor:
         """Of the latest `tokens` of each sequence that were run, [batch, tokens, layers x width]; forgets all."""
         passes, self._passes = self._passes, []
-        return torch.cat(passes, 1)[:, -tokens:] if len(passes) > 1 else passes[0][:, -tokens:]
+        return torch.cat(passes, 1)[:, -tokens:]
 
 
 def feature_layers(target: ModelSpec) -> tuple[int, ...]:
@@ -55,6 +55,7 @@ class HeadModel(Model):
     """
 
     output: Tensor
+    to_target: Tensor
     _given: Tensor
     _first: Tensor
 
@@ -68,7 +69,6 @@ class HeadModel(Model):
         self.embedding_norm = nn.Parameter(torch.empty(hidden))
         self.project = nn.Linear(3 * target.hidden_size, hidden, bias=False)
         self.target_vocab = target.vocab_size
-        self.to_target = torch.arange(spec.vocab_size)
 
     def give(self, hidden: Tensor, first: Tensor) -> None:
         """Hidden states [batch, n, width] of the pairs at positions first [batch], first + 1, ..."""
@@ -83,7 +83,7 @@ class HeadModel(Model):
         hidden = self._given.gather(1, index)
         embedded = norm(F.embedding(tokens, self.embedding), self.embedding_norm, eps)
         x = torch.cat((embedded, norm(hidden, layer.attention_norm, eps)), -1)
-        turns = (rotary or self.rotary()).turns(positions, self.dtype)
+        turns = (rotary or self.rotary(tokens.shape[1])).turns(positions, self.dtype)
         out = layer.output(attend(0, Projected(layer, layer.qkv(x), turns, self.pointwise)))
         residual, x = self.pointwise.add_norm(out, hidden, layer.mlp_norm, eps)
         self.output, x = self.pointwise.add_norm(layer.mlp(x, self.pointwise), residual, self.final_norm, eps)
@@ -98,16 +98,16 @@ class HeadModel(Model):
 class HeadRunner(ViewRunner):
     """Runs a head over a cache of its own, which lacks the pairs that the last verification gave features to.
 
-    features [batch, gamma + 1, 3 x width]: of these pairs; pending [batch]: how many they are in each sequence; latest
+    features [batch, queries, 3 x width]: of these pairs; pending [batch]: how many they are in each sequence; latest
     [batch, width]: what stands for the features of the newest token.
     """
 
     latest: Tensor
 
-    def __init__(self, target: Runner, runner: Runner, head: HeadModel, view: View, gamma: int) -> None:
-        super().__init__(runner, view, gamma + 1, own=True)
+    def __init__(self, target: Runner, runner: Runner, head: HeadModel, view: View, queries: int) -> None:
+        super().__init__(runner, view, queries, own=True)
         self.target, self.head, target.tap = target, head, head.features
-        shape = len(runner.cache.lengths), gamma + 1, head.project.in_features
+        shape = len(runner.cache.lengths), queries, head.project.in_features
         self.features = torch.zeros(shape, dtype=head.dtype, device=head.device)
         self.pending = torch.ones_like(runner.cache.lengths)
 
@@ -115,7 +115,7 @@ class HeadRunner(ViewRunner):
         """All pairs of the prompts; the last tokens wait for the token that follows them."""
         taken = self.head.features.take(tokens.shape[1])
         self.head.give(self.head.project(taken), torch.zeros_like(lengths))
-        self.runner.prefill(tokens[:, 1:], lengths - 1)
+        self.runner.prefill(tokens[:, 1:], lengths - 1, self.view.window)
         self.features[:, 0] = taken[self.runner.cache.rows[:, 0], lengths - 1]
         self.pending.fill_(1)
         self.view.build(observed)

@@ -12,7 +12,7 @@ from perfmodel.validate.decoder.fp8 import FP8
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.ngram import NGramDrafter
+from perfmodel.validate.decoder.ngram import LONGEST, NGramDrafter
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed, Runner
 from perfmodel.validate.decoder.script import Script
@@ -81,7 +81,7 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     if kind == "ngram" and request.tree is not None:
         raise InputError(f"--tree: must be grown by a draft that runs a model, given {request.draft!r}")
     if kind == "ngram" and (not option or option.isdigit()):
-        return NGramDrafter(request.gamma, int(option or 3))
+        return NGramDrafter(request.gamma, int(option or LONGEST))
     if kind not in ("self", "model") or option or (kind == "model") != (draft_model is not None):
         raise InputError(f"--draft: must be self, ngram[:LONGEST] or a model, given {request.draft!r}")
     rolls = parse_kv(request.draft_kv).needs_own_prefill
@@ -98,7 +98,7 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
     if request.middle_kv is not None:
         return _two_levels(target, CollectingRunner(runner, view, _slots(request), own), request)
     if request.tree is None:
-        return ModelDrafter(ViewRunner(runner, view, request.gamma + 1, own), request.gamma, sampling)
+        return ModelDrafter(ViewRunner(runner, view, request.gamma + own, own), request.gamma, sampling)
     tree = Topology(request.tree, target.model.device)
     return TreeDrafter(ViewRunner(runner, view, tree.starts[-2] + own, own), tree, sampling)
 
@@ -109,7 +109,7 @@ def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
             "--draft: a head drafts chains over a whole cache of its own: without --tree, --middle-kv, --draft-kv"
         )
     runner = _runner(head, request)
-    passes = HeadRunner(target, runner, head, _view("full", runner, request), request.gamma)
+    passes = HeadRunner(target, runner, head, _view("full", runner, request), request.queries)
     return ModelDrafter(passes, request.gamma, request.sampling)
 
 

@@ -25,7 +25,7 @@ class Generation:
     @property
     def tokens_per_iteration(self) -> float:
         """Mean tokens gained per iteration and sequence, what an EOS or the limit cut off left out; 0 without any."""
-        emitted = sum(max(0, len(row) - 1) for row in self.tokens)  # the first token is prefill's
+        emitted = sum(len(row) - 1 for row in self.tokens)  # the first token is prefill's
         return emitted / max(1, sum(self.histogram))
 
     @property
@@ -33,7 +33,7 @@ class Generation:
         """Rate at which a draft token is accepted if all before it were; None where none was drafted."""
         accepted = sum(j * count for j, count in enumerate(self.histogram))
         tried = accepted + sum(self.histogram[:-1])
-        return accepted / tried if tried and len(self.histogram) > 1 else None
+        return accepted / tried if tried else None
 
 
 def collect(state: State, prompts: list[list[int]]) -> Generation:

@@ -108,7 +108,7 @@ class Model(nn.Module):
         """Where the weights lie."""
         return self.embedding.device
 
-    def rotary(self, tokens: int = 0) -> Rotary:
+    def rotary(self, tokens: int) -> Rotary:
         """For sequences that become `tokens` long."""
         return rope.rotary(self.spec, self.device, tokens)
 
@@ -116,7 +116,7 @@ class Model(nn.Module):
         self, tokens: Tensor, positions: Tensor, attend: Attend, rotary: Rotary | None = None, tap: Tap | None = None
     ) -> Tensor:
         """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]; `tap` sees others."""
-        turns = (rotary or self.rotary()).turns(positions, self.dtype)
+        turns = (rotary or self.rotary(tokens.shape[1])).turns(positions, self.dtype)
         residual, add_norm, eps = self._embed(tokens), self.pointwise.add_norm, self.spec.rms_norm_eps
         x = norm(residual, self.layers[0].attention_norm, eps)
         norms = [*(layer.attention_norm for layer in self.layers[1:]), self.final_norm]

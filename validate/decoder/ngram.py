@@ -6,13 +6,16 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.state import State
 
+LONGEST = 3
+"""Tokens that are looked for where the draft's name says nothing."""
+
 
 class NGramDrafter:
     """Longest match first, up to `longest` tokens; among equals the latest. Without a match, the last token repeats."""
 
     models = ()
 
-    def __init__(self, gamma: int, longest: int = 3) -> None:
+    def __init__(self, gamma: int, longest: int = LONGEST) -> None:
         if longest < 1:
             raise InputError(f"--draft: ngram must match 1 or more tokens, given {longest}")
         self.gamma, self.longest = gamma, longest
@@ -27,7 +30,7 @@ class NGramDrafter:
             last_tokens = tokens.gather(1, (last - back).clamp(min=0))
             match = match & (tokens.roll(back, 1) == last_tokens) & (position >= back)
             matched += match
-        best = (matched * tokens.shape[1] + position).masked_fill(matched == 0, -1).max(1, keepdim=True)
-        matched_at = torch.where(best.values >= 0, best.indices, last - 1)
+        best = (matched * tokens.shape[1] + position).max(1, keepdim=True)
+        matched_at = torch.where(best.values >= tokens.shape[1], best.indices, last - 1)
         follow = torch.arange(self.gamma, device=tokens.device) % (last - matched_at)
         return tokens.gather(1, matched_at + 1 + follow), None

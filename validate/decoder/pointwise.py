@@ -28,7 +28,7 @@ class Rotary:
     """
 
     frequencies: Tensor
-    scale: float = 1.0
+    scale: float
 
     def turns(self, positions: Tensor, dtype: torch.dtype) -> Turns:
         """Cosine and sine for positions [batch, n] in `dtype`."""

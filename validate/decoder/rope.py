@@ -9,9 +9,11 @@ from perfmodel.specs.model import ModelSpec, RopeScaling
 from perfmodel.validate.decoder.pointwise import Rotary
 
 SCALINGS = ("llama3", "linear", "yarn", "longrope")
+LEAST_RAMP = 1e-3
+"""Between kept and divided frequencies of yarn, in pairs: both ends may fall together."""
 
 
-def rotary(spec: ModelSpec, device: torch.device, tokens: int = 0) -> Rotary:
+def rotary(spec: ModelSpec, device: torch.device, tokens: int) -> Rotary:
     """Of a model whose sequences become `tokens` long, prompt and output.
 
     `longrope` takes its long factors above the length trained first. They hold for a whole sequence, its first tokens
@@ -20,7 +22,7 @@ def rotary(spec: ModelSpec, device: torch.device, tokens: int = 0) -> Rotary:
     return Rotary(inverse_frequencies(spec, device, tokens), attention_scale(spec))
 
 
-def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int = 0) -> Tensor:
+def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> Tensor:
     """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64, of sequences of `tokens`."""
     exponent = torch.arange(0, spec.rotary_dim, 2, dtype=torch.float64, device=device) / spec.rotary_dim
     frequencies, scaling = spec.rope_theta**-exponent, spec.rope_scaling
@@ -56,7 +58,7 @@ def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> T
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, spec.rotary_dim - 1)
     pair = torch.arange(spec.rotary_dim // 2, dtype=torch.float64, device=device)
-    return 1 - ((pair - low) / max(high - low, 1e-3)).clamp(0, 1)
+    return 1 - ((pair - low) / max(high - low, LEAST_RAMP)).clamp(0, 1)
 
 
 def attention_scale(spec: ModelSpec) -> float:

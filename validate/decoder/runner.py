@@ -60,7 +60,7 @@ class Runner:
         return self._pass(tokens, slots if ahead is None else self.cache.lengths[:, None] + ahead, slots, sees)
 
     def prefill(
-        self, tokens: Tensor, lengths: Tensor, window: int = 0, chunk: int = PREFILL_CHUNK
+        self, tokens: Tensor, lengths: Tensor, window: int, chunk: int = PREFILL_CHUNK
     ) -> tuple[Tensor, Observed]:
         """Run prompts tokens [batch, longest] of `lengths` [batch]; rows are padded on the right with anything.
 

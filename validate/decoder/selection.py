@@ -47,7 +47,7 @@ class Selection:
         scores = (rows @ k.transpose(-1, -2)).to(exact) / math.sqrt(q.shape[-1])
         outside = torch.arange(k.shape[2], device=q.device) >= lengths[:, None]
         scores = scores.masked_fill(outside[:, None, None], torch.finfo(exact).min)
-        votes = scores.softmax(-1).sum(2).masked_fill(outside[:, None], -1.0)
+        votes = scores.softmax(-1).sum(2).masked_fill(outside[:, None], -torch.inf)
         best = votes.topk(chosen.bound, dim=-1).indices
         taken = scores.gather(3, best[:, :, None].expand(-1, -1, rows.shape[2], -1))
         lse = taken.logsumexp(-1)

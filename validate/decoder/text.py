@@ -143,5 +143,4 @@ def last_tokens(prompt: list[int], count: int | None, bos: int | None) -> list[i
     """The end of a prompt, `count` tokens at most; a BOS that it begins with stays."""
     if count is None or len(prompt) <= count:
         return prompt
-    keeps = prompt[0] == bos and bos is not None
-    return [*prompt[:1], *prompt[len(prompt) - count + 1 :]] if keeps else prompt[-count:]
+    return [*prompt[:1], *prompt[len(prompt) - count + 1 :]] if prompt[0] == bos else prompt[-count:]

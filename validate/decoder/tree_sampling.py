@@ -75,8 +75,8 @@ class TreeScript:
 
     def __init__(self, tree: Topology, rates: Sequence[float]) -> None:
         """rates: 0 or more, at most 1 in sum; children beyond them are never accepted."""
-        padded = F.pad(torch.tensor(rates, dtype=torch.float64), (0, max(0, tree.children.shape[1] - len(rates))))
-        self.tree, self._cumulative = tree, padded.cumsum(0).float().to(tree.rank.device)
+        fitted = F.pad(torch.tensor(rates, dtype=torch.float64), (0, tree.children.shape[1] - len(rates)))
+        self.tree, self._cumulative = tree, fitted.cumsum(0).float().to(tree.rank.device)
 
     def instead_of(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedPath:
         """A drawn path, with the next tokens of `accepted`."""

@@ -180,11 +180,12 @@ class SplitKV(FoldedAttention):
         result = torch.empty(batch, n, q.shape[1] * d, dtype=q.dtype, device=q.device)
         first = span.lengths if span.first is None else span.first.contiguous()
         stated = lse if sees is None else sees.contiguous().view(torch.uint8)
+        index = lse if index is None else index  # not looked at without pages
         _split[(batch * heads, splits + 1)](
-            rows, k, v, new_k, new_v, span.lengths, first, stated, lse if index is None else index, partial, lse,
+            rows, k, v, new_k, new_v, span.lengths, first, stated, index, partial, lse,
             *k.stride()[:3], *v.stride()[:3], *new_k.stride()[:3], *new_v.stride()[:3],
             stated.stride(0) if sees is not None and len(sees) > 1 else 0,
-            1 / math.sqrt(d), splits, new_k.shape[2], 0 if index is None else index.shape[1],
+            1 / math.sqrt(d), splits, new_k.shape[2], index.shape[1],
             HEADS=heads, QUERIES=n, ROWS=count, PAD=tile_of(count), D=d, TILE=tile,
             NEW_TILE=min(MAX_NEW_TILE, tile_of(new_k.shape[2])), WINDOW=span.first is not None,
             STATED=sees is not None, PAGE=page, num_warps=warps, num_stages=stages, enable_fp_fusion=True,

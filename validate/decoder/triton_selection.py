@@ -137,7 +137,7 @@ class FusedSelection(Selection):
             rows, low, high, lengths, score, *low.stride()[:3], pages,
             HEADS=heads, ROWS=count, PAD=tile_of(count), D=d, TILE=TILE, PAGE=page, num_warps=4,
         )  # fmt: skip
-        index = self._best(score, chosen.bound // page)
+        index = self._best(score, chosen.bound // page, lengths, (heads, count))
         return self.fused.by_index(q, k, v, index, page, chosen, new_k, new_v, sees)
 
     def over_tokens(
@@ -155,12 +155,18 @@ class FusedSelection(Selection):
             HEADS=heads, ROWS=count, PAD=tile_of(count), D=d, TILE=TILE, num_warps=4,
         )  # fmt: skip
         votes = torch.empty(batch * heads, tokens, dtype=torch.float32, device=q.device)
-        index = self._best(votes, chosen.bound, (score, lse, lengths, heads, count))
+        index = self._best(votes, chosen.bound, lengths, (heads, count), (score, lse))
         return self.fused.by_index(q, k, v, index, 1, chosen, new_k, new_v, sees)
 
-    def _best(self, votes: Tensor, count: int, scored: tuple[Tensor, Tensor, Tensor, int, int] | None = None) -> Tensor:
-        """Numbers [sequences x KV heads, count] of the best of votes [sequences x KV heads, units], int32."""
-        score, lse, lengths, heads, rows = scored or (votes, votes, votes, 1, 1)
+    def _best(
+        self, votes: Tensor, count: int, lengths: Tensor, shape: tuple[int, int],
+        scored: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Numbers [sequences x KV heads, count] of the best of votes [sequences x KV heads, units], int32.
+
+        shape: KV heads, and rows of each. scored: what the votes are computed from, see `_best`.
+        """
+        (heads, rows), (score, lse) = shape, scored or (votes, votes)
         index = torch.empty(len(votes), count, dtype=torch.int32, device=votes.device)
         _best[(len(votes),)](
             score, votes, lse, lengths, index, votes.shape[1], lse.shape[1],

@@ -138,8 +138,8 @@ class Checkpoint:
         try:
             return safe_open(path, framework="pt", device=str(self.device))
         except (SafetensorError, OSError) as error:
-            cause = " ".join(str(error).split())[:120]
-            raise InputError(f"{path}: must be a whole safetensors file: {cause}") from None
+            cause = " ".join(str(error).split())
+            raise InputError(f"{path}: must be a whole safetensors file: {cause[:120]}") from None
 
     def check_tied(self) -> None:
         """Refuse a head of its own beside tie_word_embeddings; a copy of the embedding is none."""
@@ -172,10 +172,11 @@ def _files(folder: Path) -> list[str]:
     if index.exists():
         return _shards(index)
     names = sorted(path.name for path in folder.glob("*.safetensors"))
-    if "model.safetensors" in names or len(names) == 1:
-        return ["model.safetensors" if len(names) > 1 else names[0]]
-    given = ", ".join(names[:4]) if names else "none"
-    raise refuse(str(folder), "weights", "model.safetensors, or shards with model.safetensors.index.json", given)
+    chosen = [name for name in names if name == "model.safetensors"] or names
+    if len(chosen) != 1:
+        allowed = "model.safetensors, or shards with model.safetensors.index.json"
+        raise refuse(str(folder), "weights", allowed, ", ".join(names[:4]) or "none")
+    return chosen
 
 
 def _shards(index: Path) -> list[str]:
@@ -186,8 +187,8 @@ def _shards(index: Path) -> list[str]:
         raise refuse(str(index), "weight_map", "an object of tensor names and their files", type(place).__name__)
     for tensor, name in place.items():
         if not isinstance(name, str) or Path(name).name != name or name in ("", "..") or not name.isprintable():
-            key = f"weight_map: {tensor[:80]!r}"
-            raise refuse(str(index), key, "the name of a file in this folder", repr(name)[:80])
+            allowed = "the name of a file in this folder"
+            raise refuse(str(index), f"weight_map: {tensor[:80]!r}", allowed, repr(name)[:80])
     return sorted(set(place.values()))
 
 
@@ -200,8 +201,10 @@ def _check_readable(folder: Path) -> None:
         raise InputError(f"{folder}: quantization_config: must be absent: weights must be floating-point and unscaled")
     kinds = config.get("layer_types") or []  # names, one a layer: `load_model` has seen to that
     if kinds != sorted(kinds):  # "full_attention" before "sliding_attention"
-        sliding = [layer for layer, kind in enumerate(kinds) if kind != "full_attention"][:8]
-        raise InputError(f"{folder}: layer_types: must have its sliding layers last to be run here, given {sliding}")
+        sliding = [layer for layer, kind in enumerate(kinds) if kind != "full_attention"]
+        raise InputError(
+            f"{folder}: layer_types: must have its sliding layers last to be run here, given {sliding[:8]}"
+        )
 
 
 class RandomWeights:
@@ -246,13 +249,11 @@ def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
     for name, parts in parameters:
         tensors = [source.read(part) for part in parts]
         owner, _, leaf = name.rpartition(".")
-        value = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        module = owners[owner]
+        value, module = tensors[0] if len(tensors) == 1 else torch.cat(tensors), owners[owner]
         if isinstance(module, Fp8Linear) and leaf == "weight":
             module.hold(value, torch.cat([_peaks(source, *each) for each in zip(parts, tensors, strict=True)]))
             continue
-        shape = getattr(owners[owner], leaf).shape
-        setattr(owners[owner], leaf, nn.Parameter(value.view(shape), requires_grad=False))
+        setattr(module, leaf, nn.Parameter(value.view(getattr(module, leaf).shape), requires_grad=False))
 
 
 def _peaks(source: WeightSource, piece: Piece, read: Tensor) -> Tensor:
@@ -343,9 +344,10 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
     vocab, most = draft.model.vocab_size, target.spec.vocab_size
     head.to_target = torch.arange(vocab, device=target.device) * (most // vocab)
     if isinstance(source, Checkpoint):
-        offsets = source.whole("d2t")
-        own = torch.arange(vocab) + (0 if offsets is None else offsets.cpu().long())
-        if own.shape != (vocab,) or own.min() < 0 or own.max() >= most or len(own.unique()) < vocab:
+        own, offsets = torch.arange(vocab), source.whole("d2t")
+        if offsets is not None:
+            own = own + offsets.cpu().long() if offsets.shape == own.shape else own[:0]
+        if len({*own.tolist()} & {*range(most)}) < vocab:
             raise InputError(f"{name}: d2t: must add up to {vocab} different tokens of {target.spec.name}'s {most}")
         head.to_target = own.to(target.device)
     return head.eval()

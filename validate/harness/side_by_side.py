@@ -176,7 +176,7 @@ def difference(
             model, Request(1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype)
         )
         tokens, length = (torch.tensor([of], device=model.device) for of in (context, len(context)))
-        hidden, _ = alone.target.prefill(tokens, length)
+        hidden, _ = alone.target.prefill(tokens, length, 0)
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
         differences.append(Difference(row, at, abs((scores[ours[at]] - scores[theirs[at]]).item()) / unit))

@@ -140,10 +140,13 @@ def selection() -> None:
             )
             near(ours, theirs, tolerance)
     scores = torch.tensor([[3.0, 1.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
+    best = backends.selection(choose("triton", CPU, torch.float32))._best
     for count in (1, 400, 3001):
-        found = backends.selection(choose("triton", CPU, torch.float32))._best(scores.clone(), count)
+        found = best(scores.clone(), count, torch.tensor([3001]), (2, 1))
         first = scores.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
         assert torch.equal(found.long(), first), count
+    least = torch.tensor([[-1, 0, 1]], dtype=torch.int32).view(torch.float32)  # the first is no number
+    assert best(least, 3, torch.tensor([3]), (1, 1)).tolist() == [[0, 1, 2]], "nothing beyond the end is chosen"
 
 
 def copying() -> None:

@@ -30,7 +30,7 @@ def check_cache(cache: KVCache, model: Model, state: State, behind: int = 1) -> 
     assert torch.equal(cache.lengths, state.length - behind)
     assert int(cache.lengths.max()) <= cache.bound
     fresh = make_decoder(model, Request(len(state.tokens), 128, 1)).target
-    fresh.prefill(state.tokens, cache.lengths)
+    fresh.prefill(state.tokens, cache.lengths, 0)
     for row, length in enumerate(cache.lengths.tolist()):
         ours, theirs = (each.kv[:, :, row, :, :length] for each in (cache, fresh.cache))
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)

@@ -21,6 +21,7 @@ from perfmodel.validate.studies.train import causal
 from tests.validate.decoder.test_graphs import eager_and_replayed
 from tests.validate.refused import refused
 from tests.validate.tiny_folder import write_folder
+from tests.validate.tiny_spec import tiny_spec
 
 NEW, GAMMA = 24, 3
 
@@ -123,11 +124,24 @@ def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None
     ours, theirs = dict(head.named_parameters()), dict(loaded.named_parameters())
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    tensors = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    for offsets in (None, [21] * 40, [22] * 40, [-1] * 40, [1] + [0] * 39, [0] * 39):
+        tensors |= {} if offsets is None else {"d2t": torch.tensor(offsets)}
+        kept = {name: tensor for name, tensor in tensors.items() if offsets or name != "d2t"}
+        save_file(kept, tmp_path / "model.safetensors")
+        if offsets in (None, [21] * 40):
+            first = load_head(str(tmp_path), "checkpoint", deep).to_target[0]
+            assert first == (offsets or [0])[0]
+        else:
+            refused(
+                "d2t: must add up to 40 different tokens of tiny's 61", load_head, str(tmp_path), "checkpoint", deep
+            )
 
 
 def test_what_is_not_run_is_refused(deep, head, target) -> None:
     refused("must be an EAGLE-3 head of three features", load_head, "eagle", "random:0", deep)
     refused("takes 3 of the target's layers, and tiny has too few", load_head, "eagle3", "random:0", target)
+    assert HeadModel(target.spec, tiny_spec(num_hidden_layers=3)).features.layers == (2, 1, 0)
     with pytest.raises(InputError, match="a head drafts chains over a whole cache of its own"):
         make_decoder(deep, Request(1, 8, 8, 2, "model", "snapkv:4,window=2"), head)
     assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)

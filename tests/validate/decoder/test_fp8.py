@@ -158,13 +158,17 @@ def test_replayed_iterations_equal_eager_ones(eight: Model, prompts: list[list[i
         assert one == two
 
 
-HOPPER, AMPERE = (9, 0), (8, 0)
+HOPPER, ADA, AMPERE = (9, 0), (8, 9), (8, 0)
 
 
 def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     cuda, bf16 = torch.device("cuda"), torch.bfloat16
-    for capability, attention, pointwise in ((HOPPER, "triton", "triton"), (AMPERE, "sdpa", "torch")):
+    for capability, attention, pointwise in (
+        (HOPPER, "triton", "triton"),
+        (ADA, "triton", "triton"),
+        (AMPERE, "sdpa", "torch"),
+    ):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
         assert backends.choose("auto", cuda, bf16, fp8=True).name == attention
         assert backends.pointwise("auto", cuda, bf16, fp8=True).name == pointwise

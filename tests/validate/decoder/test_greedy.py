@@ -95,21 +95,23 @@ def test_ngram(target, prompts, plain, gamma, histogram) -> None:
 @pytest.mark.parametrize(("tokens", "wanted"), [
     ([1, 2, 3, 9, 1, 2, 3], [9, 1, 2, 3]), ([1, 2, 3, 9, 4, 2, 3, 8, 1, 2, 3], [9, 4, 2, 3]),
     ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]), ([5, 6, 5, 6], [5, 6, 5, 6]), ([1, 2, 3, 4], [4, 4, 4, 4]),
-    ([4], [4, 4, 4, 4]),
-], ids=["three match", "longest before latest", "latest of one", "period", "no match", "one token"])  # fmt: skip
+    ([4], [4, 4, 4, 4]), ([4, 9, 4], [9, 4, 9, 4]),
+], ids=["three match", "longest before latest", "latest of one", "period", "no match", "one", "first"])  # fmt: skip
 def test_ngram_by_hand(tokens, wanted) -> None:
     """What followed the latest of the longest earlier occurrences; a longer row beside it makes for padding."""
     state = State.from_prompts([tokens, [0] * 15], 8, 4, torch.device("cpu"), 0)
     drafted, chances = NGramDrafter(4).propose(state)
     assert drafted[0].tolist() == wanted
     assert chances is None
+    assert state.tokens.shape == (2, 15 + 8 + 4 + 1)
 
 
 def test_ngram_does_not_look_round_the_end() -> None:
     """What lies behind the last token, written and then refused, is no forerunner of the first."""
     state = State.from_prompts([[5, 9, 5, 8, 1, 5]], 8, 2, torch.device("cpu"), 0)
     state.tokens[0, 6:] = 1
-    assert NGramDrafter(2).propose(state)[0].tolist() == [[8, 1]]
+    for drafter in (NGramDrafter(2), NGramDrafter(2, 1)):
+        assert drafter.propose(state)[0].tolist() == [[8, 1]]
 
 
 LAYERS = {
@@ -177,6 +179,8 @@ def test_rollback_equals_a_fresh_prefill(target, small, prompts, kind, gamma) ->
     state = made.start(prompts, 40)
     for _ in range(12):
         made.iterate(state)
+    for cache, first in zip(made.caches, (70, 69), strict=False):
+        assert cache.bound == min(first + 12 * (gamma + 1), cache.capacity)
     check_cache(made.target.cache, target, state)
     for own in made.caches[1:]:
         check_cache(own, small, state, behind=2)

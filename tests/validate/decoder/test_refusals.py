@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from perfmodel.specs.model import RopeScaling
+from perfmodel.specs.model import MoE, RopeScaling
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
@@ -101,6 +101,17 @@ def test_a_spoilt_folder(folder, target, says, spoil) -> None:
     refused(says, read, folder)
 
 
+def test_which_file_is_read(folder, target) -> None:
+    """model.safetensors, whatever lies beside it; else the only one."""
+    whole = folder / "model.safetensors"
+    (folder / "consolidated.safetensors").write_bytes(b"no tensors")
+    assert torch.equal(read(folder).embedding, target.embedding)
+    whole.rename(folder / "other.safetensors")
+    refused("given 'consolidated.safetensors, other.safetensors'", read, folder)
+    (folder / "consolidated.safetensors").unlink()
+    assert torch.equal(read(folder).embedding, target.embedding)
+
+
 @pytest.mark.parametrize(("says", "call"), [
     ("--weights: must be", lambda: load("tinyllama-1.1b", "random:x", CPU, torch.float32)),
     ("--checkpoint: must be a folder", lambda: load("tinyllama-1.1b", "checkpoint", CPU, torch.float32)),
@@ -109,11 +120,16 @@ def test_a_spoilt_folder(folder, target, says, spoil) -> None:
     ("--context: must be 1 or more, given 0", lambda: Request(1, 0, 8, 1)),
     ("--gamma: must be 0 or more, given -1", lambda: Request(1, 8, 8, -1)),
     ("rotary width is 3, which must be even", lambda: Model(tiny_spec(**ODD))),
+    *(("it has latent attention, attention sinks or extra norms", lambda has=has: Model(tiny_spec(**has)))
+      for has in ({"attention_sinks": True}, {"norms_per_layer": 4})),
+    *(("it has shared experts, or biases", lambda has=has: Model(tiny_spec(moe=MoE(**EXPERTS, **has))))
+      for has in ({"shared_intermediate_size": 8}, {"router_bias": True}, {"expert_bias": True})),
 ])  # fmt: skip
 def test_what_is_refused_at_once(says, call) -> None:
     refused(says, call)
 
 
+EXPERTS = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 8}
 ODD = {"model_type": "phi3", "partial_rotary_factor": 0.375} | {
     "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
 }
@@ -124,7 +140,7 @@ def test_prompts(target, prompts) -> None:
     before = made.target.cache.k.clone()
     refused("prompt: must be at most", lambda: made.generate([[1] * 2000, [1], [1], [1]], 60))
     refused("positions of tiny", lambda: make_decoder(target, Request(1, 2000, 60)).generate([[1] * 2000], 60))
-    refused("in the caches", lambda: made.generate([[1] * 140, [1], [1], [1]], 60))
+    refused("at most 129 tokens, .* in the caches", lambda: made.generate([[1] * 140, [1], [1], [1]], 60))
     refused("must be 4 non-empty lists", lambda: made.generate(prompts[:3], 60))
     refused("must be 4 non-empty lists", lambda: made.generate([[], [1], [1], [1]], 60))
     refused("tokens must be in 0 .. 60, given 61", lambda: made.generate([[61], [1], [1], [1]], 60))
@@ -149,3 +165,5 @@ def test_models_that_do_not_go_together_or_see_too_little(target, make_model) ->
     says = "sees 8 tokens and must be given fewer in one pass, given 8"
     refused(says, make_decoder, sliding, Request(1, 60, 8, 7))
     assert make_decoder(sliding, Request(1, 60, 8, 6))
+    levels = Request(1, 60, 8, 2, "model", middle_kv="full", inner_gamma=2)
+    refused("fewer in one pass, given 9", make_decoder, sliding, levels, sliding)

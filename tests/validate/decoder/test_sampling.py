@@ -129,6 +129,8 @@ def test_accept_sampled_by_hand() -> None:
     none = accept_sampled(torch.tensor([[2, 2]]), wrong, p, torch.Generator().manual_seed(0))
     assert none.count.tolist() == [0]
     assert none.next_token.tolist() != [2]
+    neither = accept_sampled(torch.tensor([[2, 2]]), p[:, :2], p, torch.Generator().manual_seed(0))
+    assert neither.count.tolist() == [0], "a token that neither gives does not stand"
 
 
 def test_a_residual_that_rounding_left_empty() -> None:
@@ -165,8 +167,9 @@ def test_the_ends_of_what_is_allowed() -> None:
     assert scripted_weights(1, 2) == [0, 0, 1]
     assert scripted_weights(0.5, 0) == [1]
     assert counts_of(Script([1], torch.device("cpu")), 3).tolist() == [0, 0, 0]
-    assert Generation([[], [5]], [[0, 0], [0, 0]]).tokens_per_iteration == 0
-    assert Generation([[1, 2]], [[1]]).alpha is None
+    assert Generation([[4], [5]], [[0, 0], [0, 0]]).tokens_per_iteration == 0
+    plain = Generation([[1, 2]], [[1]])
+    assert (plain.alpha, plain.tokens_per_iteration) == (None, 1)
     found = Generation([[1, 2, 3], [4]], [[1, 2], [0, 4]])
     assert (found.alpha, found.histogram, found.iterations, found.tokens_per_iteration) == (6 / 7, [1, 6], 4, 2 / 7)
 

@@ -2,6 +2,7 @@
 
 import math
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder import backends, memory, parallel
-from perfmodel.validate.decoder.attention import Span, causal_bias
+from perfmodel.validate.decoder.attention import Span, causal_bias, partial_sdpa
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.eagle import feature_layers
 from perfmodel.validate.decoder.kv import every_method
@@ -46,6 +47,49 @@ def test_the_bounds_of_a_cache() -> None:
     cache.floor = 21
     assert [cache.span(first, window).start for window in (None, 5, 21, 22, 23)] == [0, 17, 1, 0, 0]
     assert cache.positions(torch.tensor([3, 9]), 3).tolist() == [[3, 4, 5], [9, 10, 11]]
+
+
+@pytest.mark.parametrize("slots", [33, 48])
+def test_what_the_fused_kernel_of_cuda_is_given(monkeypatch, slots) -> None:
+    """A mask whose rows begin at multiples of 16 elements; seen without a device."""
+    given = []
+
+    def kernel(*args: Any) -> Any:
+        given.append(args)
+        return args[0], torch.zeros(3, 2, 32, device="meta"), None, None
+
+    monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_efficient_attention", kernel)
+    q, k = torch.zeros(3, 2, 5, 16, device="meta"), torch.zeros(3, 2, slots, 16, device="meta")
+    _, lse = partial_sdpa(q, k, k, torch.zeros(3, 1, 1, slots, device="meta"))
+    bias = given[0][3]
+    assert (bias.shape, lse.shape) == ((3, 2, 5, slots), (3, 2, 5))
+    assert bias.stride(0) == 48
+    partial_sdpa(q, k, k, None)
+    assert given[1][3:] == (None, True)
+
+
+def test_what_kernels_are_launched_with(monkeypatch) -> None:
+    """As many rows as registers hold, a few programs for each processor, no stretch shorter than four tiles."""
+    pytest.importorskip("triton")
+    from perfmodel.validate.decoder.triton_attention import SplitKV, Tuning, launch, tile_of
+
+    kernel, new = SplitKV(), torch.zeros(1, 2, 1, 1, device="meta")
+    for n, d, dtype, takes in (
+        (32, 128, torch.bfloat16, True), (33, 128, torch.bfloat16, False), (16, 256, torch.bfloat16, True),
+        (17, 256, torch.bfloat16, False), (32, 16, torch.bfloat16, True), (33, 16, torch.bfloat16, False),
+        (1, 8, torch.bfloat16, False), (1, 24, torch.bfloat16, False), (1, 128, torch.float32, False),
+    ):  # fmt: skip
+        q = torch.zeros(1, 8, n, d, dtype=dtype, device="meta")
+        assert kernel.takes(q, new) == takes, (n, d, dtype)
+    sizes = [launch(rows, d, Tuning()) for rows, d in ((64, 128), (65, 64), (32, 256), (33, 256))]
+    assert sizes == [(64, 4, 3), (64, 8, 3), (32, 4, 2), (32, 8, 2)]
+    assert [tile_of(count) for count in (1, 16, 17)] == [16, 16, 32]
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132))
+    for pairs, bound, device, splits in (
+        (1, 4096, CPU, 4), (3, 4096, CPU, 2), (1, 767, CPU, 2), (1, 0, CPU, 1), (8, 10**5, CUDA, 32),
+        (100, 10**5, CUDA, 6),
+    ):  # fmt: skip
+        assert kernel._splits(pairs, bound, device) == splits, (pairs, bound)
 
 
 def test_a_spans_mask() -> None:
@@ -86,6 +130,7 @@ def test_the_place_of_a_pair(monkeypatch, cuda, asked, found) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setenv("LOCAL_RANK", "3")
     pair = Pair("tinyllama-1.1b", device=asked)
+    assert pair.tp == 1
     with nullcontext() if found else pytest.raises(InputError, match="--device: must be auto, cpu or"):
         assert str(pair.place()) == found
         assert pair.precision() == ("bf16" if cuda and asked != "cpu" else "fp32")
@@ -157,6 +202,7 @@ def test_random_weights_and_heads(make_model) -> None:
     assert (first.mean().item(), first.std().item()) == (pytest.approx(0, abs=5e-4), pytest.approx(0.02, rel=0.02))
     assert not torch.equal(first, other.read(Piece("a", (200, 100))))
     assert torch.equal(one.read(Piece("a", (200, 100), 1, 3, 5)), first[:, 3:5])
+    assert one.read(Piece("a", (200, 100), 0, 3, 5)).untyped_storage().nbytes() == 2 * 100 * 4, "the rest is freed"
     assert one.read(Piece("norm", (3,))).tolist() == [1, 1, 1]
     with pytest.raises(InputError, match=r"needs 1623\.4 GB: take a smaller model or dtype"):
         load("llama-3.1-405b", "random:0", CPU, torch.float64, RankShard(0, 2))

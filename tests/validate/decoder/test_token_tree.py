@@ -9,6 +9,7 @@ from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.topology import Topology
+from perfmodel.validate.decoder.tree import TreeCounts
 from tests.validate.decoder.methods import METHODS, check_cache, watched
 from tests.validate.refused import refused
 
@@ -95,6 +96,7 @@ def test_scripted_paths_have_the_stated_rates(target, prompts) -> None:
     for rank, rate in enumerate(rates):
         assert counts.rates[rank] == pytest.approx(rate, abs=4 * (rate / counts.tried[rank]) ** 0.5)
     assert counts.taken[3] == 0
+    assert TreeCounts((4, 0), (2, 0)).rates == [0.5, 0.0]
     expected = expected_tokens(branching("4x2x1"), TreeAcceptance.of(rates))
     assert 1 + sum(j * n for j, n in enumerate(out.histogram)) / sum(out.histogram) == pytest.approx(expected, rel=0.03)
 

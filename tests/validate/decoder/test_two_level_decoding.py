@@ -78,6 +78,7 @@ def test_scripts_drive_both_levels(target, small, ragged) -> None:
     """Rates, rounds and tokens are those of the scripts; a sequence never gains more than it has drafted."""
     inner, outer = scripted_weights(0.6, 2), scripted_weights(0.8, 6)
     made = levels(target, small, "streamingllm:24", script=tuple(outer), inner_script=tuple(inner))
+    assert (made.levels.rounds, made.levels.verified, made.levels.probs.shape[1]) == (0, 0, 0)
     prompts, found = [row[:2] * 2 for row in ragged], []
     for seed in range(30):
         made.observers.clear()

@@ -51,7 +51,10 @@ def view(method: str, source: KVCache) -> View:
     made = kv.view(
         parse_kv(method),
         Runner(
-            SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype), source, chosen, Rotary(torch.ones(D // 2))
+            SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype),
+            source,
+            chosen,
+            Rotary(torch.ones(D // 2), 1.0),
         ),  # type: ignore[arg-type]
         NEW,
         GAMMA,
@@ -165,16 +168,17 @@ def test_a_view_is_its_definition(method: str, chosen: Callable[[KVCache, int, i
 def test_retrieval_appends_replaces_and_rebuilds() -> None:
     """After r commits it is what it would be if built from scratch; between, it holds the new tokens in its budget."""
     source = cache(LENGTHS)
-    made = view("retrieval:20,every=3,chunk=4", source)
+    made = view("retrieval:20,every=4,chunk=4", source)
     assert isinstance(made, RetrievalView)
     grow(source, made, GROWTH[:2])
+    assert made.sums.shape[3] == 256 // 4 + 1
     assert made.lengths.tolist() == [20, 15, 20]
     newest = source.k[0, 0, 0, 100:107]
     assert all((made.k[0, 0, 0, :20] == key).all(-1).any() for key in newest)
     made.begin()
     for layer in range(LAYERS):
         made.attend(layer, *query())
-    grow(source, made, GROWTH[3:4])
+    grow(source, made, GROWTH[2:4])
     fresh = view("retrieval:20,every=3,chunk=4", source)
     assert isinstance(fresh, RetrievalView)
     torch.testing.assert_close(made.sums[:, :, :, :-1], fresh.sums[:, :, :, :-1])
@@ -304,7 +308,13 @@ class Reads(TorchDispatchMode):
         return out
 
 
-SPARSE = ["streamingllm:32", "snapkv:64,window=8", "retrieval:32,every=2", "quest:32,page=8"]
+SPARSE = [
+    "streamingllm:32",
+    "streamingllm:320,sinks=300",
+    "snapkv:64,window=8",
+    "retrieval:32,every=2",
+    "quest:32,page=8",
+]
 
 
 @pytest.mark.parametrize("method", SPARSE)

@@ -154,7 +154,10 @@ def test_noise_is_weighed_as_it_was(tmp_path, plan, gpu) -> None:
         "h100-sxm-80gb.micro", "perfmodel validate, torch 2", "2026-01-01"
     )  # fmt: skip
     (knots,) = medians.allreduce.knots.values()
-    assert knots == tuple((row.at["bytes"], row.call_s) for row in noisy.kernels if row.kind == "allreduce")
+    curve = [row for row in noisy.kernels if row.kind == "allreduce"]
+    assert knots == tuple((row.at["bytes"], row.call_s) for row in curve)
+    known = [KernelFit(noisy, gpu, {"allreduce": curve[:count]}, "median").allreduce() for count in (1, 2)]
+    assert [table is not None for table in known] == [False, True]
     spec = host_spec(noisy, "test-cpu")
     facts = spec.memory_bandwidth, spec.peak["bf16"], spec.memory, spec.last_level_cache, spec.multiprocessors
     assert [fact and fact.value for fact in facts] == [3769, 829900, 32, 32, 2]

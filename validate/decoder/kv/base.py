@@ -77,15 +77,16 @@ class Packed(View):
     keys carry their positions.
     """
 
+    bound: int
+
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int, slots: int) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
         (layers, batch, heads, _, d), device = self.source.k.shape, self.source.k.device
-        self.slots, self.bound = slots, 0
+        self.slots = slots
         shape = (2, layers, batch, heads, slots + 1, d)
         self.kv = allocate("draft KV cache", shape, device, self.source.k.dtype)
         self.k, self.v = self.kv[0], self.kv[1]
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
-        self._span = Span(self.lengths, 0)
 
     def raise_bound(self, bound: int) -> None:
         """No row is longer than `bound` tokens (all slots where the source's bound is fixed, for captured graphs)."""

@@ -10,6 +10,8 @@ from perfmodel.validate.decoder.memory import allocate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 SCALE = torch.float16
+LEAST_STEP = 1e-7
+"""Equal values are no step apart, and are not divided by it."""
 
 
 class QuantizedView(View):
@@ -19,7 +21,7 @@ class QuantizedView(View):
 
     def __init__(self, method: Quantized, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         source, d = runner.cache, runner.cache.k.shape[-1]
-        only(method, "bits", method.bits, method.bits in (4, 8) and (method.bits == 8 or d % 2 == 0))
+        only(method, "bits", method.bits, method.bits in (4, 8) and d * method.bits % 8 == 0)
         only(method, "group", method.group, method.group is None or d % method.group == 0)
         only(method, "shared", method.shared, not method.shared)
         super().__init__(method, runner, new_tokens, max_accepted)
@@ -49,11 +51,11 @@ class QuantizedView(View):
 
     def _quantise(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Codes and (scale, zero point) of x [..., head_dim]."""
-        grouped = x.unflatten(-1, (-1, self.group)).float()
+        grouped, top = x.unflatten(-1, (-1, self.group)).float(), 2**self.bits - 1
         low, high = grouped.aminmax(dim=-1, keepdim=True)
-        scales = torch.cat(((high - low) / (2**self.bits - 1), low), dim=-1).to(SCALE)
+        scales = torch.cat(((high - low) / top, low), dim=-1).to(SCALE)
         step, zero = scales.float().split(1, dim=-1)
-        codes = ((grouped - zero) / step.clamp(min=1e-7)).round().clamp(0, 2**self.bits - 1).to(torch.uint8).flatten(-2)
+        codes = ((grouped - zero) / step.clamp(min=LEAST_STEP)).round().clamp(0, top).to(torch.uint8).flatten(-2)
         if self.bits == 4:
             first, second = codes.chunk(2, dim=-1)
             codes = first | (second << 4)

@@ -52,7 +52,7 @@ class QuestView(View):
         lengths, seen = self.source.lengths, -(-self.source.bound // self.page)
         count = min(self.chosen, seen)
         filled = (-(-lengths // self.page)).clamp(max=count)
-        self._chosen = Span((filled * self.page - (-lengths) % self.page).clamp(min=0), count * self.page)
+        self._chosen = Span(filled * self.page - (-lengths) % self.page, count * self.page)
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
         """Attention over the best pages."""

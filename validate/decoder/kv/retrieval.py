@@ -19,6 +19,7 @@ class RetrievalView(Packed):
     window = 1
     latest: Tensor
     """Queries [layers, batch, heads, 1, head_dim]."""
+    iteration: int
 
     def __init__(self, method: Retrieval, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         only(method, "keep_means", method.keep_means, method.keep_means)
@@ -30,10 +31,12 @@ class RetrievalView(Packed):
         self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=self.dtype, device=source.k.device)
         self._unseen = 0
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
-        self.iteration = 0
 
     def build(self, observed: Observed) -> None:
-        """Sum the keys of every chunk, then choose by the last prompt token."""
+        """Sum the keys of every chunk, then choose by the last prompt token.
+
+        Sums order full chunks as their means do; the newest, which may not be full, is taken whatever its score.
+        """
         self.sums.zero_()
         for layer, keys in enumerate(self.source.k):
             pages, valid = by_pages(keys, self.source, self.chunk, self.dtype)
@@ -51,16 +54,13 @@ class RetrievalView(Packed):
         for layer, latest in enumerate(self.latest):
             sums = self.sums[layer][:, :, :-1]
             number = torch.arange(sums.shape[2], device=device)
-            sizes = (lengths[:, None] - number * self.chunk).clamp(1, self.chunk)
-            means = sums / sizes[:, None, :, None]
-            score = (fold(latest, means.shape[1]) @ means.transpose(-1, -2)).amax(2).float()
+            score = (fold(latest, sums.shape[1]) @ sums.transpose(-1, -2)).amax(2).float()
             score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
             score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
             best = score.topk(count, dim=-1).indices
             tokens = (best[..., None] * self.chunk + within).flatten(2)
             self.copy(layer, _valid_first(tokens, lengths)[..., : self.slots])
-        chosen = torch.minimum(filled, torch.full_like(filled, count))
-        self.lengths.copy_(torch.minimum(chosen * self.chunk - (-lengths) % self.chunk, lengths))
+        self.lengths.copy_(filled.clamp(max=count) * self.chunk - (-lengths) % self.chunk)
         self.since.zero_()
 
     def state(self) -> ViewState:

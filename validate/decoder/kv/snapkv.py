@@ -21,7 +21,6 @@ class SnapView(Packed):
         self.window, self.kernel, self.kept = method.window, method.kernel, method.budget
         slots = method.budget + new_tokens + max_accepted + 1
         super().__init__(method, runner, new_tokens, max_accepted, slots=slots)
-        self._less = 0
 
     def build(self, observed: Observed) -> None:
         """Choose and copy, layer by layer and sequence by sequence (scores are large)."""
@@ -40,9 +39,9 @@ class SnapView(Packed):
         position = torch.arange(keys.shape[1], device=keys.device)
         own = length - self.window + torch.arange(self.window, device=keys.device).repeat(q.shape[1] // self.window)
         scores = (q @ keys.transpose(1, 2)).float() / math.sqrt(keys.shape[-1])
-        weights = scores.masked_fill(position > own[:, None], -math.inf).softmax(-1)
-        votes = weights.masked_fill((own < 0)[:, None], 0.0).sum(1, keepdim=True)
-        votes = votes.masked_fill(position >= length - self.window, 0.0)  # those of the window are not pooled
+        votes = scores.masked_fill(position > own[:, None], -math.inf).softmax(-1).sum(1, keepdim=True)
+        # those of the window are not pooled; of a shorter prompt all are in the window, some of them no numbers
+        votes = votes.masked_fill(position >= length - self.window, 0.0)
         votes = F.avg_pool1d(votes, self.kernel, stride=1, padding=self.kernel // 2)[:, 0]
         votes = votes.masked_fill(position >= length - self.window, math.inf).masked_fill(position >= length, -math.inf)
         return votes.topk(min(self.source.bound, self.kept), dim=-1).indices[None]

@@ -118,5 +118,5 @@ class RollingView(StreamingView):
 
     def _move_sinks(self) -> None:
         dropped, now = (self.source.lengths - self.slots).clamp(min=0)[:, None], self.k[..., : self.sinks, :]
-        self.sink_keys.copy_(torch.where(dropped[..., None, None] > 0, self.sink_keys, now))
+        self.sink_keys.copy_(torch.where(dropped[..., None, None].bool(), self.sink_keys, now))
         now.copy_(rotate(self.sink_keys, *self.rotary.turns(dropped, now.dtype)))

@@ -34,6 +34,8 @@ Ranges = tuple[tuple[float, float, float], ...]
 GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.0, 16.0), (0.1, 0.0, 1e3))
 ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
 """Where the fit of each constant begins, and from where to where it looks; the first three by their logarithm."""
+LEAST_KNOTS = 2
+"""Of a curve; fewer messages that could be timed say nothing."""
 KINK = 1.02
 """A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really is."""
 FAR, LEAST_FRACTION = 0.25, 0.0105
@@ -204,9 +206,9 @@ class KernelFit:
 
     def allreduce(self) -> dict[str, Any] | None:
         """The curve as it was measured, for the ranks it was measured on."""
-        if "allreduce" not in self.kinds:
+        rows = sorted(self.kinds.get("allreduce", []), key=lambda row: row.at["bytes"])
+        if len(rows) < LEAST_KNOTS:
             return None
-        rows = sorted(self.kinds["allreduce"], key=lambda row: row.at["bytes"])
         ranks = self.record.data.environment.world_size
         return {"knots": {ranks: [(row.at["bytes"], self._s(row)) for row in rows]}, "source": self._source()}
 

@@ -133,7 +133,7 @@ class KernelMaker:
     def _rope(self, heads: int, kv_heads: int, head_dim: int, tokens: int, **_: int) -> Kernel:
         q, k = self._random(tokens, heads, 1, head_dim), self._random(tokens, kv_heads, 1, head_dim)
         shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
-        turns = rotary(shell_spec(1, shape), self.device).turns(
+        turns = rotary(shell_spec(1, shape), self.device, tokens).turns(
             torch.arange(tokens, device=self.device)[:, None], self.dtype
         )
         return Kernel(lambda i: (rotate(q, *turns), rotate(k, *turns)), 1, q.nbytes + k.nbytes)
