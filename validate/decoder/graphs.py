@@ -5,6 +5,7 @@ bounds every shape is the same in every iteration. Where the host decides how mu
 so is what follows for each number of tokens to verify.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,13 +14,14 @@ from perfmodel.errors import InputError
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.two_levels import Record, TwoLevelDecoder
 
 WARM_UP = 3
 
 
 @torch.inference_mode()
 def capture(decoder: Decoder, state: State) -> None:
-    """Run `WARM_UP` real iterations or more, then record `step`; later iterations on `state` replay it."""
+    """Run some real iterations, then record `step`; later iterations on `state` replay it."""
     device = decoder.target.model.device
     if device.type != "cuda":
         raise InputError(f"--graphs: needs a CUDA device, given {device.type}")
@@ -27,9 +29,29 @@ def capture(decoder: Decoder, state: State) -> None:
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
-        decoder.warm_up(state, WARM_UP)
+        warm_up(decoder, state)
     torch.cuda.current_stream(device).wait_stream(side)
-    decoder.replay_of(state, partial(record, generator=state.generator))
+    replay_on(decoder, state, partial(record, generator=state.generator))
+
+
+def warm_up(decoder: Decoder, state: State) -> None:
+    """Run everything that is to be recorded, in real iterations: of two levels every width, else `WARM_UP`."""
+    steps: list[Callable[[State], object]] = [decoder.step] * WARM_UP
+    if isinstance(decoder, TwoLevelDecoder):
+        steps = [partial(decoder.step_at, width) for width in decoder.widths]
+    for step in steps:
+        decoder.advance = step
+        decoder.iterate(state)
+    decoder.advance = decoder.step
+
+
+def replay_on(decoder: Decoder, state: State, record: Record) -> None:
+    """From now on iterations on `state` are replays; on any other they are `step`."""
+    if isinstance(decoder, TwoLevelDecoder):
+        replay: Callable[[], object] = decoder.replay_of(state, record)
+    else:
+        replay = record(lambda: decoder.step(state))
+    decoder.advance = lambda given: replay() if given is state else decoder.step(given)
 
 
 def fix_bounds(decoder: Decoder) -> None:

@@ -44,8 +44,7 @@ class Decoder:
 
     gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models: those
     that draft.
-    width: draft tokens that an iteration verifies, one of `widths`. advance: `step`, or what replays it
-    (`graphs.capture`).
+    advance: `step`, or what replays it (`graphs.capture`).
     Nothing in an iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
     """
 
@@ -53,7 +52,6 @@ class Decoder:
         self.target, self.draft, self.sampling, self.script = target, draft, rules.sampling, rules.script
         self.gamma, self.models = (draft.gamma, draft.models) if draft else (0, ())
         self.queries = self.gamma + 1
-        self.widths: tuple[int, ...] = (self.gamma,)
         self.eos = torch.tensor([] if rules.script else rules.eos, dtype=torch.int64, device=target.model.device)
         self.observers: list[Observer] = []
         self.advance: Callable[[State], object] = self.step
@@ -72,23 +70,6 @@ class Decoder:
         logits = self.verify(state, draft_tokens)
         accepted = self.accept(state, draft_tokens, draft_probs, logits)
         self.commit(state, draft_tokens, accepted)
-
-    @property
-    def width(self) -> int:
-        """That of the newest iteration."""
-        return self.gamma
-
-    def replay_of(self, state: State, record: Callable[[Callable[[], object]], Callable[[], object]]) -> None:
-        """From now on iterations on `state` are replays; on any other they are `step`. record: makes a replay."""
-        self._advance_by(state, record(lambda: self.step(state)))
-
-    def _advance_by(self, state: State, replay: Callable[[], object]) -> None:
-        self.advance = lambda given: replay() if given is state else self.step(given)
-
-    def warm_up(self, state: State, iterations: int) -> None:
-        """Run everything that is to be recorded, in real iterations."""
-        for _ in range(iterations):
-            self.iterate(state)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, gamma], and the draft_probs [batch, gamma, vocab] that they were drawn from, if any."""
@@ -154,10 +135,6 @@ class Decoder:
     def iterate(self, state: State) -> None:
         """`step`, or its replay, and what the host does after it."""
         self.advance(state)
-        self.iterated()
-
-    def iterated(self) -> None:
-        """What the host does after an iteration."""
         self.refresh()
         for observer in self.observers:
             observer.iterated()

@@ -24,6 +24,9 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, Script
 from perfmodel.validate.decoder.speculative import Decoder, Observer, Rules
 from perfmodel.validate.decoder.state import State
 
+Record = Callable[[Callable[[], object]], Callable[[], object]]
+"""Makes a replay of work on the device."""
+
 
 class CollectingRunner(ViewRunner):
     """As `ViewRunner`, whose scratch holds what each sequence has `collected` [batch], and behind that the new tokens.
@@ -106,7 +109,7 @@ class TwoLevelDrafter:
         """The first `width` draft tokens of all sequences, as `propose` returns them."""
         return self.tokens[:, :width], None if self.sampling.greedy else self.probs[:, :width]
 
-    def replay_of(self, state: State, record: Callable[[Callable[[], object]], Callable[[], object]]) -> None:
+    def replay_of(self, state: State, record: Record) -> None:
         """From now on what `propose` runs on `state` between two looks at the device is a replay."""
         _, begin, one_round = self._parts(state)
         self._replays = state, record(begin), record(one_round)
@@ -164,36 +167,31 @@ class TwoLevelDrafter:
 
 
 class TwoLevelDecoder(Decoder):
-    """As `Decoder`, with as many draft tokens as the inner level collected, in each sequence its own number."""
+    """As `Decoder`, with as many draft tokens as the inner level collected, in each sequence its own number.
+
+    widths: how many an iteration can verify.
+    """
 
     def __init__(self, target: Runner, draft: TwoLevelDrafter, rules: Rules) -> None:
         super().__init__(target, draft, rules)
         self.levels, self.widths = draft, tuple(range(draft.enough, draft.gamma + 1))
 
-    @property
-    def width(self) -> int:
-        """That of the newest iteration."""
-        return self.levels.longest
+    def step_at(self, width: int, state: State) -> None:
+        """As `step`, verifying `width` tokens: what was drafted beyond them is dropped."""
+        self.levels.propose(state)
+        self.levels.drafted.clamp_(max=width)
+        self.conclude(state, *self.levels.proposed(width))
 
-    def warm_up(self, state: State, iterations: int) -> None:
-        """As `Decoder.warm_up`, every width once: what was drafted beyond it is dropped."""
-        for width in self.widths:
-            self.levels.propose(state)
-            self.levels.drafted.clamp_(max=width)
-            self.conclude(state, *self.levels.proposed(width))
-            self.iterated()
-        super().warm_up(state, iterations - len(self.widths))
-
-    def replay_of(self, state: State, record: Callable[[Callable[[], object]], Callable[[], object]]) -> None:
-        """As `Decoder.replay_of`; the host reads between inner rounds, and chooses the verification."""
+    def replay_of(self, state: State, record: Record) -> Callable[[], None]:
+        """A replay of `step`: the host looks at the device between inner rounds, and chooses the verification."""
         self.levels.replay_of(state, record)
         ends = {n: record(partial(self.conclude, state, *self.levels.proposed(n))) for n in self.widths}
 
         def replay() -> None:
             self.levels.propose(state)
-            ends[self.width]()
+            ends[self.levels.longest]()
 
-        self._advance_by(state, replay)
+        return replay
 
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
         """As `Decoder.start`. Refuses prompts of one token."""

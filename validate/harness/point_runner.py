@@ -77,14 +77,14 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; where `recorded`, a graph for each of them and each width.
+    """The four parts of an iteration one by one; where `recorded`, a graph for each of them and each number of tokens.
 
     What two levels draft is replayed by the decoder itself, whose graphs were captured before.
     """
 
     def __init__(self, run: DecoderRun, recorded: bool) -> None:
         decoder, state, results = run.decoder, run.state, dict[str, Any]()
-        self.decoder, self._results = decoder, results
+        self.decoder, self.generator, self._results = decoder, state.generator, results
         self._graphs: dict[tuple[str, int], Callable[[], object]] = {}
         self.parts: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),
@@ -92,19 +92,25 @@ class PhaseRunner:
             "accept": lambda: decoder.accept(state, results["draft"][0], results["draft"][1], results["verify"]),
             "commit": lambda: decoder.commit(state, results["draft"][0], results["accept"]),
         }
-        for width in decoder.widths if recorded else ():
-            parts = [*self.parts]
-            if isinstance(decoder, TwoLevelDecoder):
+        if recorded and isinstance(decoder, TwoLevelDecoder):
+            for width in decoder.widths:
                 results["draft"] = decoder.levels.proposed(width)
-                parts.remove("draft")
-            for part in parts:
-                self._graphs[part, width] = record(partial(self._keep, part), state.generator)
+                self._record(*[*self.parts][1:])
+        elif recorded:
+            self._record(*self.parts)
 
     def run(self, part: str) -> None:
         """One of `parts`: "draft" is all draft steps (nothing in plain decoding), "commit" has periodic work in it."""
-        self._graphs.get((part, self.decoder.width), partial(self._keep, part))()
+        self._graphs.get(self._key(part), partial(self._keep, part))()
         if part == "commit":
             self.decoder.refresh()
+
+    def _record(self, *parts: str) -> None:
+        for part in parts:
+            self._graphs[self._key(part)] = record(partial(self._keep, part), self.generator)
+
+    def _key(self, part: str) -> tuple[str, int]:
+        return part, 0 if part == "draft" else self._results["draft"][0].shape[1]
 
     def _keep(self, part: str) -> None:
         self._results[part] = self.parts[part]()

@@ -103,9 +103,9 @@ def eager_and_replayed(
         state = made.start(prompts, 50, seed=3)
         made.iterate(state)
         graphs.fix_bounds(made)
-        made.warm_up(state, 1)
+        graphs.warm_up(made, state)
         if replayed:
-            made.replay_of(state, partial(emulated, generator=state.generator))
+            graphs.replay_on(made, state, partial(emulated, generator=state.generator))
         for _ in range(16):
             made.iterate(state)
         results.append(collect(state, prompts))
@@ -125,14 +125,14 @@ def test_recorded_parts_equal_eager_ones(
         made = make_decoder(target, asked, small)
         state = made.start(prompts, 60)
         graphs.fix_bounds(made)
-        made.warm_up(state, 1)
+        graphs.warm_up(made, state)
         if recorded:
-            made.replay_of(state, partial(emulated, generator=state.generator))
+            graphs.replay_on(made, state, partial(emulated, generator=state.generator))
         parts = PhaseRunner(DecoderRun(made, state), recorded)
         for _ in range(12):
             for part in parts.parts:
                 parts.run(part)
-            widths.add(made.width)
+            widths.add(parts._results["draft"][0].shape[1])
         results.append(collect(state, prompts))
     assert results[0] == results[1]
     assert widths == ({3, 4} if middle else {3})

@@ -11,7 +11,7 @@ from perfmodel.validate.decoder.request import Request
 
 
 def test_ten_files_and_1200_lines(target, prompts) -> None:
-    """Those that the package's docstring lists; a generation runs through these, and four formulas and containers."""
+    """Those that the package's docstring lists; a generation runs through these, and five formulas and containers."""
     listed, besides = (
         re.findall(r"`([\w.]+)`", part) for part in (decoder.__doc__ or "").split("\n\n")[1].split("What")
     )
