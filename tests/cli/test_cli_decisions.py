@@ -49,6 +49,8 @@ def test_hierarchy_finds_the_best_pair_of_lengths(capsys: pytest.CaptureFixture[
     alone = float(speedups(sparse, 1.0, 122 * 1024.0, np.array([found["middle_alone"]["gamma"]]))[..., 0])
     assert found["middle_alone"]["speedup"] == pytest.approx(alone, rel=1e-12)
     assert found["speedup"] > alone > 1
+    one = read_row(capsys, *HIERARCHY, "--gamma-1", "1", "--gamma-2", "1")
+    assert one["speedup"] == pytest.approx(pairs[1, 1], rel=1e-12)
 
 
 def test_one_kind_of_request_is_no_mixture_and_may_wait_for_its_slowest(capsys: pytest.CaptureFixture[str]) -> None:

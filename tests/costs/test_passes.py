@@ -54,6 +54,7 @@ def test_a_dense_pass(n: int) -> None:
         "lm_head": (1, 6 * 2 * 48 * words, 48 * words * 2, 0, 6 * (48 + words) * 2),
         "cache upkeep": (1, 0, 0, 0, 0),
     }
+    assert ops(part(n, residual_streams=4))["residual"].cost.activation_bytes == 6 * 6 * 3 * 4 * 48 * 2
     assert {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"} == {
         "qkv": (3 * qkv, 6), "o": (3 * 48, 6), "gate_up": (6 * inner, 6), "down": (3 * 48, 6), "lm_head": (words, 6),
     }  # fmt: skip

@@ -21,6 +21,7 @@ OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--
 
 @pytest.mark.parametrize(("more", "says"), [
     (["--draft-kv", "snapkv:64"], "--draft-kv: must be of a budget below the context, 64, given 'snapkv:64'"),
+    (["--draft-kv", "snapkv:64", "--context", "32,64"], "--draft-kv: must be of a budget below the context, 64"),
     (["--draft-kv", "quest:32,page=8", "--draft-kv", "quest:32"], "--draft-kv: must be methods that differ"),
     (["--draft-kv", "h2o:32"], "h2o can be predicted but not run"),
     (["--draft", "ngram", "--draft-kv", "quest:32"], "--draft-kv: must be left out with --draft ngram"),

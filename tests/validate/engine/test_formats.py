@@ -223,6 +223,9 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     assert step() == (0, 1.0, 0.02)
     assert step(3) == (3, 2.5, 0.05)
     assert step(None, **{"Drafts": 10, "Draft tokens": 38}) == (4, 2.5, 0.05)
+    assert step(**{"Peak requests": 9, "median TPOT (ms)": 50}) == (0, 1.0, 0.02), (
+        "of a line that is there twice the first"
+    )
 
 
 @pytest.mark.parametrize(("said", "accepted", "gamma", "found"), [

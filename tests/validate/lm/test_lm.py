@@ -4,6 +4,7 @@ import json
 import math
 import sysconfig
 import zlib
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -68,6 +69,8 @@ def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
     stages = [recipe.stage(progress) for progress in (0.0, 0.549, 0.55, 0.8, 0.93)]
     assert [(s.context, s.batch) for s in stages] == [(512, 16), (512, 16), (2048, 4), (4096, 2), (8192, 1)]
     assert (recipe.minutes, recipe.evaluated()) == (45.0, [1024, 4096, 8192])
+    kept = json.loads((CHECKPOINT / "recipe.json").read_text(encoding="utf-8"))["recipe"]
+    assert {name: kept.get(name) for name in asdict(recipe)} == asdict(recipe) | {"minutes": 50.0, "longest": None}
     short = TrainingRecipe(longest=2048)
     assert (short.stage(0.9), short.evaluated()) == (Stage(0.8, 2048, 2), [1024, 2048])
 
