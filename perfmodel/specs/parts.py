@@ -83,7 +83,7 @@ class Indexer(Shape):
 
     @property
     def key_columns(self) -> int:
-        """Columns of the GEMM of its key and its heads' weights; MiniMax-M3 takes the largest score and has none of these."""
+        """Columns of the GEMM of its key and its heads' weights; MiniMax-M3 has none: the largest score counts."""
         return self.key_projections * self.head_dim + (self.num_heads if self.head_weights else 0)
 
     @property
