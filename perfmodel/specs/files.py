@@ -56,7 +56,12 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     kind = "JSON" if path.suffix == ".json" else "YAML"
     text = read_text(path, MAX_FILE_BYTES)
     try:
-        data = _printable(_read_json(text, infinity) if kind == "JSON" else _read_yaml(text))
+        if kind == "JSON":
+            data = _printable(_read_json(text, infinity))
+        else:
+            from perfmodel.specs.strict_yaml import read_yaml  # no answer from bundled names needs it
+
+            data = _printable(read_yaml(text))
     except (ValueError, RecursionError, OverflowError) as error:
         detail = one_line(str(error))[:200] or type(error).__name__
         raise InputError(f"{path}: must be valid {kind}: {detail}") from None
@@ -72,12 +77,6 @@ def _printable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _printable(inner) for key, inner in value.items()}
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _read_yaml(text: str) -> Any:
-    from perfmodel.specs.strict_yaml import read_yaml  # no answer from bundled names needs it
-
-    return read_yaml(text)
 
 
 def _read_json(text: str, infinity: bool) -> Any:

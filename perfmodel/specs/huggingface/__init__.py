@@ -12,7 +12,7 @@ from perfmodel.errors import one_line
 from perfmodel.specs import files
 from perfmodel.specs.huggingface import recurrent, sparse
 from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, Family
-from perfmodel.specs.huggingface.keys import NEEDED, Keys
+from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
 from perfmodel.specs.huggingface.wrappers import INNER, NESTED_DEFAULTS, WRAPPERS
@@ -97,7 +97,7 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         "max_position_embeddings": positions,
         "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.flags),
         **_biases(keys, family),
-        "rms_norm_eps": keys.number(_eps(keys), family.eps),
+        "rms_norm_eps": keys.number("rms_norm_eps", family.eps),
         **_rotary(keys, family, positions),
         "num_nextn_predict_layers": _predicting(keys),
         "source": keys.where,
@@ -138,17 +138,9 @@ def _biases(keys: Keys, family: Family) -> dict[str, bool]:
 
 def _predicting(keys: Keys) -> int | None:
     """Multi-token prediction layers, where the file says."""
-    key = next((key for key in _MTP if keys.data.get(key) is not None), None)
-    keys.ignore(*_MTP)
-    return keys.integer(key, low=0, high=MAX_LAYERS) if key else None
-
-
-_MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers", "_num_mtp_layers")
-
-
-def _eps(keys: Keys) -> str:
-    names = ("rms_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon")
-    return next((name for name in names if name in keys.data), names[0])
+    key = "num_nextn_predict_layers"
+    keys.ignore(*USUAL[key])
+    return keys.integer(key, low=0, high=MAX_LAYERS) if keys.data.get(key) is not None else None
 
 
 _SCALING = {
