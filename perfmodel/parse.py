@@ -108,20 +108,20 @@ def parse_span(text: str, flag: str) -> tuple[float, float]:
 
 def parse_names(given: object, flag: str) -> tuple[str, ...]:
     """A comma list of names or paths."""
-    text = parse_text(given, flag)
-    names = tuple(part.strip() for part in text.split(","))
-    if not all(names):
-        raise refuse(flag, None, "a name or path, or several with commas", text)
-    return names
+    return _split(given, flag, ",", "a name or path, or several with commas")
 
 
 def parse_methods(given: object, flag: str = "--draft-kv") -> tuple[str, ...]:
     """A comma list of KV methods, whose own options (``name=value``) stay with them."""
+    return _split(given, flag, r",(?!\s*[a-zA-Z_-]+\s*=)", "METHOD[:BUDGET], or several with commas")
+
+
+def _split(given: object, flag: str, comma: str, allowed: str) -> tuple[str, ...]:
     text = parse_text(given, flag)
-    methods = tuple(part.strip() for part in re.split(r",(?!\s*[a-zA-Z_-]+\s*=)", text))
-    if not all(methods):
-        raise refuse(flag, None, "METHOD[:BUDGET], or several with commas", text)
-    return methods
+    parts = tuple(part.strip() for part in re.split(comma, text))
+    if not all(parts):
+        raise refuse(flag, None, allowed, text)
+    return parts
 
 
 def amount(text: str) -> float | None:

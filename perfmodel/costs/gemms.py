@@ -145,11 +145,8 @@ def linears(model: ModelSpec, devices: int, precision: Precision, groups: int) -
 
 
 def _projection(one: Projection, n: int, precision: Precision) -> Linear:
-    inputs, outputs = (
-        one.inputs / (n if one.split == "inputs" else 1),
-        one.outputs / (n if one.split == "outputs" else 1),
-    )
-    return linear(one.name, one.layers, (inputs, outputs), precision)
+    into, out_of = {"inputs": (n, 1), "outputs": (1, n), "none": (1, 1)}[one.split]
+    return linear(one.name, one.layers, (one.inputs / into, one.outputs / out_of), precision)
 
 
 def _attention(

@@ -8,7 +8,6 @@ import numpy as np
 from perfmodel import costs
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
-from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
 
 
@@ -29,8 +28,7 @@ class DSpark(DFlash):
 
     def __post_init__(self) -> None:
         DFlash.__post_init__(self)
-        if not 1 <= self.rank <= 2**16:
-            raise refuse("--draft", "dspark: rank", "markov_rank of its config.json, from 1 to 65536", self.rank)
+        self.check("rank", 1, 2**16)
 
     @property
     def max_gamma(self) -> int | None:

@@ -10,6 +10,7 @@ see (C - 1) f others decode and their prompts arrive, so that
 
 from dataclasses import dataclass, fields
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,16 +201,10 @@ def _served(
 
 
 def _joined(parts: list[ServedLoad]) -> ServedLoad:
-    def whole(name: str) -> object:
-        values = [getattr(part, name) for part in parts]
+    def whole(values: list[Any]) -> Any:
         if isinstance(values[0], Moments):
-            sizes = [part.running.shape for part in parts]
-            return Moments(
-                *(
-                    np.concatenate([np.broadcast_to(getattr(v, f.name), s) for v, s in zip(values, sizes, strict=True)])
-                    for f in fields(Moments)
-                )
-            )
+            each = (np.broadcast_arrays(v.mean, v.variance, v.third, v.least) for v in values)
+            return Moments(*map(np.concatenate, zip(*each, strict=True)))
         return values[0] if isinstance(values[0], float) else np.concatenate(values)
 
-    return ServedLoad(*(whole(f.name) for f in fields(ServedLoad)))  # type: ignore[arg-type]
+    return ServedLoad(*(whole([getattr(part, f.name) for part in parts]) for f in fields(ServedLoad)))

@@ -85,10 +85,12 @@ def _int4(q: Keys, method: str) -> str:
     if bits == 8:
         return "int8-wo"
     group = q.integer("group_size" if "group_size" in q.data else "q_group_size", low=-1, high=9999)
-    if group < 1:  # one scale a column
-        return "int4"
-    zero = q.flag("zero_point", True) if method == "awq" else not q.flag("sym", True)
-    return f"awq-g{group}" if zero else f"int4-g{group}-sym"
+    return _grouped(group, q.flag("zero_point", True) if method == "awq" else not q.flag("sym", True))
+
+
+def _grouped(group: int, zero: bool) -> str:
+    """4 bits with a scale, and perhaps a zero, for each group; of no size: one scale a column."""
+    return "int4" if group < 1 else f"awq-g{group}" if zero else f"int4-g{group}-sym"
 
 
 def _by_groups(q: Keys, kept: re.Pattern[str] | None) -> Scheme:
@@ -152,8 +154,7 @@ def _quark_format(part: Keys) -> str:
     if kind in ("fp4", "mxfp4") and weight.integer("group_size", 32) == 32:
         return {None: "mxfp4", "fp4": "mxfp4-a4", "mxfp4": "mxfp4-a4", "fp8_e4m3": "mxfp4-a8"}.get(taken, "mxfp4-a8")
     if kind in ("int4", "uint4"):
-        group = weight.integer("group_size", 0, low=-1)
-        form = "int4" if group < 1 else f"int4-g{group}-sym" if kind == "int4" else f"awq-g{group}"
+        form = _grouped(weight.integer("group_size", 0, low=-1), kind == "uint4")
         return form if taken is None else f"{form}-a8"
     raise weight.bad("dtype", "fp8_e4m3, int8, int4, uint4, or fp4 in groups of 32")
 
@@ -171,10 +172,8 @@ def _mlx(q: Keys) -> Scheme:
         return f"int{bits}-g{group}"
 
     whole = form(q)
-    own = {
-        _short(m): form(part) if (part := q.mapping(m)) else "bf16" for m, v in q.data.items() if isinstance(v, dict)
-    }
-    own |= {_short(m): "bf16" for m, v in q.data.items() if v is False}
+    named = [m for m, v in q.data.items() if v is False or isinstance(v, dict)]
+    own = {_short(m): form(part) if q.data[m] and (part := q.mapping(m)) else "bf16" for m in named}
     return Scheme(whole, own, lm_head=whole, embedding=own.get("embed_tokens", whole))
 
 
@@ -225,8 +224,7 @@ def _group(group: Keys) -> str:
     elif (bits, kind, size) == (4, "float", 32):
         return "mxfp4" if weight_only else "mxfp4-a8"
     elif (bits, kind) == (4, "int"):
-        zero = "" if weights.flag("symmetric", True) else "awq"
-        form = "int4" if size < 1 else f"awq-g{size}" if zero else f"int4-g{size}-sym"
+        form = _grouped(size, not weights.flag("symmetric", True))
         return form if weight_only else f"{form}-a8"
     else:
         raise weights.bad("num_bits", "8 (int, float) or 4 (int, float in groups of 16 or 32)")
