@@ -42,12 +42,6 @@ def test_all_reduce_never_falls_with_size_nor_below_the_link(sizes) -> None:
     assert np.all(seconds >= message / LINK)
 
 
-def test_a_faster_link_takes_less_for_all_but_the_start() -> None:
-    """Twice the rate: 2e-5 of the shortest message stays, the 1e-5 and 18e-5 beyond it are halved."""
-    assert KNOTS.seconds(8, np.array([1e4, 1e5, 1e6]), 2.0) == pytest.approx([2e-5, 2.5e-5, 11e-5])
-    assert KNOTS.seconds(8, 5e3, 2.0) == pytest.approx(2e-5)
-
-
 def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:
     with pytest.raises(InputError, match="has all-reduce times for 2, 8 devices, given 4"):
         allreduce(1e5, tp=4)

@@ -11,7 +11,7 @@ from perfmodel.kv.full import Full
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.constants import Constant
-from perfmodel.specs.engine_constants import Curves, ExpertKernel, ExpertKernels
+from perfmodel.specs.engine_constants import ExpertKernel, ExpertKernels
 from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS, Precision, weight_format
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
@@ -54,14 +54,6 @@ def test_popular_experts_are_touched_less() -> None:
     assert experts(1e9).touched(tokens) == pytest.approx(experts(0.0).touched(tokens), rel=1e-6)
 
 
-def test_a_curve_stands_in_for_both_shares() -> None:
-    """5 million weights: 16 tokens load 10 MB, 4096 tokens compute 41 GFLOP, each at the curve's share there."""
-    curve = Curves(knots={"bf16": ((1.0, 0.9), (16.0, 0.5), (4096.0, 0.45))}, source="by hand")
-    for rows, ideal_s, share in ((16.0, 10e6 / BW, 0.5), (4096.0, 41e9 / F, 0.45)):
-        op = Op("qkv", "linear", 1, Cost(flops=1e7 * rows, weight_bytes=10e6), rows=rows)
-        assert seconds(op, gemm_efficiency=curve) == pytest.approx(ideal_s / share, rel=2e-3)
-
-
 def test_expert_kernels_add_loading_to_computing() -> None:
     kernels = ExpertKernels(
         kernels={"bf16": ExpertKernel(fixed_s=5e-5, bandwidth_fraction=0.5, flops_fraction=0.25)}, source="by hand"
@@ -70,6 +62,8 @@ def test_expert_kernels_add_loading_to_computing() -> None:
     by_hand = 2 * 5e-5 + 1e8 / BW / 0.5 + 1e10 / F / 0.25
     assert seconds(op, expert_kernels=kernels) == pytest.approx(by_hand)
     assert seconds(op, expert_kernels=kernels, expert_factor=number(0.8)) == pytest.approx(0.8 * by_hand)
+    at_peak = 2 * 5e-6 + 1e8 / BW + 1e10 / F  # ten times as fast reaches the peaks, and no more
+    assert seconds(op, expert_kernels=kernels, expert_factor=number(0.1)) == pytest.approx(at_peak)
 
 
 def test_a_format_without_a_kernel_takes_the_usual_one_of_its_peak() -> None:

@@ -26,7 +26,10 @@ def part(model: str | ModelSpec, tp: int = 1, kv: str = "bf16") -> Shard:
 def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
     """DeepSeek-V3.2: 61 layers, keys of 128 in fp8 with an fp32 scale, a latent of 576 values, 2048 tokens chosen."""
     ops = count(part("deepseek-v3.2"), batch=3.0, context=50_000.0)
-    assert ops["indexer"].cost.kv_bytes == 3 * 61 * 50_000 * (128 + 4)
+    scored = ops["indexer"]
+    assert (scored.cost.kv_bytes, scored.kernels, scored.compute) == (3 * 61 * 50_000 * (128 + 4), 2 * 61, "fp8")
+    assert scored.cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128  # and keys of 132 bytes, queries of as many a head
+    assert scored.cost.activation_bytes == 3 * 61 * (64 * 132 + 64 * 4 + 132 + 2 * 4 * 50_000)
     attention = ops["attention (full)"]
     assert attention.cost.kv_bytes == 3 * 61 * 2048 * 576 * 2
     assert attention.cost.flops == 3 * 61 * 2049 * 2 * 128 * (576 + 512)  # and the new token itself
@@ -82,6 +85,13 @@ def test_verification_keeps_every_state_or_replays() -> None:
     p = part("qwen3.5-35b-a3b")
     ops = count(p, query=4.0, kept_states=4.0)
     assert ops["state (gated_delta)"].cost.kv_bytes == (1 + 4) * STATE
+    assert ops["state (gated_delta)"].cost.flops == 4 * 30 * 32 * 128 * 128 * 6
+    # what is convolved (8192), and values and gate (4096 each) of every token
+    assert ops["state (gated_delta)"].cost.activation_bytes == 4 * 30 * (8192 + 2 * 4096) * 2
+    assert ops["convolution"].cost.activation_bytes == 4 * 30 * 2 * 8192 * 2
+    assert ops["state norm"].cost.activation_bytes == 4 * 30 * 3 * 4096 * 2
+    assert ops["state_in"].cost.weight_bytes == 30 * 2048 * (8192 + 4096 + 2 * 32) * 2
+    assert ops["state_out"].cost.weight_bytes == 30 * 4096 * 2048 * 2
     assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)  # queries with a gate each
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
     asked = Query("qwen3.5-35b-a3b", "h200-sxm-141gb", 64, 8000, 3, draft="mtp", alpha=0.8)

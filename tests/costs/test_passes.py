@@ -5,13 +5,11 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from perfmodel.costs import forward, gemm, selection, shard
+from perfmodel.costs import forward, gemm, selection
 from perfmodel.costs.shards import Shard
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.formats import WEIGHT_FORMATS, Precision, kv_format, weight_format
-from perfmodel.specs.model import load_model
-from perfmodel.specs.parts import LinearAttention
+from perfmodel.specs.formats import WEIGHT_FORMATS
 from tests.costs import counting
 from tests.costs.counting import FULL, tiny
 
@@ -133,49 +131,6 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
     assert part(sliding_window=10, num_sliding_layers=3).context_of(3840.0) == 10.0
     assert part(sliding_window=10, num_sliding_layers=3).context_of(3841.0) is None
     assert part().context_of(0.0) == 0.0
-
-
-def test_a_recurrent_layer() -> None:
-    """Two of three layers recurrent, by the part's own figures; a state is read once and written as often as kept."""
-    model = load_model("qwen3-next-80b-a3b")
-    state = model.linear_attention
-    assert isinstance(state, LinearAttention)
-    one, two = (shard(model, tp, Precision(weight_format("bf16"), kv_format("bf16"))) for tp in (1, 2))
-    assert one.states is not None
-    assert two.states is not None
-    keys, values = 2 * state.num_key_heads * state.key_head_dim, state.state_values
-    each = values * 4 + state.convolved * (state.conv_kernel - 1) * 2
-    assert one.states.bytes_per_sequence == state.layers * each
-    half = values / 2 * 4 + ((state.convolved - keys) / 2 + keys / 2) * (state.conv_kernel - 1) * 2
-    assert two.states.bytes_per_sequence == state.layers * half
-    name = f"state ({state.kind})"
-    for p, share in ((one, 1), (two, 2)):
-        found = ops(p, kept_states=3.0)
-        assert found[name].cost.kv_bytes == 2 * p.states.bytes_per_sequence * 4
-        assert found[name].cost.flops == 6 * state.layers * state.flops_per_value * values / share
-        moved = 6 * state.layers * (state.convolved + 2 * state.inner) / share * 2
-        assert found[name].cost.activation_bytes == pytest.approx(moved)
-        assert (found[name].kernels, found[name].cache) == (state.layers, "state")
-        assert found["convolution"].cost.activation_bytes == 6 * state.layers * 2 * state.convolved / share * 2
-        assert found["state norm"].cost.activation_bytes == 6 * state.layers * 3 * state.inner / share * 2
-        assert found["convolution"].kernels == found["state norm"].kernels == state.layers
-        width = state.projected / share  # 16 key heads divide too
-        assert found["state_in"].cost.weight_bytes == state.layers * model.hidden_size * width * 2
-        assert found["state_out"].cost.weight_bytes == state.layers * state.inner / share * model.hidden_size * 2
-    assert ops(one)[name].cost.kv_bytes == 2 * one.states.bytes_per_sequence * 2
-    assert one.stored_kv_bytes(10.0, 3.0) - one.stored_kv_bytes(10.0) == 2 * one.states.bytes_per_sequence
-
-
-def test_an_indexer_scores_each_token_for_each_query() -> None:
-    """DeepSeek-V3.2: 64 heads of 128; keys of 132 bytes, queries of 132 a head less the scale and 4 bytes of weight."""
-    p = shard(load_model("deepseek-v3.2"), 8, Precision(weight_format("bf16"), kv_format("bf16"), "fp8"))
-    found = ops(p)["indexer"]
-    assert found.cost.flops == 61 * 2 * 306 * 2 * 64 * 128
-    assert found.cost.kv_bytes == 61 * 2 * 100 * 132
-    assert found.cost.activation_bytes == 61 * 6 * (64 * 132 + 64 * 4 + 132 + 2 * 4 * 100)
-    assert (found.kernels, found.compute) == (122, "fp8")
-    paged = shard(load_model("deepseek-v3.2"), 8, Precision(weight_format("bf16"), kv_format("bf16")), kv_page=64)
-    assert ops(paged)["indexer"].cost.kv_bytes == 61 * 2 * 128 * 132
 
 
 def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on() -> None:

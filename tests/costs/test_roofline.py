@@ -14,7 +14,7 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.engine_constants import Curves, ExpertKernel
+from perfmodel.specs.engine_constants import Curves
 from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS
 from perfmodel.specs.gpu import load_gpu
 from tests.costs.machines import A100, BW, CALIBRATIONS, HAIR, IDEAL, LINK, F, attention, calibrated, linear, machine
@@ -219,16 +219,6 @@ def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     shorter = replace(few, longer_bytes=-0.9 * BW / 8)  # all of them at the full rate
     assert m.op_predicted_s(shorter) == pytest.approx(1.0)
     assert m.op_predicted_s(replace(attention(1.0), work_items=216.0, rows=216.0)) == pytest.approx(2.0)
-
-
-def test_experts_reach_at_most_the_peak_however_they_are_scaled() -> None:
-    """0.8 and 0.9 of the peaks, twice as fast: the peaks; at half the speed 0.4 and 0.45, and twice the start."""
-    kernel = ExpertKernel(fixed_s=1e-3, bandwidth_fraction=0.8, flops_fraction=0.9)
-    op = Op("experts", "linear", 1, Cost(flops=3.0 * F, weight_bytes=2.0 * BW), expert_layers=4)
-    for factor, expected in ((0.5, (2e-3, 2.0, 3.0)), (2.0, (8e-3, 5.0, 3.0 / 0.45))):
-        parts, overlap = machine(expert_factor=factor)._experts(op, kernel)
-        assert [float(seconds) for _, seconds in parts] == pytest.approx(expected)
-        assert overlap is None
 
 
 def test_upkeep_of_the_cache() -> None:

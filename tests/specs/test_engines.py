@@ -9,30 +9,12 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.calibration import load_bundled, over_host, read_kernels
-from perfmodel.specs.engines import architecture_of, engines, newest_until, release
+from perfmodel.specs.engines import engines, newest_until, release
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import ENGINES, calibration_of, engine_of
 
 SERVED = ("vllm", "trtllm", "sglang")
-KERNELS = [name for name in files.bundled_names("calibrations") if name.rpartition(".")[2] in SERVED]
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_an_engine_is_its_kernels_and_its_own_constants(name: str) -> None:
-    kernels, whole, source = read_kernels(name), load_bundled(name), engines()
-    gpu, engine = name.rsplit(".", 1)
-    places = source.places()
-    assert kernels.kind == "kernels"
-    assert whole.kind == ("fitted" if whole.measured_models else "kernels")
-    for constant, place in source.chosen(engine, architecture_of(gpu)).items():
-        stated = places[place]
-        expected = stated.value * (getattr(kernels, constant).value if stated.times else 1.0)
-        if factor := source.drifted(engine, whole.version).get(constant):
-            expected *= factor.value
-        assert getattr(whole, constant).value == pytest.approx(expected), constant
-    assert whole.gemm_efficiency == kernels.gemm_efficiency
-    assert set(whole.fit.parameters) <= set(source.chosen(engine, architecture_of(gpu)))
 
 
 def test_the_nearer_place_wins() -> None:
