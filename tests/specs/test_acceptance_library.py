@@ -139,18 +139,13 @@ def test_a_curve_that_falls_is_smoothed_and_never_gains_more_with_the_length() -
     assert "code text" in source
 
 
-def test_a_question_without_a_rate_takes_the_library_s_and_states_it() -> None:
+def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None:
     point = {"model": "qwen3-32b", "hardware": "h100", "batch": 8, "context": 8192, "tp": 2}
-    a = whatif(**point, draft="eagle3")
-    assert "RedHatAI/Qwen3-32B-speculator.eagle3" in a.acceptance.source
-    assert "chat unless --task" in a.acceptance.source
-    told = whatif(**point, draft="eagle3", gamma=a.query.gamma, task="chat")
-    assert told.acceptance.tokens_per_iteration == pytest.approx(a.acceptance.tokens_per_iteration)
-    widths = [high / low for low, high in (a.speedup_interval, told.speedup_interval)]
+    any_task, told = (whatif(**point, draft="eagle3", gamma=3, **task) for task in ({}, {"task": "chat"}))
+    assert told.acceptance.tokens_per_iteration == any_task.acceptance.tokens_per_iteration
+    widths = [high / low for low, high in (any_task.speedup_interval, told.speedup_interval)]
     assert widths[0] > widths[1]
-    other = whatif(**point, draft="mtp")
-    assert other.verdict == "unknown_acceptance"
-    assert other.acceptance.source == "none is known; published for it: eagle3, qwen3-1.7b"
+    assert whatif(**point, draft="mtp").verdict == "unknown_acceptance"
     with pytest.raises(InputError, match="no task named"):
         whatif(**point, draft="eagle3", task="poetry")
     for draft in ("self", "eagle3"):  # a sparse view, or the target itself, is not in the library

@@ -119,6 +119,3 @@ def test_what_a_file_leaves_out_of_a_part() -> None:
                     "original_max_position_embeddings": 8192, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
                     "short_factor": (), "long_factor": ()}  # fmt: skip
     assert load_model("llama-3.1-8b").model_copy(update={"partial_rotary_factor": 0.5}).rotary_dim == 64
-    spec = ModelSpec.model_construct()
-    assert (spec.norms_per_layer, spec.rms_norm_eps, spec.rope_theta, spec.partial_rotary_factor) == (2, 1e-5, 1e4, 1.0)
-    assert (spec.num_sliding_layers, spec.table_params, spec.residual_streams) == (0, 0, 1)
