@@ -189,11 +189,9 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     places, chosen = source.places(), source.chosen(kernels.stack, architecture_of(kernels.gpu))
     update: dict[str, Any] = {}
     for name, place in chosen.items():
-        stated = places[place]
-        scale = getattr(kernels, name).value if stated.times else 1.0
-        update[name] = Constant.model_construct(
-            value=scale * stated.value, stderr=scale * stated.stderr, source=stated.source
-        )
+        s = places[place]
+        scale = getattr(kernels, name).value if s.times else 1.0
+        update[name] = Constant.model_construct(value=scale * s.value, stderr=scale * s.stderr, source=s.source)
     version = version or engine.versions[-1]
     for name, factor in source.drifted(kernels.stack, version).items():
         base = update.get(name, getattr(kernels, name))
@@ -202,21 +200,14 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     measured = engine.measured.get(kernels.gpu, ())
     update |= {
         "kind": "fitted" if measured else "kernels",
-        "fitted_on": source.fitted_on,
         "version": version,
-        "graph_tokens": source.graph_tokens,
         "measured_models": measured,
         "speculating_models": engine.speculating.get(kernels.gpu, ()),
-        "errors": engine.errors,
         "fit": part_of(source.fit, chosen),
-        "versions": engine.versions,
-        "drafts": engine.drafts,
-        "longest_tokens": engine.longest_tokens,
-        "widest_tokens": engine.widest_tokens,
-        "unseen_draft": source.unseen_draft,
-        "unseen_context": source.unseen_context,
-        "unseen_width": source.unseen_width,
     }
+    of_engine = ("errors", "versions", "drafts", "longest_tokens", "widest_tokens")
+    of_all = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context", "unseen_width")
+    update |= {name: getattr(engine, name) for name in of_engine} | {name: getattr(source, name) for name in of_all}
     return kernels.model_copy(update=update)
 
 
