@@ -88,7 +88,8 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
     served = np.minimum(rate, most)
-    n, share = _coarse(o.share)
+    n, nearer = _nodes(o.share.shape[1])  # fewer batches, close together where they are small, and the time at each
+    share = o.share @ nearer
     burst = (1.0 + 1.0 / load.burstiness) / 2.0  # Allen and Cunneen: waiting grows with the variance of gaps
     per_pass = prompts_per_pass(steps, lengths, limits, n)
     meeting = at_any_time(steps, lengths, n, served * burst, share, per_pass)
@@ -116,14 +117,9 @@ def _queued_behind(steps: StepTimes, rate: Array) -> Array:
     return rate * load * own_pass / (1.0 - load)
 
 
-def _coarse(share: Array) -> tuple[Array, Array]:
-    """Fewer batches, close together where they are small, and the time at each: sums over n are kept for lines in n."""
-    n, nearer = _nodes(share.shape[1])
-    return n, share @ nearer
-
-
 @cache
 def _nodes(states: int) -> tuple[Array, Array]:
+    """Some batches, and the shares of all that count for each: sums over n are kept for lines in n."""
     n = np.unique(np.round(np.concatenate([np.arange(FEW), np.geomspace(FEW, states - 1, FURTHER)])))
     n = n[n < states]
     at = np.arange(states, dtype=float)

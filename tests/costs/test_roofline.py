@@ -115,28 +115,6 @@ def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
     assert float(Machine(h100, plain).op_predicted_s(flops)) == pytest.approx(1 / (0.4 * 1.2 * 1.5))
 
 
-def test_efficiencies_apply_where_they_belong() -> None:
-    small = Op("norm", "small", 4, Cost(activation_bytes=BW))
-    others = {"attention_bandwidth_fraction": 0.5, "small_bandwidth_fraction": 0.5, "attention_fixed_s": 1.0}
-    for op, values, expected in (
-        (linear(1.0, 0.0), {"gemm_bandwidth_fraction": 0.5}, 2),
-        (linear(0.0, 1.0), {"gemm_flops_fraction": 0.25}, 4),
-        (attention(0.0, 1.0), {"attention_flops_fraction": 0.25}, 4),
-        (small, {"small_bandwidth_fraction": 0.5}, 2),
-        (linear(1.0, 0.0, 7), {"gemm_fixed_s": 0.1}, 1.7),
-        (small, {"small_kernel_s": 0.1}, 1.4),
-        (linear(1.0, 0.0), others, 1),
-    ):
-        assert machine(**values).op_predicted_s(op) == pytest.approx(expected), values
-
-
-def test_fixed_costs_of_a_pass() -> None:
-    t = machine(pass_fixed_s=0.5, token_s=0.01, gemm_fixed_s=0.1).time([linear(1.0, 0.0, 3)], 20.0)
-    assert t.fixed_s == pytest.approx(0.5 + 0.2 + 0.3)
-    assert t.predicted_s == pytest.approx(2.0)
-    assert t.lower_s == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
     ("power", "weights", "compute"),
     [(1.0, 3.0, 4.0), (2.0, 9 / 5, 16 / 5), (3.0, 27 / 91 ** (2 / 3), 64 / 91 ** (2 / 3)), (float("inf"), 0.0, 4.0)],

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.kv import NOTHING, KVLayout, parse_kv
+from perfmodel.kv import KVLayout, parse_kv
 
 # Llama-3.1-8B, bf16: 2 x 8 heads x 128 x 2 bytes = 4096 bytes per token and layer
 LLAMA = KVLayout(num_kv_heads=8, head_dim=128, values_per_token=2048, query_heads=32, bytes_per_value=2)
@@ -168,18 +168,6 @@ def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kern
     step = getattr(parse_kv(text), when)(1000.0, LLAMA)
     found = float(step.flops), float(step.bytes), float(step.kernels)
     assert found == pytest.approx((flops, moved, kernels), rel=1e-14)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["streamingllm:100", "snapkv:100", "h2o:100", "tova:100", "topk:100", "quest:100", "retrieval:100,every=4",
-     "pqcache:100,subvectors=4,bits=3,iterations=5", "pillar:100"],
-)  # fmt: skip
-def test_at_its_budget_a_method_chooses_copies_and_keeps_nothing(text: str) -> None:
-    found = parse_kv(text)
-    for work in (found.select_step, found.select_iteration, found.setup):
-        assert work(100.0, LLAMA) == NOTHING
-    assert (found.attended_tokens(100.0), found.stored_bytes(100.0, LLAMA)) == (100, 0)
 
 
 def test_a_cache_that_only_the_draft_uses_by_hand() -> None:

@@ -1,7 +1,7 @@
 """Formats of a checkpoint's modules by the method that quantised it, each with keys of its own."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.specs.huggingface.keys import Keys
@@ -50,8 +50,9 @@ class Scheme:
         """Format of one module, named without what stands before ``layers``."""
         if self.kept and self.kept.search(f"{module}\nmodel.language_model.{module}\nlanguage_model.model.{module}"):
             return "bf16"
-        for owner in (module, *_owners(module)):
-            if owner in self.named:
+        parts = module.split(".")
+        for end in range(len(parts), 0, -1):  # the module, or the nearest one that it is part of
+            if (owner := ".".join(parts[:end])) in self.named:
                 return self.named[owner]
         spelled = (module, f"model.{module}", f"model.language_model.{module}")
         for pattern, form in self.matched:
@@ -67,7 +68,7 @@ def scheme_of(q: Keys) -> Scheme:
         return _mlx(q)
     if str(method) not in _READERS:
         raise q.bad("quant_method", f"one of {', '.join(_READERS)}")
-    return _READERS[str(method)](q, _kept(q, "modules_to_not_convert", "ignored_layers", "ignore"))
+    return _READERS[str(method)](q)
 
 
 def fp8(q: Keys) -> str:
@@ -93,10 +94,10 @@ def _grouped(group: int, zero: bool) -> str:
     return "int4" if group < 1 else f"awq-g{group}" if zero else f"int4-g{group}-sym"
 
 
-def _by_groups(q: Keys, kept: re.Pattern[str] | None) -> Scheme:
+def _by_groups(q: Keys) -> Scheme:
     """AWQ and GPTQ."""
     form = _int4(q, str(q.data["quant_method"]))
-    return Scheme(form, kept=kept, lm_head=form if q.flag("lm_head", False) else "bf16")
+    return Scheme(form, kept=_kept(q), lm_head=form if q.flag("lm_head", False) else "bf16")
 
 
 def _autoround(q: Keys) -> Scheme:
@@ -113,13 +114,12 @@ def _autoround(q: Keys) -> Scheme:
 
 
 def _bitsandbytes(q: Keys) -> Scheme:
-    kept = _kept(q, "llm_int8_skip_modules")
     if not q.flag("load_in_4bit", bool(q.data.get("_load_in_4bit"))):
-        return Scheme("int8", kept=kept)
-    return Scheme("nf4-dq" if q.flag("bnb_4bit_use_double_quant", False) else "nf4", kept=kept)
+        return Scheme("int8", kept=_kept(q))
+    return Scheme("nf4-dq" if q.flag("bnb_4bit_use_double_quant", False) else "nf4", kept=_kept(q))
 
 
-def _torchao(q: Keys, kept: re.Pattern[str] | None) -> Scheme:
+def _torchao(q: Keys) -> Scheme:
     """torchao: the name of its configuration, or that with its fields under ``default``."""
     kind, fields = q.data.get("quant_type"), q.mapping("quant_type_kwargs")
     if isinstance(kind, dict):
@@ -129,7 +129,7 @@ def _torchao(q: Keys, kept: re.Pattern[str] | None) -> Scheme:
     if key not in _TORCHAO:
         raise q.bad("quant_type", f"one of {', '.join(_TORCHAO)}")
     group = fields.integer("group_size", 128, high=9999) if fields else 128
-    return Scheme(_TORCHAO[key].format(group=group), kept=kept)
+    return Scheme(_TORCHAO[key].format(group=group), kept=_kept(q))
 
 
 def _quark(q: Keys) -> Scheme:
@@ -139,7 +139,7 @@ def _quark(q: Keys) -> Scheme:
         raise q.bad("global_quant_config", "a mapping of weight and input_tensors")
     own = [(_pattern(name), _quark_format(part)) for name in (layers.data if layers else ())
            if layers and (part := layers.mapping(name))]  # fmt: skip
-    return Scheme(_quark_format(base), kept=_kept(q, "exclude"), matched=tuple(own))
+    return Scheme(_quark_format(base), kept=_kept(q), matched=tuple(own))
 
 
 def _quark_format(part: Keys) -> str:
@@ -203,7 +203,7 @@ def _compressed(q: Keys) -> Scheme:
                     raise group.bad("targets", "['Linear'], names of modules or regular expressions") from None
             else:
                 named[_short(target)] = form
-    return Scheme(default, named, _kept(q, "ignore"), tuple(matched))
+    return Scheme(default, named, _kept(q), tuple(matched))
 
 
 def _group(group: Keys) -> str:
@@ -233,15 +233,13 @@ def _group(group: Keys) -> str:
 
 def modelopt(q: Keys) -> Scheme:
     """ModelOpt, in the form of ``config.json`` or of ``hf_quant_config.json``."""
-    kept = _kept(q, "exclude_modules", "ignore")
-    algorithm = q.data.get("quant_algo")
-    if algorithm == _MIXED:
+    if q.data.get("quant_algo") == _MIXED:
         table = q.mapping("quantized_layers")
         if table is None:
             raise q.bad("quantized_layers", "a mapping of modules to formats")
         named = {_short(module): _algorithm(entry) for module in table.data if (entry := table.mapping(module))}
-        return Scheme("bf16", named, kept)
-    return Scheme(_algorithm(q), kept=kept)
+        return Scheme("bf16", named, _kept(q))
+    return Scheme(_algorithm(q), kept=_kept(q))
 
 
 def _algorithm(q: Keys) -> str:
@@ -261,10 +259,15 @@ def kv_of(q: Keys) -> str | None:
     return {"FP8": "fp8", "NVFP4": "nvfp4"}.get(str(name).upper())
 
 
-def _kept(q: Keys, *lists: str) -> re.Pattern[str] | None:
-    """What matches a module that one of the lists names: by path, by part of a path, with ``*`` or as ``re:``."""
+_LISTS = (
+    "modules_to_not_convert", "ignored_layers", "ignore", "exclude", "exclude_modules", "llm_int8_skip_modules",
+)  # fmt: skip
+
+
+def _kept(q: Keys) -> re.Pattern[str] | None:
+    """What matches a module that a list of those left alone names: by path or its part, with ``*`` or as ``re:``."""
     ways = []
-    for key, pattern in dict.fromkeys((name, p) for name in lists for p in q.strings(name)):
+    for key, pattern in dict.fromkeys((name, p) for name in _LISTS for p in q.strings(name)):
         if pattern.startswith("re:"):
             way = pattern[3:].removeprefix("^")
         elif pattern.endswith(("norm", "bias")):
@@ -286,24 +289,17 @@ def _short(module: str) -> str:
     return re.sub(r"^(?:(?:model|language_model|text_model|transformer|backbone)\.)+", "", module)
 
 
-def _owners(module: str) -> Iterator[str]:
-    """The modules that a module is part of, nearest first."""
-    while "." in module:
-        module = module.rpartition(".")[0]
-        yield module
-
-
-_READERS: dict[str, Callable[[Keys, re.Pattern[str] | None], Scheme]] = {
-    "auto-round": lambda q, kept: _autoround(q),
+_READERS: dict[str, Callable[[Keys], Scheme]] = {
+    "auto-round": _autoround,
     "awq": _by_groups,
-    "bitsandbytes": lambda q, kept: _bitsandbytes(q),
-    "compressed-tensors": lambda q, kept: _compressed(q),
-    "fbgemm_fp8": lambda q, kept: Scheme("fp8", kept=kept),
-    "fp8": lambda q, kept: Scheme(fp8(q), kept=kept),
+    "bitsandbytes": _bitsandbytes,
+    "compressed-tensors": _compressed,
+    "fbgemm_fp8": lambda q: Scheme("fp8", kept=_kept(q)),
+    "fp8": lambda q: Scheme(fp8(q), kept=_kept(q)),
     "gptq": _by_groups,
-    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mixed"), lambda q, kept: modelopt(q)),
-    "mxfp4": lambda q, kept: Scheme("mxfp4", kept=kept),
-    "quark": lambda q, kept: _quark(q),
+    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mixed"), modelopt),
+    "mxfp4": lambda q: Scheme("mxfp4", kept=_kept(q)),
+    "quark": _quark,
     "torchao": _torchao,
 }
-"""Method of a file -> its reader, which takes what stays at 16 bits by the usual keys."""
+"""Method of a file -> its reader."""
