@@ -189,6 +189,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     pays += "" if alpha is None else f" (gamma {gamma})"
     said = f"{unknown.why}; {pays}"
     word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
+    unknown_figures: dict[str, Any] = dict.fromkeys(UNKNOWN)
     return replace(
         a,
         verdict=word if a.memory.fits else a.verdict,
@@ -196,7 +197,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
         break_even_alpha=alpha,
         inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
-        **dict.fromkeys(UNKNOWN),
+        **unknown_figures,
         warnings=(*(assumed(query, scenario) if query.draft is None else ()), *a.warnings),
     )
 
