@@ -16,7 +16,7 @@ from perfmodel.validate.decoder.ngram import LONGEST, NGramDrafter
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed, Runner
 from perfmodel.validate.decoder.script import Script
-from perfmodel.validate.decoder.speculative import Decoder, Rules
+from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
@@ -33,18 +33,23 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
     draft, script = _draft(target, request, draft_model) if request.gamma else None, request.script
     if isinstance(draft, TreeDrafter):
         paths = None if script is None else TreeScript(draft.tree, script)
-        return TreeDecoder(target, draft, Rules(request.sampling, paths, request.eos))
-    rules = Rules(request.sampling, _script(script, model), request.eos)
+        return TreeDecoder(target, draft, request.sampling, paths, request.eos)
+    rules = request.sampling, _script(script, model), request.eos
     if isinstance(draft, TwoLevelDrafter):
-        return TwoLevelDecoder(target, draft, rules)
-    return Decoder(target, draft, rules)
+        return TwoLevelDecoder(target, draft, *rules)
+    return Decoder(target, draft, *rules)
 
 
-def counter_of(decoder: Decoder) -> TreeCounter | LevelCounter | None:
-    """What counts a tree's children or two levels' tokens, beside the histogram; a chain needs none."""
+def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
+    """What from now on counts a tree's children or two levels' tokens, beside the histogram; a chain needs none."""
     if isinstance(decoder, TreeDecoder):
-        return TreeCounter(decoder.tree)
-    return LevelCounter(decoder.levels) if isinstance(decoder, TwoLevelDecoder) else None
+        counter: TreeCounter | LevelCounter = TreeCounter(decoder.tree)
+    elif isinstance(decoder, TwoLevelDecoder):
+        counter = LevelCounter(decoder.levels)
+    else:
+        return None
+    decoder.watching.append(counter)
+    return counter
 
 
 def _script(frequencies: tuple[float, ...] | None, model: Model) -> Script | None:
@@ -145,8 +150,7 @@ def start_random(decoder: Decoder, context: int, new_tokens: int, seed: int = 0)
     generator = torch.Generator(model.device).manual_seed(seed)
     batch = len(cache.lengths)
     tokens = torch.randint(model.spec.vocab_size, (batch, context), generator=generator, device=model.device)
-    length = torch.full((batch,), context, device=model.device)
-    state = State.from_tokens(tokens, length, new_tokens, decoder.gamma, seed)
+    state = State.from_prompts(tokens, new_tokens, decoder.gamma, model.device, seed)
     _fill(cache, state.length, context, generator)
     for passes in decoder.models:
         if passes.own:

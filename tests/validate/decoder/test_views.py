@@ -349,7 +349,8 @@ def test_what_cannot_be_run_is_refused(method: str, says: str) -> None:
 def test_a_view_states_all_that_iterations_change(target: Model, method: str) -> None:
     """A snapshot brings back every number and every small tensor; the large ones are contents."""
     made = make_decoder(target, Request(2, 20, 60, 3, draft_kv=method, script=(0, 1, 2, 1)))
-    snapshot, view = Snapshot(DecoderRun(made, start_random(made, 20, 60))), made.models[0].view
+    state, view = start_random(made, 20, 60), made.models[0].view
+    snapshot = Snapshot(DecoderRun(made, state))
 
     def small() -> dict[str, object]:
         held = {name: torch.as_tensor(value) for name, value in vars(view).items() if isinstance(value, (int, Tensor))}
@@ -358,7 +359,7 @@ def test_a_view_states_all_that_iterations_change(target: Model, method: str) ->
     before = small()
     for _ in range(2):
         for _ in range(7):
-            made.iterate(snapshot.runs[0].state)
+            made.iterate(state)
         assert method in ("full", "quest:24,page=4", "topk:24", "quantized,bits=4") or small() != before
         snapshot.restore()
         assert small() == before
