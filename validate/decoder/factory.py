@@ -119,18 +119,17 @@ def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
 
 
 def _two_levels(target: Runner, small: CollectingRunner, request: Request) -> TwoLevelDrafter:
-    if parse_kv(request.middle_kv or "full").needs_own_prefill:
+    method = parse_kv(request.middle_kv or "full")
+    if method.needs_own_prefill:
         raise InputError("--middle-kv: own_prefill=true can be predicted but not run by the decoder")
     view, sampling = _view(request.middle_kv or "full", target, request), request.sampling
     if view.by_query and not sampling.greedy:
         raise InputError(
-            f"--middle-kv: {view.method} selects by the drafted tokens' own queries, so that sampling from "
+            f"--middle-kv: {method.name} selects by the drafted tokens' own queries, so that sampling from "
             "what it sees would not be exact: use a method that selects before, or temperature 0"
         )
-    middle, script = (
-        CollectingRunner(target, view, _slots(request), own=False),
-        _script(request.inner_script, target.model),
-    )
+    middle = CollectingRunner(target, view, _slots(request), own=False)
+    script = _script(request.inner_script, target.model)
     return TwoLevelDrafter(middle, small, (request.inner_gamma, request.gamma), sampling, script)
 
 

@@ -23,7 +23,6 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 class View(ABC):
     """Base of all views. `source` is the runner's cache, which the draft's keys and values come from."""
 
-    method: ClassVar[str]
     window: int = 0
     """Prompt tokens whose queries `build` wants to see."""
     by_query: ClassVar[bool] = False

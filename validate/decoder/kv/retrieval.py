@@ -15,7 +15,6 @@ class RetrievalView(Packed):
     The latest query is the last prompt token's at first, and at a rebuild that of the latest draft step's first token.
     """
 
-    method = "retrieval"
     window = 1
     changing = (*Packed.changing, "since", "latest", "iteration")
     latest: Tensor

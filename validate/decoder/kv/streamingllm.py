@@ -31,8 +31,6 @@ class StreamingView(Packed):
     Keys and values are the source's, and keys keep their positions in the text.
     """
 
-    method = "streamingllm"
-
     def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         only(method, "copy", method.copy, method.copy)
         self.sinks, self.ring = method.sinks, method.budget - method.sinks
