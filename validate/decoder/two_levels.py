@@ -51,7 +51,7 @@ class CollectingRunner(ViewRunner):
             Slots(k, v, cache.rows, places).write(*new)
             return q, k, v
 
-        return self.attended(tokens, positions, write, sees)
+        return self.runner.attended(tokens, positions, write, sees, self.view)
 
 
 class TwoLevelDrafter:

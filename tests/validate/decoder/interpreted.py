@@ -194,37 +194,19 @@ def eight() -> None:
         for each in (choose("triton", CPU, dtype), choose("math", CPU, dtype)):
             wide = each(q, *(part.to(dtype) for part in stored), span, new_k, new_v)
             near(each(q, *stored, span, new_k, new_v), wide, tolerance)
-    weights = RandomWeights(0, CPU, torch.float32, 0.3)
-    model, prompts = build(specification(), weights), [[7, 3, 9, 7, 3, 9, 8, 7, 3], [5]]
-    for more in ({"draft_kv": "quest:8,page=2"}, {"draft_kv": "topk:4"}):
-        found = [
-            make_decoder(model, Request(2, 9, 6, 2, attention=kernel, pointwise=small, kv_dtype="fp8", **more))
-            .generate(prompts, 6)
-            .tokens
-            for kernel, small in (("sdpa", "torch"), ("triton", "triton"))
-        ]
-        assert found[0] == found[1], more
 
 
 def decoding() -> None:
-    """Whole generations, plain torch beside all kernels: chains, trees and a sliding window."""
-    weights = RandomWeights(0, CPU, torch.float32, 0.3)
-    prompts = [[7, 3, 9, 7, 3, 9, 8, 7, 3], [5]]
-    for changes in ({}, {"sliding_window": 8, "num_sliding_layers": 1, "qk_norm": True}):
-        model = build(specification(**changes), weights)
-        for more in (
-            {},
-            {"draft_kv": "snapkv:6,window=2", "tree": branching("2x1")},
-            {"draft_kv": "quest:8,page=2"},
-            {"draft_kv": "topk:4"},
-        ):
-            tokens = [
-                make_decoder(model, Request(2, 9, 6, 2, attention=attention, pointwise=pointwise, **more))
-                .generate(prompts, 6)
-                .tokens
-                for attention, pointwise in (("sdpa", "torch"), ("triton", "triton"))
-            ]
-            assert tokens[0] == tokens[1], (changes, more)
+    """Whole generations, plain torch beside all kernels: chains and trees, a layer that slides, either cache."""
+    sliding = {"sliding_window": 8, "num_sliding_layers": 1, "qk_norm": True}
+    model = build(specification(**sliding), RandomWeights(0, CPU, torch.float32, 0.3))
+    tree = {"draft_kv": "snapkv:6,window=2", "tree": branching("2x1")}
+    for kv_dtype, more in (("auto", tree), ("fp8", {"draft_kv": "quest:8,page=2"}), ("fp8", {"draft_kv": "topk:4"})):
+        found = []
+        for attention, pointwise in (("sdpa", "torch"), ("triton", "triton")):
+            asked = Request(2, 9, 4, 2, attention=attention, pointwise=pointwise, kv_dtype=kv_dtype, **more)
+            found.append(make_decoder(model, asked).generate([[7, 3, 9, 7, 3, 9, 8, 7, 3], [5]], 4).tokens)
+        assert found[0] == found[1], more
 
 
 class Launches(TorchDispatchMode):
