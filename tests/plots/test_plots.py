@@ -94,7 +94,7 @@ def test_axes_of_somebody_else_are_drawn_on() -> None:
     figure = Figure(figsize=(13, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     assert plots.surface(SCENARIO, gamma=2, points=17, axes=left) is figure
-    assert plots.gamma_map(SCENARIO, points=17, axes=right) is figure
+    assert plots.surface(SCENARIO, points=17, axes=right) is figure
     with plots.style():
         figure.draw_without_rendering()
     assert "\n" not in left.get_title(loc="left")
@@ -102,8 +102,6 @@ def test_axes_of_somebody_else_are_drawn_on() -> None:
     assert said.get_window_extent().y1 < left.xaxis.label.get_window_extent().y0 + 1
     assert figure.bbox.padded(1.0).contains(said.get_window_extent().x0, said.get_window_extent().y0)
     assert not left.get_legend().get_window_extent().overlaps(left._left_title.get_window_extent())
-    with pytest.raises(InputError, match="axes: must be 2 of them, given 1"):
-        plots.breakdown(SCENARIO, POINTS, 2, axes=[left])
 
 
 def test_the_break_even_line_is_where_the_engine_breaks_even() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import refuse
-from perfmodel.plots.theme import BRIGHT, canvas, figure_of, styled
+from perfmodel.plots.theme import BRIGHT, figure_of, panels, styled
 from perfmodel.reading import read_rows
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import code_version
@@ -97,7 +97,7 @@ def summary(lines: list[Line]) -> str:
 def plot(lines: list[Line]) -> "Figure":
     """The mean error of each partition over the records that changed it."""
     series = grouped(lines, lambda line: f"{line.set} {line.partition}")
-    axes, _ = canvas(None, (10, 5))
+    (axes,) = panels(size=(10, 5))
     for colour, (name, seen) in zip(cycle(BRIGHT), series.items(), strict=False):
         errors = [100 * line.mape for line in seen]
         axes.plot(range(1, len(errors) + 1), errors, marker="o", markersize=3, color=colour, label=name)
