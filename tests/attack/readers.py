@@ -102,10 +102,10 @@ def journals() -> list[tuple[str, str]]:
 
 @cache
 def engine_records() -> list[tuple[str, str]]:
-    """Records of a server, without samples."""
+    """Records of a server, without samples, that can be read from any folder."""
     cut = []
     for text, suffix in files("results/cpu-engine/engine-*.json")():
-        data = json.loads(text)
+        data = json.loads(text.replace('"results/', f'"{ROOT}/results/'))
         points = [{name: value for name, value in p.items() if name != "samples"} for p in data["points"]]
         cut.append((json.dumps(data | {"points": points}), suffix))
     return cut
