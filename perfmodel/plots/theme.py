@@ -128,18 +128,16 @@ def label_panel(axes: "Axes", title: str, caption: str) -> "Figure":
     return figure
 
 
-def inside(mask: NDArray[np.bool_], wide: float = 0.28, high: float = 0.05) -> tuple[float, float] | None:
+def inside(mask: NDArray[np.bool_], wide: float, high: float) -> tuple[float, float] | None:
     """Where in a region (axes: rows upwards, columns) words fit that need a share of its width and height.
 
     Returns the fractions (x, y) of the place that is farthest from the region's edges, or None where there is none.
     """
     rows, columns = mask.shape
     across, up = round(wide * columns / 2), max(round(high * rows / 2), 1)
-    kept, found = np.pad(mask, 1), None
-    for _ in range(across):
-        kept = kept & np.roll(kept, 1, 1) & np.roll(kept, -1, 1)
-    for _ in range(up):
-        kept = kept & np.roll(kept, 1, 0) & np.roll(kept, -1, 0)
+    around = np.pad(mask, ((up, up), (across, across)))
+    fits = np.lib.stride_tricks.sliding_window_view(around, (2 * up + 1, 2 * across + 1)).all((-2, -1))
+    kept, found = np.pad(fits, 1), None
     while kept.any():
         y, x = np.argwhere(kept).T
         at = np.hypot(y - y.mean(), x - x.mean()).argmin()

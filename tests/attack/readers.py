@@ -38,7 +38,8 @@ WHATIF = "whatif --json --batch 8 --context 16k --gamma 3"
 NAMED = f"{WHATIF} --model llama-3.1-8b"
 ENGINE_ASK = "validate engine --model llama-3.1-8b --hardware h100 --draft ngram"
 SERVER = f"{ROOT}/results/cpu-engine"
-SERVER_ASK = f"validate engine --model {SERVER}/target.json --hardware {SERVER}/device.yaml --draft {SERVER}/draft.json"
+SERVER_ASK = f"validate engine --calibration ideal --hardware {SERVER}/device.yaml"
+SERVER_ASK += f" --model {SERVER}/target.json --draft {SERVER}/draft.json"
 RECORD = "cpu-1/20260101T000000Z-x.json"
 ACCEPTANCE = """schema_version: 1
 source: measured here
@@ -231,9 +232,9 @@ READERS: dict[str, Reader] = {
     ),
     "journal, finished": Reader(journals, _typed("validate finish {}")),
     "benchmark, fitted": Reader(
-        files(*ENGINE, most=30), _typed(f"{ENGINE_ASK} --from {{}},batch=4,input=512,output=9")
+        files(*ENGINE, most=30), _typed(f"{ENGINE_ASK} --from {{}},batch=4,input=512,output=9 --out {{}}.yaml")
     ),
-    "engine's record, fitted": Reader(engine_records, _typed(f"{SERVER_ASK} --calibration ideal --from {{}}")),
+    "engine's record, fitted": Reader(engine_records, _typed(f"{SERVER_ASK} --from {{}} --out {{}}.yaml")),
     "prompts": Reader(
         given(('{"text": "a b"}\n[1, 2]\n', ".jsonl")),
         _typed("validate generate --prompts {} --new-tokens 2 --gamma 1"),
