@@ -34,7 +34,6 @@ FILES = Path(__file__).parent / "files"
     ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
     ("printed.txt", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
     ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
-    ("inferencex.json", {"gamma": 3, "accepted": 2.0}, [(64, 1024 + 512, 3, 2.0, 0.042)]),
 ])  # fmt: skip
 def test_what_a_file_times(name, said, steps) -> None:
     found = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read(FILES / name, Said(**said))]
@@ -120,7 +119,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "vllm_forward": {"median_us": 5000, "requests": [{"query_len": 1, "kv_len": 2, "num_draft_tokens": 0}]},
     "llama_bench": {"n_gen": 100, "avg_ns": 2e9, "n_prompt": 0},
     "llama_server": {"predicted_n": 101, "predicted_ms": 930.0, "prompt_n": 512},
-    "inferencex": {"conc": 4, "median_tpot": 0.02, "isl": 100, "osl": 50},
     "aiperf": {"inter_token_latency": {"unit": "s", "p50": 0.02}, "input_config": {"concurrency": 1},
                "time_to_first_token": {"unit": "sec", "p50": 0.5}, "input_sequence_length": {"avg": 100},
                "output_sequence_length": {"avg": 50}, "request_count": {"avg": 9}},
@@ -159,9 +157,6 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
     ("llama_server", {}, {}, (1, 562, 0, 1, 0.0093, 512, 101, 0)),
     ("llama_server", {"cache_n": 88}, {"batch": 4}, (4, 650, 0, 1, 0.0093, 600, 101, 0)),
     ("llama_server", {"draft_n": 99, "draft_n_accepted": 99}, {"gamma": 99}, (1, 562, 99, 100, 0.93, 512, 101, 0)),
-    ("inferencex", {}, {}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-    ("inferencex", {"isl": None, "osl": None, "median_ttft": 1.0}, {"input": 20, "output": 10}, (4, 25, 0, 1, 0.02, 20,
-     10, 1)),
     ("aiperf", {}, {}, (1, 125, 0, 1, 0.02, 100, 50, 0)),
     ("aiperf", {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}}, {}, (3, 125, 0, 1, 0.02, 100,
      50, 1.0 / 1.5)),

@@ -18,7 +18,7 @@ from perfmodel.validate.engine.timing import Said, Timing
 
 NAMES = (
     "perfmodel_record", "vllm_forward", "vllm_serve", "vllm_latency", "sglang_serving", "llama_bench", "llama_server",
-    "guidellm", "aiperf", "llmd_report", "inferencex",
+    "guidellm", "aiperf", "llmd_report",
 )  # fmt: skip
 
 
