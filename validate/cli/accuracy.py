@@ -3,7 +3,6 @@
 import datetime
 import json
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from perfmodel.cli.options import Json, flagged
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.validate.records.store import BUNDLED
-from perfmodel.writing import Content, write_all
+from perfmodel.writing import write_all
 
 CHECK_FAILED = 1
 
@@ -29,12 +28,7 @@ def need_studies(verb: str) -> None:
 
 @flagged
 def accuracy(
-    write: Annotated[bool, Argument("Renew the record, its pages and its history.")] = False,
-    json: Json = False,
-    results: Annotated[
-        Path | None,
-        Argument("Folder of own records and accuracy.json.", "FOLDER", default="those that come with it"),
-    ] = None,
+    write: Annotated[bool, Argument("Renew the record, its pages and its history.")] = False, json: Json = False
 ) -> None:
     """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on FAIL."""
     need_studies("accuracy")
@@ -42,43 +36,36 @@ def accuracy(
     from perfmodel.validate.studies import gate
     from perfmodel.validate.studies import record as module
 
-    where = results or BUNDLED
     if not write:
-        gate.read(module.path(where))  # before the work
-    found = module.record(where)
+        gate.read(module.path())  # before the work
+    found = module.record()
     if write:
-        _renew(found, where)
+        _renew(found)
     if json:
         typer.echo(module.render(found), nl=False)
-    faults = gate.faults(gate.read(module.path(where)), found)
+    faults = gate.faults(gate.read(module.path()), found)
     for line in faults:
         typer.echo(line, err=True)
     if not json:
         overall = found["replays"]["held-out"]["overall"]
         mean = f"{100 * overall['mape']:.2f} % over {overall['rows']} held-out figures"
         typer.echo(f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {mean}")
-        own = len(gated_sets(where)) - len(SETS)
-        of = "that come with it" if where == BUNDLED else f"in {where}"
-        typer.echo(f"replayed: published sets and the {own} own records {of}; any others: validate check --results DIR")
+        own = f"the {len(gated_sets(BUNDLED)) - len(SETS)} own records that come with it"
+        typer.echo(f"replayed: published sets and {own}; any others: validate check --results DIR")
     if faults:
         raise typer.Exit(CHECK_FAILED)
 
 
-def _renew(found: dict[str, Any], where: Path) -> None:
+def _renew(found: dict[str, Any]) -> None:
     """Write the record and what follows from it, all of it or nothing."""
     from perfmodel.validate.studies import history as trend
     from perfmodel.validate.studies import page
     from perfmodel.validate.studies import record as module
 
     text, today = module.render(found), datetime.datetime.now(datetime.UTC).date()
-    lines = trend.grown(trend.read(trend.path(where)), trend.lines_of(found, trend.commit(), str(today)))
-    files: dict[Path, Content] = {
-        module.path(where): text,
-        trend.path(where): trend.render(lines),
-    }
-    for place in page.paths() if where == BUNDLED else ():
-        files[place] = page.filled(read_text(place), json.loads(text))
-    write_all(files, "--write")
+    lines = trend.grown(trend.read(trend.path()), trend.lines_of(found, trend.commit(), str(today)))
+    pages = {place: page.filled(read_text(place), json.loads(text)) for place in page.paths()}
+    write_all({module.path(): text, trend.path(): trend.render(lines), **pages}, "--write")
 
 
 def history() -> None:

@@ -30,9 +30,9 @@ MODE = "held-out"
 """The replay that history follows."""
 
 
-def path(results: Path = BUNDLED) -> Path:
+def path() -> Path:
     """Where history is kept."""
-    return results / "history.csv"
+    return BUNDLED / "history.csv"
 
 
 def lines_of(found: dict[str, Any], commit: str, date: str) -> list[Line]:

@@ -46,15 +46,14 @@ ALSO_FITTED = {
 """Constants left at their literature value that are fitted to see what that would change."""
 
 
-def path(results: Path = BUNDLED) -> Path:
+def path() -> Path:
     """Where the record is kept."""
-    return results / "accuracy.json"
+    return BUNDLED / "accuracy.json"
 
 
-def record(results: Path = BUNDLED) -> dict[str, Any]:
+def record() -> dict[str, Any]:
     """Everything, as it is now; plain JSON types, numbers rounded to `DIGITS` significant digits."""
-    sets = gated_sets(results)
-    replayed = {mode: compare(sets, mode, results=results) for mode in MODES}
+    replayed = {mode: compare(gated_sets(BUNDLED), mode, results=BUNDLED) for mode in MODES}
     cells = {mode: [c for c in found if c.quantity != NOT_RECORDED] for mode, found in replayed.items()}
     return rounded(
         {
