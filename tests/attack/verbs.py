@@ -58,7 +58,6 @@ _VALUES = f"""
 --hysteresis 0.01 | 0 0.2
 --shares octaves equal
 --missed 64 | 0
---lookup 2..4 | 1..1
 --dynamic-price 0.02 | 0
 --small-kv streamingllm:256 full
 --gamma-1 2 auto
