@@ -17,7 +17,7 @@ from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
 
 
-class Format(NamedTuple):
+class BenchFormat(NamedTuple):
     """How a JSON object of a benchmark is told, and what it times."""
 
     title: str
@@ -35,28 +35,28 @@ def _record(where: str, data: dict[str, Any], said: Said) -> list[Timing]:
     return [point.timing(where) for point in record.points if point.status == "ok"]
 
 
-RECORD = Format("records of perfmodel validate engine", ({"subject", "points"},), _record)
+RECORD = BenchFormat("records of perfmodel validate engine", ({"subject", "points"},), _record)
 FORMATS = {
     "record": RECORD,
-    "vllm_forward": Format("vllm bench forward --output-json", ({"median_us", "requests"},), vllm.forward),
-    "vllm_serve": Format(
+    "vllm_forward": BenchFormat("vllm bench forward --output-json", ({"median_us", "requests"},), vllm.forward),
+    "vllm_serve": BenchFormat(
         "vllm bench serve --save-result", ({"max_concurrency", "endpoint_type", "duration"},), vllm.serve
     ),
-    "vllm_latency": Format("vllm bench latency --output-json", ({"avg_latency", "latencies"},), vllm.latency),
-    "sglang": Format("sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang),
-    "llama_bench": Format(
+    "vllm_latency": BenchFormat("vllm bench latency --output-json", ({"avg_latency", "latencies"},), vllm.latency),
+    "sglang": BenchFormat("sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang),
+    "llama_bench": BenchFormat(
         "llama-bench -o json or llama-batched-bench --output-format jsonl",
         ({"n_gen", "avg_ns"}, {"t_tg", "pl"}),
         llama_cpp.bench,
     ),
-    "llama_server": Format(
+    "llama_server": BenchFormat(
         "answers of llama.cpp's server (timings)", ({"timings"}, {"predicted_ms"}), llama_cpp.server
     ),
-    "guidellm": Format("guidellm benchmark run (JSON)", ({"benchmarks", "metadata"},), clients.guidellm),
-    "aiperf": Format(
+    "guidellm": BenchFormat("guidellm benchmark run (JSON)", ({"benchmarks", "metadata"},), clients.guidellm),
+    "aiperf": BenchFormat(
         "aiperf profile (profile_export_aiperf.json)", ({"inter_token_latency", "input_config"},), clients.aiperf
     ),
-    "llmd": Format("llm-d benchmark report 0.2 (JSON or YAML)", ({"scenario", "run", "results"},), clients.llmd),
+    "llmd": BenchFormat("llm-d benchmark report 0.2 (JSON or YAML)", ({"scenario", "run", "results"},), clients.llmd),
 }
 
 
