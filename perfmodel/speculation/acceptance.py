@@ -79,36 +79,6 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
     return np.divide(s[..., 1:], before, out=np.zeros_like(before), where=before > 0)
 
 
-def static_batch_tokens_per_iteration(survival: npt.ArrayLike, batch: Floats, new_tokens: int) -> Floats:
-    """Tokens per iteration and sequence of a batch that ends with its slowest sequence: N / E[max of B iterations].
-
-    Each of `batch` independent sequences needs `new_tokens` (N); what its last iteration drafts beyond N is lost.
-    Exact: E[max] = sum over n of 1 - (1 - F_n)^B with F_n = P(n iterations gain fewer than N tokens), from convolving
-    the distribution of one iteration's gain, P(gain > j) = s_j (`survival`, one axis); what is less likely than 1e-30
-    is left out. `batch` has any shape. Raises InputError for N outside [1, 100000].
-    """
-    s = np.asarray(survival, np.float64)
-    _require("batch", batch, 1, np.inf)
-    _require("new tokens", float(new_tokens), 1, 100_000)
-    unfinished = _unfinished(s - np.append(s[1:], 0.0), new_tokens)
-    batches, where = np.unique(np.asarray(batch, np.float64), return_inverse=True)
-    waiting = np.array([-np.expm1(size * np.log1p(-unfinished)).sum() for size in batches])
-    omega: Floats = new_tokens / waiting[where.reshape(np.shape(batch))]
-    return omega
-
-
-def _unfinished(gain: Array, new_tokens: int) -> Array:
-    """F_0, F_1, ... until it vanishes, from the gain of one iteration: 1 token or more, by probability."""
-    found, least, total = [], 0, np.ones(1)  # the gain so far: its least likely value, and the probabilities from there
-    while True:
-        found.append(min(float(total.sum()), 1.0 - 2**-53))
-        if found[-1] <= 1e-18:
-            return np.array(found)
-        kept = np.flatnonzero(total > 1e-30)
-        least += int(kept[0]) + 1
-        total = np.convolve(total[kept[0] : kept[-1] + 1], gain)[: max(new_tokens - least, 0)]
-
-
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.

@@ -28,7 +28,7 @@ from perfmodel.validate.engine.timing import Said
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record, withdrawn
-from perfmodel.validate.studies import gate, golden, history
+from perfmodel.validate.studies import gate, history
 from perfmodel.validate.studies.published_engines import ServedRow, StepLaw
 from tests.attack import hostile, watch
 
@@ -211,7 +211,6 @@ READERS: dict[str, Reader] = {
     "plan": Reader(files("validate/plans/*.yaml"), lambda p: load_plan(str(p))),
     "journal": Reader(journals, _resume),
     "accuracy record": Reader(files("results/accuracy.json"), gate.read),
-    "golden grid": Reader(files("results/golden.csv"), golden.read),
     "history": Reader(files("results/history.csv"), history.read),
     "engine's benchmark": Reader(files(*ENGINE, most=30), _engine),
     "engine's record": Reader(engine_records, read_engine_record),
@@ -254,7 +253,7 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
 """What a path can lead to that no reader may wait for, or read without end."""
 MOVED = ("withdrawn list", "safetensors index", "safetensors")
 """Readers of folders, which a spoiled file is moved into."""
-SHARE = {"accuracy record": 0.1, "golden grid": 0.3}
+SHARE = {"accuracy record": 0.1}
 """Readers whose files are large get fewer inputs."""
 
 
