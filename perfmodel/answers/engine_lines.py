@@ -24,7 +24,7 @@ from perfmodel.speculation.scenario import Scenario
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
 """Engine -> the version whose parser took the lines."""
 LOOKUP = (2, 4)
-"""Fewest and most tokens that an n-gram draft matches, unless told (prompt look-up's range; Saxena 2023)."""
+"""Fewest and most tokens that an n-gram draft matches (prompt look-up's range; Saxena 2023)."""
 NO_SPARSE = (
     "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
     "the table is for an engine that has one"
@@ -72,13 +72,11 @@ class ServedTarget:
     memory_fraction: float = DEFAULT_MEMORY_FRACTION
     vocab_size: int | None = None
     """None: not compared with the draft's."""
-    lookup: tuple[int, int] = LOOKUP
-    """Fewest and most tokens that an n-gram draft matches."""
     expert_parallel: int = 1
     data_parallel: int = 1
 
     @classmethod
-    def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario, **more: Any) -> "ServedTarget":
+    def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
         """What a question asks for; a checkpoint's own formats need no flag."""
         return cls(
             model_id,
@@ -89,7 +87,6 @@ class ServedTarget:
             scenario.target.vocab_size,
             expert_parallel=scenario.expert_parallel,
             data_parallel=scenario.data_parallel,
-            **more,
         )
 
 
@@ -205,7 +202,7 @@ def _vllm(
     if len(table.ranges) > 1:
         config["num_speculative_tokens_per_batch_size"] = [[r.low, r.high, r.tokens] for r in table.ranges]
     if method == "ngram":
-        config["prompt_lookup_min"], config["prompt_lookup_max"] = served.lookup
+        config["prompt_lookup_min"], config["prompt_lookup_max"] = LOOKUP
     elif method != "mtp":
         config["draft_tensor_parallel_size"] = draft.tensor_parallel // groups
     if draft.name.startswith("parallel:"):

@@ -21,7 +21,7 @@ from perfmodel.answers.draft_lengths import (
     length_table,
     length_tables,
 )
-from perfmodel.answers.engine_lines import LOOKUP, Export, ServedTarget, draft_source, export, five_item_rows
+from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, acceptances_of, assumed, resolve
 from perfmodel.answers.rates import given_rate
 from perfmodel.answers.readers import Number, Numbers, count, counts, number, numbers, whole
@@ -30,7 +30,6 @@ from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
-from perfmodel.parse import items, parse_count
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.steps import step_times
@@ -44,15 +43,6 @@ from perfmodel.speculation.scenario import Scenario
 MAX_BATCHES = 256
 LEAST_GAIN = 0.02
 """Over the best single length, below which a table is not worth having."""
-
-
-def _lookup(given: Any, flag: str) -> tuple[int, int]:
-    """``MIN..MAX``, or one number for both. Raises InputError."""
-    ends = given.split("..") if isinstance(given, str) else items(given)
-    sizes = [parse_count(end, flag) for end in ends]
-    if not 1 <= len(sizes) <= 2 or sizes[0] > sizes[-1]:
-        raise refuse(flag, None, "MIN..MAX, the smaller first", str(given))
-    return sizes[0], sizes[-1]
 
 
 def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
@@ -125,15 +115,6 @@ class ScheduleQuery(Options):
         str | None,
         arg.Argument("What the engine is to serve.", "PATH|ID", default="the Hugging Face id of --model"),
     ] = None
-    lookup: Annotated[
-        tuple[int, int] | str,
-        arg.Argument(
-            "Tokens that an n-gram draft must match, fewest and most.",
-            "MIN..MAX",
-            read=_lookup,
-            default=f"{LOOKUP[0]}..{LOOKUP[1]}",
-        ),
-    ] = LOOKUP
 
     def check(self) -> None:
         """See `Question.check`."""
@@ -204,7 +185,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     if instead is not None:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft, question.engine)
-    served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario, lookup=question.lookup)
+    served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario)
     draft_path = question.draft_path or draft_source(query.draft or scenario.draft.name, query.model, scenario)
     missed = int(question.missed)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
