@@ -13,14 +13,14 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import measured_acceptance
 from perfmodel.answers.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.rates import parse_rate
-from perfmodel.answers.readers import Names, Number, Numbers, counts, methods, number
+from perfmodel.answers.readers import Names, Number, Numbers, counts, methods, number, texts
 from perfmodel.answers.runs_in import RunsIn, runs_in
 from perfmodel.drafts import kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
 from perfmodel.kv import KVMethod, method, names, parse_kv
 from perfmodel.kv import methods as kv_methods
 from perfmodel.operations import Array
-from perfmodel.parse import items, parse_text
+from perfmodel.parse import items
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import AcceptanceRow, UnknownAcceptance
@@ -55,10 +55,6 @@ def _rates(given: Any, flag: str) -> dict[str, str]:
     return rates
 
 
-def _drafts(given: Any, flag: str) -> tuple[str, ...]:
-    return tuple(parse_text(name, flag) for name in items(given))
-
-
 @dataclass(frozen=True)
 class AdviseQuery(CommonOptions):
     """A question to `advise`.
@@ -81,7 +77,7 @@ class AdviseQuery(CommonOptions):
     draft: Annotated[
         Names | None,
         arg.Argument(
-            "A draft to search; may be repeated.", "self|KIND|NAME|PATH", "--draft-model", _drafts, repeated=True
+            "A draft to search; may be repeated.", "self|KIND|NAME|PATH", "--draft-model", texts, repeated=True
         ),
     ] = None
     draft_kv: Annotated[

@@ -119,6 +119,7 @@ def test_figures_are_spelt_to_thirteen_digits_of_the_least() -> None:
 def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: None) -> None:
     """Also of many blocks; a CSV file holds 13 digits."""
     frame = pm.sweep(QUESTION).to_frame()[[*LABELS, *COLUMNS]]
+    assert (frame["gamma"].dtype, frame["fits"].dtype) == (np.int64, np.bool_)
     for path, read in ((tmp_path / "grid.csv", pd.read_csv), (tmp_path / "grid.parquet", pd.read_parquet)):
         write_sweep(QUESTION, path)
         pd.testing.assert_frame_equal(read(path).astype(frame.dtypes), frame, rtol=1e-12)
