@@ -155,7 +155,11 @@ class Passes:
 
     def speedups(self, scenario: Scenario, gained: Array, seconds: OpSeconds | None = None) -> Array:
         """Over ``[gamma, batch, context]``, from tokens per iteration on the same axes. seconds: see `times`."""
-        return speedup(gained, *self.times(scenario, seconds), self.gammas)
+        target, draft, verify, overhead = self.times(scenario, seconds)
+        rate = tokens_per_s(gained, draft, verify, overhead, self.gammas)
+        rate = np.multiply(rate, target, out=into(rate, target))
+        rate[self.gammas == 0] = 1.0
+        return rate
 
 
 def gained_tokens(scenario: Scenario, batch: Array, gammas: NDArray[np.int64]) -> Array:
@@ -236,16 +240,6 @@ def _fill(
     out["verify_s"][...] = _at_gamma(verify, gamma)
     out["overhead_s"][...] = np.where(gamma == 0, 0.0, overhead)
     out["tokens_per_iteration"][...] = _at_gamma(gained, gamma)
-
-
-def speedup(
-    gained: Array, target: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]
-) -> Array:
-    """Over ``[gamma, batch, context]``."""
-    rate = tokens_per_s(gained, draft, verify, overhead, gammas)
-    rate = np.multiply(rate, target, out=into(rate, target))
-    rate[gammas == 0] = 1.0
-    return rate
 
 
 def tokens_per_s(gained: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]) -> Array:
