@@ -15,6 +15,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +30,9 @@ from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.pair import DTYPES
 
+HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
+LAYERS = 4
+"""Caches to rotate over, so that none stays on the chip."""
 Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]
 
 
@@ -93,10 +97,6 @@ def main() -> None:
     parser.add_argument("--batch", default="32")
     parser.add_argument("--context", default="16k")
     parser.add_argument("--queries", default="1,2,3,5,8,9")
-    parser.add_argument("--heads", type=int, default=32)
-    parser.add_argument("--kv-heads", type=int, default=8)
-    parser.add_argument("--head-dim", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4, help="caches to rotate over, so that none stays on the chip")
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--implementations", default="triton,sdpa,math,unfolded")
@@ -116,8 +116,8 @@ def report(args: argparse.Namespace) -> None:
     device, dtype = torch.device(args.device), DTYPES[args.dtype]
     batch, context = parse_count(args.batch, "--batch"), parse_count(args.context, "--context")
     peak = load_gpu(args.hardware).memory_bandwidth_bytes_per_s if args.hardware else math.nan
-    shape = (args.layers, batch, args.kv_heads, context, args.head_dim)
-    keys, values = (torch.randn(shape, device=device, dtype=dtype) for _ in "kv")
+    made = partial(torch.randn, device=device, dtype=dtype)
+    keys, values = (made(LAYERS, batch, KV_HEADS, context, HEAD_DIM) for _ in "kv")
     read = keys[0].nbytes + values[0].nbytes
     setting = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
@@ -125,19 +125,17 @@ def report(args: argparse.Namespace) -> None:
         "dtype": args.dtype,
         "batch": batch,
         "context": context,
-        "heads": args.heads,
-        "kv_heads": args.kv_heads,
-        "head_dim": args.head_dim,
+        "heads": HEADS,
+        "kv_heads": KV_HEADS,
+        "head_dim": HEAD_DIM,
     }
     span = Span(torch.full((batch,), context, device=device), context)
     rows = []
     for name, attend in implementations(args.implementations.split(","), device, dtype, args.sweep).items():
         one = math.nan
         for n in parse_counts(args.queries, "--queries"):
-            q = torch.randn(batch, args.heads, n, args.head_dim, device=device, dtype=dtype)
-            new_k, new_v = (
-                torch.randn(batch, args.kv_heads, n, args.head_dim, device=device, dtype=dtype) for _ in "kv"
-            )
+            q = made(batch, HEADS, n, HEAD_DIM)
+            new_k, new_v = (made(batch, KV_HEADS, n, HEAD_DIM) for _ in "kv")
 
             def layers(attend: Work = attend, q: Tensor = q, new_k: Tensor = new_k, new_v: Tensor = new_v) -> None:
                 for k, v in zip(keys, values, strict=True):
@@ -145,7 +143,7 @@ def report(args: argparse.Namespace) -> None:
 
             try:
                 with torch.inference_mode():
-                    call = seconds(layers, device, args.repeats) / args.layers
+                    call = seconds(layers, device, args.repeats) / LAYERS
             except Exception as error:  # a tuning that the device's shared memory does not hold
                 print(f"{name} n={n}: left out: {' '.join(str(error).split())[:120]}", file=sys.stderr)
                 continue
