@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,12 +166,8 @@ def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
         words = shlex.split(command.partition(">")[0])[1:]
         if words[:2] in (["validate", "accuracy"], ["validate", "check"]):
             continue  # test_accuracy is the one gate, test_package follows the other
-        if "GITHUB_STEP_SUMMARY" in command:
-            words[-1] = "summary.md"
         assert cli.run(words) == 0, capsys.readouterr().err
-        if ">" in command:
-            yaml.safe_load(capsys.readouterr().out)
-    assert (tmp_path / "summary.md").stat().st_size
+        assert capsys.readouterr().out or ">" not in command
 
 
 def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
@@ -182,21 +177,6 @@ def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
     assert made[: len(shown)] == shown
     assert [words[:1] for words in made[len(shown) : -1]] == [["whatif"], ["validate"]]
     assert made[-1] == ["validate", "run", "cpu-quick"]
-
-
-@pytest.mark.slow
-def test_what_the_readme_and_the_tutorial_ask_runs_after_the_readme_s_own_install(tmp_path: Path) -> None:
-    """In an empty environment, without any extra; but for the tutorial's last step, which says what it needs."""
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (install,) = (line.split("#")[0].split() for line in text.splitlines() if line.startswith("    pip "))
-    subprocess.run([str(python), "-m", *install, "--quiet"], cwd=ROOT, check=True)
-    for page in (ROOT / "README.md", ROOT / "docs" / "tutorial.md"):
-        for block in blocks(page, "console"):
-            command = shlex.split(block.split("\n$ ")[0].partition("$ ")[2].replace("\\\n", " ").splitlines()[0])
-            if command[1] != "validate":
-                subprocess.run([str(python), "-m", *command], cwd=tmp_path, check=True, capture_output=True)
 
 
 def test_the_readme_fits_a_screen() -> None:

@@ -87,7 +87,6 @@ _VALUES = """
 --tokens-per-iteration: 1.5 --gamma 2 | 2.5 --gamma 4
 --acceptance-rate: 0.5 --gamma 3 | 0.9 --gamma 2
 --rate: 0.7 | 0.8/0.7/0.6 | 0.5x3
---new-tokens: 64 | 1000
 --context-std: 100 | 500
 --kv-reread: 1 | 1.5
 --size: 16 | 64

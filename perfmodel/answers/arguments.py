@@ -243,7 +243,6 @@ ContextStd = Annotated[
     Number,
     Argument("Standard deviation of --context over the sequences of a batch.", "COUNT", read=whole, limits=(0, 2**40)),
 ]
-NewTokens = Annotated[Number, Argument("Tokens of each answer.", TOKENS, read=count, limits=(1, 100_000))]
 KVPage = Annotated[Number, Argument("Tokens per page of the caches.", TOKENS, "--block-size", count, limits=(1, 2**20))]
 TopkReuse = Annotated[
     Number,

@@ -9,11 +9,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from perfmodel import costs
-from perfmodel.errors import refuse
-from perfmodel.kv.full import Full
-from perfmodel.operations import Floats, Op
-from perfmodel.speculation import capacity
+from perfmodel.answers.best import throughputs
+from perfmodel.operations import Op
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
@@ -135,16 +132,11 @@ class Composition:
     both_gamma: int
 
 
-def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Composition:
-    """Batching alone, speculation alone, and both, under capacity. Raises InputError where not one sequence fits."""
-    batches = np.arange(1.0, MAX_BATCH + 1)[:, None]
-    gammas = np.arange(max_gamma + 1)
-    room = capacity.memory_of(scenario, batches, np.asarray(context), gammas.astype(float), fraction)
-    p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
-    rate = np.where(np.broadcast_to(room.fits, p.tpot_s.shape), p.throughput_tokens_per_s, 0.0)
-    rate[:, 0] = np.where(np.broadcast_to(room.fits, rate.shape)[:, 0], batches[:, 0] / p.target_s[:, 0], 0.0)
+def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Composition | None:
+    """Batching alone, speculation alone, and both, under capacity; None where not one sequence fits."""
+    rate, _ = throughputs(scenario, MAX_BATCH, context, max_gamma, fraction)
     if rate[0, 0] == 0:
-        raise refuse("--context", None, "short enough for one sequence to fit", f"{context:g}")
+        return None
     at, gamma = divmod(int(np.argmax(rate)), rate.shape[1])
     return Composition(
         alone=float(rate[0, 0]),
@@ -156,96 +148,3 @@ def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float)
         both_at=at + 1,
         both_gamma=gamma,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Disaggregation:
-    """A decode pool fed by prefill groups of the same devices, without and with speculation, per decode group.
-
-    requests_per_s at the batch; transfer_s: one request's cache (and the draft's) over the link, None without a link.
-    prefill_groups: groups that prefill fast enough for one decode group. link_share: of the link's time that transfers
-    take; above 1 the link, not the devices, is the limit.
-    """
-
-    requests_per_s: float
-    transfer_bytes: float
-    transfer_s: float | None
-    prefill_groups: float
-    link_share: float | None
-
-
-def disaggregate(
-    scenario: Scenario, batch: float, context: float, gamma: int, new_tokens: int
-) -> tuple[Disaggregation, Disaggregation]:
-    """Without and with speculation. Answers take `new_tokens`, prompts `context` tokens, prefilled singly."""
-    p = predict(scenario, Workload.of(batch, context, gamma))
-    prefill = costs.forward(scenario.target_shard, 1.0, context, 0.0, Full(), head_query=1.0)
-    prefill_s = float(scenario.machine.predicted_s(prefill, context))
-    cache = float(scenario.target_shard.stored_kv_bytes(context))
-    own = float(capacity.draft_stored_bytes(scenario.draft_shard, scenario.draft, context))
-    # what a self-draft keeps is gathered from the cache on arrival; a draft model's cache has to come along
-    moved = 0.0 if scenario.draft.views_target_cache else own
-    baseline = _pool(scenario, batch / float(p.target_s) / new_tokens, cache, prefill_s)
-    drafted_s = prefill_s + float(scenario.setup_s(1.0, context))
-    return baseline, _pool(scenario, float(p.throughput_tokens_per_s) / new_tokens, cache + moved, drafted_s)
-
-
-def _pool(scenario: Scenario, requests_per_s: float, moved: float, prefill_s: float) -> Disaggregation:
-    link = scenario.machine.gpu.link_bytes_per_s
-    seconds = None if link is None else moved / link
-    return Disaggregation(
-        requests_per_s=requests_per_s,
-        transfer_bytes=moved,
-        transfer_s=seconds,
-        prefill_groups=requests_per_s * prefill_s,
-        link_share=None if seconds is None else requests_per_s * seconds,
-    )
-
-
-def idle_tokens(scenario: Scenario, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
-    """Prompt tokens that a pass can carry in its linear layers before these compute for longer than they load.
-
-    Chunked prefill lives on the same idle FLOPs as speculation: a verification of `query` tokens has batch (query - 1)
-    fewer of them left. 0 where the layers are compute-bound already. Calibrated rates; the chunk's attention left out.
-    """
-    linears = [op for op in scenario.target_ops(batch, context, query) if op.kind == "linear" and op.name != "lm_head"]
-    load, compute = scenario.machine.load_and_compute_s(linears)
-    tokens = batch * np.asarray(query)
-    return np.maximum(load / (compute / tokens) - tokens, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Chunked:
-    """Chunked prefill in the passes of a decode batch: `tokens` prompt tokens a pass, as many as the linear layers
-    carry before they compute for longer than they load (`idle_tokens`).
-
-    pass_s: the pass alone, chunk_pass_s with the chunk in its linear layers; prompt_tokens_per_s and
-    output_tokens_per_s of the batch with a chunk in every pass (a speculating one: in every verification).
-    """
-
-    tokens: float
-    pass_s: float
-    chunk_pass_s: float
-    prompt_tokens_per_s: float
-    output_tokens_per_s: float
-
-
-def chunked(scenario: Scenario, batch: float, context: float, gamma: int) -> tuple[Chunked, Chunked]:
-    """Without and with speculation; the chunk's own attention left out."""
-    p = predict(scenario, Workload.of(batch, context, gamma))
-    outside = float(p.gamma * p.draft_s + p.overhead_s)
-    baseline = _chunk(scenario, batch, context, 1.0, 0.0, 1.0)
-    return baseline, _chunk(scenario, batch, context, gamma + 1.0, outside, float(p.tokens_per_iteration))
-
-
-def _chunk(scenario: Scenario, batch: float, context: float, query: float, outside: float, gained: float) -> Chunked:
-    tokens = float(idle_tokens(scenario, batch, context, query))
-    alone = scenario.target_ops(batch, context, query)
-    wide = scenario.target_ops(batch + tokens / query, context, query)
-    # the LM head and attention see the decode batch alone
-    ops = [a if a.kind == "attention" or a.name == "lm_head" else b for a, b in zip(alone, wide, strict=True)]
-    total = batch * query
-    pass_s = float(scenario.machine.predicted_s(alone, total))
-    carried = float(scenario.machine.predicted_s(ops, total + tokens))
-    every = carried + outside
-    return Chunked(tokens, pass_s, carried, tokens / every, batch * gained / every)

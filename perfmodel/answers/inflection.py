@@ -11,7 +11,6 @@ from perfmodel.answers.query import Options, length_of, resolve, with_draft
 from perfmodel.answers.readers import Number, count, value
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
-from perfmodel.parse import parse_switch
 from perfmodel.speculation.lengths import ContextLengths, context_lengths
 
 DEFAULT_CONTEXT = 32768
@@ -48,10 +47,6 @@ class InflectionQuery(Options):
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
-    core_ops: Annotated[
-        bool,
-        arg.Argument("Count linear and attention ops only, as the closed forms of the docs do.", read=parse_switch),
-    ] = False
 
     def check(self) -> None:
         """See `Question.check`."""
@@ -97,7 +92,7 @@ def inflection(question: InflectionQuery) -> Inflection:
     batch, gamma = float(query.batch), length_of(query, resolve(query), 1)
     found = {}
     for asked in (query, replace(query, engine=None, calibration="ideal")):
-        scenario = replace(resolve(asked), core_ops=question.core_ops)
+        scenario = resolve(asked)
         found[scenario.machine.calibration.name] = context_lengths(scenario, batch, gamma, query.ends)
     name, here = next(iter(found.items()))
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)

@@ -1,21 +1,13 @@
-"""What a served batch does that one batch, one context and one alpha leave out.
-
-Contexts and acceptances differ within a batch, CUDA graphs round it up, and draft and verification passes may alternate
-or mix. All of it is closed form; a seeded simulation in the tests confirms it.
-"""
+"""A batch whose sequences differ in context and acceptance: its passes, speedup, best draft length and memory."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats, Op
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.chain import check_draft_length
 from perfmodel.speculation.scenario import Scenario
 
 
@@ -33,12 +25,9 @@ def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequenc
     """Speedup of a batch whose sequences have their own contexts and alphas, each held by requests of one length.
 
     Slots are refilled: requests of low alpha stay longer, so that a slot's rate is its own Omega and the batch's
-    throughput the sum over slots. Raises InputError for a gamma that the draft cannot make.
+    throughput the sum over slots.
     """
-    if len(contexts) != len(alphas) or gamma < 1:
-        raise InputError("mixed batch: one alpha per context, and gamma of 1 or more")
     draft = scenario.draft
-    check_draft_length(draft, gamma)
     rates = Acceptance.from_alpha(np.asarray(alphas, float)).tokens_per_iteration(gamma)
     each = mixed_draft_s(scenario, contexts, float(draft.query(float(gamma))))
     overhead = float(np.mean(scenario.overhead_s(float(len(contexts)), np.asarray(contexts, float))))
@@ -75,56 +64,11 @@ def mixed_memory(scenario: Scenario, contexts: Sequence[float], gamma: int, frac
     )
 
 
-def tokens_per_slot_iteration(acceptances: Sequence[Acceptance], shares: Sequence[float], gamma: int) -> float:
-    """Mean tokens an occupied slot gains per iteration when requests of equal length arrive in these shares.
-
-    A request of k tokens holds its slot for k / Omega iterations, so that slots see the harmonic mean: 1 / E[1/Omega].
-    """
-    weights = np.asarray(shares, float)
-    if len(acceptances) != weights.size or not (np.all(weights >= 0) and 0 < weights.sum() < np.inf):
-        raise refuse("shares", None, "one share per acceptance, 0 or more", list(shares)[:4])
-    rates = np.array([float(np.ravel(a.tokens_per_iteration(gamma))[0]) for a in acceptances])
-    return float(weights.sum() / (weights / rates).sum())
-
-
-def alternating_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
-    """Time per iteration where all sequences draft together and then verify together."""
-    drafts = gamma * np.asarray(scenario.draft_token_s(batch, context, np.array([gamma])))
-    total = drafts + scenario.target_pass_s(batch, context, gamma + 1.0) + scenario.overhead_s(batch, context)
-    return np.reshape(total, np.shape(np.asarray(batch) * np.asarray(context)))[()]
-
-
-def mixes(draft: Draft) -> bool:
-    """Whether a draft's passes can run in one with verification: a self-draft's with the target's own weights."""
-    return draft.shares_weights and draft.views_target_cache and float(draft.passes(2.0)) == 2.0
-
-
-def interleaved_s(scenario: Scenario, batch: Floats, context: Floats, gamma: int) -> Floats:
-    """Time per iteration (gamma + 1 steps) where in each step 1/(gamma + 1) of the sequences verify and the rest draft.
-
-    Each step then loads the weights once for both, where the draft `mixes`. Steady state: phases spread evenly.
-    """
-    verifying = np.asarray(batch, float) / (gamma + 1.0)
-    drafting = np.asarray(batch, float) - verifying
-    tokens = verifying * (gamma + 1.0) + drafting
-    joint = [op for op in scenario.target_ops(tokens, context) if op.kind != "attention"]
-    reads = [op for op in scenario.target_ops(verifying, context, gamma + 1.0) if op.kind == "attention"]
-    reads += [op for op in scenario.draft_ops(drafting, context) if op.kind == "attention"]
-    step = scenario.machine.predicted_s([*joint, *reads], tokens)
-    return (gamma + 1.0) * step + scenario.overhead_s(batch, context)
-
-
 def _mixed(scenario: Scenario, contexts: Sequence[float], query: float, drafting: bool) -> list[Op]:
     """Ops of one pass over all sequences, attention ops added up over them; one launch each."""
-    at: NDArray[np.float64] = np.asarray(contexts, float)
-    if at.ndim != 1 or at.size == 0 or at.min() < 1:
-        raise refuse("contexts", None, "one context of 1 token or more per sequence", list(contexts)[:4])
-
-    def counted(batch: float, where: Floats) -> list[Op]:
-        ops = scenario.draft_ops if drafting else scenario.target_ops
-        return ops(batch, where, query)
-
-    alone, together = counted(1.0, at), counted(float(at.size), float(at.mean()))
+    at = np.asarray(contexts, float)
+    ops = scenario.draft_ops if drafting else scenario.target_ops
+    alone, together = ops(1.0, at, query), ops(float(at.size), float(at.mean()), query)
     return [
         replace(
             whole,

@@ -18,10 +18,9 @@ from perfmodel.answers.draft_lengths import (
     CatchUp,
     LengthTable,
     catch_up,
-    length_table,
     length_tables,
 )
-from perfmodel.answers.engine_lines import LOOKUP, Export, ServedTarget, draft_source, export, five_item_rows
+from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, acceptances_of, assumed, resolve
 from perfmodel.answers.rates import given_rate
 from perfmodel.answers.readers import Number, Numbers, count, counts, number, numbers, whole
@@ -30,7 +29,6 @@ from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
-from perfmodel.parse import items, parse_count
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.steps import step_times
@@ -46,15 +44,6 @@ LEAST_GAIN = 0.02
 """Over the best single length, below which a table is not worth having."""
 
 
-def _lookup(given: Any, flag: str) -> tuple[int, int]:
-    """``MIN..MAX``, or one number for both. Raises InputError."""
-    ends = given.split("..") if isinstance(given, str) else items(given)
-    sizes = [parse_count(end, flag) for end in ends]
-    if not 1 <= len(sizes) <= 2 or sizes[0] > sizes[-1]:
-        raise refuse(flag, None, "MIN..MAX, the smaller first", str(given))
-    return sizes[0], sizes[-1]
-
-
 def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
     """A word, or a share for each batch size. Raises InputError."""
     return given if isinstance(given, str) else numbers(given, flag)
@@ -68,11 +57,23 @@ class ScheduleQuery(Options):
     hardware: arg.Hardware
     context: Annotated[
         Numbers,
-        arg.Argument("One context, or the rising ends of context ranges.", arg.COUNTS, "--context-length -c", counts),
+        arg.Argument(
+            "One context, or the rising ends of context ranges.",
+            arg.COUNTS,
+            "--context-length -c",
+            counts,
+            limits=(1, 2**40),
+        ),
     ]
     max_batch: Annotated[
         Number | None,
-        arg.Argument("Largest batch size of the table.", "N", read=count, default=f"what fits, at most {MAX_BATCHES}"),
+        arg.Argument(
+            "Largest batch size of the table.",
+            "N",
+            read=count,
+            default=f"what fits, at most {MAX_BATCHES}",
+            limits=(1, MAX_BATCH),
+        ),
     ] = None
     gamma: Annotated[
         int | str | None,
@@ -85,7 +86,10 @@ class ScheduleQuery(Options):
     alpha: arg.Alpha = None
     rate: arg.ChainRate = None
     hysteresis: Annotated[
-        Number, arg.Argument("Share of time that every border between ranges must earn.", "SHARE", read=number)
+        Number,
+        arg.Argument(
+            "Share of time that every border between ranges must earn.", "SHARE", read=number, limits=arg.SHARE
+        ),
     ] = DEFAULT_HYSTERESIS
     shares: Annotated[
         str | Sequence[float],
@@ -106,7 +110,9 @@ class ScheduleQuery(Options):
     ] = 256
     missed: Annotated[
         Number,
-        arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
+        arg.Argument(
+            "Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole, limits=(0, 2**20)
+        ),
     ] = 256
     dynamic_price: Annotated[
         Number | None,
@@ -125,19 +131,11 @@ class ScheduleQuery(Options):
         str | None,
         arg.Argument("What the engine is to serve.", "PATH|ID", default="the Hugging Face id of --model"),
     ] = None
-    lookup: Annotated[
-        tuple[int, int] | str,
-        arg.Argument(
-            "Tokens that an n-gram draft must match, fewest and most.",
-            "MIN..MAX",
-            read=_lookup,
-            default=f"{LOOKUP[0]}..{LOOKUP[1]}",
-        ),
-    ] = LOOKUP
 
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
+        self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         assert isinstance(self.context, tuple)
         if self.request_rate is not None and not 2 <= float(self.output_len) < min(self.context):
             raise refuse("--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len)
@@ -204,7 +202,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     if instead is not None:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft, question.engine)
-    served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario, lookup=question.lookup)
+    served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario)
     draft_path = question.draft_path or draft_source(query.draft or scenario.draft.name, query.model, scenario)
     missed = int(question.missed)
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
@@ -253,8 +251,6 @@ def _tables(
     if question.request_rate is not None:
         shares = _served_shares(scenario, question, contexts[-1], most).tolist()
     hysteresis = float(question.hysteresis)
-    if len(contexts) == 1:
-        return (length_table(scenario, contexts[0], most, max_gamma, shares, hysteresis),)
     given = (question.alpha, question.rate, question.tokens_per_iteration)
     by_context = None
     if all(value is None for value in given):
@@ -305,4 +301,4 @@ def _fitting(scenario: Scenario, context: int, query: Query, asked: Number | Non
         raise InputError(f"--context: not one sequence of {context} tokens fits on this device; give --max-batch")
     if asked is None:
         return min(int(room.max_batch), MAX_BATCHES)
-    return min(int(room.max_batch), most) if room.max_batch >= 1 and most <= MAX_BATCH else most
+    return min(int(room.max_batch), most) if room.max_batch >= 1 else most

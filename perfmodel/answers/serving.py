@@ -1,4 +1,4 @@
-"""A served batch: mixed contexts and acceptances, CUDA graphs, stragglers, and passes that mix."""
+"""A served batch: mixed contexts and acceptances, and CUDA graphs that round it up."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -9,23 +9,15 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
-from perfmodel.answers.mixed import (
-    alternating_s,
-    best_gamma,
-    interleaved_s,
-    mixed_memory,
-    mixed_speedup,
-    mixed_target_s,
-    mixes,
-    tokens_per_slot_iteration,
-)
+from perfmodel.answers.mixed import best_gamma, mixed_memory, mixed_speedup, mixed_target_s
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.readers import Number, Numbers, count, counts, numbers
 from perfmodel.answers.text import times
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.errors import refuse
-from perfmodel.speculation.acceptance import Acceptance, static_batch_tokens_per_iteration
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
+from perfmodel.speculation.workload import Workload
 
 MAX_SEQUENCES = 4096
 
@@ -57,7 +49,6 @@ class ServingQuery(CommonOptions):
     draft: arg.Draft = "self"
     draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = None
-    new_tokens: arg.NewTokens = 128
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
     graph_sizes: Annotated[
         Numbers | None,
@@ -85,11 +76,11 @@ class Serving(Answer):
 
     target_s and speedup are of the mixed batch as it stands, mean_target_s and mean_speedup of one at the mean context
     and with every sequence's tokens per iteration at their mean. tokens_as_admitted is the mean over requests, tokens
-    over occupied slots (`tokens_per_slot_iteration`), tokens_static a batch that ends with its slowest request (None
-    for mixed acceptances). At the mean context, graph_target_s and graph_verify_s run padded_tokens and padded_verify
-    tokens inside CUDA graphs, unpadded_target_s and unpadded_verify_s as many as there are, verify_s what the
-    calibration's engine does. interleaved_s is None where the draft's passes cannot mix. steady_speedup: where requests
-    of every kind arrive alike and hold their slots for as long as they take.
+    over occupied slots: a request of k tokens holds its slot for k / Omega iterations, so that slots see the harmonic
+    mean. At the mean context, graph_target_s and graph_verify_s run padded_tokens and padded_verify tokens inside CUDA
+    graphs, unpadded_target_s and unpadded_verify_s as many as there are, verify_s and iteration_s what the
+    calibration's engine does. steady_speedup: where requests of every kind arrive alike and hold their slots for as
+    long as they take.
     """
 
     target_s: float
@@ -99,7 +90,6 @@ class Serving(Answer):
     steady_speedup: float
     tokens_as_admitted: float
     tokens: float
-    tokens_static: float | None
     verify_s: float
     padded_tokens: float
     padded_verify: float
@@ -107,13 +97,11 @@ class Serving(Answer):
     graph_verify_s: float
     unpadded_target_s: float
     unpadded_verify_s: float
-    alternating_s: float
-    interleaved_s: float | None
+    iteration_s: float
     batch: int
     contexts: tuple[float, ...]
     alphas: tuple[float, ...]
     gamma: int
-    new_tokens: int
     fits: bool
     max_batch: int
     warnings: tuple[str, ...]
@@ -127,10 +115,9 @@ class Serving(Answer):
 
 @asks(ServingQuery)
 def serving(question: ServingQuery) -> Serving:
-    """A batch of mixed contexts and acceptances, CUDA graphs that round it up, stragglers, and passes that mix.
+    """A batch of mixed contexts and acceptances, and CUDA graphs that round it up.
 
-    Slots are refilled at once; requests that are hard to draft for hold theirs longer. A static batch ends with its
-    slowest request of --new-tokens tokens. Raises InputError.
+    Slots are refilled at once; requests that are hard to draft for hold theirs longer. Raises InputError.
     """
     assert isinstance(question.context, tuple)
     assert isinstance(question.alpha, tuple)
@@ -144,41 +131,34 @@ def serving(question: ServingQuery) -> Serving:
     fraction = float(query.memory_fraction)
     gamma = int(question.gamma) if question.gamma else best_gamma(scenario, at, rates, int(query.max_gamma), fraction)
     batch, mean, verified = float(size), float(np.mean(at)), gamma + 1.0
-    kinds = [Acceptance.from_alpha(alpha) for alpha in rates]
-    admitted = float(np.mean([np.ravel(kind.tokens_per_iteration(gamma))[0] for kind in kinds]))
-    tokens = tokens_per_slot_iteration(kinds, [1.0] * size, gamma)
-    speedup, baseline = mixed_speedup(scenario, at, rates, gamma), float(scenario.target_pass_s(batch, mean))
-    static, new_tokens = None, int(question.new_tokens)
-    if len(set(rates)) == 1:
-        static = float(static_batch_tokens_per_iteration(kinds[0].survival(gamma), batch, new_tokens))
-    alternating = float(alternating_s(scenario, batch, mean, gamma))
+    p = predict(scenario, Workload.of(batch, mean, gamma))
+    each = np.asarray(Acceptance.from_alpha(np.asarray(rates)).tokens_per_iteration(gamma))
+    admitted, tokens = float(np.mean(each)), float(1.0 / np.mean(1.0 / each))
+    speedup = mixed_speedup(scenario, at, rates, gamma)
     given = question.graph_sizes if isinstance(question.graph_sizes, tuple) else ()
     captured = given or scenario.target_shard.graph_sizes or VLLM_GRAPH_SIZES
     graphs, bare = replace(scenario, graph_sizes=captured), replace(scenario, graph_sizes=())
     room = mixed_memory(scenario, at, gamma, fraction).single()
     return Serving(
         target_s=mixed_target_s(scenario, at),
-        mean_target_s=baseline,
+        mean_target_s=float(p.target_s),
         speedup=speedup,
-        mean_speedup=admitted * baseline / alternating,
+        mean_speedup=admitted * float(p.target_s / p.iteration_s),
         steady_speedup=speedup * tokens / admitted,
         tokens_as_admitted=admitted,
         tokens=tokens,
-        tokens_static=static,
-        verify_s=float(scenario.target_pass_s(batch, mean, verified)),
+        verify_s=float(p.verify_s),
         padded_tokens=float(padded(batch, captured)),
         padded_verify=float(padded(batch * verified, captured)),
         graph_target_s=float(graphs.target_pass_s(batch, mean)),
         graph_verify_s=float(graphs.target_pass_s(batch, mean, verified)),
         unpadded_target_s=float(bare.target_pass_s(batch, mean)),
         unpadded_verify_s=float(bare.target_pass_s(batch, mean, verified)),
-        alternating_s=alternating,
-        interleaved_s=float(interleaved_s(scenario, batch, mean, gamma)) if mixes(scenario.draft) else None,
+        iteration_s=float(p.iteration_s),
         batch=size,
         contexts=contexts,
         alphas=alphas,
         gamma=gamma,
-        new_tokens=new_tokens,
         fits=room.fits,
         max_batch=room.max_batch,
         warnings=(*assumed(query, scenario), *room.shortage(size)),

@@ -8,25 +8,19 @@ from perfmodel.cli.verb import verb
 
 def _print(a: Serving) -> None:
     say(f"{a.batch} sequences, gamma {a.gamma}", "bold")
-    mixed = (
-        "this draft's passes cannot mix with verification"
-        if a.interleaved_s is None
-        else f"{seconds(a.interleaved_s)} with passes mixed"
-    )
-    static = f"in a static batch of {a.new_tokens} new tokens each"
     rows = [
         ("baseline step", seconds(a.target_s), f"{seconds(a.mean_target_s)} all at the mean context"),
         ("speedup", times(a.speedup), f"{times(a.mean_speedup)} all at the mean context"),
         ("", times(a.steady_speedup), "once hard requests hold more of the slots"),
         ("tokens per slot and iteration", f"{a.tokens:.2f}", f"{a.tokens_as_admitted:.2f} averaged over requests"),
-        *([] if a.tokens_static is None else [("", f"{a.tokens_static:.2f}", static)]),
     ]
     for name, padded, graph_s, smooth_s in (
         ("baseline step", a.padded_tokens, a.graph_target_s, a.unpadded_target_s),
         ("verification", a.padded_verify, a.graph_verify_s, a.unpadded_verify_s),
     ):
         rows.append((f"{name} in a graph of {padded:.0f}", seconds(graph_s), f"{seconds(smooth_s)} without padding"))
-    table(("one batch", "as it is", "beside"), [*rows, ("iteration", seconds(a.alternating_s), mixed)])
+    rows.append(("iteration", seconds(a.iteration_s), "all at the mean context"))
+    table(("one batch", "as it is", "beside"), rows)
     say(f"calibration {a.calibration}", "dim")
     warn(a.warnings)
 

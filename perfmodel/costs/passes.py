@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 
 from perfmodel.costs.gemms import Experts, Linear
-from perfmodel.costs.shards import Attention, Shard, Small, States
+from perfmodel.costs.shards import INDEX_KEY_BYTES, Attention, Shard, Small, States
 from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
 from perfmodel.operations import Cost, Floats, Op, onto
 from perfmodel.specs.formats import Format
+from perfmodel.specs.parts import Indexer
 
 UNBOUNDED = 2.0**60
 """A context longer than any, where infinity would turn 0 times it into NaN."""
@@ -51,8 +52,8 @@ def forward(
     if part.experts:
         routed = part.rows(batch) * part.groups * (query if independent_query is None else independent_query)
         ops.append(_routed(part.experts, gathered, routed))
-    if part.index and kv.name == "full":
-        ops.append(_choose(part, batch, query, context))
+    if part.model.indexer and kv.name == "full":
+        ops.append(_choose(part, part.model.indexer, batch, query, context))
     ops += [_attention(part, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in part.attentions]
     if part.states:
         ops.append(_recurrent(part, part.states, batch, query, kept_states))
@@ -219,15 +220,18 @@ def _attention(
     )
 
 
-def _choose(part: Shard, batch: Floats, query: Floats, context: Floats) -> Op:
-    """The indexer: scores of every cached token for every query token, and the largest of them."""
-    index = part.index
-    assert index
+def _choose(part: Shard, index: Indexer, batch: Floats, query: Floats, context: Floats) -> Op:
+    """The indexer: scores of every cached token for every query token, and the largest of them.
+
+    Its keys are cached and its heads run whole on every device.
+    """
     tokens, context = batch * query * index.layers, context / index.stride
+    width, key_bytes = index.num_heads * index.head_dim, index.head_dim * INDEX_KEY_BYTES
+    query_bytes = width * INDEX_KEY_BYTES + index.num_heads * 4.0
     cost = Cost(
-        flops=index.flops_per_pair * index.layers * batch * (query * context + _causal_pairs(query, None)),
-        kv_bytes=batch * index.layers * part.paged(context) * index.key_bytes,
-        activation_bytes=tokens * (index.query_bytes + index.key_bytes + 2.0 * SCORE_BYTES * context),
+        flops=2.0 * width * index.layers * batch * (query * context + _causal_pairs(query, None)),
+        kv_bytes=batch * index.layers * part.paged(context) * key_bytes,
+        activation_bytes=tokens * (query_bytes + key_bytes + 2.0 * SCORE_BYTES * context),
     )
     op = Op("indexer", "attention", 2 * index.layers, cost, part.precision.index_compute, rows=batch * query)
     alone = part.model.mla and index.stride == 1  # those of DeepSeek-V4 and MiniMax-M3 are fused

@@ -62,20 +62,6 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
-    """The indexers of all layers that have one: bytes of a cached key, FLOPs of scoring one key for one query token.
-
-    stride: tokens that a key stands for.
-    """
-
-    layers: int
-    key_bytes: float
-    flops_per_pair: float
-    query_bytes: float
-    stride: int
-
-
-@dataclass(frozen=True, slots=True)
 class States:
     """The recurrent layers: bytes of one sequence's state over all of them, and what one token computes and moves."""
 
@@ -103,7 +89,6 @@ class Shard:
     experts: Experts | None
     smalls: tuple[Small, ...]
     attentions: tuple[Attention, ...]
-    index: Index | None
     states: States | None
     stored_weight_bytes: float
     kv_page: int
@@ -145,8 +130,9 @@ class Shard:
 
     @property
     def _index_bytes(self) -> float:
-        """Of one token."""
-        return self.index.layers * self.index.key_bytes / self.index.stride if self.index else 0.0
+        """Of one token; whole on every device."""
+        index = self.model.indexer
+        return index.layers * index.head_dim * INDEX_KEY_BYTES / index.stride if index else 0.0
 
     def stored_kv_bytes(self, context: Floats, states: Floats = 1.0) -> Floats:
         """Bytes one sequence of `context` tokens keeps on this device; sliding layers keep their window.
@@ -155,7 +141,7 @@ class Shard:
         """
         cached = sum(
             (a.kept_bytes * self.paged(a.span(context)) for a in self.attentions),
-            start=self._index_bytes * self.paged(context) if self.index else 0.0,
+            start=self._index_bytes * self.paged(context) if self.model.indexer else 0.0,
         )
         return cached + self.states.bytes_per_sequence * states if self.states else cached
 
@@ -237,7 +223,6 @@ def shard(
         experts=routed,
         smalls=tuple(_smalls(model, n, groups, attentions, act)),
         attentions=attentions,
-        index=_index(model, precision),
         states=_states(model, attends, act),
         stored_weight_bytes=sum(op.weight_bytes for op in gemms)
         + (routed.held_bytes if routed else 0.0)
@@ -304,15 +289,6 @@ def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None
     if not model.indexer or not model.mla or precision.kv.name != "fp8":
         return None
     return (model.mla.kv_lora_rank * INDEX_KEY_BYTES + 2.0 * model.mla.qk_rope_head_dim) / model.mla.latent_dim
-
-
-def _index(model: ModelSpec, precision: Precision) -> Index | None:
-    """Its keys are cached and its heads run whole on every device."""
-    if not (part := model.indexer):
-        return None
-    width = part.num_heads * part.head_dim
-    query_bytes = width * INDEX_KEY_BYTES + part.num_heads * 4.0
-    return Index(part.layers, part.head_dim * INDEX_KEY_BYTES, 2.0 * width, query_bytes, part.stride)
 
 
 def _states(model: ModelSpec, n: int, act: float) -> States | None:

@@ -12,12 +12,11 @@ from perfmodel.plots.theme import (
     GREY,
     STAGES,
     above,
-    canvas,
-    canvases,
     caption,
     figure_of,
     label,
     log_axis,
+    panels,
     scenario_of,
     sign,
     styled,
@@ -64,7 +63,7 @@ class JudgedFigure(Protocol):
 
 
 @styled
-def residuals(cells: Iterable[JudgedFigure], *, note: str = "", axes: "Sequence[Axes] | None" = None) -> "Figure":
+def residuals(cells: Iterable[JudgedFigure], *, note: str = "") -> "Figure":
     """Relative error of the prediction over what was measured, a panel for each quantity that occurs.
 
     The band is 10 % to either side; errors beyond a panel are arrows at its edge. Raises InputError where there is no
@@ -75,24 +74,24 @@ def residuals(cells: Iterable[JudgedFigure], *, note: str = "", axes: "Sequence[
     if not shown:
         raise InputError(f"residuals: there is no cell of {', '.join(QUANTITIES)} to draw")
     rows, columns = (1, len(kinds)) if len(kinds) < 3 else (2, 2)
-    panels, own = canvases(axes, rows, columns, (8.6, 0.8 + 2.5 * rows))
+    places = panels(columns, (8.6, 0.8 + 2.5 * rows), rows)
     marks = {name: (MARKERS[i % len(MARKERS)], BRIGHT[i % len(BRIGHT)])
              for i, name in enumerate(dict.fromkeys(c.hardware for c in shown))}  # fmt: skip
     limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
-    for panel, kind in zip(panels, kinds, strict=False):
+    for panel, kind in zip(places, kinds, strict=False):
         _errors(panel, [c for c in shown if c.quantity == kind], marks, limit)
-    for panel in panels[len(kinds) :]:
+    for panel in places[len(kinds) :]:
         panel.set_visible(False)
-    panels[0].set_ylabel("prediction's error, %")
+    places[0].set_ylabel("prediction's error, %")
     if len(marks) > 1:
         handles = [
             sign(name, marker=marker, linestyle="none", color=colour) for name, (marker, colour) in marks.items()
         ]
-        figure_of(panels[0]).legend(
+        figure_of(places[0]).legend(
             handles=handles, loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0
         )
     summary = _summary(shown, note, any(abs(c.error) > limit for c in shown))
-    return label(panels[0], own, "Error of each prediction", summary)
+    return label(places[0], "Error of each prediction", summary)
 
 
 def _errors(axes: "Axes", cells: Sequence[JudgedFigure], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
@@ -127,17 +126,16 @@ def band(
     *,
     measured: Iterable[tuple[float, float]] = (),
     points: int = 25,
-    axes: "Axes | None" = None,
 ) -> "Figure":
     """Predicted speedup over a span of contexts with its interval, and measured (context, speedup)s as dots.
 
     Where the calibration states no observed error there is no interval. Returns the figure.
     """
     scenario = scenario_of(asked)
-    axes, own = canvas(axes, (7.2, 3.8))
+    (axes,) = panels(size=(7.2, 3.8))
     speedup_line(axes, scenario, batch, span, gamma, measured, points=points)
     above(axes, 3)
-    return label(axes, own, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
+    return label(axes, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
 
 
 def speedup_line(

@@ -57,17 +57,13 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
     rows: dict[object, AcceptanceRow] = {}
     for number, row in enumerate(parsed.rows):
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
-        source = f"{parsed.source}{_uncertainty(row.standard_error)} ({path})"
+        error, source = row.standard_error, parsed.source
+        if error:
+            source += f", tokens per iteration +/- {error.tokens_per_iteration:.2g} by {error.documents} documents"
         stated = row.model_dump(exclude={"positions", "histogram", "standard_error"})
-        entry = AcceptanceRow(source=source, positions=positions, **stated)
+        entry = AcceptanceRow(source=f"{source} ({path})", positions=positions, **stated)
         if rows.setdefault((entry.subject, entry.context_tokens), entry) is not entry:
             raise InputError(
                 f"{path}: rows.{number}: the same target, draft, method, budget and context as an earlier row"
             )
     return tuple(rows.values())
-
-
-def _uncertainty(error: StandardError | None) -> str:
-    if error is None:
-        return ""
-    return f", tokens per iteration +/- {error.tokens_per_iteration:.2g} by {error.documents} documents"

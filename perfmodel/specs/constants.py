@@ -8,7 +8,7 @@ follow from there; only the formula that uses it (costs/roofline.py) names it ag
 import math
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -172,13 +172,12 @@ DECLARED = "declared"
 """Where a field holds its declaration, among its metadata."""
 
 
-def declared(work: Work, term: Term | None, unit: Unit, meaning: str, search: Scope | None = None) -> Any:
-    """The field of a constant that every file states: ``name: Constant = declared(...)``."""
-    return optional(work, term, unit, meaning, search, default=MISSING)
-
-
-def optional(
-    work: Work, term: Term | None, unit: Unit, meaning: str, search: Scope | None = None, default: Any = ABSENT
+def declared(
+    work: Work, term: Term | None, unit: Unit, meaning: str, search: Scope | None = None, default: Any = MISSING
 ) -> Any:
-    """The field of a constant that a file may leave out, and what it is then."""
+    """The field of a constant that every file states: ``name: Constant = declared(...)``."""
     return field(default=default, metadata={DECLARED: Declared(work, term, unit, meaning, search)})
+
+
+optional = partial(declared, default=ABSENT)
+"""The field of a constant that a file may leave out, and what it is then."""

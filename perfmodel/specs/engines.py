@@ -84,33 +84,29 @@ class Engines(Frozen):
 
     def places(self) -> dict[str, Stated]:
         """Every constant by its place."""
-        places = {f"all.{name}": stated for name, stated in self.constants.items()}
-        for architecture, constants in self.architectures.items():
-            places |= {f"{architecture}.{name}": stated for name, stated in constants.items()}
+        return {f"{scope}.{name}": s for scope, constants in self._scopes().items() for name, s in constants.items()}
+
+    def _scopes(self) -> dict[str, Constants]:
+        scopes = {"all": self.constants, **self.architectures}
         for word, engine in self.engines.items():
-            places |= {f"{word}.{name}": stated for name, stated in engine.constants.items()}
-            for since, constants in engine.drifts.items():
-                places |= {f"{word}{DRIFT}{since}.{name}": stated for name, stated in constants.items()}
-            for architecture, constants in engine.architectures.items():
-                places |= {f"{word}.{architecture}.{name}": stated for name, stated in constants.items()}
-        return places
+            scopes[word] = engine.constants
+            scopes |= {f"{word}{DRIFT}{since}": constants for since, constants in engine.drifts.items()}
+            scopes |= {f"{word}.{name}": constants for name, constants in engine.architectures.items()}
+        return scopes
 
     def drifted(self, engine: str, version: str) -> dict[str, Stated]:
         """Name of each constant that moved with an engine's versions -> its factor in this one."""
-        of: dict[str, dict[str, Stated]] = {}
-        for since, constants in self.engines[engine].drifts.items():
-            for name, stated in constants.items():
-                of.setdefault(name, {})[since] = stated
-        newest = {name: newest_until(known, version) for name, known in of.items()}
-        return {name: of[name][since] for name, since in newest.items() if since is not None}
+        found: dict[str, Stated] = {}
+        for since, constants in sorted(self.engines[engine].drifts.items(), key=lambda drift: release(drift[0])):
+            if release(since) <= release(version):
+                found |= constants
+        return found
 
     def chosen(self, engine: str, architecture: str) -> dict[str, str]:
         """Name of each constant that this engine has on this architecture -> its place."""
         order = ("all", architecture, engine, f"{engine}.{architecture}")
-        by_scope: dict[str, list[str]] = {}
-        for place in self.places():
-            by_scope.setdefault(place.rpartition(".")[0], []).append(place)
-        return {p.rpartition(".")[2]: p for scope in order for p in by_scope.get(scope, ())}
+        scopes = self._scopes()
+        return {name: f"{scope}.{name}" for scope in order for name in scopes.get(scope, ())}
 
 
 @cache

@@ -24,7 +24,6 @@ from perfmodel.specs.ready import READY, ready
 MAX_FILE_BYTES = 4 * 2**20
 MAX_SHOWN = 10**40
 """A whole number of a file that a refusal still writes out."""
-INDEX = "names.json"
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 """What pydantic calls a key that there is not, in a model and in a dataclass."""
 Spec = TypeVar("Spec")
@@ -57,7 +56,12 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     kind = "JSON" if path.suffix == ".json" else "YAML"
     text = read_text(path, MAX_FILE_BYTES)
     try:
-        data = _printable(_read_json(text, infinity) if kind == "JSON" else _read_yaml(text))
+        if kind == "JSON":
+            data = _printable(_read_json(text, infinity))
+        else:
+            from perfmodel.specs.strict_yaml import read_yaml  # no answer from bundled names needs it
+
+            data = _printable(read_yaml(text))
     except (ValueError, RecursionError, OverflowError) as error:
         detail = one_line(str(error))[:200] or type(error).__name__
         raise InputError(f"{path}: must be valid {kind}: {detail}") from None
@@ -73,12 +77,6 @@ def _printable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _printable(inner) for key, inner in value.items()}
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _read_yaml(text: str) -> Any:
-    from perfmodel.specs.strict_yaml import read_yaml  # no answer from bundled names needs it
-
-    return read_yaml(text)
 
 
 def _read_json(text: str, infinity: bool) -> Any:
@@ -145,27 +143,19 @@ def looks_like_path(name: str) -> bool:
     return "/" in name or "\\" in name or name.endswith((".yaml", ".yml", ".json"))
 
 
-def spellings(names: Iterable[str]) -> list[str]:
-    """Each name as it is looked up, once."""
-    return list(dict.fromkeys(map(spelling, names)))
-
-
 def spelling(name: str) -> str:
     """A name as it is looked up: in lower case, its words joined by ``-``."""
     return "-".join(name.replace("_", " ").lower().split())
 
 
-def index_path(kind: str) -> Path:
-    """The index of a kind's aliases, beside its files; ``python -m perfmodel.specs`` writes it."""
-    return data_directory(kind) / INDEX
-
-
-def alias_table(kind: str, names_of: Callable[[str], Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Spelling of an alias -> the bundled names that list it: from the index; of a file that is not in it, itself."""
-    index, table = json.loads(read_text(index_path(kind), MAX_FILE_BYTES)), dict[str, dict[str, None]]()
+def alias_table(kind: str, names_of: Callable[[dict[str, Any]], Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Spelling of an alias -> the bundled names that list it, by what the index, else the file, states of each."""
+    folder, table = data_directory(kind), dict[str, dict[str, None]]()
+    index = json.loads(read_text(folder / READY, MAX_FILE_BYTES))
     for name in bundled_names(kind):
-        for alias in index[name] if name in index else spellings(names_of(name)):
-            table.setdefault(alias, {})[name] = None
+        stated = index[name][1] if name in index else read_mapping(folder / f"{name}.yaml")
+        for alias in names_of(stated):
+            table.setdefault(spelling(alias), {})[name] = None
     return {alias: tuple(names) for alias, names in table.items()}
 
 

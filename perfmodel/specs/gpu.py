@@ -1,10 +1,10 @@
 """What a vendor says of a device (or what was measured of a CPU host): peaks, memory, links."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import parse_text
@@ -131,10 +131,10 @@ class GPUSpec(Frozen):
         return self.link is None or (self.link.devices is not None and devices > self.link.devices)
 
 
-def other_names(name: str) -> list[str]:
-    """Title and aliases of a bundled device, also after the vendor's name."""
-    gpu = load_bundled(name)
-    return [gpu.title, *gpu.aliases, *(f"{gpu.vendor} {alias}" for alias in (gpu.name, *gpu.aliases))]
+def other_names(stated: Mapping[str, Any]) -> list[str]:
+    """Title and aliases of a bundled device by what its file states, also after the vendor's name."""
+    listed = stated.get("aliases", ())
+    return [stated["title"], *listed, *(f"{stated['vendor']} {alias}" for alias in (stated["name"], *listed))]
 
 
 @cache

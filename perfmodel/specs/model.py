@@ -2,9 +2,10 @@
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from perfmodel.parse import parse_text
 from perfmodel.specs import files
@@ -15,10 +16,9 @@ from perfmodel.specs.shape import ModelSpec
 __all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]
 
 
-def other_names(name: str) -> list[str]:
-    """Aliases and Hugging Face id of a bundled model, with the owner and without."""
-    model = load_bundled(name)
-    listed = (*model.aliases, model.hf_id or model.name)
+def other_names(stated: Mapping[str, Any]) -> list[str]:
+    """Aliases and Hugging Face id of a bundled model by what its file states, with the owner and without."""
+    listed = (*stated.get("aliases", ()), stated.get("hf_id") or stated["name"])
     return [*listed, *(alias.rpartition("/")[2] for alias in listed)]
 
 

@@ -81,18 +81,10 @@ class Indexer(Shape):
     stride: Tokens = 1
     key_projections: Size = 1
 
-    def query_params(self, rank: int) -> int:
-        """Its query projection, from the latent query of `rank`."""
-        return rank * self.num_heads * self.head_dim
-
     @property
     def key_columns(self) -> int:
-        """Columns of that GEMM; MiniMax-M3 takes the largest of its heads' scores and has no weights of heads."""
+        """Columns of the GEMM of its key and its heads' weights; MiniMax-M3 has none: the largest score counts."""
         return self.key_projections * self.head_dim + (self.num_heads if self.head_weights else 0)
-
-    def key_params(self, hidden: int) -> int:
-        """Its key projection and the weights of its heads, one GEMM; the key's norm left aside."""
-        return hidden * self.key_columns
 
     @property
     def norm_params(self) -> int:

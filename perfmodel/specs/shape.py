@@ -182,11 +182,11 @@ class ModelSpec(AttentionHeads, ModelName):
     @property
     def indexer_params(self) -> int:
         """The indexers of all layers."""
-        if not self.indexer:
+        if not (one := self.indexer):
             return 0
         rank = self.low_rank.query_rank if self.low_rank else self.mla.q_lora_rank if self.mla else None
-        one = self.indexer.query_params(rank or self.hidden_size) + self.indexer.key_params(self.hidden_size)
-        return self.indexer.layers * (one + self.indexer.norm_params)
+        query = (rank or self.hidden_size) * one.num_heads * one.head_dim
+        return one.layers * (query + self.hidden_size * one.key_columns + one.norm_params)
 
     @property
     def mlp_matrices(self) -> int:

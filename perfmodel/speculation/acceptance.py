@@ -79,52 +79,6 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
     return np.divide(s[..., 1:], before, out=np.zeros_like(before), where=before > 0)
 
 
-def static_batch_tokens_per_iteration(survival: npt.ArrayLike, batch: Floats, new_tokens: int) -> Floats:
-    """Tokens per iteration and sequence of a batch that ends with its slowest sequence: N / E[max of B iterations].
-
-    Each of `batch` independent sequences needs `new_tokens` (N); what its last iteration drafts beyond N is lost.
-    Exact: E[max] = sum over n of 1 - (1 - F_n)^B with F_n = P(n iterations gain fewer than N tokens), from convolving
-    the distribution of one iteration's gain, P(gain > j) = s_j (`survival`, one axis); what is less likely than 1e-30
-    is left out, and as long as F_n is 1 iterations are taken many at a time. Takes about N * gamma operations. `batch`
-    has any shape. Raises InputError for N outside [1, 100000].
-    """
-    s = np.asarray(survival, np.float64)
-    _require("batch", batch, 1, np.inf)
-    _require("new tokens", float(new_tokens), 1, 100_000)
-    certain, unfinished = _unfinished(s - np.append(s[1:], 0.0), new_tokens)
-    batches, where = np.unique(np.asarray(batch, np.float64), return_inverse=True)
-    waiting = np.array([-np.expm1(size * np.log1p(-unfinished)).sum() for size in batches])
-    omega: Floats = new_tokens / (certain + waiting)[where.reshape(np.shape(batch))]
-    return omega
-
-
-def _unfinished(gain: Array, new_tokens: int) -> tuple[int, Array]:
-    """For how many n (from 0) F_n is 1, and F_n after that until it vanishes."""
-    powers = [_likely(1, gain)]  # the sum of 2^k iterations' gains: its least value, and the probabilities from there
-    while 2 * powers[-1][0] < new_tokens:
-        least, mass = powers[-1]
-        powers.append(_likely(2 * least, np.convolve(mass, mass)))
-    iterations, (least, total) = 0, (0, np.ones(1))
-    for k in reversed(range(len(powers))):
-        start, mass = powers[k]
-        if least + start + total.size + mass.size - 2 < new_tokens:
-            ahead = _likely(least + start, np.convolve(total, mass))
-            iterations, (least, total) = iterations + 2**k, ahead
-    found: list[float] = []
-    while True:
-        least, total = least + 1, np.convolve(total, gain)[: max(new_tokens - least - 1, 0)]
-        found.append(min(float(total.sum()), 1.0 - 2**-53))
-        if found[-1] <= 1e-18:
-            return iterations + 1, np.array(found)
-        least, total = _likely(least, total)
-
-
-def _likely(least: int, mass: Array) -> tuple[int, Array]:
-    """A distribution from `least` on, without the ends that are next to impossible."""
-    kept = np.flatnonzero(mass > 1e-30)
-    return least + int(kept[0]), mass[kept[0] : kept[-1] + 1]
-
-
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.

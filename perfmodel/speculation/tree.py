@@ -14,13 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.errors import refuse
 from perfmodel.operations import Array
-from perfmodel.speculation.acceptance import Acceptance, conditional_from_survival
 
 MAX_SIZE = 1024
 MAX_LEVELS = 64
 MAX_CHILDREN = 256
-_BLOCK = 128
-_CONCAVE = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +48,6 @@ class TreeAcceptance:
         if not (np.all(table >= 0) and np.all(table.sum(1) <= 1 + 1e-9)):
             raise refuse("tree rates", None, "0 or more and at most 1 in sum at each level", rates)
         return cls(tuple(tuple(map(float, row)) for row in table), source)
-
-    @classmethod
-    def chain(cls, acceptance: Acceptance, gamma: int) -> "TreeAcceptance":
-        """One child everywhere, accepted as a chain's token at that position is. gamma: the longest chain, from 1."""
-        if not 1 <= gamma < MAX_LEVELS:
-            raise refuse("gamma", None, f"a whole number from 1 to {MAX_LEVELS - 1}", gamma)
-        positions = conditional_from_survival(acceptance.survival(gamma))
-        if positions.ndim != 1:
-            raise refuse("tree acceptance", None, "one rate per position", f"{positions.shape[:-1]} of them")
-        return cls.of(positions[:, None], acceptance.source)
 
     @property
     def positional(self) -> bool:
@@ -97,11 +84,6 @@ class Tree:
     def levels(self) -> int:
         """Levels, the root's included: one more than draft passes."""
         return len(self.widths)
-
-    @property
-    def children(self) -> tuple[int, ...]:
-        """Number of children of each node."""
-        return tuple(int(n) for n in np.bincount(np.array(self.parents[1:], int), minlength=self.size))
 
 
 class Growth:
@@ -188,27 +170,10 @@ class _Sweep:
 
 
 def _best_split(a: Array, b: Array) -> tuple[Array, NDArray[np.int64]]:
-    """For each total m the largest a[i] + b[m - i] and the smallest such i; by merging where both bend downwards."""
-    if _concave(a) and _concave(b):
-        gains = np.concatenate((np.diff(b), np.diff(a)))
-        order = np.argsort(-gains, kind="stable")[: a.size - 1]
-        share = np.concatenate(([0], np.cumsum(order >= b.size - 1)))
-        return a[share] + b[np.arange(a.size) - share], share
-    n = a.size
-    best, share = np.empty(n), np.empty(n, np.int64)
-    padded = np.concatenate((b[::-1], np.full(n, -np.inf)))
-    for start in range(0, n, _BLOCK):
-        stop = min(start + _BLOCK, n)
-        # row m holds b[m], b[m - 1], ..., b[0] and then -inf, as views
-        windows = np.lib.stride_tricks.sliding_window_view(padded, stop)[n - stop : n - start][::-1]
-        sums = a[:stop] + windows
-        share[start:stop] = np.argmax(sums, axis=1)
-        best[start:stop] = np.take_along_axis(sums, share[start:stop, None], 1)[:, 0]
-    return best, share
-
-
-def _concave(values: Array) -> bool:
-    return bool(np.all(np.diff(values, 2) <= _CONCAVE))
+    """For each total m the largest a[i] + b[m - i] and the smallest such i."""
+    padded = np.concatenate((np.full(a.size - 1, -np.inf), b))  # row m below holds b[m], b[m - 1], ... and then -inf
+    sums = a + np.lib.stride_tricks.sliding_window_view(padded, a.size)[:, ::-1]
+    return sums.max(axis=1), sums.argmax(axis=1)
 
 
 def expected_tokens(parents: Sequence[int], acceptance: TreeAcceptance) -> float:

@@ -93,7 +93,9 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
     deviation = stated_log_error(scenario, batch, context, gammas)
     if deviation is None:
         return None
-    variance = parameter_variance(scenario, batch, context, gammas) + deviation**2
+    passes = Passes(scenario, np.asarray(batch, float), np.asarray(context, float), gammas)
+    constants = variance_of(scenario, passes, gained_tokens(scenario, passes.batch, gammas))
+    variance = np.moveaxis(constants, 0, -1) + deviation**2
     return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
 
 
@@ -178,18 +180,11 @@ def is_transferred(scenario: Scenario) -> bool:
     return c.gpu is not None and c.gpu != scenario.machine.gpu.name
 
 
-def parameter_variance(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array:
+def variance_of(scenario: Scenario, passes: Passes, gained: Array) -> Array:
     """Variance of log speedup from the covariance of the fitted constants, and from what a PCIe box may be.
 
-    Over ``[batch, context]`` with a trailing axis of gammas; 0 where no constant was fitted and no box matters.
+    Over ``[gamma, batch, context]``; 0 where no constant was fitted and no box matters.
     """
-    passes = Passes(scenario, np.asarray(batch, float), np.asarray(context, float), gammas)
-    gained = gained_tokens(scenario, passes.batch, gammas)
-    return np.moveaxis(variance_of(scenario, passes, gained), 0, -1)
-
-
-def variance_of(scenario: Scenario, passes: Passes, gained: Array) -> Array:
-    """`parameter_variance` of passes that were counted, with the gammas on the leading axis."""
     c = scenario.machine.calibration
     known = passes.op_seconds(scenario)
     base = np.log(passes.speedups(scenario, gained, known))

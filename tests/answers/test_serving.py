@@ -5,16 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.mixed import (
-    alternating_s,
-    interleaved_s,
-    mixed_draft_s,
-    mixed_memory,
-    mixed_speedup,
-    mixed_target_s,
-    mixes,
-    tokens_per_slot_iteration,
-)
+from perfmodel.answers.mixed import mixed_draft_s, mixed_memory, mixed_speedup, mixed_target_s
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.serving import serving
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
@@ -31,11 +22,10 @@ def scenario(**flags):
     return resolve(Query(**(asked | {"draft_kv": "streamingllm:512"} | flags)))
 
 
-def simulate(alphas, shares, gamma: int, tokens: int, slots: int, iterations: int, seed: int) -> float:
+def simulate(alphas, gamma: int, tokens: int, slots: int, iterations: int, seed: int) -> float:
     """Tokens per slot and iteration of slots that are refilled at once; every request needs `tokens` tokens."""
     rng = np.random.default_rng(seed)
-    alphas, shares = np.asarray(alphas), np.asarray(shares) / np.sum(shares)
-    alpha = rng.choice(alphas, slots, p=shares)
+    alpha = rng.choice(alphas, slots)
     left, gained = rng.integers(1, tokens + 1, slots), 0
     for _ in range(iterations):
         run = np.cumprod(rng.random((slots, gamma)) < alpha[:, None], axis=1).sum(1) + 1
@@ -44,18 +34,18 @@ def simulate(alphas, shares, gamma: int, tokens: int, slots: int, iterations: in
         left = left - used
         done = left == 0
         left[done] = tokens
-        alpha[done] = rng.choice(alphas, int(done.sum()), p=shares)
+        alpha[done] = rng.choice(alphas, int(done.sum()))
     return gained / slots / iterations
 
 
-@pytest.mark.parametrize(("alphas", "shares", "gamma"), [((0.9, 0.3), (1, 1), 4), ((0.85, 0.6, 0.4), (2, 1, 1), 3)])
-def test_mixed_acceptances_in_refilled_slots_by_a_simulation(alphas, shares, gamma: int) -> None:
+@pytest.mark.parametrize(("alphas", "gamma"), [((0.9, 0.3), 4), ((0.85, 0.85, 0.6, 0.4), 3)])
+def test_mixed_acceptances_in_refilled_slots_by_a_simulation(alphas, gamma: int) -> None:
     """Hard requests hold their slots longer: the harmonic mean, not the mean over requests."""
-    kinds = [Acceptance.from_alpha(a) for a in alphas]
-    closed = tokens_per_slot_iteration(kinds, shares, gamma)
-    assert closed == pytest.approx(simulate(alphas, shares, gamma, 400, 256, 4000, 11), rel=0.015)
-    rates = [float(kind.tokens_per_iteration(gamma)) for kind in kinds]
-    assert min(rates) < closed < np.average(rates, weights=shares)
+    found = serving("llama-3.1-8b", "h100", len(alphas), 4096, alphas, gamma)
+    assert found.tokens == pytest.approx(simulate(alphas, gamma, 400, 256, 4000, 11), rel=0.015)
+    rates = [float(Acceptance.from_alpha(alpha).tokens_per_iteration(gamma)) for alpha in alphas]
+    assert min(rates) < found.tokens < found.tokens_as_admitted == pytest.approx(np.mean(rates))
+    assert found.steady_speedup == pytest.approx(found.speedup * found.tokens / found.tokens_as_admitted)
 
 
 @pytest.mark.parametrize("kind", sorted(kinds()))
@@ -74,12 +64,10 @@ def test_a_mixture_goes_through_every_context_and_acceptance() -> None:
     found = serving("llama-3.1-8b", "h100", 24, **given)
     contexts, alphas = [2048.0, 16384.0, 65536.0] * 4, [0.85] * 3 + [0.5] * 3
     assert found.speedup == pytest.approx(mixed_speedup(scenario(), contexts * 2, alphas * 4, 3), rel=1e-12)
-    kinds = [Acceptance.from_alpha(alpha) for alpha in (0.85, 0.5)]
-    assert found.tokens == pytest.approx(tokens_per_slot_iteration(kinds, [1, 1], 3), rel=1e-12)
-    assert found.tokens_as_admitted == pytest.approx(np.mean([kind.tokens_per_iteration(3) for kind in kinds]))
-    assert found.steady_speedup == pytest.approx(found.speedup * found.tokens / found.tokens_as_admitted)
     with pytest.raises(InputError, match="dp: must be 1 here"):
         serving("deepseek-r1", "h200", 2, 4096, 0.8, 2, 8, dp=8)
+    with pytest.raises(InputError, match="gamma: must be at most 3 with medusa, given 9"):
+        serving("llama-3.1-8b", "h100", 1, 4096, 0.5, 9, draft="medusa:heads=3")
 
 
 def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
@@ -116,28 +104,5 @@ def test_graphs_round_the_batch_up() -> None:
     on_size = np.isin(at, VLLM_GRAPH_SIZES)
     np.testing.assert_allclose(stairs[on_size], smooth[on_size], rtol=1e-12)
     assert float(s.target_pass_s(65.0, 4096.0, 4.0)) > float(bare.target_pass_s(65.0, 4096.0, 4.0))
-
-
-def test_mixed_steps_load_the_weights_fewer_times() -> None:
-    """Ideal, B = 1 sequence's share each: alternating reads W gamma + 1 times for gamma + 1 passes, so do mixed steps;
-    what mixing saves is compute-bound verification at large batches, spread evenly over the steps.
-    """
-    s = scenario(calibration="ideal")
-    small = float(interleaved_s(s, 4.0, 16384.0, 3)) / float(alternating_s(s, 4.0, 16384.0, 3))
-    large = float(interleaved_s(s, 160.0, 2048.0, 3)) / float(alternating_s(s, 160.0, 2048.0, 3))
-    assert small == pytest.approx(1.0, abs=0.02)
-    assert large < 0.95
-    assert [mixes(scenario(draft=draft).draft) for draft in ("self", "llama-3.2-1b")] == [True, False]
-
-
-@pytest.mark.parametrize(("call", "words"), [
-    (lambda: padded(4.0, (4, 2)), "rising"),
-    (lambda: mixed_target_s(scenario(), []), "one context"),
-    (lambda: mixed_speedup(scenario(), [1000.0], [0.5, 0.5], 3), "one alpha per context"),
-    (lambda: mixed_speedup(scenario(draft="medusa:heads=3", draft_kv="full"), [1000.0], [0.5], 9),
-     "gamma: must be at most 3 with medusa, given 9"),
-    (lambda: tokens_per_slot_iteration([Acceptance.from_alpha(0.5)], [0.0], 3), "one share"),
-])  # fmt: skip
-def test_refusals(call, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        call()
+    with pytest.raises(InputError, match="rising"):
+        padded(4.0, (4, 2))

@@ -2,15 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
 from pathlib import Path
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
-from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record
-from perfmodel.validate.harness.journal import as_record, encode
+from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.records.store import read_record
 from tests.validate.tiny_plan import write as write_plan
 
@@ -66,29 +62,12 @@ def _engine(url: str) -> Callable[[Path, bool], list[str]]:
 
 
 def _engine_files(folder: Path, again: bool) -> list[str]:
-    """From a record of an engine a third slower than the roofline, at two batches, contexts and draft lengths."""
-    record = folder / "runs.json"
-    if not record.exists():
-        record.write_text(_runs(), encoding="utf-8")
-    asked = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--calibration", "ideal"]
-    return ["validate", "engine", *asked, "--from", str(record), "--out", str(folder / "out.yaml")]
-
-
-@cache
-def _runs() -> str:
-    query = Query("llama-68m", "h100", 1, 1, draft="ngram", alpha=0.5, calibration="ideal")
-    scenario = resolve(query)
-    points = [
-        EnginePoint(
-            **dict(zip(("batch", "context", "gamma"), at, strict=True)),
-            key="-".join(map(str, at)),
-            seconds=4 / 3 * float(scenario.target_pass_s(float(at[0]), float(at[1]), at[2] + 1.0)),
-            tokens_per_iteration=1 + at[2] / 4,
-        )
-        for at in product((1, 64), (512, 65536), (0, 3))
-    ]
-    made = header("t-1", EngineSubject.of(query, "vllm", "9.9"))
-    return as_record(encode(made), [point.model_dump_json(exclude_defaults=True) for point in points])
+    """From the records of a server without a draft and with one."""
+    held = ROOT / "results/cpu-engine"
+    asked = ["--model", f"{held}/target.json", "--draft", f"{held}/draft.json", "--hardware", f"{held}/device.yaml"]
+    for path in sorted(held.glob("engine-*-K[03].json")):
+        asked += ["--from", str(path)]
+    return ["validate", "engine", *asked, "--calibration", "ideal", "--out", str(folder / "out.yaml")]
 
 
 def _check(folder: Path, again: bool) -> list[str]:

@@ -40,7 +40,6 @@ _VALUES = f"""
 --target 1.5 | 1 1e-9 100 1e9
 --batch-range 32..64 | 1..1 1..1000000
 --max-batch 64 | 1 100000
---markdown out.md
 --baseline out.json
 --results {ROOT}/results/cpu-1 .
 --from-microbench {ROOT}/results/cpu-1
@@ -59,7 +58,6 @@ _VALUES = f"""
 --hysteresis 0.01 | 0 0.2
 --shares octaves equal
 --missed 64 | 0
---lookup 2..4 | 1..1
 --dynamic-price 0.02 | 0
 --small-kv streamingllm:256 full
 --gamma-1 2 auto
@@ -128,7 +126,7 @@ UNASKED = {"validate generate": ("--model", "--rates")}
 NEEDED = ("--output", "--small", "--small-rate", "--rates", "--target")
 NEVER = {"--help", "--version"}
 """Not given: they answer whatever else is asked."""
-PLACES = {"--output", "--out", "--plot", "--markdown", "--baseline", "--draft-path", "--model-path"}
+PLACES = {"--output", "--out", "--plot", "--baseline", "--draft-path", "--model-path"}
 """Where something is written: only names of the folder that the suite works in."""
 WORK = (
     "harness.side_by_side.compare", "harness.acceptance.measure", "harness.measure.run_plan",

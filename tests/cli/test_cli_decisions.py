@@ -1,6 +1,5 @@
 """The verbs of decisions and of serving: the Python answers under them, what can be pasted, what they refuse."""
 
-import json
 import shlex
 
 import numpy as np
@@ -25,17 +24,6 @@ SERVING = shlex.split("serving -m llama-3.1-8b --hardware h100 -b 24 -c 2k,16k,6
                       "--draft-kv streamingllm:512")  # fmt: skip
 
 
-def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
-    """The printed line, read as a shell reads it, holds the JSON that covers every batch size once."""
-    (table,) = read(capsys, *SCHEDULE)["tables"]
-    line = next(line for line in run(capsys, *SCHEDULE).splitlines() if line.startswith("vllm serve"))
-    words = shlex.split(line)
-    assert words[:3] == ["vllm", "serve", "meta-llama/Meta-Llama-3.1-8B"]
-    config = json.loads(words[words.index("--speculative-config") + 1])
-    rows = [[r["low"], r["high"], r["tokens"]] for r in table["ranges"]]
-    assert config["num_speculative_tokens_per_batch_size"] == rows
-
-
 def test_hierarchy_finds_the_best_pair_of_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     asked = {"model": "llama-2-7b-32k", "hardware": "a100", "batch": 1, "context": 1}
     small = resolve(Query(**asked, draft="llama-68m", draft_kv="streamingllm:256", alpha=0.46))
@@ -53,12 +41,12 @@ def test_hierarchy_finds_the_best_pair_of_lengths(capsys: pytest.CaptureFixture[
     assert one["speedup"] == pytest.approx(pairs[1, 1], rel=1e-12)
 
 
-def test_one_kind_of_request_is_no_mixture_and_may_wait_for_its_slowest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_kind_of_request_is_no_mixture(capsys: pytest.CaptureFixture[str]) -> None:
     """By an engine whose passes are not padded to graphs."""
     line = "serving -m llama-3.1-8b --hardware h100 -b 25 -c 4k -g 3 --alpha 0.8 --engine magicdec --draft eagle"
-    found = read(capsys, *line.split(), "--new-tokens", "64")
+    found = read(capsys, *line.split())
     assert found["speedup"] == pytest.approx(found["steady_speedup"])
-    assert found["tokens_static"] < found["tokens"] == pytest.approx(found["tokens_as_admitted"])
+    assert found["tokens"] == pytest.approx(found["tokens_as_admitted"])
     assert found["graph_target_s"] > found["target_s"]
     exact = read(capsys, *line.split(), "--graph-sizes", "25,100")
     assert exact["graph_target_s"] == pytest.approx(exact["target_s"], rel=1e-12)
@@ -100,7 +88,6 @@ def test_a_batch_that_does_not_fit_is_told(capsys: pytest.CaptureFixture[str], a
     ((*HIERARCHY[:9], "--alpha", "0.9", "--small", "llama-68m", "--small-rate", "0.5"), "--draft-kv"),
     ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
     ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
-    ((*SERVING, "--new-tokens", "0"), "--new-tokens: must be a positive whole number such as 8"),
     ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
     ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
 ])  # fmt: skip

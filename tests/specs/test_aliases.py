@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files, gpu, model
-from perfmodel.specs.__main__ import OTHER_NAMES, STATED, index, stated
+from perfmodel.specs.__main__ import STATED, stated
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.model import load_model
 from perfmodel.specs.ready import READY
@@ -40,12 +40,6 @@ def test_a_name_of_two_meanings_is_refused_with_both_and_another_shape_is_no_ali
         load_model("llama-3-8b")
 
 
-@pytest.mark.parametrize("kind", OTHER_NAMES)
-def test_the_index_lists_what_the_files_list(kind: str) -> None:
-    """Written by ``python -m perfmodel.specs``."""
-    assert files.index_path(kind).read_text(encoding="utf-8") == index(kind)
-
-
 @pytest.mark.parametrize("kind", STATED)
 def test_what_is_ready_is_what_the_files_state(kind: str) -> None:
     """Written by ``python -m perfmodel.specs``; equal to what is read and checked, which `stated` does anew."""
@@ -57,22 +51,19 @@ def test_what_is_ready_is_what_the_files_state(kind: str) -> None:
         assert repr(files.load_bundled(spec, kind, name)) == repr(anew)
 
 
-def test_a_file_that_was_changed_is_read_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_changed_or_that_the_index_lacks_is_read_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = files.data_directory("gpus")
     (tmp_path / READY).write_bytes((folder / READY).read_bytes())
+    (tmp_path / "mine.yaml").write_text("{name: mine, title: My own, vendor: me}")
     changed = (folder / "l4-24gb.yaml").read_text(encoding="utf-8").replace("NVIDIA L4", "Another L4")
     (tmp_path / "l4-24gb.yaml").write_text(changed, encoding="utf-8")
     monkeypatch.setattr(files, "data_directory", lambda kind: tmp_path)
+    monkeypatch.setattr(files, "bundled_names", lambda kind: ("h100-sxm-80gb", "mine"))
     assert files.load_bundled(gpu.GPUSpec, "gpus", "l4-24gb").title.startswith("Another")
-
-
-def test_a_file_that_the_index_lacks_is_found_by_its_aliases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "names.json").write_text('{"h100-sxm-80gb": ["h100"]}')
-    monkeypatch.setattr(files, "index_path", lambda kind: tmp_path / "names.json")
     table = files.alias_table("gpus", gpu.other_names)
-    assert table["h100"] == ("h100-sxm-80gb",)
-    assert "h100-sxm" not in table
-    assert table["nvidia-l4"] == ("l4-24gb",)
+    assert (table["h100"], table["my-own"], table["me-mine"]) == (("h100-sxm-80gb",), ("mine",), ("mine",))
 
 
 @pytest.mark.parametrize(("name", "served"), [

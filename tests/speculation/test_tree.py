@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.acceptance import Acceptance, conditional_from_survival
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_cost import choose, iteration_s, levels_within, speedup, surface
@@ -42,7 +42,7 @@ def test_the_recovered_tree_is_worth_its_value(sequoia: Growth, size: int, level
     tree = sequoia.best(size, levels)
     assert tree.size <= size
     assert tree.levels <= levels
-    assert sum(tree.widths) == tree.size == sum(tree.children) + 1
+    assert sum(tree.widths) == tree.size
     assert tree.widths == tuple(w for w in sequoia.widths[levels - 1, size - 1] if w)
     assert expected_tokens(tree.parents, sequoia.acceptance) == pytest.approx(tree.tokens_per_iteration, rel=1e-12)
 
@@ -79,7 +79,8 @@ def test_a_chains_speedup_is_the_chain_engines(acceptance: Acceptance, flags: di
     s = replace(scenario(**flags), acceptance=acceptance)
     batch, context = np.array([[1.0], [32.0]]), np.array([2048.0, 32768.0])
     for gamma in (1, 4):
-        tree = Growth(TreeAcceptance.chain(acceptance, gamma), gamma + 1, gamma + 1).best(gamma + 1, gamma + 1)
+        one_child = TreeAcceptance.of(conditional_from_survival(acceptance.survival(gamma))[:, None])
+        tree = Growth(one_child, gamma + 1, gamma + 1).best(gamma + 1, gamma + 1)
         np.testing.assert_allclose(
             speedup(s, batch, context, tree), speedups(s, batch, context, np.array([gamma]))[..., 0], rtol=1e-12
         )
@@ -131,7 +132,6 @@ def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:
         (lambda: Growth(TreeAcceptance.of([0.5]), 2000, 3), "from 1 to 1024"),
         (lambda: Growth(TreeAcceptance.of([[0.5], [0.4]]), 8, 4), "from 1 to 3"),
         (lambda: Growth(TreeAcceptance.of([0.5]), 8, 3).best(9, 3), "at most 8 nodes"),
-        (lambda: TreeAcceptance.chain(Acceptance.from_alpha(0.5), 0), "from 1 to 63"),
         (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0), "once per level"),
         (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 2), "once per level"),
         (lambda: choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 4), "at most 3"),

@@ -12,7 +12,7 @@ from perfmodel.errors import one_line
 from perfmodel.specs import files
 from perfmodel.specs.huggingface import recurrent, sparse
 from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, Family
-from perfmodel.specs.huggingface.keys import NEEDED, Keys
+from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
 from perfmodel.specs.huggingface.wrappers import INNER, NESTED_DEFAULTS, WRAPPERS
@@ -95,9 +95,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         or keys.integer("intermediate_size", family.mlp_ratio * hidden if family.mlp_ratio else NEEDED),
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
-        "tie_word_embeddings": keys.flag("tie_word_embeddings", family.tied),
+        "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.flags),
         **_biases(keys, family),
-        "rms_norm_eps": keys.number(_eps(keys), family.eps),
+        "rms_norm_eps": keys.number("rms_norm_eps", family.eps),
         **_rotary(keys, family, positions),
         "num_nextn_predict_layers": _predicting(keys),
         "source": keys.where,
@@ -109,12 +109,12 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
 
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
     """A null num_key_value_heads means num_attention_heads; in some families an absent one does too."""
-    may_omit = family.heads_are_kv_heads or keys.data.get("num_key_value_heads", NEEDED) is None
+    may_omit = "heads_are_kv_heads" in family.flags or keys.data.get("num_key_value_heads", NEEDED) is None
     return keys.integer("num_key_value_heads", heads if may_omit else NEEDED)
 
 
 def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
-    if family.head_dim_needed or keys.data.get("head_dim") is not None:
+    if "head_dim_needed" in family.flags or keys.data.get("head_dim") is not None:
         return keys.integer("head_dim")
     if hidden % heads:
         raise keys.bad("head_dim", f"given where num_attention_heads ({heads}) does not divide hidden_size ({hidden})")
@@ -122,32 +122,25 @@ def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
 
 
 def _biases(keys: Keys, family: Family) -> dict[str, bool]:
-    if family.bias == "bias":
+    if "use_bias" in family.flags:
         return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("use_bias", True))
-    asked = keys.flag("attention_bias", family.bias_default)
+    asked = keys.flag("attention_bias", "bias_default" in family.flags)
     mlp = keys.flag("mlp_bias", False)
     if family.readers[0] is sparse.latent and (asked or mlp):
         raise keys.bad("attention_bias" if asked else "mlp_bias", "false for this architecture")
-    qkv = family.bias == "qkv" or (asked and family.bias in ("config", "config_qkv"))
+    whole = asked and "attention_bias" in family.flags
+    qkv = whole or (asked and "attention_bias_of_qkv" in family.flags)
     if keys.data["model_type"] == "qwen2_moe":
         qkv = keys.flag("qkv_bias", True)
-    output = keys.flag("attention_out_bias", asked and family.bias == "config")
-    return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and family.mlp_bias}
+    output = keys.flag("attention_out_bias", whole)
+    return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and "mlp_bias" in family.flags}
 
 
 def _predicting(keys: Keys) -> int | None:
     """Multi-token prediction layers, where the file says."""
-    key = next((key for key in _MTP if keys.data.get(key) is not None), None)
-    keys.ignore(*_MTP)
-    return keys.integer(key, low=0, high=MAX_LAYERS) if key else None
-
-
-_MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers", "_num_mtp_layers")
-
-
-def _eps(keys: Keys) -> str:
-    names = ("rms_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon")
-    return next((name for name in names if name in keys.data), names[0])
+    key = "num_nextn_predict_layers"
+    keys.ignore(*USUAL[key])
+    return keys.integer(key, low=0, high=MAX_LAYERS) if keys.data.get(key) is not None else None
 
 
 _SCALING = {

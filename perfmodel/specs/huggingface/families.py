@@ -1,41 +1,47 @@
-"""What transformers fixes or assumes for each `model_type` that is read: one line a family."""
+"""What transformers fixes or assumes for each `model_type` that is read: one row a family."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any
 
 from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.huggingface.wrappers import WRAPPERS
 
 Reader = Callable[[Keys, int], layers.Fields]
+_FLAGS = {
+    "attention_bias", "attention_bias_of_qkv", "bias_default", "head_dim_needed", "heads_are_kv_heads", "mlp_bias",
+    "tied", "use_bias",
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
 class Family:
-    """readers: shape fields from the file, later ones over earlier ones. fixed: shape fields of every model.
+    """words: flags, and fields of ModelSpec that are true of all its models. fixed: other fields that all have alike.
 
-    bias: ``config`` reads `attention_bias` for q, k, v and o, ``config_qkv`` for q, k and v, ``qkv`` is always there,
-    ``bias`` reads `use_bias` for all of these and the MLP.
-    bias_default, eps, rope_theta, tied: what an absent key means. head_dim_needed: transformers' default is a constant,
-    not hidden_size / num_attention_heads. heads_are_kv_heads: num_key_value_heads may be left out. mlp_ratio: width
-    of an MLP over the hidden one, and positions: the longest context, where the file does not say. modules: GEMM ->
-    names of its modules in checkpoints, where they are not those of `quantised.MODULES`.
+    Flags: attention_bias, attention_bias_of_qkv, mlp_bias and use_bias: that key of a file counts, the first for q, k,
+    v and o, the second for q, k and v, the last for these and the MLP; bias_default: an absent one is true. tied: so
+    is an absent `tie_word_embeddings`. head_dim_needed: transformers' default is a constant, not hidden_size /
+    num_attention_heads. heads_are_kv_heads: num_key_value_heads may be left out.
+    readers: shape fields from the file, later ones over earlier ones. eps, rope_theta: what an absent key means.
+    mlp_ratio: width of an MLP over the hidden one, and positions: the longest context, where the file does not say.
+    modules: GEMM -> names of its modules in checkpoints, where they are not those of `quantised.MODULES`.
     """
 
-    readers: tuple[Reader, ...] = (layers.all_full,)
-    fixed: layers.Fields = field(default_factory=dict)
-    bias: Literal["none", "qkv", "config", "config_qkv", "bias"] = "none"
-    bias_default: bool = False
-    mlp_bias: bool = False
-    tied: bool = False
-    heads_are_kv_heads: bool = False
-    head_dim_needed: bool = False
-    eps: float = 1e-6
-    rope_theta: float = 1e4
-    mlp_ratio: int = 0
-    positions: int | None = None
-    modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    def __init__(
+        self,
+        words: str,
+        *readers: Reader,
+        eps: float = 1e-5,
+        rope_theta: float = 1e4,
+        mlp_ratio: int = 0,
+        positions: int | None = None,
+        modules: Mapping[str, tuple[str, ...]] | None = None,
+        **fixed: Any,
+    ) -> None:
+        said = set(words.split())
+        self.flags, self.fixed = said & _FLAGS, dict.fromkeys(said - _FLAGS, True) | fixed
+        self.readers = readers or (layers.all_full,)
+        self.eps, self.rope_theta, self.mlp_ratio, self.positions = eps, rope_theta, mlp_ratio, positions
+        self.modules = modules or {}
 
 
 def _routed(first: str) -> Reader:
@@ -43,258 +49,194 @@ def _routed(first: str) -> Reader:
     return experts.of("num_experts", shared="num_shared_experts", first=first, bias=True)
 
 
-_QK_NORM = {"qk_norm": True}
-_DEEPSEEK = Family((sparse.latent, experts.deepseek), heads_are_kv_heads=True)
-_SPARSE = replace(_DEEPSEEK, readers=(sparse.latent, sparse.indexer, experts.deepseek))
-_QWEN3 = Family((layers.qwen,), _QK_NORM, "config", head_dim_needed=True)
-_QWEN3_NEXT = replace(_QWEN3, readers=(recurrent.gated_delta, experts.qwen))
-_GEMMA3 = Family(
-    (layers.slides_but_every(6, needed=True),),
-    _QK_NORM | {"norms_per_layer": 4},
-    "config",
-    tied=True,
-    head_dim_needed=True,
-    rope_theta=1e6,
-)
-_MISTRAL = Family((layers.all_slide,))
-
-_GLM4 = Family(fixed={"norms_per_layer": 4}, bias="config_qkv", bias_default=True, eps=1e-5)
-_GLM4_MOE = Family((experts.deepseek,), bias="config_qkv", eps=1e-5)
-_OLMO = Family((layers.slides_but_every(4),), {"wide_qk_norm": True, "qk_norm": True}, "config")
-_EXAONE = Family((layers.slides_but_every(4),), _QK_NORM, eps=1e-5)
-_HUNYUAN = Family((layers.hunyuan,), _QK_NORM, "config", eps=1e-5)
-_BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
-_PLAIN = {"gated_mlp": False, "norm_bias": True}
-_LLAMA = Family(bias="config", mlp_bias=True, heads_are_kv_heads=True)
-_FIRST_DENSE = _routed("first_k_dense_replace")
+_BIASES: dict[str, Any] = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
+_PLAIN: dict[str, Any] = {"gated_mlp": False, "norm_bias": True}
 _PLAIN_EXPERTS = experts.of("num_experts", "intermediate_size")
-_GRANITE_MOE = Family((experts.granite,), bias="config", heads_are_kv_heads=True)
-_GATED = {"attention_gate": True, "norms_per_layer": 4}
-_LFM2_MODULES = {"state_in": ("conv.in_proj",), "state_out": ("conv.out_proj",), "o": ("self_attn.out_proj",)}
+_GEMMA4_MODULES = {
+    "shared_gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "shared_down": ("mlp.down_proj",),
+    "experts": ("experts.0.gate_proj", "experts.gate_up_proj"),
+}
 
 FAMILIES: dict[str, Family] = {
-    "afmoe": Family((layers.named_windows, _routed("num_dense_layers")), _QK_NORM | _GATED, "config", eps=1e-5),
-    "apertus": Family(fixed=_QK_NORM | {"gated_mlp": False}, bias="config", heads_are_kv_heads=True, eps=1e-5),
-    "arcee": replace(_LLAMA, fixed={"gated_mlp": False}, eps=1e-5),
+    "afmoe": Family(
+        "attention_bias qk_norm attention_gate", layers.named_windows, _routed("num_dense_layers"), norms_per_layer=4
+    ),
+    "apertus": Family("attention_bias heads_are_kv_heads qk_norm", gated_mlp=False),
+    "arcee": Family("attention_bias mlp_bias heads_are_kv_heads", gated_mlp=False),
     "aria_text": Family(
-        (experts.of("num_experts", "intermediate_size", shared="num_shared_experts"),), heads_are_kv_heads=True
+        "heads_are_kv_heads", experts.of("num_experts", "intermediate_size", shared="num_shared_experts"), eps=1e-6
     ),
-    "axk1": replace(_DEEPSEEK, fixed={"norms_per_layer": 3}),
-    "bailing_hybrid": Family((recurrent.bailing, _FIRST_DENSE), heads_are_kv_heads=True),
-    "bailing_moe": Family((_FIRST_DENSE,), _QK_NORM, "config"),
-    "bamba": Family((recurrent.bamba,), bias="config", mlp_bias=True, eps=1e-5),
-    "bloom": Family(fixed=_BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, positions=2048, eps=1e-5),
-    "chatglm": Family(bias="qkv", heads_are_kv_heads=True, eps=1e-5),
-    "cohere": Family(fixed={"norms_per_layer": 1}, bias="config", tied=True, eps=1e-5),
-    "cohere2": Family((layers.slides_but_every(4),), {"norms_per_layer": 1}, "config", tied=True, eps=1e-5),
+    "axk1": Family("heads_are_kv_heads", sparse.latent, experts.deepseek, eps=1e-6, norms_per_layer=3),
+    "bailing_hybrid": Family("heads_are_kv_heads", recurrent.bailing, _routed("first_k_dense_replace"), eps=1e-6),
+    "bailing_moe": Family("attention_bias qk_norm", _routed("first_k_dense_replace"), eps=1e-6),
+    "bamba": Family("attention_bias mlp_bias", recurrent.bamba),
+    "bloom": Family("tied heads_are_kv_heads", mlp_ratio=4, positions=2048, **_PLAIN, **_BIASES),
+    "chatglm": Family("qkv_bias heads_are_kv_heads"),
+    "cohere": Family("attention_bias tied", norms_per_layer=1),
+    "cohere2": Family("attention_bias tied", layers.slides_but_every(4), norms_per_layer=1),
     "cohere2_moe": Family(
-        (
-            layers.slides_but_every(4),
-            experts.of("num_experts", "intermediate_size", shared="num_shared_experts", first="mlp_layer_types"),
-        ),
-        {"norms_per_layer": 1},
-        "config",
-        tied=True,
-        eps=1e-5,
+        "attention_bias tied",
+        layers.slides_but_every(4),
+        experts.of("num_experts", "intermediate_size", shared="num_shared_experts", first="mlp_layer_types"),
+        norms_per_layer=1,
     ),
-    "cosmos3_edge_text": replace(_LLAMA, fixed={"gated_mlp": False}, eps=1e-5),
-    "cwm": Family((layers.named_windows,), eps=1e-5, rope_theta=1e6),
-    "dbrx": Family((experts.dbrx,), rope_theta=5e5, eps=1e-5),
-    "deepseek": Family((experts.deepseek,), bias="config", heads_are_kv_heads=True),
-    "deepseek_v3": _DEEPSEEK,
-    "deepseek_v32": _SPARSE,
+    "cwm": Family("", layers.named_windows, rope_theta=1e6),
+    "dbrx": Family("", experts.dbrx, rope_theta=5e5),
+    "deepseek": Family("attention_bias heads_are_kv_heads", experts.deepseek, eps=1e-6),
+    "deepseek_v3": Family("heads_are_kv_heads", sparse.latent, experts.deepseek, eps=1e-6),
+    "deepseek_v32": Family("heads_are_kv_heads", sparse.latent, sparse.indexer, experts.deepseek, eps=1e-6),
     "deepseek_v4": Family(
-        (sparse.compressed, experts.everywhere),
-        {"attention_sinks": True, "one_kv_projection": True, "cached_once": True},
-        head_dim_needed=True,
-        modules={
-            "experts": ("ffn.experts.0.w1",),
-            "shared_gate_up": ("ffn.shared_experts.w1",),
-            "shared_down": ("ffn.shared_experts.w2",),
-            "qkv": ("attn.wkv",),
-            "q_up": ("attn.wq_b",),
-            "o_down": ("attn.wo_a",),
-            "o": ("attn.wo_b",),
-            "index_q": ("attn.indexer.wq_b",),
-        },
+        "head_dim_needed attention_sinks one_kv_projection cached_once", sparse.compressed, experts.everywhere, eps=1e-6
     ),
-    "dots1": Family((layers.named_windows, experts.deepseek), _QK_NORM, "config", heads_are_kv_heads=True),
-    "ernie4_5": Family(tied=True, eps=1e-5, rope_theta=5e5),
-    "ernie4_5_moe": Family((experts.ernie,), tied=True, eps=1e-5, rope_theta=5e5),
-    "exaone4": _EXAONE,
-    "exaone_moe": replace(_EXAONE, readers=(layers.slides_but_every(4), _FIRST_DENSE)),
-    "falcon": Family(
-        (layers.falcon,), _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, positions=2048, eps=1e-5
-    ),
-    "falcon_h1": Family((recurrent.mamba_beside,), bias="config", mlp_bias=True, eps=1e-5),
-    "flex_olmo": replace(_OLMO, readers=(_PLAIN_EXPERTS,)),
-    "gemma": Family(bias="config", tied=True, head_dim_needed=True),
+    "dots1": Family("attention_bias heads_are_kv_heads qk_norm", layers.named_windows, experts.deepseek, eps=1e-6),
+    "ernie4_5": Family("tied", rope_theta=5e5),
+    "ernie4_5_moe": Family("tied", experts.ernie, rope_theta=5e5),
+    "exaone4": Family("qk_norm", layers.slides_but_every(4)),
+    "exaone_moe": Family("qk_norm", layers.slides_but_every(4), _routed("first_k_dense_replace")),
+    "falcon": Family("tied heads_are_kv_heads", layers.falcon, mlp_ratio=4, positions=2048, **_PLAIN),
+    "falcon_h1": Family("attention_bias mlp_bias", recurrent.mamba_beside),
+    "flex_olmo": Family("attention_bias wide_qk_norm qk_norm", _PLAIN_EXPERTS, eps=1e-6),
+    "gemma": Family("attention_bias tied head_dim_needed", eps=1e-6),
     "gemma2": Family(
-        (layers.slides_but_every(2, needed=True),), {"norms_per_layer": 4}, "config", tied=True, head_dim_needed=True
+        "attention_bias tied head_dim_needed", layers.slides_but_every(2, needed=True), eps=1e-6, norms_per_layer=4
     ),
-    "gemma3_text": _GEMMA3,
-    "gemma3n_text": Family(
-        (layers.slides_but_every(5, needed=True), layers.gemma3n),
-        _QK_NORM | {"norms_per_layer": 8},
-        "config",
-        tied=True,
-        head_dim_needed=True,
+    "gemma3_text": Family(
+        "attention_bias tied head_dim_needed qk_norm",
+        layers.slides_but_every(6, needed=True),
+        eps=1e-6,
         rope_theta=1e6,
+        norms_per_layer=4,
     ),
-    "gemma4_text": replace(
-        _GEMMA3,
-        readers=(layers.gemma4, experts.gemma4),
-        fixed=_QK_NORM,
-        modules={
-            "experts": ("experts.0.gate_proj", "experts.gate_up_proj"),
-            "shared_gate_up": ("mlp.gate_proj", "mlp.up_proj"),
-            "shared_down": ("mlp.down_proj",),
-        },
+    "gemma3n_text": Family(
+        "attention_bias tied head_dim_needed qk_norm",
+        layers.slides_but_every(5, needed=True),
+        layers.gemma3n,
+        eps=1e-6,
+        rope_theta=1e6,
+        norms_per_layer=8,
     ),
-    "glm": Family(bias="config_qkv", bias_default=True, eps=1.5625e-07),
-    "glm4": _GLM4,
-    "glm4_moe": _GLM4_MOE,
-    "glm4_moe_lite": replace(_DEEPSEEK, eps=1e-5),
-    "glm5_next_text": Family((recurrent.glm5_next, experts.deepseek), heads_are_kv_heads=True, eps=1e-5),
-    "glm_moe_dsa": replace(_SPARSE, eps=1e-5),
-    "glm_ocr_text": replace(_GLM4, bias="none"),
-    "gpt2": Family(
-        (layers.learned_positions(),), _BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, mlp_ratio=4, eps=1e-5
+    "gemma4_text": Family(
+        "attention_bias tied head_dim_needed qk_norm",
+        layers.gemma4,
+        experts.gemma4,
+        eps=1e-6,
+        rope_theta=1e6,
+        modules=_GEMMA4_MODULES,
     ),
+    "glm": Family("attention_bias_of_qkv bias_default", eps=1.5625e-07),
+    "glm4": Family("attention_bias_of_qkv bias_default", norms_per_layer=4),
+    "glm4_moe": Family("attention_bias_of_qkv", experts.deepseek),
+    "glm4_moe_lite": Family("heads_are_kv_heads", sparse.latent, experts.deepseek),
+    "glm5_next_text": Family("heads_are_kv_heads", recurrent.glm5_next, experts.deepseek),
+    "glm_moe_dsa": Family("heads_are_kv_heads", sparse.latent, sparse.indexer, experts.deepseek),
+    "glm_ocr_text": Family("bias_default", norms_per_layer=4),
+    "gpt2": Family("tied heads_are_kv_heads", layers.learned_positions(), mlp_ratio=4, **_PLAIN, **_BIASES),
     "gpt_neo": Family(
-        (layers.gpt_neo,),
-        {"output_bias": True, "mlp_bias": True} | _PLAIN,
-        tied=True,
-        heads_are_kv_heads=True,
-        mlp_ratio=4,
-        eps=1e-5,
+        "tied heads_are_kv_heads", layers.gpt_neo, mlp_ratio=4, output_bias=True, mlp_bias=True, **_PLAIN
     ),
-    "gpt_neox": Family(fixed=_BIASES | _PLAIN, heads_are_kv_heads=True, eps=1e-5),
+    "gpt_neox": Family("heads_are_kv_heads", **_PLAIN, **_BIASES),
     "gpt_oss": Family(
-        (layers.slides_but_every(2, needed=True), experts.gpt_oss),
-        {"attention_sinks": True},
-        "config",
-        bias_default=True,
-        head_dim_needed=True,
-        eps=1e-5,
-        rope_theta=150000.0,
+        "attention_bias bias_default head_dim_needed attention_sinks",
+        layers.slides_but_every(2, needed=True),
+        experts.gpt_oss,
+        rope_theta=1.5e5,
     ),
-    "gptj": Family(
-        fixed={"mlp_bias": True, "norms_per_layer": 1} | _PLAIN, heads_are_kv_heads=True, mlp_ratio=4, eps=1e-5
+    "gptj": Family("heads_are_kv_heads", mlp_ratio=4, mlp_bias=True, norms_per_layer=1, **_PLAIN),
+    "granite_swa": Family("attention_bias mlp_bias tied attention_sinks", layers.named_windows, eps=1e-6),
+    "granitemoe": Family("attention_bias", experts.of("num_local_experts", "intermediate_size"), eps=1e-6),
+    "granitemoe_swa": Family(
+        "attention_bias heads_are_kv_heads attention_sinks", layers.named_windows, experts.granite, eps=1e-6
     ),
-    "granite_swa": Family((layers.named_windows,), {"attention_sinks": True}, "config", mlp_bias=True, tied=True),
-    "granitemoe": Family((experts.of("num_local_experts", "intermediate_size"),), bias="config"),
-    "granitemoe_swa": replace(
-        _GRANITE_MOE, readers=(layers.named_windows, experts.granite), fixed={"attention_sinks": True}
-    ),
-    "granitemoehybrid": Family(
-        (recurrent.granite_hybrid, experts.granite),
-        bias="config",
-        modules={"state_in": ("mamba.in_proj",), "state_out": ("mamba.out_proj",)},
-    ),
-    "granitemoeshared": _GRANITE_MOE,
-    "hunyuan_v1_dense": _HUNYUAN,
-    "hunyuan_v1_moe": replace(_HUNYUAN, readers=(layers.hunyuan, experts.hunyuan)),
-    "hy_v3": Family((_routed("mlp_layer_types"),), _QK_NORM, "config"),
-    "hy_v4": Family(
-        (sparse.gated_latent, experts.deepseek), {"attention_sinks": True}, heads_are_kv_heads=True, eps=1e-5
-    ),
-    "hyperclovax": replace(_LLAMA, fixed={"norms_per_layer": 4}),
-    "jais2": Family(fixed=_PLAIN, bias="config", bias_default=True, mlp_bias=True, heads_are_kv_heads=True, eps=1e-5),
-    "jamba": Family((recurrent.jamba, experts.jamba)),
-    "kimi_linear": Family((recurrent.kimi_delta, experts.kimi), heads_are_kv_heads=True, eps=1e-5),
+    "granitemoehybrid": Family("attention_bias", recurrent.granite_hybrid, experts.granite, eps=1e-6),
+    "granitemoeshared": Family("attention_bias heads_are_kv_heads", experts.granite, eps=1e-6),
+    "hunyuan_v1_dense": Family("attention_bias qk_norm", layers.hunyuan),
+    "hunyuan_v1_moe": Family("attention_bias qk_norm", layers.hunyuan, experts.hunyuan),
+    "hy_v3": Family("attention_bias qk_norm", _routed("mlp_layer_types"), eps=1e-6),
+    "hy_v4": Family("heads_are_kv_heads attention_sinks", sparse.gated_latent, experts.deepseek),
+    "hyperclovax": Family("attention_bias mlp_bias heads_are_kv_heads", eps=1e-6, norms_per_layer=4),
+    "jais2": Family("attention_bias bias_default mlp_bias heads_are_kv_heads", **_PLAIN),
+    "jamba": Family("", recurrent.jamba, experts.jamba, eps=1e-6),
+    "kimi_linear": Family("heads_are_kv_heads", recurrent.kimi_delta, experts.kimi),
     "laguna": Family(
-        (
-            layers.head_gates,
-            experts.of(
-                "num_experts", shared_width="shared_expert_intermediate_size", first="mlp_layer_types", bias=True
-            ),
-        ),
-        _QK_NORM,
-        "config",
-        head_dim_needed=True,
+        "attention_bias head_dim_needed qk_norm",
+        layers.head_gates,
+        experts.of("num_experts", shared_width="shared_expert_intermediate_size", first="mlp_layer_types", bias=True),
+        eps=1e-6,
     ),
-    "lfm2": Family((recurrent.short_convolutions,), _QK_NORM, tied=True, eps=1e-5, modules=_LFM2_MODULES),
+    "lfm2": Family("tied qk_norm", recurrent.short_convolutions),
     "lfm2_moe": Family(
-        (recurrent.short_convolutions, experts.of("num_experts", first="num_dense_layers", bias=True)),
-        _QK_NORM,
-        tied=True,
-        eps=1e-5,
-        modules=_LFM2_MODULES,
+        "tied qk_norm", recurrent.short_convolutions, experts.of("num_experts", first="num_dense_layers", bias=True)
     ),
-    "lfm3": Family((recurrent.lfm3,), _QK_NORM, tied=True, eps=1e-5, modules=_LFM2_MODULES),
-    "llama": _LLAMA,
-    "llama4_text": Family((layers.chunked, experts.llama4), bias="config", head_dim_needed=True, eps=1e-5),
-    "longcat_flash": Family((sparse.latent, experts.longcat), heads_are_kv_heads=True, eps=1e-5, rope_theta=1e7),
+    "lfm3": Family("tied qk_norm", recurrent.lfm3),
+    "llama": Family("attention_bias mlp_bias heads_are_kv_heads", eps=1e-6),
+    "llama4_text": Family("attention_bias head_dim_needed", layers.chunked, experts.llama4),
+    "longcat_flash": Family("heads_are_kv_heads", sparse.latent, experts.longcat, rope_theta=1e7),
     "mellum": Family(
-        (layers.named_windows, experts.of("num_experts", first="mlp_layer_types")),
-        _QK_NORM,
-        "config",
-        head_dim_needed=True,
+        "attention_bias head_dim_needed qk_norm",
+        layers.named_windows,
+        experts.of("num_experts", first="mlp_layer_types"),
+        eps=1e-6,
     ),
-    "mimo": Family((layers.qwen,), bias="qkv"),
-    "mimo_v2_flash": Family((layers.mimo_v2, experts.mimo_v2), {"attention_sinks": True}, eps=1e-5),
-    "minicpm": replace(_LLAMA, tied=True, eps=1e-5),
-    "minicpm3": Family((sparse.latent,), tied=True, heads_are_kv_heads=True, eps=1e-5),
-    "minimax": Family((recurrent.lightning, _PLAIN_EXPERTS), eps=1e-5, rope_theta=1e6),
-    "minimax_m2": Family((layers.all_full, experts.minimax), _QK_NORM | {"wide_qk_norm": True}, head_dim_needed=True),
-    "minimax_m3": Family((sparse.block_indexer, experts.minimax_m3), _QK_NORM, head_dim_needed=True),
-    "ministral": Family((layers.sliding_unless_named,)),
-    "ministral3": replace(_MISTRAL, head_dim_needed=True, eps=1e-5),
-    "mistral": _MISTRAL,
+    "mimo_v2_flash": Family("attention_sinks", layers.mimo_v2, experts.mimo_v2),
+    "minicpm": Family("attention_bias mlp_bias tied heads_are_kv_heads"),
+    "minicpm3": Family("tied heads_are_kv_heads", sparse.latent),
+    "minimax": Family("", recurrent.lightning, _PLAIN_EXPERTS, rope_theta=1e6),
+    "minimax_m2": Family("head_dim_needed qk_norm wide_qk_norm", layers.all_full, experts.minimax, eps=1e-6),
+    "minimax_m3": Family("head_dim_needed qk_norm", sparse.block_indexer, experts.minimax_m3, eps=1e-6),
+    "ministral": Family("", layers.sliding_unless_named, eps=1e-6),
+    "ministral3": Family("head_dim_needed", layers.all_slide),
+    "mistral": Family("", layers.all_slide, eps=1e-6),
     "mistral_large4_text": Family(
-        (sparse.latent_without_query_rank, sparse.indexer, experts.deepseek), heads_are_kv_heads=True, eps=1e-5
+        "heads_are_kv_heads", sparse.latent_without_query_rank, sparse.indexer, experts.deepseek
     ),
     "mixtral": Family(
-        (layers.all_slide_if_given, experts.of("num_local_experts", "intermediate_size")), eps=1e-5, rope_theta=1e6
+        "", layers.all_slide_if_given, experts.of("num_local_experts", "intermediate_size"), rope_theta=1e6
     ),
-    "mllama_text_model": Family((layers.without_cross_attention,), eps=1e-5, rope_theta=5e5),
-    "molmo2_text": Family(fixed=_QK_NORM, bias="config"),
-    "mpt": Family((layers.mpt,), {"gated_mlp": False}, tied=True, eps=1e-5),
-    "muse_glimmer_text": Family((layers.named_windows,), _GATED, "config", head_dim_needed=True, eps=1e-5),
+    "mllama_text_model": Family("", layers.without_cross_attention, rope_theta=5e5),
+    "molmo2_text": Family("attention_bias qk_norm", eps=1e-6),
+    "mpt": Family("tied", layers.mpt, gated_mlp=False),
+    "muse_glimmer_text": Family(
+        "attention_bias head_dim_needed attention_gate", layers.named_windows, norms_per_layer=4
+    ),
     "muse_spark_text": Family(
-        (layers.named_windows, experts.behind_latent),
-        _GATED | {"norms_per_layer": 5},
-        "config",
-        head_dim_needed=True,
-        eps=1e-5,
+        "attention_bias head_dim_needed attention_gate", layers.named_windows, experts.behind_latent, norms_per_layer=5
     ),
-    "nanochat": Family(fixed={"gated_mlp": False}, heads_are_kv_heads=True),
-    "nemotron": Family(fixed=_PLAIN, bias="config", mlp_bias=True, heads_are_kv_heads=True, eps=1e-5),
-    "nemotron-nas": Family((layers.blocks_of_any_width,), bias="config", eps=1e-5),
-    "nemotron_h": Family((recurrent.nemotron_h, experts.nemotron_h), {"norms_per_layer": 1}, "config", eps=1e-5),
-    "olmo2": _OLMO,
-    "olmo_hybrid": replace(_OLMO, readers=(recurrent.ungated_delta,)),
-    "olmoe": replace(_OLMO, readers=(_PLAIN_EXPERTS,), eps=1e-5),
-    "opt": Family((layers.learned_positions(2),), _BIASES | _PLAIN, tied=True, heads_are_kv_heads=True, eps=1e-5),
-    "orion": replace(_LLAMA, fixed={"norm_bias": True}, eps=1e-5),
-    "paddleocr_vl_text": Family(bias="bias", tied=True, eps=1e-5, rope_theta=5e5),
-    "persimmon": Family(fixed=_BIASES | _PLAIN | _QK_NORM, heads_are_kv_heads=True, eps=1e-5),
-    "phi": Family(fixed=_BIASES | _PLAIN | {"norms_per_layer": 1}, heads_are_kv_heads=True, eps=1e-5),
-    "phi3": Family((layers.all_slide_if_given,), heads_are_kv_heads=True, eps=1e-5),
-    "phimoe": Family(
-        (layers.all_slide_if_given, _PLAIN_EXPERTS), {"norm_bias": True}, "config", eps=1e-5, rope_theta=1e6
+    "nanochat": Family("heads_are_kv_heads", eps=1e-6, gated_mlp=False),
+    "nemotron": Family("attention_bias mlp_bias heads_are_kv_heads", **_PLAIN),
+    "nemotron-nas": Family("attention_bias", layers.blocks_of_any_width),
+    "nemotron_h": Family("attention_bias", recurrent.nemotron_h, experts.nemotron_h, norms_per_layer=1),
+    "olmo2": Family("attention_bias wide_qk_norm qk_norm", layers.slides_but_every(4), eps=1e-6),
+    "olmo_hybrid": Family("attention_bias wide_qk_norm qk_norm", recurrent.ungated_delta, eps=1e-6),
+    "olmoe": Family("attention_bias wide_qk_norm qk_norm", _PLAIN_EXPERTS),
+    "opt": Family("tied heads_are_kv_heads", layers.learned_positions(2), **_PLAIN, **_BIASES),
+    "orion": Family("attention_bias mlp_bias heads_are_kv_heads norm_bias"),
+    "paddleocr_vl_text": Family("use_bias tied", rope_theta=5e5),
+    "persimmon": Family("heads_are_kv_heads qk_norm", **_PLAIN, **_BIASES),
+    "phi": Family("heads_are_kv_heads", norms_per_layer=1, **_PLAIN, **_BIASES),
+    "phi3": Family("heads_are_kv_heads", layers.all_slide_if_given),
+    "phimoe": Family("attention_bias norm_bias", layers.all_slide_if_given, _PLAIN_EXPERTS, rope_theta=1e6),
+    "qwen": Family("qkv_bias heads_are_kv_heads", layers.half_width, eps=1e-6),
+    "qwen2": Family("qkv_bias", layers.qwen, eps=1e-6),
+    "qwen2_moe": Family("", layers.qwen, experts.qwen, eps=1e-6),
+    "qwen3": Family("attention_bias head_dim_needed qk_norm", layers.qwen, eps=1e-6),
+    "qwen3_5_moe_text": Family(
+        "attention_bias head_dim_needed qk_norm", recurrent.gated_delta, experts.qwen_without_dense, eps=1e-6
     ),
-    "qwen": Family((layers.half_width,), bias="qkv", heads_are_kv_heads=True),
-    "qwen2": Family((layers.qwen,), bias="qkv"),
-    "qwen2_moe": Family((layers.qwen, experts.qwen), bias="qkv"),
-    "qwen3": _QWEN3,
-    "qwen3_5_moe_text": replace(_QWEN3_NEXT, readers=(recurrent.gated_delta, experts.qwen_without_dense)),
-    "qwen3_5_text": replace(_QWEN3_NEXT, readers=(recurrent.gated_delta,)),
-    "qwen3_moe": replace(_QWEN3, readers=(layers.qwen3_moe, experts.qwen), head_dim_needed=False),
-    "qwen3_next": _QWEN3_NEXT,
-    "seed_oss": Family(bias="config_qkv", bias_default=True, mlp_bias=True, head_dim_needed=True),
-    "smollm3": Family((layers.qwen,), bias="config", mlp_bias=True, tied=True, rope_theta=2e6),
-    "solar_open": replace(_GLM4_MOE, readers=(experts.everywhere,)),
-    "stablelm": Family((layers.stablelm,), {"norm_bias": True}, eps=1e-5),
-    "starcoder2": Family(
-        (layers.all_slide_if_given,), {"gated_mlp": False, "norms_per_layer": 4}, "bias", tied=True, eps=1e-5
-    ),
-    "step3p5": Family((layers.step, experts.step), _QK_NORM, head_dim_needed=True, eps=1e-5),
-    "vaultgemma": Family((layers.slides_but_every(2, needed=True),), bias="config", tied=True, head_dim_needed=True),
-    "youtu": Family((sparse.latent,), tied=True, heads_are_kv_heads=True),
+    "qwen3_5_text": Family("attention_bias head_dim_needed qk_norm", recurrent.gated_delta, eps=1e-6),
+    "qwen3_moe": Family("attention_bias qk_norm", layers.qwen3_moe, experts.qwen, eps=1e-6),
+    "qwen3_next": Family("attention_bias head_dim_needed qk_norm", recurrent.gated_delta, experts.qwen, eps=1e-6),
+    "seed_oss": Family("attention_bias_of_qkv bias_default mlp_bias head_dim_needed", eps=1e-6),
+    "smollm3": Family("attention_bias mlp_bias tied", layers.qwen, eps=1e-6, rope_theta=2e6),
+    "solar_open": Family("attention_bias_of_qkv", experts.everywhere),
+    "stablelm": Family("norm_bias", layers.stablelm),
+    "starcoder2": Family("use_bias tied", layers.all_slide_if_given, gated_mlp=False, norms_per_layer=4),
+    "step3p5": Family("head_dim_needed qk_norm", layers.step, experts.step),
+    "vaultgemma": Family("attention_bias tied head_dim_needed", layers.slides_but_every(2, needed=True), eps=1e-6),
+    "youtu": Family("tied heads_are_kv_heads", sparse.latent, eps=1e-6),
 }
 _SAME = {
+    "arcee": "cosmos3_edge_text",
     "bailing_moe": "bailing_moe_v2",
     "cohere2": "cohere_compass_text",
     "deepseek_v3": "deepseek_v2 kimi_k2 mistral4",
@@ -312,7 +254,7 @@ _SAME = {
     "minimax_m3": "minimax_m3_vl_text",
     "olmo2": "olmo3",
     "phi3": "phi3_v phi4_multimodal phi4mm",
-    "qwen2": "minicpmo minicpmv qwen2_5_omni_text qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text",
+    "qwen2": "mimo minicpmo minicpmv qwen2_5_omni_text qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text",
     "qwen3": "qwen3_vl_text",
     "qwen3_moe": "qwen3_omni_moe_text qwen3_vl_moe_text",
     "step3p5": "step3p7",
@@ -320,9 +262,9 @@ _SAME = {
 """Family -> other `model_type`s that are read just as it."""
 FAMILIES |= {name: FAMILIES[family] for family, names in _SAME.items() for name in names.split()}
 
-HEAD_OF_BLOCKS = Family((layers.block_head,), _QK_NORM, "config")
+HEAD_OF_BLOCKS = Family("attention_bias qk_norm", layers.block_head, eps=1e-6)
 """Layers of DFlash and DSpark: Qwen3's, whatever family the file says."""
-LATENT_HEAD = Family((sparse.latent,), bias="none", heads_are_kv_heads=True)
+LATENT_HEAD = Family("heads_are_kv_heads", sparse.latent, eps=1e-6)
 """An EAGLE-3 head with latent attention (DeepSeek's) and a dense MLP."""
 
 SUPPORTED = tuple(sorted((*FAMILIES, *WRAPPERS)))

@@ -18,6 +18,8 @@ USUAL = {
     "num_experts": ("n_routed_experts", "num_local_experts", "moe_num_experts"),
     "num_experts_per_tok": ("num_experts_per_token", "moe_topk", "moe_k", "moe_top_k"),
     "num_shared_experts": ("n_shared_experts", "moe_num_shared_experts"),
+    "num_nextn_predict_layers": ("mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers", "_num_mtp_layers"),
+    "rms_norm_eps": ("layer_norm_epsilon", "layernorm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon"),
 }
 """Key -> what other families call it."""
 
@@ -128,13 +130,13 @@ class Keys:
         return Keys(value, self.where, f"{self.prefix}{key}.") if value else None
 
     def integers(self, key: str) -> list[int]:
-        value = self.data.get(key) or []
-        if not isinstance(value, list) or any(type(v) is not int for v in value):
-            raise self.bad(key, "a list of layer numbers")
-        return value
+        return self._list(key, int, "a list of layer numbers")
 
     def strings(self, key: str) -> list[str]:
+        return self._list(key, str, "a list of names")
+
+    def _list(self, key: str, kind: type, allowed: str) -> list[Any]:
         value = self.data.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.bad(key, "a list of names")
+        if not isinstance(value, list) or any(type(v) is not kind for v in value):
+            raise self.bad(key, allowed)
         return value

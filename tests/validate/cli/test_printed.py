@@ -127,11 +127,6 @@ def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
     ("calibrate --results a", "--results: is of --from-microbench"),
     ("calibrate --from-microbench a --write", "--from-microbench: takes only NAME"),
     ("calibrate --from-microbench a --json", "--from-microbench: takes only NAME"),
-    ("calibrate --from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
-    ("calibrate --from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
-    ("calibrate --write --fit gamma=2", "--write: must not be given with --fit or --hold-out"),
-    ("calibrate engines --fit gamma=2", "engines: takes only --write"),
-    ("calibrate engines --hold-out gamma=2", "engines: takes only --write"),
     ("calibrate engines --json", "engines: takes only --write"),
     ("run --out /dev/null/x", "--out: /dev/null/x/calibration.yaml: "),
 ])  # fmt: skip

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from perfmodel.speculation.tree_shape import branching, depths
 from perfmodel.validate.decoder import tree_sampling
-from perfmodel.validate.decoder.factory import counter_of, make_decoder
+from perfmodel.validate.decoder.factory import make_decoder, watched
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
@@ -54,8 +54,7 @@ def decoded(
     """Many continuations of PROMPT, which must be distributed as direct sampling from the first model; what counted."""
     asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling, **more)
     made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
-    counter = counter_of(made)
-    made.observers += [counter] if counter else []
+    counter = watched(made)
     out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
     assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
@@ -184,7 +183,7 @@ def test_accept_greedy_by_hand() -> None:
 
 def counts_of(script: Script, batch: int) -> torch.Tensor:
     judged = AcceptedTokens(*torch.zeros(2, batch, dtype=torch.int64))
-    return script.instead_of(judged, torch.Generator().manual_seed(0)).count
+    return script(judged, torch.Generator().manual_seed(0)).count
 
 
 def test_script_has_the_stated_frequencies() -> None:

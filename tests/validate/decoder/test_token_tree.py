@@ -5,12 +5,12 @@ import torch
 
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching, depths
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.factory import make_decoder, watched
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeCounts
-from tests.validate.decoder.methods import METHODS, check_cache, watched
+from tests.validate.decoder.methods import METHODS, check_cache
 from tests.validate.refused import refused
 
 NEW = 40

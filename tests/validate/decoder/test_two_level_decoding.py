@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.factory import make_decoder, watched
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.two_levels import LevelCounts, TwoLevelDecoder
-from tests.validate.decoder.methods import check_cache, watched
+from tests.validate.decoder.methods import check_cache
 from tests.validate.refused import refused
 
 NEW = 40
@@ -81,7 +81,7 @@ def test_scripts_drive_both_levels(target, small, ragged) -> None:
     assert (made.levels.rounds, made.levels.verified, made.levels.probs.shape[1]) == (0, 0, 0)
     prompts, found = [row[:2] * 2 for row in ragged], []
     for seed in range(30):
-        made.observers.clear()
+        made.watching.clear()
         counter, before = watched(made), (made.levels.rounds, made.levels.verified)
         out = made.generate(prompts, NEW, seed)
         found.append(counts := counter.counts)

@@ -13,7 +13,6 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 class QuestView(View):
     """Bounds [layers, batch, kv_heads, pages + 1, head_dim] (the last is waste); the newest page is always read."""
 
-    method = "quest"
     by_query = True
 
     def __init__(self, method: Quest, runner: Runner, new_tokens: int, max_accepted: int) -> None:

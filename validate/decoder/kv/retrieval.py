@@ -5,7 +5,7 @@ from torch import Tensor
 
 from perfmodel.kv.retrieval import Retrieval
 from perfmodel.validate.decoder.attention import fold
-from perfmodel.validate.decoder.kv.base import Packed, ViewState, by_pages, only
+from perfmodel.validate.decoder.kv.base import Packed, by_pages, only
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 
@@ -15,8 +15,8 @@ class RetrievalView(Packed):
     The latest query is the last prompt token's at first, and at a rebuild that of the latest draft step's first token.
     """
 
-    method = "retrieval"
     window = 1
+    changing = (*Packed.changing, "since", "latest", "iteration")
     latest: Tensor
     """Queries [layers, batch, heads, 1, head_dim]."""
     iteration: int
@@ -62,11 +62,6 @@ class RetrievalView(Packed):
             self.copy(layer, _valid_first(tokens, lengths)[..., : self.slots])
         self.lengths.copy_(filled.clamp(max=count) * self.chunk - (-lengths) % self.chunk)
         self.since.zero_()
-
-    def state(self) -> ViewState:
-        """Also the query that chooses next, what was replaced, and when to choose."""
-        packed = super().state()
-        return ViewState((*packed.tensors, self.since, self.latest), {**packed.numbers, "iteration": self.iteration})
 
     def begin(self) -> None:
         """The queries of the next pass are kept for the next rebuild."""

@@ -12,7 +12,6 @@ from perfmodel.validate.decoder.runner import Runner
 class TopKView(View):
     """Per KV head, the `budget` tokens with the largest attention weights summed over the heads that share it."""
 
-    method = "topk"
     by_query = True
 
     def __init__(self, method: TopK, runner: Runner, new_tokens: int, max_accepted: int) -> None:
