@@ -5,7 +5,8 @@
     python benchmarks/attention.py --sweep --queries 1,5                     # Triton's tiles, warps, stages and splits
 
 `re-read` is the time of n query tokens over that of one: 1 where a verification reads the cache once, n where a kernel
-packs one query token per sequence. `unfolded` is torch's own call with `enable_gqa`, for comparison only.
+packs one query token per sequence. For comparison only: `unfolded`, torch's own call with `enable_gqa`, and `flash` and
+`cudnn`, its FlashAttention-2 and cuDNN over an unmasked cache without the new tokens.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_count, parse_counts
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.attention import Span, fold
 from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.pair import DTYPES
 
@@ -45,12 +46,23 @@ def unfolded(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: 
     )
 
 
+def by_torch(backend: str) -> Work:
+    """Torch's own call with one of its backends, folded, over the cache alone: FlashAttention-2 splits it, too."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def work(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+        with sdpa_kernel(getattr(SDPBackend, f"{backend.upper()}_ATTENTION")):
+            return F.scaled_dot_product_attention(fold(q, k.shape[1]), k[:, :, : span.bound], v[:, :, : span.bound])
+
+    return work
+
+
 def implementations(names: list[str], device: torch.device, dtype: torch.dtype, sweep: bool) -> dict[str, Work]:
     """The asked-for ones that this machine has; of Triton's every tuning where it is swept."""
     found: dict[str, Work] = {}
     for name in names:
         try:
-            work = unfolded if name == "unfolded" else choose(name, device, dtype)
+            work = BASELINES[name] if name in BASELINES else choose(name, device, dtype)
         except InputError as error:
             print(f"{name}: left out: {error}", file=sys.stderr)
             continue
@@ -59,6 +71,10 @@ def implementations(names: list[str], device: torch.device, dtype: torch.dtype, 
         else:
             found[name] = work
     return found
+
+
+BASELINES = {"unfolded": unfolded, "flash": by_torch("flash"), "cudnn": by_torch("cudnn")}
+"""Not the decoder's: for comparison only."""
 
 
 def tunings() -> dict[str, Work]:
@@ -99,7 +115,7 @@ def main() -> None:
     parser.add_argument("--queries", default="1,2,3,5,8,9")
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--implementations", default="triton,sdpa,math,unfolded")
+    parser.add_argument("--implementations", default="triton,sdpa,math,unfolded,flash,cudnn")
     parser.add_argument("--hardware", help="device whose peak bandwidth to compare with")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--sweep", action="store_true", help="every tuning of triton: tile/warps/stages/programs")
