@@ -200,10 +200,9 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     return "; ".join([*parts, f"calibration {made}" if made == kind else f"calibration {made} ({kind})"])
 
 
-def accepted(alpha: Any, source: str) -> str:
+def accepted(alpha: float | None, source: str) -> str:
     """What is assumed of acceptance: its constant, or where its positions are from."""
-    constant = alpha is not None and np.ndim(alpha) == 0
-    return f"acceptance α {float(alpha):g}" if constant else f"acceptance by position ({source})"
+    return f"acceptance by position ({source})" if alpha is None else f"acceptance α {alpha:g}"
 
 
 def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:

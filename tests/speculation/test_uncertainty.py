@@ -13,7 +13,7 @@ from perfmodel.specs.calibration import over_host
 from perfmodel.specs.engines import engines
 from perfmodel.specs.fits import MeasuredRange, Scatter, StatedFit, Z
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.chain import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
     Interval,
@@ -22,7 +22,6 @@ from perfmodel.speculation.uncertainty import (
     interval_of,
     is_transferred,
     log_error,
-    point_passes,
     ratio_log_error,
     speedup_interval,
     step_log_error,
@@ -89,14 +88,14 @@ def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
 def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
     """The stated error, the constants' and that of a context beyond the longest that was fitted; nothing at gamma 0."""
     carried = resolve(SERVED)
-    c, passes = carried.machine.calibration, point_passes(carried, 16.0, 8192.0, 3)
+    c, passes = carried.machine.calibration, Passes(carried, 16.0, 8192.0, np.array([3]))
     stated = c.error("speedup", carried.target.name, carried.machine.gpu)
     beyond = math.log(8192 / c.longest_tokens) * c.unseen_context.deviation
-    known = math.hypot(math.sqrt(float(variance_of(carried, *passes)[0])), stated.deviation, beyond)
+    known = math.hypot(math.sqrt(float(variance_of(carried, passes)[0])), stated.deviation, beyond)
     assert beyond > 0
-    assert ratio_log_error(carried, *passes) == pytest.approx(known)
+    assert ratio_log_error(carried, passes) == pytest.approx(known)
     ideal = resolve(replace(SERVED, calibration="ideal"))
-    assert ratio_log_error(ideal, *point_passes(ideal, 16.0, 8192.0, 3)) is None
+    assert ratio_log_error(ideal, Passes(ideal, 16.0, 8192.0, np.array([3]))) is None
     assert step_log_error(ideal, ideal.target_step(16.0, 8192.0), 16.0, 8192.0) is None
     assert float(log_error(carried, np.asarray(16.0), np.asarray(8192.0), np.array([0]))[0]) == 0.0
 
@@ -143,7 +142,7 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
     at = np.asarray(64.0), np.asarray(32000.0), np.array([3])
 
     def variance(of: Scenario) -> float:
-        return float(variance_of(of, *point_passes(of, 64.0, 32000.0, 3))[0])
+        return float(variance_of(of, Passes(of, *at))[0])
 
     def slope(name: str, step: float) -> float:
         moved = with_calibration(scenario, with_values(c, {name: getattr(c, name).value + step}))
