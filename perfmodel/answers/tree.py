@@ -28,12 +28,7 @@ class TreeQuery(CommonOptions):
     _: KW_ONLY
     rates: Annotated[
         str | Sequence[Any],
-        arg.Argument(
-            "P(accepted) of a node's 1st, 2nd, ... child with commas, or a file with `source` and `rates` by level.",
-            "RATES|FILE",
-            "--rate",
-            as_given,
-        ),
+        arg.Argument("P(accepted) of a node's 1st, 2nd, ... child, with commas.", "RATES", "--rate", as_given),
     ]
     size: Annotated[
         Number, arg.Argument("Most nodes, the root included: query tokens of a verification.", "N", read=whole)
@@ -99,7 +94,7 @@ def tree(question: TreeQuery) -> TreeAnswer:
     batch, context = value(query.batch), value(query.context)
     scenario = resolve(query, UNUSED)
     found = choose(scenario, acceptance, batch, context, size, levels)
-    most = levels_within(scenario, acceptance, size, levels)
+    most = levels_within(scenario, size, levels)
     shape = growth(acceptance, size, most).best(int(found.size), int(found.levels))
     room = memory_of(scenario, batch, context, shape.size - 1, float(query.memory_fraction)).single()
     return TreeAnswer(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from perfmodel.errors import refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.tree import Growth, Tree, TreeAcceptance
+from perfmodel.speculation.tree import MAX_LEVELS, Growth, Tree, TreeAcceptance
 
 DEFAULT_SIZE = 128
 DEFAULT_LEVELS = 12
@@ -105,7 +105,7 @@ def choose(
     levels: the most there may be; `DEFAULT_LEVELS`, or as many as the draft makes, unless given. Raises InputError as
     `check_draftable` and `Growth` do.
     """
-    table = growth(acceptance, size, levels_within(scenario, acceptance, size, levels))
+    table = growth(acceptance, size, levels_within(scenario, size, levels))
     fast, total, target = surface(scenario, batch, context, table)
     flat = fast.reshape(*fast.shape[:-2], -1)
     best = np.argmax(flat, -1)
@@ -126,12 +126,12 @@ def choose(
     )
 
 
-def levels_within(scenario: Scenario, acceptance: TreeAcceptance, size: int, levels: int | None) -> int:
+def levels_within(scenario: Scenario, size: int, levels: int | None) -> int:
     """The levels that `choose` searches. Raises InputError as `check_draftable` does."""
     if levels is None:
         longest = scenario.draft.max_gamma
         levels = DEFAULT_LEVELS if longest is None else min(DEFAULT_LEVELS, longest + 1)
-    levels = min(levels, size, acceptance.max_levels)
+    levels = min(levels, size, MAX_LEVELS)
     check_draftable(scenario, levels)
     return levels
 
