@@ -99,11 +99,8 @@ HOPPER, ADA, AMPERE = (9, 0), (8, 9), (8, 0)
 def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     cuda, bf16 = torch.device("cuda"), torch.bfloat16
-    for capability, attention, pointwise in (
-        (HOPPER, *["triton"] * 2),
-        (ADA, *["triton"] * 2),
-        (AMPERE, "sdpa", "torch"),
-    ):
+    names = {HOPPER: ("triton", "triton"), ADA: ("triton", "triton"), AMPERE: ("sdpa", "torch")}
+    for capability, (attention, pointwise) in names.items():
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
         assert backends.choose("auto", cuda, bf16, fp8=True).name == attention
         assert backends.pointwise("auto", cuda, bf16, fp8=True).name == pointwise

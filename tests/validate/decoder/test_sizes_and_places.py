@@ -12,7 +12,6 @@ from perfmodel.errors import InputError
 from perfmodel.validate.decoder import backends, memory, parallel
 from perfmodel.validate.decoder.attention import Span, causal_bias, partial_sdpa
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.eagle import feature_layers
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.parallel import for_draft
@@ -195,8 +194,8 @@ def test_drafts_split_over_fewer_ranks(monkeypatch) -> None:
 def test_random_weights_and_heads(make_model) -> None:
     """0.02 wide, another name or seed is another matrix, norms are 1; a head drafts tokens at even distances."""
     deep = make_model(num_hidden_layers=8)
-    assert load_head("eagle:features=3,vocab=20", "random:0", deep).to_target.tolist() == list(range(0, 60, 3))
-    assert feature_layers(deep.spec) == (2, 4, 5)
+    head = load_head("eagle:features=3,vocab=20", "random:0", deep)
+    assert (head.to_target.tolist(), head.features.layers) == (list(range(0, 60, 3)), (2, 4, 5))
     one, other = (RandomWeights(seed, CPU, torch.float32) for seed in (0, 1))
     first = one.read(Piece("a", (200, 100)))
     assert (first.mean().item(), first.std().item()) == (pytest.approx(0, abs=5e-4), pytest.approx(0.02, rel=0.02))

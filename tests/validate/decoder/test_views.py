@@ -46,17 +46,8 @@ def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
 
 def view(method: str, source: KVCache) -> View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
-    made = kv.view(
-        parse_kv(method),
-        Runner(
-            SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype),
-            source,
-            chosen,
-            Rotary(torch.ones(D // 2), 1.0),
-        ),  # type: ignore[arg-type]
-        NEW,
-        GAMMA,
-    )
+    model: Any = SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype)
+    made = kv.view(parse_kv(method), Runner(model, source, chosen, Rotary(torch.ones(D // 2), 1.0)), NEW, GAMMA)
     made.build(observed(made.window, source.k.dtype))
     return made
 
