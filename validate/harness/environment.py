@@ -61,9 +61,12 @@ def capture(device: torch.device) -> dict[str, Any]:
     }
 
 
-def fingerprint(environment: dict[str, Any]) -> dict[str, Any]:
+def fingerprint(environment: Any) -> dict[str, Any]:
     """The part that must not change between the sittings of one run: what does not drift by itself."""
-    steady = {key: value for key, value in environment["device"].items() if key not in ("clocks", "temperature_c")}
+    device = environment.get("device") if isinstance(environment, dict) else None
+    if not isinstance(device, dict):
+        return {}
+    steady = {key: value for key, value in device.items() if key not in ("clocks", "temperature_c")}
     return {**environment, "device": steady}
 
 
