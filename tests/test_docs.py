@@ -166,12 +166,8 @@ def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
         words = shlex.split(command.partition(">")[0])[1:]
         if words[:2] in (["validate", "accuracy"], ["validate", "check"]):
             continue  # test_accuracy is the one gate, test_package follows the other
-        if "GITHUB_STEP_SUMMARY" in command:
-            words[-1] = "summary.md"
         assert cli.run(words) == 0, capsys.readouterr().err
-        if ">" in command:
-            yaml.safe_load(capsys.readouterr().out)
-    assert (tmp_path / "summary.md").stat().st_size
+        assert capsys.readouterr().out or ">" not in command
 
 
 def test_make_demo_begins_with_the_commands_of_the_readme() -> None:

@@ -84,30 +84,29 @@ class Acceptance:
     """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.
 
     `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is known of
-    them, and a longer draft is refused). `alpha` is set where acceptance is one constant: a float or [batch, context].
+    them, and a longer draft is refused). `alpha` is set where acceptance is one constant.
     measured_at: draft lengths at which it was measured, exact there and modelled elsewhere; empty where each position
     was. spread: standard deviation of ln(tokens per iteration) at the longest of them, from text to text.
     """
 
     source: str
-    alpha: Floats | None = None
+    alpha: float | None = None
     prefix: tuple[float, ...] = ()
     tail: float | None = None
     measured_at: tuple[float, ...] = (1.0,)
     spread: float = 0.0
 
     @classmethod
-    def from_alpha(cls, alpha: Floats, source: str = "given alpha") -> "Acceptance":
+    def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":
         """The same conditional acceptance at every position. InputError outside [0, 1]."""
         _require("alpha", alpha, 0, 1)
         return cls(source, alpha=alpha)
 
     @classmethod
-    def from_tokens_per_iteration(cls, omega: Floats, gamma: Floats, source: str = "") -> "Acceptance":
+    def from_tokens_per_iteration(cls, omega: float, gamma: float, source: str = "") -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
-        alpha = alpha_from_tokens_per_iteration(omega, gamma)
-        text = source or f"alpha of {_brief(omega)} tokens per iteration at gamma {_brief(gamma)}"
-        return cls(text, alpha=alpha, measured_at=(float(np.max(gamma)),))
+        text = source or f"alpha of {omega:g} tokens per iteration at gamma {gamma:g}"
+        return cls(text, alpha=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),))
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -198,14 +197,14 @@ class Acceptance:
         return len(self.prefix) if ends else None
 
     def survival(self, gamma_max: int) -> Array:
-        """s_0 ... s_gamma_max, [..., gamma_max + 1] after the axes of `alpha`; ``cumsum(-1)`` of it is Omega by gamma.
+        """s_0 ... s_gamma_max; ``cumsum()`` of it is Omega by gamma.
 
         Raises InputError for gamma_max above `max_gamma`.
         """
         if not 0 <= gamma_max <= MAX_GAMMA:
             raise refuse("gamma", None, f"in [0, {MAX_GAMMA}]", gamma_max)
         if self.alpha is not None:
-            return np.asarray(self.alpha, np.float64)[..., None] ** np.arange(gamma_max + 1.0)
+            return np.asarray(self.alpha ** np.arange(gamma_max + 1.0))
         known = self.prefix[:gamma_max]
         if len(known) < gamma_max:
             if self.tail is None:
@@ -215,7 +214,7 @@ class Acceptance:
         return survival_from_conditional(known)
 
     def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Floats:
-        """Omega at each gamma (whole numbers, any shape; broadcast with the axes of `alpha`), the bonus token counted.
+        """Omega at each gamma (whole numbers, any shape), the bonus token counted.
 
         Raises InputError for gamma above `max_gamma`.
         """
@@ -225,11 +224,11 @@ class Acceptance:
         _whole("gamma", g, 0)
         return np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)]
 
-    def effective_alpha(self, gamma: int) -> Floats:
+    def effective_alpha(self, gamma: int) -> float:
         """The constant alpha that would gain as many tokens at this gamma (1 or more)."""
         if self.alpha is not None:
             return self.alpha
-        return alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma))
+        return float(alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma)))
 
 
 def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:

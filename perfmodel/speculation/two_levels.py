@@ -49,8 +49,6 @@ def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
             raise refuse(flag, None, f"a whole number from 1 to {MAX_GAMMA}", value)
     _check_known(inner, gamma_1, "--gamma-1")
     survival = inner.survival(gamma_1)
-    if survival.ndim != 1:
-        raise InputError("hierarchy: one acceptance for the inner level, not one per batch or context")
     # P(a round gains l) for l = 1 ... gamma_1 + 1
     gain = survival - np.append(survival[1:], 0.0)
     visits = np.zeros(gamma_2)

@@ -152,6 +152,10 @@ def test_units_begin_at_their_own_number() -> None:
     (pm.traffic, "output_std", 57, 58),
     (pm.schedule, "output_len", 999, 1000),
     (pm.schedule, "output_len", 2, 1),
+    (pm.schedule, "missed", 2**20, 2**20 + 1),
+    (pm.schedule, "max_gamma", 1, 0),
+    (pm.schedule, "hysteresis", 1, 1.01),
+    (pm.schedule, "max_batch", 4096, 4097),
 ])  # fmt: skip
 def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
     given = {

@@ -176,7 +176,6 @@ def test_positions_end_where_they_were_measured():
         lambda: Acceptance.from_lengths([1, 3], [1.5, NAN], "printed"),
         lambda: Acceptance.from_alpha(1.01),
         lambda: Acceptance.from_alpha(NAN),
-        lambda: Acceptance.from_alpha(np.array([0.5, -0.1])),
         lambda: Acceptance.from_tokens_per_iteration(5, 3),
         lambda: Acceptance.from_positions([]),
         lambda: Acceptance.from_positions([0.5, 1.5]),

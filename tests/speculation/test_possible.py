@@ -17,7 +17,7 @@ from perfmodel.operations import Array
 from perfmodel.specs import files
 from perfmodel.specs.calibration import load_bundled
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Passes, gained_tokens, speedup
+from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 
 MODELS = {
@@ -92,17 +92,15 @@ def impossible(scenario: Scenario) -> dict[str, int]:
     gammas = GAMMAS if last is None else GAMMAS[: last + 1]
     batch = BATCHES[:, None]
     passes = Passes(scenario, batch, CONTEXTS, gammas)
-    target, draft, verify, overhead = passes.times(scenario)
+    target, draft, verify, _ = passes.times(scenario)
     shape = (len(gammas), len(BATCHES), len(CONTEXTS))
     drafted = np.broadcast_to(draft, shape) * passes.drafted
     nothing = replace(scenario, acceptance=Acceptance.from_alpha(0.0))
-    gained = gained_tokens(scenario, batch, gammas)
-    fast = speedup(gained, target, draft, verify, overhead, gammas)
-    never = speedup(gained_tokens(nothing, batch, gammas), target, draft, verify, overhead, gammas)
+    fast, never = passes.speedups(scenario), Passes(nothing, batch, CONTEXTS, gammas).speedups(nothing)
     found = {f"T_V falls along axis {axis}": falls(verify, axis, shape) for axis in range(3)}
     found |= {f"drafting falls along axis {axis}": falls(drafted, axis, shape) for axis in range(3)}
     found["T_V below T_T"] = int(np.count_nonzero(verify < target))
-    found["speedup above the tokens"] = int(np.count_nonzero(fast > gained.reshape(-1, 1, 1)))
+    found["speedup above the tokens"] = int(np.count_nonzero(fast > passes.gained.reshape(-1, 1, 1)))
     found["speedup of nothing"] = int(np.count_nonzero(never > 1.0))
     return {what: n for what, n in found.items() if n}
 

@@ -180,6 +180,7 @@ def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
         draft_kv=point.draft_kv,
         script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.max_accepted)),
         attention=plan.attention,
+        attention_choices=plan.attention_choices,
         tree=point.parents,
         middle_kv=point.middle_kv,
         inner_gamma=inner,
