@@ -93,7 +93,7 @@ def finish(
     journal: Annotated[Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)],
 ) -> None:
     """Make a record of the rows that an interrupted run has finished."""
-    from perfmodel.validate.harness.recorder import finish_journal
+    from perfmodel.validate.harness.session import finish_journal
 
     record = read_record(finish_journal(journal))
     typer.echo(f"record: {record.path}, {len(record.data.points)} rows")

@@ -99,11 +99,8 @@ def pointwise() -> None:
             slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
             made = []
             for each in (fused, plain):
-                cache, scratch = (
-                    KVCache((1, 3, 2, 64, spec.head_dim), CPU, dtype),
-                    torch.zeros(2, 3, 2, 4, spec.head_dim),
-                )
-                scratch = scratch.to(dtype)
+                cache = KVCache((1, 3, 2, 64, spec.head_dim), CPU, dtype)
+                scratch = torch.zeros(2, 3, 2, 4, spec.head_dim, dtype=dtype)
                 out = scratch[0][:, :, 1:3], scratch[1][:, :, 1:3]
                 q, k, v = each.rotate(layer, qkv, turns, out, cache.at(0, slots))
                 assert k.data_ptr() == out[0].data_ptr()
@@ -118,11 +115,8 @@ def selection() -> None:
     generator = torch.Generator().manual_seed(0)
     for dtype, tolerance in TYPES:
         fused, plain = (backends.selection(choose(name, CPU, dtype)) for name in ("triton", "math"))
-        for n, m, lengths, page, count in (
-            (1, 1, [127, 0, 57], 16, 4),
-            (3, 5, [128, 5, 33], 4, 6),
-            (2, 2, [1, 2, 3], 16, 1),
-        )[: 3 if dtype == torch.float32 else 1]:
+        cases = (1, 1, [127, 0, 57], 16, 4), (3, 5, [128, 5, 33], 4, 6), (2, 2, [1, 2, 3], 16, 1)
+        for n, m, lengths, page, count in cases[: 3 if dtype == torch.float32 else 1]:
             q, k, v, new_k, new_v = inputs(n, m, dtype)
             size = torch.tensor(lengths)
             pages = k[:, :, :128].unflatten(2, (-1, page))
@@ -130,16 +124,11 @@ def selection() -> None:
             filled = (-(-size // page)).clamp(max=count)
             chosen = Span((filled * page - (-size) % page).clamp(min=0), count * page)
             sees = (torch.rand(3, n, m, generator=generator) < 0.5) | torch.eye(n, m, dtype=torch.bool)
-            ours, theirs = (
-                each.over_pages(q, k, v, bounds, page, size, chosen, new_k, new_v, sees) for each in (fused, plain)
-            )
-            near(ours, theirs, tolerance)
+            asked = q, k, v, bounds, page, size, chosen, new_k, new_v, sees
+            near(fused.over_pages(*asked), plain.over_pages(*asked), tolerance)
             chosen = Span(size.clamp(max=7 * count), 7 * count)
-            ours, theirs = (
-                each.over_tokens(q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None)
-                for each in (fused, plain)
-            )
-            near(ours, theirs, tolerance)
+            asked = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
+            near(fused.over_tokens(*asked), plain.over_tokens(*asked), tolerance)
     scores = torch.tensor([[3.0, 1.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
     best = backends.selection(choose("triton", CPU, torch.float32))._best
     for count in (1, 400, 3001):
