@@ -102,7 +102,7 @@ def step_times(
     if drafted.any():
         draft, overhead = scenario.draft_token_s(n, np.asarray([context]), drafted), scenario.overhead_s(n, context)
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
-    gained = scenario.tokens_per_iteration(drafted)
+    gained = scenario.acceptance.tokens_per_iteration(drafted)
     own = own or request_constants().of(engine_of(scenario.machine.calibration))
     ahead = own.passes_ahead_model_draft if isinstance(scenario.draft, ModelDraft) else own.passes_ahead
     room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)

@@ -59,13 +59,6 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
     return alpha[()]
 
 
-def survival_from_conditional(conditional: npt.ArrayLike) -> Array:
-    """s_0 ... s_gamma, [..., gamma+1], from a_1 ... a_gamma, [..., gamma]. InputError outside [0, 1]."""
-    a = np.asarray(conditional, np.float64)
-    _require("conditional acceptance", a, 0, 1)
-    return np.concatenate([np.ones((*a.shape[:-1], 1)), np.cumprod(a, -1)], -1)
-
-
 def conditional_from_survival(survival: npt.ArrayLike) -> Array:
     """a_1 ... a_gamma from s_0 ... s_gamma; 0 at positions that are never reached.
 
@@ -84,13 +77,12 @@ class Acceptance:
     """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.
 
     `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is known of
-    them, and a longer draft is refused). `alpha` is set where acceptance is one constant.
+    them, and a longer draft is refused).
     measured_at: draft lengths at which it was measured, exact there and modelled elsewhere; empty where each position
     was. spread: standard deviation of ln(tokens per iteration) at the longest of them, from text to text.
     """
 
     source: str
-    alpha: float | None = None
     prefix: tuple[float, ...] = ()
     tail: float | None = None
     measured_at: tuple[float, ...] = (1.0,)
@@ -100,13 +92,13 @@ class Acceptance:
     def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":
         """The same conditional acceptance at every position. InputError outside [0, 1]."""
         _require("alpha", alpha, 0, 1)
-        return cls(source, alpha=alpha)
+        return cls(source, tail=float(alpha))
 
     @classmethod
     def from_tokens_per_iteration(cls, omega: float, gamma: float, source: str = "") -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
         text = source or f"alpha of {omega:g} tokens per iteration at gamma {gamma:g}"
-        return cls(text, alpha=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),))
+        return cls(text, tail=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),))
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -191,10 +183,14 @@ class Acceptance:
         return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, 1e-9))
 
     @property
+    def alpha(self) -> float | None:
+        """The conditional acceptance where it is one constant."""
+        return None if self.prefix else self.tail
+
+    @property
     def max_gamma(self) -> int | None:
         """The longest draft this says anything of; None where there is no end."""
-        ends = self.alpha is None and self.tail is None
-        return len(self.prefix) if ends else None
+        return len(self.prefix) if self.tail is None else None
 
     def survival(self, gamma_max: int) -> Array:
         """s_0 ... s_gamma_max; ``cumsum()`` of it is Omega by gamma.
@@ -203,26 +199,22 @@ class Acceptance:
         """
         if not 0 <= gamma_max <= MAX_GAMMA:
             raise refuse("gamma", None, f"in [0, {MAX_GAMMA}]", gamma_max)
-        if self.alpha is not None:
-            return np.asarray(self.alpha ** np.arange(gamma_max + 1.0))
         known = self.prefix[:gamma_max]
         if len(known) < gamma_max:
             if self.tail is None:
                 allowed = f"at most {len(known)}, the positions that were measured ({self.source})"
                 raise refuse("gamma", None, allowed, gamma_max)
             known += (self.tail,) * (gamma_max - len(known))
-        return survival_from_conditional(known)
+        return np.append(1.0, np.cumprod(known))
 
-    def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Floats:
+    def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Array:
         """Omega at each gamma (whole numbers, any shape), the bonus token counted.
 
         Raises InputError for gamma above `max_gamma`.
         """
-        g = np.asarray(gamma, np.float64)
-        if self.alpha is not None:
-            return tokens_per_iteration(g, self.alpha)
+        g = np.asarray(gamma)
         _whole("gamma", g, 0)
-        return np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)]
+        return np.asarray(np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)])
 
     def effective_alpha(self, gamma: int) -> float:
         """The constant alpha that would gain as many tokens at this gamma (1 or more)."""

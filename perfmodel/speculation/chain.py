@@ -107,7 +107,7 @@ class Passes:
 
     def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> None:
         self.batch, self.context, self.gammas = np.asarray(batch, float), np.asarray(context, float), gammas
-        self.gained = scenario.tokens_per_iteration(gammas)
+        self.gained = scenario.acceptance.tokens_per_iteration(gammas)
         along = (-1, *(1,) * max(self.batch.ndim, self.context.ndim))
         self.drafted = gammas.reshape(along)
         self._baseline = 0 if gammas[0] == 0 else 1

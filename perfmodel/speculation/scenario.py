@@ -187,7 +187,3 @@ class Scenario:
         attends = self.draft.kv if self.draft.kv.needs_own_prefill else Full()
         prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends, head_query=1.0)
         return seconds + self.draft_machine.predicted_s(prefill, batch)
-
-    def tokens_per_iteration(self, gammas: NDArray[np.int64]) -> Array:
-        """Expected tokens gained per iteration and sequence at each draft length."""
-        return np.asarray(np.cumsum(self.acceptance.survival(int(gammas.max())))[gammas])
