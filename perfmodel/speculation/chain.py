@@ -248,17 +248,15 @@ def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
 
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
-    """Cut a grid into blocks of about `limit` points, whole trailing axes first."""
-    if 0 < math.prod(shape) <= limit:
-        yield tuple(slice(0, size) for size in shape)
+    """Cut a grid along its longest axis into blocks of about `limit` points."""
+    if not shape:
+        yield ()
         return
-    steps, room = [], max(limit, 1)
-    for size in reversed(shape):
-        steps.append(max(min(size, room), 1))
-        room = max(room // max(size, 1), 1)
-    steps.reverse()
-    for start in np.ndindex(*(-(-size // step) for size, step in zip(shape, steps, strict=True))):
-        yield tuple(slice(i * step, (i + 1) * step) for i, step in zip(start, steps, strict=True))
+    longest = int(np.argmax(shape))
+    step = max(shape[longest] * limit // math.prod(shape), 1)
+    for start in range(0, shape[longest], step):
+        cut = slice(start, min(start + step, shape[longest]))
+        yield tuple(cut if axis == longest else slice(0, size) for axis, size in enumerate(shape))
 
 
 def _within(values: NDArray[Any], block: tuple[slice, ...], shape: tuple[int, ...]) -> NDArray[Any]:
