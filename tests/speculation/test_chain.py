@@ -2,21 +2,21 @@
 
 import math
 from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.speculation import chain as speculative
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Prediction, predict, speedups
-from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
+from tests.speculation import asked
 
 NUMBERS = (
     *(f.name for f in fields(Prediction)), "speedup", "tpot_s", "ar_tpot_s", "throughput_tokens_per_s",
@@ -24,10 +24,9 @@ NUMBERS = (
 )  # fmt: skip
 
 
-def scenario(**flags) -> Scenario:
-    asked = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1, "tp": 8, "alpha": 0.8}
-    pinned = {"draft_kv": "streamingllm:512", "calibration": "a100-sxm-80gb.literature"}  # refits move no test here
-    return resolve(Query(**(asked | pinned | flags)))
+scenario = partial(
+    asked.scenario, tp=8, draft_kv="streamingllm:512", calibration="a100-sxm-80gb.literature"
+)  # refits move no test here
 
 
 SCENARIOS = {

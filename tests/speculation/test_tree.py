@@ -1,17 +1,18 @@
 """Trees: Sequoia's golden values, brute force over every small tree, the chain, widths, cost and the best tree."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_cost import choose, iteration_s, levels_within, speedup, surface
+from tests.speculation import asked
 
 SEQUOIA = (
     0.63418, 0.10795, 0.05697, 0.02249, 0.01949, 0.01499, 0.0045, 0.003, 0.01199,
@@ -23,9 +24,7 @@ GOLDEN = {
 }  # fmt: skip
 
 
-def scenario(**flags):
-    asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.7}
-    return resolve(Query(**(asked | {"draft": "llama-3.2-1b"} | flags)))
+scenario = partial(asked.scenario, hardware="h100-sxm-80gb", alpha=0.7, draft="llama-3.2-1b")
 
 
 @pytest.fixture(scope="module")
