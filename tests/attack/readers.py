@@ -39,6 +39,7 @@ ENGINE_ASK = "validate engine --model llama-3.1-8b --hardware h100 --draft ngram
 SERVER = f"{ROOT}/results/cpu-engine"
 SERVER_ASK = f"validate engine --calibration ideal --hardware {SERVER}/device.yaml"
 SERVER_ASK += f" --model {SERVER}/target.json --draft {SERVER}/draft.json"
+SERVER_ASK += "".join(f" --from {path}" for path in ROOT.glob("results/cpu-engine/engine-*-K0.json"))
 RECORD = "cpu-1/20260101T000000Z-x.json"
 ACCEPTANCE = """schema_version: 1
 source: measured here
