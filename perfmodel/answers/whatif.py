@@ -21,6 +21,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.engines import DRIFT
+from perfmodel.specs.fits import COVERAGE
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
@@ -248,7 +249,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         acceptance=_accepted(scenario, p, gamma),
         **{name: np.asarray(getattr(p, name)).item() for name in FIGURES},
         speedup_interval=None if interval is None else interval.ends,
-        interval_coverage=None if interval is None else interval.coverage,
+        interval_coverage=None if interval is None else COVERAGE,
         ar_tpot_interval=None if ar_tpot is None else ar_tpot.ends,
         iteration_interval=None if iteration is None else iteration.ends,
         break_even_alpha=_break_even(p, gamma),

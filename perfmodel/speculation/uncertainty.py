@@ -19,7 +19,7 @@ from perfmodel.operations import Floats
 from perfmodel.specs.calibration import CONSTANTS, Calibration, over_host
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import COVERAGE, Z, square
+from perfmodel.specs.fits import Z, square
 from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 
@@ -38,11 +38,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval that should hold the measured value in `coverage` of cases."""
+    """An interval that should hold the measured value in `COVERAGE` of cases."""
 
     low: float
     high: float
-    coverage: float
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -65,11 +64,11 @@ def interval_of_speedup(
     It ends at the tokens per iteration, `most`: no engine verifies in less than a baseline step takes.
     """
     if gamma == 0:
-        return Interval(1.0, 1.0, COVERAGE)
+        return Interval(1.0, 1.0)
     if ratio_error is None:
         return None
     ends = interval_ends(speedup, math.hypot(ratio_error, float(acceptance_log_error(scenario, gamma))), most)
-    return Interval(float(ends[0]), float(ends[1]), COVERAGE)
+    return Interval(float(ends[0]), float(ends[1]))
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
@@ -163,7 +162,7 @@ def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, cont
 def interval_of(predicted: float, *log_errors: float) -> Interval:
     """Interval around a prediction with these independent errors of its logarithm."""
     factor = math.exp(Z * math.hypot(*log_errors))
-    return Interval(predicted / factor, predicted * factor, COVERAGE)
+    return Interval(predicted / factor, predicted * factor)
 
 
 def is_transferred(scenario: Scenario) -> bool:

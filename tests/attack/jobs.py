@@ -28,7 +28,6 @@ class Job:
     whole: Check
     same: bool
     rows: Callable[[Path], set[str]] = lambda folder: set()
-    share: float = 1.0
 
     def results(self, folder: Path) -> list[Path]:
         """Its finished files."""
@@ -110,8 +109,8 @@ def jobs(url: str) -> tuple[Job, ...]:
     """What is attacked."""
     return (
         Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(_table), True),
-        Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled, 0.6),
-        Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled, 0.6),
-        Job("engine, from files", _engine_files, "out.yaml", _read_by(_calibration), True, share=0.4),
-        Job("check --write", _check, "out.json", _read_by(read_baseline), True, share=0.4),
+        Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled),
+        Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled),
+        Job("engine, from files", _engine_files, "out.yaml", _read_by(_calibration), True),
+        Job("check --write", _check, "out.json", _read_by(read_baseline), True),
     )
