@@ -95,10 +95,9 @@ class Acceptance:
         return cls(source, tail=float(alpha))
 
     @classmethod
-    def from_tokens_per_iteration(cls, omega: float, gamma: float, source: str = "") -> "Acceptance":
+    def from_tokens_per_iteration(cls, omega: float, gamma: float, source: str = "given tokens") -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
-        text = source or f"alpha of {omega:g} tokens per iteration at gamma {gamma:g}"
-        return cls(text, tail=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),))
+        return cls(source, tail=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),))
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -143,15 +142,14 @@ class Acceptance:
         return cls(source, prefix=tuple(positions), measured_at=tuple(map(float, lengths)), spread=spread)
 
     @classmethod
-    def from_ngram(cls, hit: float, run_length: float, source: str = "") -> "Acceptance":
+    def from_ngram(cls, hit: float, run_length: float, source: str = "given n-grams") -> "Acceptance":
         """An n-gram draft that finds a match with probability `hit`; then `run_length` (1 or more) tokens are right.
 
         Runs are geometric with that mean, before gamma cuts them: a_1 = hit, later a_j = 1 - 1/run_length.
         """
         _require("hit probability", hit, 0, 1)
         _require("run length", run_length, 1, np.finfo(float).max)
-        text = source or f"n-gram hits {hit:g} of the time, runs of {run_length:g}"
-        return cls(text, prefix=(float(hit),), tail=1.0 - 1.0 / run_length)
+        return cls(source, prefix=(float(hit),), tail=1.0 - 1.0 / run_length)
 
     @classmethod
     def from_row(cls, row: AcceptanceRow) -> "Acceptance":
