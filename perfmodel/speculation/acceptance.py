@@ -127,8 +127,8 @@ class Acceptance:
         lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
         positions: list[float] = []
         if len(survival) >= lengths[-1]:
-            falling = np.minimum.accumulate(np.clip(survival, 0.0, 1.0))
-            positions = conditional_from_survival(np.concatenate([[1.0], falling])).tolist()
+            falling = np.minimum.accumulate([1.0, *np.maximum(survival, 0.0)])
+            positions = conditional_from_survival(falling).tolist()
         else:
             alive = 1.0
             for length, gain in zip(lengths, gains, strict=True):
