@@ -187,54 +187,40 @@ def predict(
     shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape)
     check_draft_length(scenario.draft, int(gamma.max()))
     last = scenario.longest(max_gamma)
-    deepest = max(last, int(gamma.max()))
-    figures = np.empty((len(FIGURES), *shape))
-    fields = dict(zip(FIGURES, (figures[i, ...] for i in range(len(FIGURES))), strict=True))
+    gammas = np.arange(max(last, int(gamma.max())) + 1)
     best = np.empty(shape, dtype=np.int64)
-    for block in _blocks(shape, BLOCK_ELEMENTS // (deepest + 1)):
+    figures = {name: np.empty(shape) for name in FIGURES}
+    for block in _blocks(shape, BLOCK_ELEMENTS // len(gammas)):
         b, c, g = (_within(a, block, shape) for a in (batch, context, gamma))
-        where: Any = (*block, ...)
-        out = {name: whole[where] for name, whole in fields.items()}
-        _fill(scenario, b, c, None if at_best else g, last, deepest, out, best[where])
-    if not np.isfinite(figures.sum()):
-        for name in [name for name, values in fields.items() if not np.isfinite(values).all()]:
+        passes = Passes(scenario, b, c, gammas)
+        target, draft, verify, overhead = passes.times(scenario)
+        rates = passes.tokens_per_s(draft, verify, overhead)[: last + 1]
+        rates[0] = 1.0 / target[0]
+        top = rates.max(axis=0)
+        backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
+        shortest = last - np.max((rates == top) * backwards, axis=0).astype(np.int64)
+        best[block] = shortest
+        g = shortest if at_best else g
+        found = (
+            target[0],
+            draft if draft.ndim < verify.ndim else _at_gamma(draft, g),
+            _at_gamma(verify, g),
+            np.where(g == 0, 0.0, overhead),
+            passes.gained[g],
+            np.where(shortest == 0, 1.0, top * target[0]),
+        )
+        for name, values in zip(FIGURES, found, strict=True):
+            figures[name][block] = values
+    for name, values in figures.items():
+        if not np.isfinite(values.sum()) and not np.isfinite(values).all():
             files = f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
             raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
     return Prediction(
         batch=np.broadcast_to(batch, shape),
         gamma=best[()] if at_best else np.broadcast_to(gamma, shape),
         gamma_optimal=best[()],
-        **{k: v[()] for k, v in fields.items()},
+        **{name: values[()] for name, values in figures.items()},
     )
-
-
-def _fill(
-    scenario: Scenario,
-    batch: Array,
-    context: Array,
-    gamma: NDArray[np.int64] | None,
-    last: int,
-    deepest: int,
-    out: dict[str, Array],
-    best: NDArray[np.int64],
-) -> None:
-    """A block of an answer; gamma: at which draft length, None: at the best one."""
-    gammas = np.arange(deepest + 1)
-    passes = Passes(scenario, batch, context, gammas)
-    target, draft, verify, overhead = passes.times(scenario)
-    rates = passes.tokens_per_s(draft, verify, overhead)[: last + 1]
-    rates[0] = 1.0 / target[0]
-    top = rates.max(axis=0)
-    backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
-    best[...] = last - np.max((rates == top) * backwards, axis=0)
-    gamma = best if gamma is None else gamma
-    out["speedup_at_gamma_optimal"][...] = np.where(best == 0, 1.0, top * target[0])
-    out["target_s"][...] = target[0]
-    one = draft.ndim < verify.ndim
-    out["draft_s"][...] = draft if one else _at_gamma(draft, gamma)
-    out["verify_s"][...] = _at_gamma(verify, gamma)
-    out["overhead_s"][...] = np.where(gamma == 0, 0.0, overhead)
-    out["tokens_per_iteration"][...] = passes.gained[gamma]
 
 
 def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
