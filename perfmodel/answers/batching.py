@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from perfmodel.answers.best import throughputs
 from perfmodel.operations import Op
-from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
@@ -134,11 +134,7 @@ class Composition:
 
 def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Composition | None:
     """Batching alone, speculation alone, and both, under capacity; None where not one sequence fits."""
-    batches = np.arange(1.0, MAX_BATCH + 1)[:, None]
-    gammas = np.arange(max_gamma + 1)
-    room = capacity.memory_of(scenario, batches, np.asarray(context), gammas.astype(float), fraction)
-    p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
-    rate = np.where(np.broadcast_to(room.fits, p.tpot_s.shape), p.throughput_tokens_per_s, 0.0)
+    rate, _ = throughputs(scenario, MAX_BATCH, context, max_gamma, fraction)
     if rate[0, 0] == 0:
         return None
     at, gamma = divmod(int(np.argmax(rate)), rate.shape[1])

@@ -62,5 +62,5 @@ def compare(question: CompareQuery) -> Comparison:
     return Comparison(
         query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
         **{f.name: getattr(found, f.name) for f in fields(found)},
-        composition=compose(scenario, context, scenario.longest(gamma), float(query.memory_fraction)),
+        composition=compose(scenario, context, gamma, float(query.memory_fraction)),
     )

@@ -223,3 +223,6 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
         record.write_text(record_text(anew, "h200-1", subject, (PATH.name,)))
         assert check(tmp_path, *baseline) == 1
         assert says in capsys.readouterr().err
+    spoiled = json.loads(record.read_text())
+    record.write_text(json.dumps(spoiled | {"subject": spoiled["subject"] | {"draft_tp": 0}}, separators=(",", ":")))
+    refused(r"\.json: subject: draft_tp: must be a positive whole number", figures, tmp_path)
