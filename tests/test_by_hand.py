@@ -4,12 +4,11 @@ Llama-3.1-8B: 32 layers, hidden 4096, 32 query and 8 KV heads of 128, MLP 14336,
 A100 SXM 80 GB: 312 TFLOP/s bf16, 2039 GB/s, 80 GB.
 """
 
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibration import load_calibration
@@ -19,6 +18,7 @@ from perfmodel.speculation.acceptance import tokens_per_iteration
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
+from tests.speculation import asked
 
 # One layer: q and o 2 x 4096 x 4096, k and v 2 x 4096 x 1024, gate, up and down 3 x 4096 x 14336
 #   = 33 554 432 + 8 388 608 + 176 160 768 = 218 103 808; 32 of them 6 979 321 856.
@@ -29,23 +29,13 @@ KAPPA8 = 131_072
 F, BW = 312e12, 2.039e12
 
 
-def scenario(core: bool = True, **flags) -> Scenario:
-    """Ideal roofline; linear and attention ops alone unless `core` is false."""
-    asked = {
-        "model": "llama-3.1-8b",
-        "hardware": "a100-sxm-80gb",
-        "batch": 1,
-        "context": 4000,
-        "draft_kv": "streamingllm:512",
-        "alpha": 0.8,
-        "calibration": "ideal",
-    }
-    return replace(resolve(Query(**(asked | flags))), core_ops=core)
+scenario = partial(
+    asked.scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal"
+)  # the ideal roofline; linear and attention ops alone unless `core` is false
 
 
-def weight_bytes(s: Scenario, **workload) -> float:
-    asked = {"batch": 1.0, "context": 1.0} | workload
-    return sum(float(op.cost.weight_bytes) for op in s.target_ops(**asked))
+def weight_bytes(s: Scenario) -> float:
+    return sum(float(op.cost.weight_bytes) for op in s.target_ops(1.0, 1.0))
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
         peak=MoEPeak(
             batch=most + 1,
             speedup=float(fast[most]),
-            iteration_to_target=float(scenario.tokens_per_iteration(gamma)[..., gamma] / fast[most]),
+            iteration_to_target=float(scenario.acceptance.tokens_per_iteration(gamma) / fast[most]),
             target_efficiency=float(efficiency[most]),
             fits=at_peak.fits,
             max_batch=at_peak.max_batch,

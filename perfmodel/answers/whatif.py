@@ -21,17 +21,17 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.engines import DRIFT
+from perfmodel.specs.fits import COVERAGE
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.chain import Passes, Prediction, predict
 from perfmodel.speculation.lengths import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
     acceptance_log_error,
     interval_of,
     interval_of_speedup,
-    point_passes,
     ratio_log_error,
     step_log_error,
 )
@@ -222,10 +222,10 @@ def _break_even(p: Prediction, gamma: int) -> float | None:
 
 def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     batch, context, gamma = float(p.batch), float(query.context), int(p.gamma)
-    passes, gained = point_passes(scenario, batch, context, gamma)
+    passes = Passes(scenario, batch, context, np.array([gamma]))
     target, draft = passes.steps(scenario)
     target_step, verify_step = target.at(0), target.at(-1)
-    ratio, step_off = ratio_log_error(scenario, passes, gained), step_log_error(scenario, target_step, batch, context)
+    ratio, step_off = ratio_log_error(scenario, passes), step_log_error(scenario, target_step, batch, context)
     interval = interval_of_speedup(scenario, gamma, float(p.speedup), ratio, float(p.tokens_per_iteration))
     ar_tpot = iteration = None
     if step_off is not None:
@@ -249,7 +249,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         acceptance=_accepted(scenario, p, gamma),
         **{name: np.asarray(getattr(p, name)).item() for name in FIGURES},
         speedup_interval=None if interval is None else interval.ends,
-        interval_coverage=None if interval is None else interval.coverage,
+        interval_coverage=None if interval is None else COVERAGE,
         ar_tpot_interval=None if ar_tpot is None else ar_tpot.ends,
         iteration_interval=None if iteration is None else iteration.ends,
         break_even_alpha=_break_even(p, gamma),
@@ -270,11 +270,10 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
 
 
 def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
-    alpha: Any = scenario.acceptance.alpha
     gained, off = float(p.tokens_per_iteration), float(acceptance_log_error(scenario, gamma))
     ends = interval_of(gained, off) if off > 0 else None
     return Accepted(
-        None if alpha is None else float(alpha),
+        scenario.acceptance.alpha,
         gained,
         scenario.acceptance.source,
         None if ends is None else (max(ends.low, 1.0), min(ends.high, gamma + 1.0)),

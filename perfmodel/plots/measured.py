@@ -1,7 +1,7 @@
 """The model against measurements: predicted beside measured, and how sure a prediction is."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,31 +43,12 @@ MARKERS = "osD^vP"
 MAX_ERROR = 0.4
 
 
-class JudgedFigure(Protocol):
-    """One measured figure and its prediction, as `perfmodel.validate.accuracy.compare` has them."""
-
-    @property
-    def quantity(self) -> str: ...
-    @property
-    def hardware(self) -> str: ...
-    @property
-    def context(self) -> int: ...
-    @property
-    def calibration(self) -> str: ...
-    @property
-    def measured(self) -> float: ...
-    @property
-    def predicted(self) -> float: ...
-    @property
-    def error(self) -> float: ...
-
-
 @styled
-def residuals(cells: Iterable[JudgedFigure], *, note: str = "") -> "Figure":
+def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
     """Relative error of the prediction over what was measured, a panel for each quantity that occurs.
 
-    The band is 10 % to either side; errors beyond a panel are arrows at its edge. Raises InputError where there is no
-    cell of a known quantity. Returns the figure.
+    cells: as `perfmodel.validate.accuracy.compare` makes them. The band is 10 % to either side; errors beyond a panel
+    are arrows at its edge. Raises InputError where there is no cell of a known quantity. Returns the figure.
     """
     shown = [c for c in cells if c.quantity in QUANTITIES]
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
@@ -94,7 +75,7 @@ def residuals(cells: Iterable[JudgedFigure], *, note: str = "") -> "Figure":
     return label(places[0], "Error of each prediction", summary)
 
 
-def _errors(axes: "Axes", cells: Sequence[JudgedFigure], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
+def _errors(axes: "Axes", cells: Sequence[Any], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
     """One quantity: its errors over what was measured, and their mean."""
     words, scale, unit = QUANTITIES[cells[0].quantity]
     for c in cells:
@@ -169,7 +150,7 @@ def speedup_line(
     axes.set(ylabel="speedup")
 
 
-def _summary(shown: list[JudgedFigure], note: str, arrows: bool) -> str:
+def _summary(shown: list[Any], note: str, arrows: bool) -> str:
     devices, calibrations = (", ".join(dict.fromkeys(names)) for names in (
         (c.hardware for c in shown), (c.calibration for c in shown)))  # fmt: skip
     limits = f"predicted / measured - 1; the band is 10 % to either side{', an arrow lies beyond the panel' * arrows}"

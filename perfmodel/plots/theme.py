@@ -8,9 +8,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 """For lines and points, in this order (Tol's "bright")."""
@@ -75,16 +73,9 @@ def style() -> Iterator[None]:
         yield
 
 
-def styled(draw: Callable[P, T]) -> Callable[P, T]:
+def styled(draw: Draw) -> Draw:
     """A drawing function in the style."""
-
-    @in_names
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> T:
-        with style():
-            return draw(*args, **kwargs)
-
-    return drawn
+    return in_names(style()(draw))  # type: ignore[return-value]
 
 
 def scenario_of(asked: Query | Scenario) -> Scenario:
@@ -209,10 +200,9 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     return "; ".join([*parts, f"calibration {made}" if made == kind else f"calibration {made} ({kind})"])
 
 
-def accepted(alpha: Any, source: str) -> str:
+def accepted(alpha: float | None, source: str) -> str:
     """What is assumed of acceptance: its constant, or where its positions are from."""
-    constant = alpha is not None and np.ndim(alpha) == 0
-    return f"acceptance α {float(alpha):g}" if constant else f"acceptance by position ({source})"
+    return f"acceptance by position ({source})" if alpha is None else f"acceptance α {alpha:g}"
 
 
 def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:

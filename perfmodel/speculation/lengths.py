@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.speculation.chain import Passes, gained_tokens, speedups
+from perfmodel.speculation.chain import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
@@ -48,7 +48,6 @@ def context_lengths(
     loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
     sequences = np.array([batch, batch, *batches])[:, None]
     smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 1)
-    gained = gained_tokens(scenario, sequences, gammas)
     for _ in range(ROUNDS):
         contexts = np.stack((loading.grid, breaking.grid, *[turning.grid] * batches.size))
         passes = Passes(scenario, sequences, contexts, gammas)
@@ -58,7 +57,7 @@ def context_lengths(
                 for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
             )
             loading.narrow(np.less(load, compute))
-        gains = passes.speedups(smooth, gained)[0]
+        gains = passes.speedups(smooth)[0]
         breaking.narrow(gains[1] >= 1.0)
         turning.narrow(falls(gains[2:]))
         if loading.settled and breaking.settled and turning.settled:

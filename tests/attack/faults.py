@@ -155,7 +155,7 @@ def attack(tally: Tally, folder: Path, seed: int, kills: int, others: int) -> No
                 tally.count(f"{job.name}: undisturbed", False, f"{reference.status}: {reference.said[-300:]!r}")
                 continue
             expected = job.results(whole)[0].read_bytes()
-            wanted, done, number = kills * job.share / sum(j.share for j in every), 0, 0
+            wanted, done, number = kills / len(every), 0, 0
             while done < wanted and number < 10 * kills:
                 number += 1
                 place, rng = _folder(folder, f"{job.name} {number}"), Random(f"{seed}:{job.name}:{number}")

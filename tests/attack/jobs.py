@@ -11,7 +11,6 @@ from perfmodel.validate.records.store import read_record
 from tests.validate.tiny_plan import write as write_plan
 
 ROOT = Path(__file__).parents[2]
-Check = Callable[[Path], str | None]
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,9 @@ class Job:
     name: str
     arguments: Callable[[Path, bool], list[str]]
     result: str
-    whole: Check
+    whole: Callable[[Path], str | None]
     same: bool
     rows: Callable[[Path], set[str]] = lambda folder: set()
-    share: float = 1.0
 
     def results(self, folder: Path) -> list[Path]:
         """Its finished files."""
@@ -74,7 +72,7 @@ def _check(folder: Path, again: bool) -> list[str]:
     return ["validate", "check", "--results", f"{ROOT}/results/cpu-1", "--baseline", f"{folder}/out.json", "--write"]
 
 
-def _read_by(read: Callable[[Path], object]) -> Check:
+def _read_by(read: Callable[[Path], object]) -> Callable[[Path], str | None]:
     def whole(path: Path) -> str | None:
         try:
             read(path)
@@ -89,10 +87,6 @@ def _table(path: Path) -> object:
     import pandas
 
     return (pandas.read_csv if path.suffix == ".csv" else pandas.read_parquet)(path)
-
-
-def _calibration(path: Path) -> object:
-    return load_calibration(str(path))
 
 
 def _journalled(folder: Path) -> set[str]:
@@ -110,8 +104,8 @@ def jobs(url: str) -> tuple[Job, ...]:
     """What is attacked."""
     return (
         Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(_table), True),
-        Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled, 0.6),
-        Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled, 0.6),
-        Job("engine, from files", _engine_files, "out.yaml", _read_by(_calibration), True, share=0.4),
-        Job("check --write", _check, "out.json", _read_by(read_baseline), True, share=0.4),
+        Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled),
+        Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled),
+        Job("engine, from files", _engine_files, "out.yaml", _read_by(lambda path: load_calibration(str(path))), True),
+        Job("check --write", _check, "out.json", _read_by(read_baseline), True),
     )

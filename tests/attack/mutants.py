@@ -197,7 +197,8 @@ def _fork(call: Callable[[], int], limit_s: float) -> int:
 def reached(tests: Collection[str]) -> Reached:
     """What each test in some folders and modules runs, with the code as it is. Raises RuntimeError where one fails."""
     _load()
-    modules = sorted({str(path.relative_to(ROOT)) for name in tests for path in _modules(ROOT / name)})
+    below = [path for name in tests for path in (ROOT / name).rglob("test_*.py")]
+    modules = sorted({str(path.relative_to(ROOT)) for path in below} | {name for name in tests if ".py" in name})
     found = Reached()
     with tempfile.TemporaryDirectory() as folder:
         kept = [Path(folder) / str(number) for number in range(len(modules))]
@@ -215,10 +216,6 @@ def reached(tests: Collection[str]) -> Reached:
                 raise RuntimeError(f"{modules[number]}: must pass before anything is changed:\n{said[-2000:]}")
             found.add(*pickle.loads(kept[number].read_bytes()))
     return found
-
-
-def _modules(path: Path) -> Iterable[Path]:
-    return path.rglob("test_*.py") if path.is_dir() else [path]
 
 
 def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, bool]]:

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.errors import InputError
 from perfmodel.reading import read_rows
 from perfmodel.specs.acceptance_file import read_acceptance
@@ -40,6 +39,7 @@ ENGINE_ASK = "validate engine --model llama-3.1-8b --hardware h100 --draft ngram
 SERVER = f"{ROOT}/results/cpu-engine"
 SERVER_ASK = f"validate engine --calibration ideal --hardware {SERVER}/device.yaml"
 SERVER_ASK += f" --model {SERVER}/target.json --draft {SERVER}/draft.json"
+SERVER_ASK += "".join(f" --from {path}" for path in ROOT.glob("results/cpu-engine/engine-*-K0.json"))
 RECORD = "cpu-1/20260101T000000Z-x.json"
 ACCEPTANCE = """schema_version: 1
 source: measured here
@@ -47,7 +47,6 @@ rows:
 - {target: llama-3.1-8b, draft: self, draft_kv: full, context_tokens: 1000, alpha: 0.8}
 - {target: llama-3.1-8b, draft: self, draft_kv: full, context_tokens: 20000, positions: [0.8, 0.7, 0.6]}
 """
-RATES = "source: measured here\nrates: [[0.7, 0.1, 0.05], [0.6, 0.1]]\n"
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,6 @@ READERS: dict[str, Reader] = {
     "acceptance file, asked": Reader(
         given((ACCEPTANCE, ".yaml")), _typed(f"{NAMED} --hardware h100 --acceptance {{}}")
     ),
-    "rates of a tree": Reader(given((RATES, ".yaml")), lambda p: parse_tree_rates(str(p), "--rates")),
     **{
         f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: read_rows(p, t))  # type: ignore[misc]
         for name, row in {"points": PublishedRow, "served": ServedRow, "step_laws": StepLaw}.items()

@@ -1,6 +1,7 @@
 """Every command and every option of the command line, with one to three values that nobody should give."""
 
 import contextlib
+import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -211,7 +212,7 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
             for number in range(max(2, round(each * _share(verb)))):
                 refused, fault = watch.run(command(Random(f"{seed}:{verb.name}:{number}"), verb))
                 for left in Path().iterdir():
-                    _remove(left)
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
                 tally.count(verb.name, refused, fault and f"{fault} (seed {seed}, {number})")
 
 
@@ -237,9 +238,3 @@ def _share(verb: Verb) -> float:
     if not verb.arguments and len(verb.options) < 2:
         return 0.1  # nothing to spoil
     return SLOW.get(verb.name, SLOW.get(verb.words[0], 1.0))
-
-
-def _remove(path: Path) -> None:
-    import shutil
-
-    shutil.rmtree(path) if path.is_dir() else path.unlink()

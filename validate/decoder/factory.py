@@ -77,7 +77,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     slots = max(WINDOW_CHUNK, request.queries, _slots(request)) if rolls else tokens + ahead
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
     cache = (RollingCache if rolls else KVCache)(shape, model.device, FP8 if request.fp8 else model.dtype)
-    attention = backends.choose(request.attention, model.device, model.dtype, request.fp8)
+    attention = backends.choose(request.attention, model.device, model.dtype, request.fp8, request.attention_choices)
     return Runner(model, cache, attention, model.rotary(tokens))
 
 

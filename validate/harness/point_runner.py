@@ -136,10 +136,8 @@ class PointRunner:
 
     def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
         target, draft = models.pair(point)
-        room = (
-            max(plan.protocol.iterations, graphs.WARM_UP + 1, (point.inner_gamma or 0) + 2) * (point.max_accepted + 1)
-            + 1
-        )
+        iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1, (point.inner_gamma or 0) + 2)
+        room = iterations * (point.max_accepted + 1) + 1
         decoder = make_decoder(target, _request(plan, point, room), draft)
         state = start_random(decoder, point.context, room, plan.protocol.seed)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
@@ -182,6 +180,7 @@ def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
         draft_kv=point.draft_kv,
         script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.max_accepted)),
         attention=plan.attention,
+        attention_choices=plan.attention_choices,
         tree=point.parents,
         middle_kv=point.middle_kv,
         inner_gamma=inner,

@@ -130,11 +130,6 @@ class PointRow(_RecordRow):
     attention: str | None = Field(None, description="the attention kernel that ran")
     graphs: bool | None = Field(None, description="whether the speculative iterations were captured CUDA graphs")
 
-    @property
-    def point_key(self) -> str:
-        """The point, whatever the mode."""
-        return self.key.rpartition("/")[0]
-
     @model_validator(mode="after")
     def _complete(self) -> Self:
         self._check_samples(self.mode)

@@ -68,7 +68,7 @@ def record() -> dict[str, Any]:
             "engines": engines.figures(),
             "systems": systems_figures(),
             "traffic": traffic.figures(),
-            "transferred": [asdict(row) for row in transferred()],
+            "transferred": transferred(),
             "ablations": {name: ablations(recipe) for name, recipe in RECIPES.items()},
         }
     )

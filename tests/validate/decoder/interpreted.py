@@ -35,7 +35,8 @@ def specification(**changes: Any) -> ModelSpec:
     return tiny_spec(**{"hidden_size": 48, "head_dim": 16, "intermediate_size": 72, **changes})
 
 
-def near(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
+def near(ours: Any, theirs: Any, tolerance: float = 0) -> None:
+    """Of one tensor or of several."""
     torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
@@ -61,8 +62,7 @@ def attention() -> None:
         (Span(lengths, 128, first=first), sees, 20),  # more than `_combine` takes at a time
     ):
         chosen.splits = splits
-        ours, theirs = (each(q, k, v, span, new_k, new_v, mask) for each in (chosen, portable))
-        near(ours, theirs, tolerance)
+        near(*(each(q, k, v, span, new_k, new_v, mask) for each in (chosen, portable)), tolerance)
     chosen.splits = 2
     q, k, v, new_k, new_v = inputs(2, 3, torch.float32, heads=6)
     packed = k.transpose(1, 2).contiguous().transpose(1, 2)
@@ -80,10 +80,7 @@ def pointwise() -> None:
     for dtype, tolerance in TYPES:
         for hidden in (16, 48, 200):
             x, residual, weight = (random(*s, dtype=dtype) for s in ((3, 2, hidden), (3, 2, hidden), (hidden,)))
-            for ours, theirs in zip(
-                fused.add_norm(x, residual, weight, 1e-5), plain.add_norm(x, residual, weight, 1e-5), strict=True
-            ):
-                near(ours, theirs, tolerance)
+            near(*(each.add_norm(x, residual, weight, 1e-5) for each in (fused, plain)), tolerance)
             near(fused.silu_mul(residual), plain.silu_mul(residual), tolerance)
         wide = random(2, 1, 3000, dtype=dtype)
         near(fused.silu_mul(wide), plain.silu_mul(wide), tolerance)
@@ -99,18 +96,14 @@ def pointwise() -> None:
             slots = torch.tensor([[0, 1], [5, 6], [63, 2]])
             made = []
             for each in (fused, plain):
-                cache, scratch = (
-                    KVCache((1, 3, 2, 64, spec.head_dim), CPU, dtype),
-                    torch.zeros(2, 3, 2, 4, spec.head_dim),
-                )
-                scratch = scratch.to(dtype)
+                cache = KVCache((1, 3, 2, 64, spec.head_dim), CPU, dtype)
+                scratch = torch.zeros(2, 3, 2, 4, spec.head_dim, dtype=dtype)
                 out = scratch[0][:, :, 1:3], scratch[1][:, :, 1:3]
                 q, k, v = each.rotate(layer, qkv, turns, out, cache.at(0, slots))
                 assert k.data_ptr() == out[0].data_ptr()
                 bare = each.rotate(layer, qkv, turns)
                 made.append((q, k, v, *bare, cache.kv, scratch))
-            for ours, theirs in zip(*made, strict=True):
-                near(ours, theirs, tolerance)
+            near(*made, tolerance)
 
 
 def selection() -> None:
@@ -118,11 +111,8 @@ def selection() -> None:
     generator = torch.Generator().manual_seed(0)
     for dtype, tolerance in TYPES:
         fused, plain = (backends.selection(choose(name, CPU, dtype)) for name in ("triton", "math"))
-        for n, m, lengths, page, count in (
-            (1, 1, [127, 0, 57], 16, 4),
-            (3, 5, [128, 5, 33], 4, 6),
-            (2, 2, [1, 2, 3], 16, 1),
-        )[: 3 if dtype == torch.float32 else 1]:
+        cases = (1, 1, [127, 0, 57], 16, 4), (3, 5, [128, 5, 33], 4, 6), (2, 2, [1, 2, 3], 16, 1)
+        for n, m, lengths, page, count in cases[: 3 if dtype == torch.float32 else 1]:
             q, k, v, new_k, new_v = inputs(n, m, dtype)
             size = torch.tensor(lengths)
             pages = k[:, :, :128].unflatten(2, (-1, page))
@@ -130,16 +120,11 @@ def selection() -> None:
             filled = (-(-size // page)).clamp(max=count)
             chosen = Span((filled * page - (-size) % page).clamp(min=0), count * page)
             sees = (torch.rand(3, n, m, generator=generator) < 0.5) | torch.eye(n, m, dtype=torch.bool)
-            ours, theirs = (
-                each.over_pages(q, k, v, bounds, page, size, chosen, new_k, new_v, sees) for each in (fused, plain)
-            )
-            near(ours, theirs, tolerance)
+            asked = q, k, v, bounds, page, size, chosen, new_k, new_v, sees
+            near(fused.over_pages(*asked), plain.over_pages(*asked), tolerance)
             chosen = Span(size.clamp(max=7 * count), 7 * count)
-            ours, theirs = (
-                each.over_tokens(q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None)
-                for each in (fused, plain)
-            )
-            near(ours, theirs, tolerance)
+            asked = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
+            near(fused.over_tokens(*asked), plain.over_tokens(*asked), tolerance)
     scores = torch.tensor([[3.0, 1.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
     best = backends.selection(choose("triton", CPU, torch.float32))._best
     for count in (1, 400, 3001):
@@ -170,10 +155,8 @@ def eight() -> None:
     every = every[every.isfinite()].sort().values
     rounded = torch.cat((every, (every[1:] + every[:-1]) / 2, torch.randn(2000), torch.logspace(-5, 4, 999)))
     for x in (rounded[None] * 1.0, rounded[None] * 1e-3, torch.zeros(2, 70), torch.randn(3, 1500)):
-        codes, scale = rows_to_fp8(x)
-        wanted, scales = by_row(x, x.abs().amax(1, keepdim=True))
-        assert torch.equal(scale, scales)
-        assert torch.equal(codes.float(), wanted.float())
+        made = rows_to_fp8(x), by_row(x, x.abs().amax(1, keepdim=True))
+        near(*([codes.float(), scale] for codes, scale in made))
     layer, fused, plain = Layer(specification(), RankShard(), 0), Fused(), Pointwise()
     fused.fp8 = plain.fp8 = True
     for dtype, tolerance in TYPES:
@@ -185,8 +168,7 @@ def eight() -> None:
             heads = each.rotate(layer, qkv, turns, None, cache.at(0, slots))
             each.copy_tokens(cache.kv.flatten(0, 1), slots, copied.kv.flatten(0, 1), slots)
             made.append((*heads, *each.rotate(layer, qkv, turns), cache.kv.float(), copied.kv.float()))
-        for ours, theirs in zip(*made, strict=True):
-            assert torch.equal(ours, theirs)
+        near(*made)
         assert made[0][-1].any()
         span = Span(torch.tensor([0, 60, 128]), 128)
         q, k, v, new_k, new_v = inputs(2, 3, dtype)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from perfmodel.costs.shards import shard
-from perfmodel.errors import InputError
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.factory import make_decoder
@@ -15,7 +14,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.weights import RandomWeights, build, load, load_head, weight_bytes
-from tests.validate.decoder.methods import PUBLISHED
+from tests.validate.refused import refused
 from tests.validate.tiny_spec import tiny_spec
 
 CPU = torch.device("cpu")
@@ -63,10 +62,8 @@ def test_the_product_of_eight_bits() -> None:
 
 def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
     spec, precision = eight.spec, Precision(weight_format("fp8"), kv_format("fp8"))
-    counted, scales = (
-        shard(spec, 1, precision),
-        sum(m.scale.numel() for m in eight.modules() if isinstance(m, Fp8Linear)),
-    )
+    scales = sum(m.scale.numel() for m in eight.modules() if isinstance(m, Fp8Linear))
+    counted = shard(spec, 1, precision)
     assert weight_bytes(eight, torch.bfloat16) == counted.stored_weight_bytes + 2 * scales
     cache = make_decoder(eight, Request(3, 64, 10, kv_dtype="fp8")).target.cache
     assert cache.kv.nbytes == 3 * cache.capacity * spec.kv_bytes_per_token(precision.kv.bytes_per_value)
@@ -74,19 +71,6 @@ def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
     quantised = {name for name, kind in kinds.items() if kind == FP8}
     assert quantised == {f"layers.{layer}.{at}.weight" for layer in range(2) for at in LINEARS}
     assert kinds["embedding"] == kinds["final_norm"] == torch.float64
-
-
-def test_a_part_of_the_columns_has_the_whole_rows_scales() -> None:
-    spec, source = tiny_spec(vocab_size=60), RandomWeights(0, CPU, torch.float32)
-    whole = build(spec, source, fp8=True)
-    for rank in range(2):
-        part = build(spec, source, RankShard(rank, 2), fp8=True)
-        for ours, theirs, columns in (
-            (part.layers[1].output, whole.layers[1].output, 16),
-            (part.layers[0].mlp.down, whole.layers[0].mlp.down, 24),
-        ):
-            assert torch.equal(ours.scale, theirs.scale)
-            assert torch.equal(ours.weight.float(), theirs.weight.float()[:, rank * columns : (rank + 1) * columns])
 
 
 def tokens(model: Model, prompts: list[list[int]], small: Model | None = None, **asked: object) -> list[list[int]]:
@@ -115,34 +99,24 @@ HOPPER, ADA, AMPERE = (9, 0), (8, 9), (8, 0)
 def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     cuda, bf16 = torch.device("cuda"), torch.bfloat16
-    for capability, attention, pointwise in (
-        (HOPPER, "triton", "triton"),
-        (ADA, "triton", "triton"),
-        (AMPERE, "sdpa", "torch"),
-    ):
+    names = {HOPPER: ("triton", "triton"), ADA: ("triton", "triton"), AMPERE: ("sdpa", "torch")}
+    for capability, (attention, pointwise) in names.items():
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
         assert backends.choose("auto", cuda, bf16, fp8=True).name == attention
         assert backends.pointwise("auto", cuda, bf16, fp8=True).name == pointwise
         assert backends.pointwise("auto", cuda, bf16, fp8=True).fp8
         assert backends.choose("auto", cuda, bf16).name == "triton"
     for asked in (backends.choose, backends.pointwise):
-        with pytest.raises(InputError, match=r"a CUDA device of compute capability 8\.9 or later"):
-            asked("triton", cuda, bf16, fp8=True)
-    with pytest.raises(InputError, match="need bf16 activations and a CUDA device"):
-        check_runs(tiny_spec(), cuda, bf16)
+        refused(r"a CUDA device of compute capability 8\.9 or later", asked, "triton", cuda, bf16, fp8=True)
+    refused("need bf16 activations and a CUDA device", check_runs, tiny_spec(), cuda, bf16)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: HOPPER)
     check_runs(tiny_spec(), cuda, bf16)
-    with pytest.raises(InputError, match="fp8 weights: need bf16 activations"):
-        check_runs(tiny_spec(), cuda, torch.float32)
+    refused("fp8 weights: need bf16 activations", check_runs, tiny_spec(), cuda, torch.float32)
 
 
-def test_what_cannot_be_run_is_refused_in_a_line(eight: Model) -> None:
-    with pytest.raises(InputError, match=r"--kv-dtype: must be auto .* or fp8, given 'int8'"):
-        Request(1, 8, 8, kv_dtype="int8")
-    with pytest.raises(InputError, match=r"--draft-kv: own_prefill=true .* fp8 cache"):
-        make_decoder(eight, Request(1, 64, 8, 2, draft_kv=PUBLISHED, kv_dtype="fp8"))
-    with pytest.raises(InputError, match="fp8 weights: must be of a dense model to be run here, given mixtral-8x7b"):
-        load("mixtral-8x7b", "random:0", CPU, torch.bfloat16, fp8=True)
-    # by hand: 126 layers of 3.19e9 values at a byte, two of 128,256 x 16,384 in bf16, over eight ranks
-    with pytest.raises(InputError, match=r"needs 51\.3 GB: take a smaller model or dtype"):
-        load("llama-3.1-405b", "random:0", CPU, torch.bfloat16, RankShard(0, 8), fp8=True)
+def test_what_cannot_be_run_is_refused_in_a_line() -> None:
+    """By hand: 126 layers of 3.19e9 values at a byte, two of 128,256 x 16,384 in bf16, over eight ranks."""
+    of = {"weights": "random:0", "device": CPU, "dtype": torch.bfloat16, "fp8": True}
+    refused("must be of a dense model to be run here, given mixtral-8x7b", load, "mixtral-8x7b", **of)
+    says = r"needs 51\.3 GB: take a smaller model or dtype"
+    refused(says, load, "llama-3.1-405b", shard=RankShard(0, 8), **of)

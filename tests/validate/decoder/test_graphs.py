@@ -18,6 +18,8 @@ from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
 from perfmodel.validate.harness import point_runner
 from perfmodel.validate.harness.point_runner import DecoderRun, PhaseRunner
 from tests.validate.decoder.methods import METHODS
@@ -86,20 +88,25 @@ def test_replayed_iterations_equal_eager_ones(make_model, target, small, prompts
     tree = branching("3x2x1") if "tree" in kind else None
     asked = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
     if "levels" in kind:
-        prompts, asked = (
-            [prompt * 2 for prompt in prompts],
-            replace(asked, context=140, middle_kv=method, inner_gamma=2),
-        )
+        prompts = [prompt * 2 for prompt in prompts]
+        asked = replace(asked, context=140, middle_kv=method, inner_gamma=2)
     if kind == "fp8":
         target, asked = make_model(fp8=True), replace(asked, kv_dtype="fp8")
     one, two = eager_and_replayed(target, draft, asked, prompts)
     assert one == two
 
 
+def whole(made: Any, state: State, replayed: bool) -> Callable[[], object]:
+    """Iterations; where they are replayed, nothing else can run."""
+    if replayed:
+        made.verify = None
+    return partial(made.iterate, state)
+
+
 def eager_and_replayed(
-    target: Model, draft: Model | None, asked: Request, prompts: list[list[int]]
+    target: Model, draft: Model | None, asked: Request, prompts: list[list[int]], ready: Callable[..., Any] = whole
 ) -> tuple[Generation, ...]:
-    """What 18 iterations or more decode, each by itself and 16 of them as replays of one."""
+    """What 18 iterations or more decode, each by itself and 16 of them as replays of one. ready: makes one run."""
     results = []
     for replayed in (False, True):
         made = make_decoder(target, asked, draft)
@@ -109,35 +116,33 @@ def eager_and_replayed(
         graphs.warm_up(made, state)
         if replayed:
             graphs.replay_on(made, state, partial(emulated, generator=state.generator))
+        iterate = ready(made, state, replayed)
         for _ in range(16):
-            made.iterate(state)
+            iterate()
         results.append(collect(state, prompts))
     return tuple(results)
 
 
 @pytest.mark.parametrize("middle", [None, "streamingllm:24"])
 @torch.inference_mode()
-def test_recorded_parts_equal_eager_ones(
-    monkeypatch: pytest.MonkeyPatch, target: Model, small: Model, prompts: list[list[int]], middle: str | None
-) -> None:
+def test_recorded_parts_equal_eager_ones(monkeypatch, target, small, prompts, middle) -> None:
     """Of an iteration of one level and of two, whose verification is as wide as what was drafted."""
     monkeypatch.setattr(point_runner, "record", emulated)
-    prompts, results, widths = [prompt * 2 for prompt in prompts], [], set()
-    asked = Request(4, 140, 60, 3, "model", middle_kv=middle, inner_gamma=2 if middle else 0)
-    for recorded in (False, True):
-        made = make_decoder(target, asked, small)
-        state = made.start(prompts, 60)
-        graphs.fix_bounds(made)
-        graphs.warm_up(made, state)
-        if recorded:
-            graphs.replay_on(made, state, partial(emulated, generator=state.generator))
-        parts = PhaseRunner(DecoderRun(made, state), recorded)
-        for _ in range(12):
+    widths = set[int]()
+
+    def by_parts(made: Decoder, state: State, replayed: bool) -> Callable[[], object]:
+        parts = PhaseRunner(DecoderRun(made, state), replayed)
+
+        def run() -> None:
             for part in parts.parts:
                 parts.run(part)
             widths.add(parts._results["draft"][0].shape[1])
-        results.append(collect(state, prompts))
-    assert results[0] == results[1]
+
+        return run
+
+    asked = Request(4, 140, 50, 3, "model", middle_kv=middle, inner_gamma=2 if middle else 0)
+    one, two = eager_and_replayed(target, small, asked, [prompt * 2 for prompt in prompts], by_parts)
+    assert one == two
     assert widths == ({3, 4} if middle else {3})
 
 

@@ -131,9 +131,8 @@ TWO_LEVELS = {"middle_kv": "snapkv:24,window=8", "inner_gamma": 2, "gamma": 3}
 @pytest.mark.parametrize("layers", LAYERS)
 def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
     """Plain decoding equals the oracle, and every draft cache, tree and second level equals plain decoding."""
-    model, small = (
-        make_model(**LAYERS[layers] | more) for more in ({}, {"num_hidden_layers": 1, "num_sliding_layers": 0})
-    )
+    model = make_model(**LAYERS[layers])
+    small = make_model(**LAYERS[layers] | {"num_hidden_layers": 1, "num_sliding_layers": 0})
     window, kv_dtype = LAYERS[layers].get("sliding_window"), "fp8" if "fp8 cache" in layers else "auto"
     long_enough = [prompts[0], prompts[2]]
     plain = run(model, long_enough, new=30, kv_dtype=kv_dtype)

@@ -97,12 +97,6 @@ def test_two_levels(models, inner, gamma, sampling) -> None:
     assert 0 < counter.counts.complete < counter.counts.iterations
 
 
-def test_a_middle_that_selects_by_what_it_verifies_is_not_sampled(models) -> None:
-    """One selection for all drafted tokens: what the first is drawn from would depend on those after it."""
-    asked = Request(2, len(PROMPT), NEW, 1, "model", "full", Sampling(0.7), middle_kv="topk:2", inner_gamma=1)
-    refused("topk selects by the drafted tokens' own queries", make_decoder, models[0], asked, models[1])
-
-
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:
     logits = torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64).log()
     kept = Sampling(1.0, top_p=0.65).probabilities(logits)
@@ -209,7 +203,6 @@ def test_scripted_acceptance_drives_the_loop(target, prompts) -> None:
     lambda: Sampling(1.0, 1.1), lambda: Sampling(1.0, 1.0, -1), lambda: scripted_weights(1.5, 3),
     lambda: scripted_weights(-0.1, 3), lambda: Script([], torch.device("cpu")),
     lambda: Script([2.0, -1.0], torch.device("cpu")), lambda: Script([0.0, 0.0], torch.device("cpu")),
-    lambda: Request(1, 1, 1, 2, script=(1.0, 0.0)),
 ])  # fmt: skip
 def test_bad_values_are_refused(call) -> None:
     refused("must be", call)

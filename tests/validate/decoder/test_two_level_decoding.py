@@ -108,21 +108,5 @@ def test_the_figures_of_both_levels_by_hand() -> None:
     assert (none.rounds, none.tokens_per_round, none.drafted, none.tokens_per_iteration) == (0, 1, 0, 1)
 
 
-@pytest.mark.parametrize(("says", "request_"), [
-    ("must stand over a separate --draft model", {"draft": "self"}),
-    ("without --tree and --alpha", {"script": (0.0, 1.0, 0.0)}),
-    ("must be gamma . 1 = 4 counts, given 3", {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)}),
-    ("must be gamma . 1 = 2 counts, given 1", {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)}),
-    ("without --tree and --alpha", {"tree": (-1, 0, 1)}),
-    ("--inner-gamma, --gamma: must be 1 or more with --middle-kv, given 0, 2", {"inner_gamma": 0}),
-    ("must be 1 or more with --middle-kv, given 1, 0", {"gamma": 0}),
-    ("h2o can be predicted but not run", {"middle_kv": "h2o:24"}),
-])  # fmt: skip
-def test_refusals(target, small, says, request_) -> None:
-    good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2}
-    good |= {"draft": "model", "middle_kv": "full", "inner_gamma": 1}
-    refused(says, lambda: make_decoder(target, Request(**good | request_), small))
-
-
 def test_a_prompt_of_one_token_is_refused(target, small, prompts) -> None:
     refused("--middle-kv: prompts must be of 2 tokens or more", levels(target, small, "full").generate, prompts, NEW)

@@ -52,6 +52,20 @@ def test_a_record_says_everything(record) -> None:
     assert not record.failures()
 
 
+def test_passes_attend_as_the_calibration_chose(tmp_path) -> None:
+    """Unless the plan itself says by what; either way the record does."""
+    choice = {"heads": 4, "kv_heads": 2, "head_dim": 16, "query": 1, "from_tokens": 0, "name": "math"}
+    calibration = tmp_path / "mine.yaml"
+    ideal = (ROOT / "hardware/calibrations/ideal.yaml").read_text(encoding="utf-8")
+    calibration.write_text(f"{ideal}attention_choices: [{json.dumps(choice)}]\n", encoding="utf-8")
+    for own, kept in ([], choice), ([{**choice, "name": "auto"}], {**choice, "name": "auto"}):
+        folder = tmp_path / str(len(own))
+        folder.mkdir()
+        found = measured(folder, "--calibration", str(calibration), attention_choices=own)
+        assert [row.attention for row in found.rows] == ["by shape"] * 4
+        assert [vars(one) for one in found.data.plan.attention_choices] == [kept]
+
+
 def test_a_record_holds_no_host_and_no_path(record) -> None:
     text = record.path.read_text(encoding="utf-8")
     for secret in (socket.gethostname(), str(Path.home()), str(ROOT), str(record.path.parent)):

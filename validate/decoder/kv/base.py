@@ -15,6 +15,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
 from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.backends import selection
 from perfmodel.validate.decoder.cache import KVCache, pick_tokens
 from perfmodel.validate.decoder.memory import allocate
 from perfmodel.validate.decoder.runner import Observed, Runner
@@ -34,6 +35,7 @@ class View(ABC):
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         self.source, self.attention, self.max_accepted = runner.cache, runner.attention, max_accepted
+        self.selection = selection(runner.attention)
         self.pointwise, self.dtype = runner.model.pointwise, runner.model.dtype
         self.budget: int | None = method.budget
 

@@ -59,7 +59,9 @@ class RetrievalView(Packed):
             score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
             best = score.topk(count, dim=-1).indices
             tokens = (best[..., None] * self.chunk + within).flatten(2)
-            self.copy(layer, _valid_first(tokens, lengths)[..., : self.slots])
+            outside = tokens >= lengths[:, None, None]  # they are moved to the end, and made readable
+            order = outside.to(torch.int8).argsort(dim=-1, stable=True)
+            self.copy(layer, torch.where(outside, 0, tokens).gather(2, order)[..., : self.slots])
         self.lengths.copy_(filled.clamp(max=count) * self.chunk - (-lengths) % self.chunk)
         self.since.zero_()
 
@@ -93,10 +95,3 @@ class RetrievalView(Packed):
         self.iteration += 1
         if self.iteration % self.every == 0:
             self._rebuild()
-
-
-def _valid_first(tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Token indices [batch, kv_heads, n] with those at or beyond the length moved to the end (and made readable)."""
-    outside = tokens >= lengths[:, None, None]
-    order = outside.to(torch.int8).argsort(dim=-1, stable=True)
-    return torch.where(outside, 0, tokens).gather(2, order)
