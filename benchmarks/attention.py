@@ -5,7 +5,8 @@
     python benchmarks/attention.py --sweep --queries 1,5                     # Triton's tiles, warps, stages and splits
 
 `re-read` is the time of n query tokens over that of one: 1 where a verification reads the cache once, n where a kernel
-packs one query token per sequence. `unfolded` is torch's own call with `enable_gqa`, for comparison only.
+packs one query token per sequence. For comparison only: `unfolded`, torch's own call with `enable_gqa`, and `flash` and
+`cudnn`, its FlashAttention-2 and cuDNN over an unmasked cache without the new tokens.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -25,10 +27,13 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_count, parse_counts
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.attention import Span, fold
 from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.pair import DTYPES
 
+HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
+LAYERS = 4
+"""Caches to rotate over, so that none stays on the chip."""
 Work = Callable[[Tensor, Tensor, Tensor, Span, Tensor, Tensor], Tensor]
 
 
@@ -41,12 +46,23 @@ def unfolded(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: 
     )
 
 
+def by_torch(backend: str) -> Work:
+    """Torch's own call with one of its backends, folded, over the cache alone: FlashAttention-2 splits it, too."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def work(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
+        with sdpa_kernel(getattr(SDPBackend, f"{backend.upper()}_ATTENTION")):
+            return F.scaled_dot_product_attention(fold(q, k.shape[1]), k[:, :, : span.bound], v[:, :, : span.bound])
+
+    return work
+
+
 def implementations(names: list[str], device: torch.device, dtype: torch.dtype, sweep: bool) -> dict[str, Work]:
     """The asked-for ones that this machine has; of Triton's every tuning where it is swept."""
     found: dict[str, Work] = {}
     for name in names:
         try:
-            work = unfolded if name == "unfolded" else choose(name, device, dtype)
+            work = BASELINES[name] if name in BASELINES else choose(name, device, dtype)
         except InputError as error:
             print(f"{name}: left out: {error}", file=sys.stderr)
             continue
@@ -55,6 +71,10 @@ def implementations(names: list[str], device: torch.device, dtype: torch.dtype, 
         else:
             found[name] = work
     return found
+
+
+BASELINES = {"unfolded": unfolded, "flash": by_torch("flash"), "cudnn": by_torch("cudnn")}
+"""Not the decoder's: for comparison only."""
 
 
 def tunings() -> dict[str, Work]:
@@ -93,13 +113,9 @@ def main() -> None:
     parser.add_argument("--batch", default="32")
     parser.add_argument("--context", default="16k")
     parser.add_argument("--queries", default="1,2,3,5,8,9")
-    parser.add_argument("--heads", type=int, default=32)
-    parser.add_argument("--kv-heads", type=int, default=8)
-    parser.add_argument("--head-dim", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4, help="caches to rotate over, so that none stays on the chip")
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--implementations", default="triton,sdpa,math,unfolded")
+    parser.add_argument("--implementations", default="triton,sdpa,math,unfolded,flash,cudnn")
     parser.add_argument("--hardware", help="device whose peak bandwidth to compare with")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--sweep", action="store_true", help="every tuning of triton: tile/warps/stages/programs")
@@ -116,8 +132,8 @@ def report(args: argparse.Namespace) -> None:
     device, dtype = torch.device(args.device), DTYPES[args.dtype]
     batch, context = parse_count(args.batch, "--batch"), parse_count(args.context, "--context")
     peak = load_gpu(args.hardware).memory_bandwidth_bytes_per_s if args.hardware else math.nan
-    shape = (args.layers, batch, args.kv_heads, context, args.head_dim)
-    keys, values = (torch.randn(shape, device=device, dtype=dtype) for _ in "kv")
+    made = partial(torch.randn, device=device, dtype=dtype)
+    keys, values = (made(LAYERS, batch, KV_HEADS, context, HEAD_DIM) for _ in "kv")
     read = keys[0].nbytes + values[0].nbytes
     setting = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
@@ -125,19 +141,17 @@ def report(args: argparse.Namespace) -> None:
         "dtype": args.dtype,
         "batch": batch,
         "context": context,
-        "heads": args.heads,
-        "kv_heads": args.kv_heads,
-        "head_dim": args.head_dim,
+        "heads": HEADS,
+        "kv_heads": KV_HEADS,
+        "head_dim": HEAD_DIM,
     }
     span = Span(torch.full((batch,), context, device=device), context)
     rows = []
     for name, attend in implementations(args.implementations.split(","), device, dtype, args.sweep).items():
         one = math.nan
         for n in parse_counts(args.queries, "--queries"):
-            q = torch.randn(batch, args.heads, n, args.head_dim, device=device, dtype=dtype)
-            new_k, new_v = (
-                torch.randn(batch, args.kv_heads, n, args.head_dim, device=device, dtype=dtype) for _ in "kv"
-            )
+            q = made(batch, HEADS, n, HEAD_DIM)
+            new_k, new_v = (made(batch, KV_HEADS, n, HEAD_DIM) for _ in "kv")
 
             def layers(attend: Work = attend, q: Tensor = q, new_k: Tensor = new_k, new_v: Tensor = new_v) -> None:
                 for k, v in zip(keys, values, strict=True):
@@ -145,7 +159,7 @@ def report(args: argparse.Namespace) -> None:
 
             try:
                 with torch.inference_mode():
-                    call = seconds(layers, device, args.repeats) / args.layers
+                    call = seconds(layers, device, args.repeats) / LAYERS
             except Exception as error:  # a tuning that the device's shared memory does not hold
                 print(f"{name} n={n}: left out: {' '.join(str(error).split())[:120]}", file=sys.stderr)
                 continue

@@ -1,9 +1,8 @@
-"""Time engine and decoder and rewrite docs/benchmarks.md: ``python benchmarks/engine.py [--sweep]`` (see README.md).
+"""Time engine and decoder and rewrite docs/benchmarks.md: ``python benchmarks/engine.py`` (see README.md).
 
 This process stays small: what it starts would otherwise be charged with its memory.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -21,7 +20,7 @@ OUT = HERE.parent / "docs" / "benchmarks.md"
 COUNTED = ("calls", "files", "forward passes")
 SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
 DEMO = [*SUBJECT, "--draft", "self", "--batch", "64", "--context", "32000", "--gamma", "2"]
-GRID = ["--batch", "1..100", "--context", "100..1000000+100", "--gamma", "1..10", "--alpha", "0.8"]
+GRID = ["--batch", "1..10", "--context", "100..1000000+100", "--gamma", "1..10", "--alpha", "0.8"]
 COLD_RUNS = 15
 
 
@@ -86,52 +85,45 @@ def cold() -> list[Row]:
     return rows
 
 
-def sweep(largest: bool) -> list[Row]:
-    """A million rows to CSV, ten where the largest is asked for, and the memory of each."""
-    rows = []
+def sweep() -> list[Row]:
+    """A million rows to CSV, and the memory of that."""
     with tempfile.TemporaryDirectory() as folder:
-        for count, grid in ((10**6, [*GRID, "--batch", "1..10"]), (10**7, GRID))[: 1 + largest]:
-            out = str(Path(folder) / f"{count}.csv")
-            seconds, megabytes, _ = child("-m", "perfmodel", "sweep", *SUBJECT, *grid, "--output", out)
-            rows.append(Row(f"a row of a sweep of {count:,} to CSV", seconds / count * 1e6, "us", 3))
-            rows.append(Row(f"sweep of {count:,} rows to CSV, peak memory", megabytes, "MB"))
-    return rows
+        out = str(Path(folder) / "out.csv")
+        seconds, megabytes, _ = child("-m", "perfmodel", "sweep", *SUBJECT, *GRID, "--output", out)
+    return [
+        Row("a row of a sweep of 1,000,000 to CSV", seconds, "us", 3),
+        Row("sweep of 1,000,000 rows to CSV, peak memory", megabytes, "MB"),
+    ]
 
 
-def counts_table() -> str:
-    """What a what-if takes in counts (counts.py)."""
-    counts = json.loads(child(str(HERE / "counts.py"))[2])
-    lines = [["what-if", *COUNTED], [":--", *["--:"] * len(COUNTED)]]
-    lines += [[name, *(str(counts[name][what]) for what in COUNTED)] for name in counts]
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """In Markdown, all but the first column to the right."""
+    lines = [heads, [":--", *["--:"] * (len(heads) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def page(rows: list[Row], counts: str) -> str:
+def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     """The page of the docs."""
     yardstick_s = rows[0].value * 1e-3
-    heads = ["what", "measured", "target", "of target", "x yardstick"]
-    lines = [heads, [":--", *["--:"] * 4], *(row.cells(yardstick_s) for row in rows)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    times = table(["what", "measured", "target", "of target", "x yardstick"], [row.cells(yardstick_s) for row in rows])
+    taken = table(["what-if", *COUNTED], [[name, *(str(of[what]) for what in COUNTED)] for name, of in counts.items()])
     machine = f"{os.cpu_count()} CPU cores ({platform.machine()}), Python {platform.python_version()}"
     return (
         "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"
         f"One run on {machine}, numpy {version('numpy')}. An answer holds T_T, T_D, T_V, ratios, tokens per iteration, "
         "speedup, throughput and the best gamma up to 16. Times are the best of several; cold starts are medians of "
-        f"{COLD_RUNS} processes taken in turns.\n\n{table}\n\n"
+        f"{COLD_RUNS} processes taken in turns.\n\n{times}\n\n"
         "Of one what-if and one question about traffic, in counts that no machine changes: calls of Python functions, "
         "files of this package that they are in, and forward passes that are counted. A test fails where these are no "
         "longer so.\n\n"
-        f"{counts}\n"
+        f"{taken}\n"
     )
 
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sweep", action="store_true", help="also ten million rows to a file (minutes, 3 GB of disk)")
-    arguments = parser.parse_args()
-    rows = [*part("warm"), *part("million"), *cold(), *sweep(arguments.sweep), *part("decoder")]
-    text = page(rows, counts_table())
+    rows = [*part("warm"), *part("million"), *cold(), *sweep(), *part("decoder")]
+    text = page(rows, json.loads(child(str(HERE / "counts.py"))[2]))
     OUT.write_text(text, encoding="utf-8")
     print(text)
 

@@ -1,14 +1,11 @@
 """The decoder's Triton kernels compiled without a device: registers, spills and shared memory on sm_80 and sm_90.
 
     python benchmarks/kernels.py            # prints the table
-    python benchmarks/kernels.py --write    # and rewrites docs/kernels.md
-    ... --write --also FOLDER               # with the table of another Triton that lies there, too
+    python benchmarks/kernels.py --write    # and puts it into docs/kernels.md, beside those of other versions of Triton
 
 Shapes are those of Llama-3.1-8B in bf16: 32 query and 8 KV heads of 128, hidden size 4096.
 """
 
-import argparse
-import os
 import re
 import subprocess
 import sys
@@ -143,45 +140,15 @@ def table() -> str:
     return "\n".join([f"## Triton {triton.__version__}", "", *columns, *rows, ""])
 
 
-def page(tables: list[str]) -> str:
-    """The report as a page of the documentation."""
-    return "\n".join(
-        [
-            "<!-- Written by `python benchmarks/kernels.py --write`. -->",
-            "",
-            "# Kernels, compiled",
-            "",
-            "A pass of the decoder launches ten kernels a layer: four matrix products of the vendor's library,",
-            "`rotate` (heads normed, rotated and written into cache and scratch), `split` and `combine` (attention),",
-            "`silu_mul`, and `add_norm` twice. A draft that chooses anew in every step has two more: `page_scores` or",
-            "`token_scores`, and `best`, by whose index `split` reads. A test counts them. Below is what the assembler",
-            "makes of this project's own, at the shapes of Llama-3.1-8B in bf16, without a device.",
-            "No GPU has run them yet, so these figures say nothing of speed: see [what waits for one](gpu-todo.md).",
-            "",
-            *tables,
-        ]
-    )
-
-
 def main() -> None:
-    """Print the page, or write it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="rewrite docs/kernels.md")
-    parser.add_argument("--table", action="store_true", help="the table of this version of Triton alone")
-    parser.add_argument("--also", type=Path, action="append", default=[], help="a folder that holds another version")
-    asked = parser.parse_args()
-    if asked.table:
-        return print(table(), end="")
-    here = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    tables = [table()]
-    for folder in asked.also:
-        paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, here)])}
-        command = [sys.executable, "-W", "ignore", __file__, "--table"]
-        tables.append(subprocess.run(command, env=paths, capture_output=True, text=True, check=True).stdout)
-    text = page(tables)
-    if asked.write:
-        PAGE.write_text(text, encoding="utf-8")
-    print(text, end="")
+    """Print the table; with --write, put it into the page, in the place of what this version had there."""
+    made = table()
+    print(made, end="")
+    if "--write" in sys.argv:
+        head, *sections = re.split("^(?=## Triton )", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        title = made.partition("\n")[0] + "\n"
+        others = [section.rstrip() + "\n" for section in sections if not section.startswith(title)]
+        PAGE.write_text(head + "\n".join([made, *others]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ call() { # one call to the machine: nothing but the tree goes there, $OUT comes 
     cp -r "$OUT/." results/
 }
 
-small="--device cpu --batch 1 --context 64 --layers 1 --dtype fp32 --queries 1,3 --repeats 2"
+small="--device cpu --batch 1 --context 64 --dtype fp32 --queries 1,3 --repeats 2"
 TESTS=${TESTS-tests/validate/test_cuda.py tests/validate/decoder} ATTENTION="$small --implementations sdpa,math,unfolded" \
     call check
 call kernels "$work/plan.yaml"

@@ -42,11 +42,6 @@ MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
 
 
-def pages() -> dict[str, str]:
-    """Path in the repository -> what it must hold."""
-    return {name: page(name) for name in names()}
-
-
 def names() -> list[str]:
     """Every page that this program writes, wholly or in part."""
     return [*(f"docs/{name}.md" for name in GENERATED), *by_hand()]
@@ -142,8 +137,8 @@ def main() -> None:
     """Rewrite every page that has changed, and draw the pictures."""
     import picture  # beside this file
 
-    for name, text in pages().items():
-        path = ROOT / name
+    for name in names():
+        path, text = ROOT / name, page(name)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print("wrote", name, file=sys.stderr)

@@ -53,12 +53,13 @@ CATALOGUES = (
 )
 
 
-def _catalogue(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
+def _table(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
     heads = [column.heading for column in catalogue.columns]
     left = [number for number, column in enumerate(catalogue.columns) if column.left or not number]
     rows = table(heads, ([f"`{cells[0]}`", *cells[1:]] for cells in catalogue.cells()), left)
     more = f"`perfmodel {verb} show NAME` has everything, with sources."
-    return f"{NOTE}\n\n# {title}\n\n{text} {more}\n\n" + "\n".join(rows) + "\n"
+    after = {"kv": _methods, "calibrations": _constants}.get(verb, str)()
+    return f"{NOTE}\n\n# {title}\n\n{text} {more}\n\n" + "\n".join(rows) + "\n" + after
 
 
 def _methods() -> str:
@@ -81,11 +82,6 @@ def _constants() -> str:
         "[the model](model.md#2-from-counts-to-seconds); how to add one, in "
         "[contributing](contributing.md#a-constant).\n\n" + "\n".join(table(head, rows, text_columns=range(6))) + "\n"
     )
-
-
-def _table(verb: str, title: str, text: str, catalogue: Catalogue) -> str:
-    made = _catalogue(verb, title, text, catalogue)
-    return made + {"kv": _methods, "calibrations": _constants}.get(verb, str)()
 
 
 RECORDS = """# Records of measurements

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from perfmodel import plots
     from perfmodel.answers.advise import advise
     from perfmodel.answers.compare import compare
-    from perfmodel.answers.frames import to_frame
     from perfmodel.answers.hierarchy import hierarchy
     from perfmodel.answers.inflection import inflection
     from perfmodel.answers.inverse import inverse
@@ -44,14 +43,13 @@ _PLACES = {name: (f"answers.{name}", name) for name in _ANSWERS} | {
     "load_calibration": ("specs.calibration", "load_calibration"),
     "published_acceptance": ("specs.acceptance_rows", "published_rows"),
     "published_points": ("specs.published", "published_points"),
-    "to_frame": ("answers.frames", "to_frame"),
     "plots": ("plots", ""),
 }
 """Name -> the module that has it, and its name there."""
 
 __all__ = ["whatif", "sweep", "ops", "sensitivity", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy",
            "moe", "traffic", "serving", "compare", "Query", "InputError", "load_model", "load_gpu", "load_calibration",
-           "published_acceptance", "published_points", "to_frame", "plots"]  # fmt: skip
+           "published_acceptance", "published_points", "plots"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

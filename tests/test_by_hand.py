@@ -4,22 +4,21 @@ Llama-3.1-8B: 32 layers, hidden 4096, 32 query and 8 KV heads of 128, MLP 14336,
 A100 SXM 80 GB: 312 TFLOP/s bf16, 2039 GB/s, 80 GB.
 """
 
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import load_model
 from perfmodel.speculation import capacity, lengths
 from perfmodel.speculation.acceptance import tokens_per_iteration
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
+from tests.speculation import asked
 
 # One layer: q and o 2 x 4096 x 4096, k and v 2 x 4096 x 1024, gate, up and down 3 x 4096 x 14336
 #   = 33 554 432 + 8 388 608 + 176 160 768 = 218 103 808; 32 of them 6 979 321 856.
@@ -30,23 +29,13 @@ KAPPA8 = 131_072
 F, BW = 312e12, 2.039e12
 
 
-def scenario(core: bool = True, **flags) -> Scenario:
-    """Ideal roofline; linear and attention ops alone unless `core` is false."""
-    asked = {
-        "model": "llama-3.1-8b",
-        "hardware": "a100-sxm-80gb",
-        "batch": 1,
-        "context": 4000,
-        "draft_kv": "streamingllm:512",
-        "alpha": 0.8,
-        "calibration": "ideal",
-    }
-    return replace(resolve(Query(**(asked | flags))), core_ops=core)
+scenario = partial(
+    asked.scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal"
+)  # the ideal roofline; linear and attention ops alone unless `core` is false
 
 
-def weight_bytes(s: Scenario, **workload) -> float:
-    asked = {"batch": 1.0, "context": 1.0} | workload
-    return sum(float(op.cost.weight_bytes) for op in s.target_ops(**asked))
+def weight_bytes(s: Scenario) -> float:
+    return sum(float(op.cost.weight_bytes) for op in s.target_ops(1.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -184,12 +173,9 @@ def test_speedup():
     assert p.throughput_tokens_per_s == pytest.approx(1096.1, rel=1e-4)
 
 
-# p = 2 x 7 504 658 432 x 2.039e12 / 312e12 = 98 089 734 bytes
-PARAMETER_BYTES = 2 * P8 * BW / F
-
-
 @pytest.mark.parametrize(("batch", "golden", "within"), [(1e9, 2339, 5e-4), (32, 2708, 5e-4), (1, 62_000, 1e-2)])
 def test_break_even_context(batch, golden, within):
+    # p = 2 x 7 504 658 432 x 2.039e12 / 312e12 = 98 089 734 bytes (docs/model.md)
     # B -> infinity: [(7 - 2.952) x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853 = 2338.8
     # B = 32 (decoding and drafting load W, verifying 128 tokens too): 3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k),
     #   S = (1.048 W + 96 K k) / (32 x 1.952 k) = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
@@ -213,23 +199,13 @@ def test_memory_bound_context(model, golden):
 @pytest.mark.parametrize("hardware", ["a100-sxm-80gb", "h100-sxm-80gb"])
 @pytest.mark.parametrize(("gamma", "alpha", "budget"), [(2, 0.7, 256), (3, 0.8, 512), (5, 0.9, 1024)])
 def test_closed_forms_equal_the_root_finder(hardware, gamma, alpha, budget):
-    s = scenario(hardware=hardware, alpha=alpha, draft_kv=f"streamingllm:{budget}")
-    gpu = load_gpu(hardware)
-    p = lengths.compute_as_bytes(
-        load_model("llama-3.1-8b").active_params, gpu.peak_flops("bf16"), gpu.memory_bandwidth_bytes_per_s
-    )
-    omega = sum(alpha**j for j in range(gamma + 1))
-    even = lengths.closed_form_break_even(omega, gamma, budget, KAPPA8, p)
-    assert lengths.break_even_context(s, 1e9, gamma) == pytest.approx(float(even), rel=1e-3)
-    turn = lengths.closed_form_inflection(gamma, budget, KAPPA8, p)
+    # p as in test_break_even_context: bytes that could be loaded while a token's parameters are computed
+    s, gpu = scenario(hardware=hardware, alpha=alpha, draft_kv=f"streamingllm:{budget}"), load_gpu(hardware)
     ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
+    p, omega = 2 * P8 / ridge, sum(alpha**j for j in range(gamma + 1))
+    even = ((2 * gamma + 1 - omega) * p + gamma * KAPPA8 * budget) / (KAPPA8 * (omega - 1))
+    assert lengths.break_even_context(s, 1e9, gamma) == pytest.approx(even, rel=1e-3)
+    turn = (gamma * KAPPA8 * budget + (gamma + 1) * p) / (KAPPA8 * (gamma - 1))
     found = lengths.inflection_context(s, gamma, (np.floor(ridge / (gamma + 2)), ridge))
     assert found == pytest.approx(turn, rel=1e-3)
-    # and by hand once more, with the letters of the formula
-    assert turn == pytest.approx((gamma * KAPPA8 * budget + (gamma + 1) * p) / (KAPPA8 * (gamma - 1)), rel=1e-12)
-    assert lengths.closed_form_inflection(1, budget, KAPPA8, p) is None
     assert lengths.inflection_context(s, 1, (32.0, 1024.0)) is None
-
-
-def test_parameter_bytes():
-    assert pytest.approx(98_089_734, rel=1e-7) == PARAMETER_BYTES

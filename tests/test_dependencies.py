@@ -1,6 +1,5 @@
 """What the package depends on: declared, bounded, and locked for CI."""
 
-import ast
 import sys
 import tomllib
 from pathlib import Path
@@ -9,6 +8,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from tests.test_floors import imports, modules, of_validate
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -54,21 +55,14 @@ def test_a_new_major_version_waits_for_a_look(name: str) -> None:
     assert Version(upper[0]).release[0] == locked()[name].release[0] + 1
 
 
-def imported(folder: str) -> set[str]:
-    """Top-level packages that the modules of a folder import, also inside functions."""
-    found: set[str] = set()
-    for path in (ROOT / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            found |= {name.partition(".")[0] for name in names}
+def imported(validate: bool) -> set[str]:
+    """Top-level packages that the modules of `validate`, or all others, import, also inside functions."""
+    found = {to.partition(".")[0] for name in modules() if of_validate(name) == validate for _, to in imports(name)}
     return {IMPORTED_AS.get(name, name) for name in found - set(sys.stdlib_module_names)}
 
 
 def test_no_answer_needs_scipy_and_every_import_is_declared() -> None:
-    outside = [path.name for path in (ROOT / "perfmodel").iterdir() if path.is_dir() and not path.is_symlink()]
-    engine = set().union(*(imported(f"perfmodel/{name}") for name in outside))
-    assert "scipy" in imported("validate")
-    assert "scipy" not in engine
+    assert "scipy" in imported(validate=True)
+    assert "scipy" not in imported(validate=False)
     known = {canonicalize_name(r.name) for r in declared(*EXTRAS)} | {"perfmodel"} | COME_WITH.keys() | ASKED_FOR
-    assert {canonicalize_name(name) for name in engine | imported("validate")} <= known
+    assert {canonicalize_name(name) for name in imported(True) | imported(False)} <= known

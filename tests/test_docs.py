@@ -6,10 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
-import venv
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-CALL = "((?:torchrun {0} -m )?perfmodel {0})"
+CALL = "(?:torchrun {0} -m )?perfmodel( {0}|)"
 COMMAND = re.compile(f"`{CALL.format('[^`]*')}`|^    {CALL.format('.*')}$", re.MULTILINE)
 GENERATE = of_docs("generate")
 
@@ -120,40 +117,26 @@ def test_python_examples(page: Path) -> None:
     assert result.failed == 0
 
 
-def flags_of(verbs: list[str]) -> tuple[set[str], Any]:
-    """The flags of ``perfmodel VERB [VERB]``, and its command."""
-    command = cli.command(verbs[0])
-    for verb in verbs[1:]:
-        if verb in getattr(command, "commands", {}):
-            command = command.commands[verb]
-    return {flag for param in command.params for flag in param.opts} | {"--help"}, command
-
-
-def mentioned() -> Iterator[tuple[str, str]]:
-    """Page and every command that stands in its text, between back ticks or indented."""
-    for page in PAGES:
-        if page.stem != "cli":
-            text = FENCE.sub("", page.read_text(encoding="utf-8"))
-            for inline, indented in COMMAND.findall(text):
-                yield page.name, " ".join((inline or indented).split()).partition(" -m ")[2] or inline or indented
-
-
 def test_commands_in_the_text_exist_with_their_flags() -> None:
     """They are not run: they need a GPU, take long, or stand for many."""
     seen = 0
-    for page, command in mentioned():
-        words = [word for word in command.replace("\\", " ").split()[1:] if word not in ("...", "-m")]
-        verbs = [word for word in words if not word.startswith("-")][:2]
-        if not verbs:
-            assert words in ([], ["--help"]), f"{page}: {command}"
-            continue
-        assert verbs[0] in cli.COMMANDS, f"{page}: {command}"
-        flags, found = flags_of(verbs)
-        group = getattr(found, "commands", None)
-        assert not group or len(verbs) == 1 or verbs[1].isupper(), f"{page}: {command}: no such verb"
-        given = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert given <= flags, f"{page}: {command}: {given - flags}"
-        seen += 1
+    for page in PAGES:
+        text = "" if page.stem == "cli" else FENCE.sub("", page.read_text(encoding="utf-8"))
+        for inline, indented in COMMAND.findall(text):
+            words = [word for word in (inline or indented).replace("\\", " ").split() if word != "..."]
+            verbs = [word for word in words if not word.startswith("-")][:2]
+            if not verbs:
+                assert words in ([], ["--help"]), f"{page.name}: {words}"
+                continue
+            assert verbs[0] in cli.COMMANDS, f"{page.name}: {words}"
+            command = cli.command(verbs[0])
+            if (group := getattr(command, "commands", None)) and len(verbs) > 1 and not verbs[1].isupper():
+                assert verbs[1] in group, f"{page.name}: {words}"
+                command = group[verbs[1]]
+            flags = {flag for param in command.params for flag in param.opts} | {"--help"}
+            given = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert given <= flags, f"{page.name}: {words}: {given - flags}"
+            seen += 1
     assert seen > 30
 
 
@@ -167,12 +150,8 @@ def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
         words = shlex.split(command.partition(">")[0])[1:]
         if words[:2] in (["validate", "accuracy"], ["validate", "check"]):
             continue  # test_accuracy is the one gate, test_package follows the other
-        if "GITHUB_STEP_SUMMARY" in command:
-            words[-1] = "summary.md"
         assert cli.run(words) == 0, capsys.readouterr().err
-        if ">" in command:
-            yaml.safe_load(capsys.readouterr().out)
-    assert (tmp_path / "summary.md").stat().st_size
+        assert capsys.readouterr().out or ">" not in command
 
 
 def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
@@ -182,21 +161,6 @@ def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
     assert made[: len(shown)] == shown
     assert [words[:1] for words in made[len(shown) : -1]] == [["whatif"], ["validate"]]
     assert made[-1] == ["validate", "run", "cpu-quick"]
-
-
-@pytest.mark.slow
-def test_what_the_readme_and_the_tutorial_ask_runs_after_the_readme_s_own_install(tmp_path: Path) -> None:
-    """In an empty environment, without any extra; but for the tutorial's last step, which says what it needs."""
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (install,) = (line.split("#")[0].split() for line in text.splitlines() if line.startswith("    pip "))
-    subprocess.run([str(python), "-m", *install, "--quiet"], cwd=ROOT, check=True)
-    for page in (ROOT / "README.md", ROOT / "docs" / "tutorial.md"):
-        for block in blocks(page, "console"):
-            command = shlex.split(block.split("\n$ ")[0].partition("$ ")[2].replace("\\\n", " ").splitlines()[0])
-            if command[1] != "validate":
-                subprocess.run([str(python), "-m", *command], cwd=tmp_path, check=True, capture_output=True)
 
 
 def test_the_readme_fits_a_screen() -> None:

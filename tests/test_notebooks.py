@@ -68,7 +68,7 @@ def surface() -> Sliders:
 
 CHANGES: dict[str, Any] = {
     "hardware": "h100-sxm-80gb", "tp": 4, "model": "llama-3.1-70b", "draft": "llama-3.2-1b", "method": "quest",
-    "budget": 4096, "alpha": 0.6, "gamma": 3, "shows": "best draft length",
+    "budget": 4096, "alpha": 0.6, "gamma": 3,
 }  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def package_files() -> set[str]:
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
         and "local-" not in path.as_posix()
-        and path.suffix in (".py", ".yaml", ".csv", ".json", ".html", ".css", ".js")
+        and path.suffix in (".py", ".yaml", ".csv", ".json", ".html", ".css", ".js", ".mplstyle")
     }
 
 
@@ -101,6 +101,15 @@ def test_whatif_runs_from_the_wheel(installed: tuple[Path, Path]) -> None:
     assert json.loads(run(scripts / "python", "-m", "perfmodel", *WHATIF, cwd=folder)) == answer
     code = "from perfmodel.specs.published import published_points as p; print(len(p()))"
     assert int(run(scripts / "python", "-c", code, cwd=folder)) == len(published_points())
+
+
+def test_what_readme_and_tutorial_ask_runs_without_extras(installed: tuple[Path, Path]) -> None:
+    """But for the tutorial's last step, which says what it needs."""
+    scripts, folder = installed
+    for page in (ROOT / "README.md", ROOT / "docs" / "tutorial.md"):
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in re.findall(r"^\$ perfmodel ((?!validate).*)", text, re.MULTILINE):
+            run(scripts / "perfmodel", *shlex.split(line), cwd=folder)
 
 
 def without_git(folder: Path, scripts: Path) -> dict[str, str]:

@@ -5,36 +5,16 @@ import os
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urldefrag
+from urllib.parse import unquote
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-FETCHED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
+FETCHED = re.compile(r'<(?:link(?! rel="canonical")|script|img|iframe|source)\b[^>]*?\b(?:href|src)="([^"]+)"')
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
-
-
-class Page(HTMLParser):
-    """Where a page of the site leads, what can be led to in it, and what a browser fetches for it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.ids: set[str] = set()
-        self.links: list[str] = []
-        self.fetched: list[str] = []
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value for name, value in attrs if value}
-        self.ids |= {given[name] for name in ("id", "name") if name in given}
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
-        if FETCHED.get(tag, "") in given and given.get("rel") != "canonical":
-            self.fetched.append(given[FETCHED[tag]])
 
 
 def build(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
@@ -44,21 +24,21 @@ def build(config: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Every page of the built site."""
     out = tmp_path_factory.mktemp("site") / "site"
     done = build(ROOT / "mkdocs.yml", out)
     assert done.returncode == 0, done.stderr
     assert not re.search("^WARNING", done.stderr, re.MULTILINE)
-    return {path: Page(path) for path in sorted(out.rglob("*.html")) if path.name != "404.html"}
+    return [path for path in sorted(out.rglob("*.html")) if path.name != "404.html"]
 
 
-def test_every_page_is_on_the_site(site: dict[Path, Page]) -> None:
+def test_every_page_is_on_the_site(site: list[Path]) -> None:
     made = {"explorer", *(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))}
     assert {path.stem for path in site} == {path.stem for path in (ROOT / "docs").glob("*.md")} | made
 
 
-def test_notebooks_are_there_with_their_outputs(site: dict[Path, Page]) -> None:
+def test_notebooks_are_there_with_their_outputs(site: list[Path]) -> None:
     for path in site:
         if path.parent.name == "notebooks":
             text = path.read_text(encoding="utf-8")
@@ -66,38 +46,25 @@ def test_notebooks_are_there_with_their_outputs(site: dict[Path, Page]) -> None:
             assert (path.parent / f"{path.stem}-1.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_search_works_from_the_disk(site: dict[Path, Page]) -> None:
+def test_the_search_works_from_the_disk(site: list[Path]) -> None:
     """Its index is a script, and the stand-in for a worker is part of the site."""
     out = next(path.parent for path in site if path.name == "index.html")
     assert (out / "search" / "search_index.js").is_file()
     assert "js/iframe-worker-shim.js" in (out / "index.html").read_text(encoding="utf-8")
 
 
-def test_no_escape_is_printed(site: dict[Path, Page]) -> None:
+def test_no_escape_is_printed(site: list[Path]) -> None:
     (path,) = (path for path in site if path.name == "cli.html")
     text = html.unescape(path.read_text(encoding="utf-8"))
     assert "\\|" not in text
     assert "<code>NAME|PATH</code>" in text
 
 
-def test_links_and_anchors_lead_somewhere(site: dict[Path, Page]) -> None:
-    inside = 0
-    for path, page in site.items():
-        for link in page.links:
-            target, anchor = urldefrag(link)
-            if re.match(r"[a-z]+:", target):
-                continue
-            found = (path.parent / unquote(target)).resolve() if target else path
-            assert found.is_file(), f"{path.name}: {link}"
-            if anchor and found.suffix == ".html":
-                assert unquote(anchor) in site[found].ids | {"__top"}, f"{path.name}: {link}"
-            inside += 1
-    assert inside > 100
-
-
-def test_nothing_is_fetched_from_elsewhere(site: dict[Path, Page]) -> None:
-    for path, page in site.items():
-        for address in page.fetched:
+def test_nothing_is_fetched_from_elsewhere(site: list[Path]) -> None:
+    for path in site:
+        fetched = FETCHED.findall(path.read_text(encoding="utf-8"))
+        assert len(fetched) > 3 or path.stem == "explorer"
+        for address in fetched:
             assert not re.match(r"([a-z]+:)?//", address), f"{path.name}: {address}"
             assert (path.parent / unquote(address).partition("?")[0]).is_file(), f"{path.name}: {address}"
 

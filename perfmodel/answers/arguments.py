@@ -139,6 +139,10 @@ Gamma = Annotated[
         "Drafted tokens per iteration; auto is the best from 0 on.", "N|auto", "-g", gamma, gammas, default="auto"
     ),
 ]
+GivenGamma = Annotated[
+    int | str,
+    Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", count, counts, limits=(1, MAX_GAMMA)),
+]
 TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", count, counts)]
 EP = Annotated[
     Number, Argument("Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", count)

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import Passes, gained_tokens, speedup
+from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
 
 LARGEST = 256
 """Batch up to which is looked where memory would hold more."""
@@ -23,20 +25,21 @@ class Best:
     looked_to: int
 
 
+def throughputs(
+    scenario: Scenario, most: int, context: float, max_gamma: int, fraction: float
+) -> tuple[Array, Prediction]:
+    """Tokens per second of batches 1 to `most` by gamma from 0, ``[batch, gamma]``, 0 where memory is too small."""
+    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(scenario.longest(max_gamma) + 1)
+    p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
+    fits = memory_of(scenario, batches, context, gammas.astype(float), fraction).fits
+    return np.where(fits, p.throughput_tokens_per_s, 0.0), p
+
+
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
     """None where not one sequence fits."""
-    gammas = np.arange(scenario.longest(max_gamma) + 1)
-    room = memory_of(scenario, 1.0, context, gammas.astype(float), fraction)
-    top = int(min(np.max(room.ar_max_batch), LARGEST))
+    top = int(min(np.max(memory_of(scenario, 1.0, context, 0.0, fraction).ar_max_batch), LARGEST))
     if top < 1:
         return None
-    batches = np.arange(1.0, top + 1)
-    passes = Passes(scenario, batches, np.asarray(context), gammas)
-    times = passes.times(scenario)
-    gained = speedup(gained_tokens(scenario, batches, gammas), *times, gammas).T
-    baseline = batches / np.broadcast_to(times[0], (1, top))[0]
-    fits = memory_of(scenario, batches[:, None], context, gammas.astype(float), fraction).fits
-    throughput = np.where(fits, baseline[:, None] * gained, 0.0)
-    at, gamma = np.unravel_index(int(throughput.argmax()), throughput.shape)
-    most = float(throughput[at, gamma])
-    return Best(int(batches[at]), int(gammas[gamma]), float(gained[at, gamma]), most, top)
+    rates, p = throughputs(scenario, top, context, max_gamma, fraction)
+    at, gamma = divmod(int(rates.argmax()), rates.shape[1])
+    return Best(at + 1, gamma, float(p.speedup[at, gamma]), float(rates[at, gamma]), top)

@@ -13,15 +13,14 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import measured_acceptance
 from perfmodel.answers.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.rates import parse_rate
-from perfmodel.answers.readers import Names, Number, Numbers, counts, methods, number
+from perfmodel.answers.readers import Names, Number, Numbers, counts, methods, number, texts
 from perfmodel.answers.runs_in import RunsIn, runs_in
 from perfmodel.drafts import kinds, make_draft
-from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, as_names, refuse
 from perfmodel.kv import KVMethod, method, names, parse_kv
 from perfmodel.kv import methods as kv_methods
 from perfmodel.operations import Array
-from perfmodel.parse import items, parse_text
+from perfmodel.parse import items
 from perfmodel.specs import files
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance_rows import AcceptanceRow, UnknownAcceptance
@@ -35,6 +34,10 @@ from perfmodel.speculation.tree_cost import check_draftable
 
 OBJECTIVES = ("throughput", "latency", "cost")
 BUDGETS = (512, 1024, 2048, 4096)
+Rows = Sequence[AcceptanceRow]
+Known = tuple[str, KVMethod, Acceptance | TreeAcceptance]
+Unknown = tuple[str, KVMethod, str]
+"""A draft, its KV method, and its acceptance; or why none is known."""
 
 
 def _rates(given: Any, flag: str) -> dict[str, str]:
@@ -50,10 +53,6 @@ def _rates(given: Any, flag: str) -> dict[str, str]:
             raise InputError(f"{flag}: {key} is given twice")
         rates[key] = rate
     return rates
-
-
-def _drafts(given: Any, flag: str) -> tuple[str, ...]:
-    return tuple(parse_text(name, flag) for name in items(given))
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class AdviseQuery(CommonOptions):
     draft: Annotated[
         Names | None,
         arg.Argument(
-            "A draft to search; may be repeated.", "self|KIND|NAME|PATH", "--draft-model", _drafts, repeated=True
+            "A draft to search; may be repeated.", "self|KIND|NAME|PATH", "--draft-model", texts, repeated=True
         ),
     ] = None
     draft_kv: Annotated[
@@ -191,8 +190,8 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
     """
     named = Named.of(query.model, query.hardware, query.engine, query.calibration)
-    rates = _Rates(named, query)
-    named.gpu.check_peaks(rates.precision.weights.computes)
+    known, unknown = _accepted(query, named)
+    named.gpu.check_peaks(precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype).weights.computes)
     if named.gpu.memory is None:
         raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
     baseline, candidates, skips = [], [], list[Skip]()
@@ -204,18 +203,20 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
             skips.append(Skip("any", "any", as_names(error.as_flags)))
             continue
         baseline.append(Candidate(alone))
-        for name, kv, acceptance in rates.known:
+        for name, kv, acceptance in known:
             for draft_tp in dict.fromkeys(d or tp for d in query.draft_degrees):
                 try:
                     candidates.append(_candidate(query, named, tp, name, kv, draft_tp, acceptance))
                 except InputError as error:
                     skips.append(Skip(name, kv.label(), as_names(error.as_flags)))
-    return baseline, candidates, list(dict.fromkeys([*skips, *rates.skips]))
+    skips += [Skip(name, kv.label().partition(",")[0], why) for name, kv, why in unknown]
+    return baseline, candidates, list(dict.fromkeys(skips))
 
 
 def unmeasured(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
     """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
-    return tuple(_Rates(Named.of(query.model, query.hardware, query.engine, query.calibration), query).unknown)
+    _, unknown = _accepted(query, Named.of(query.model, query.hardware, query.engine, query.calibration))
+    return tuple((name, kv) for name, kv, _ in unknown)
 
 
 def _candidate(
@@ -241,52 +242,44 @@ def _candidate(
     )
 
 
-class _Rates:
-    """Which drafts have an acceptance: `known` (draft, method, acceptance) in order, `unknown` and the skips."""
+def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:
+    """The drafts with their KV methods, in order: those with an acceptance, and the others with the reason."""
+    precision = precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype)
+    rows = None if query.acceptance is None else read_acceptance(query.acceptance)
+    given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rates.items()}
+    pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))
+    # an unknown name is a mistake, not a skip
+    drafts = [make_draft(name, named.target, precision, 1, kv) for name, kv in pairs]
+    known, unknown = list[Known](), list[Unknown]()
+    asked = float(query.context), rows, query.task, "acceptance"
+    for (name, kv), draft in zip(pairs, drafts, strict=True):
+        try:
+            rate = given.get(_key(name, kv))
+            known.append((name, kv, rate or measured_acceptance(query.model, named.target, draft, *asked)))
+        except UnknownAcceptance as error:
+            unknown.append((name, kv, f"{error.why}; give a rate or an acceptance file"))
+    return known, unknown
 
-    def __init__(self, named: Named, query: AdviseQuery) -> None:
-        self.target, self.query = named.target, query
-        self.precision = precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype)
-        self.rows = None if query.acceptance is None else read_acceptance(query.acceptance)
-        self.given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rates.items()}
-        self.known: list[tuple[str, KVMethod, Acceptance | TreeAcceptance]] = []
-        self.unknown: list[tuple[str, KVMethod]] = []
-        self.skips: list[Skip] = []
-        self.pairs = tuple(dict.fromkeys(self._pairs()))
-        # an unknown name is a mistake, not a skip
-        drafts = [make_draft(name, self.target, self.precision, 1, kv) for name, kv in self.pairs]
-        for (name, kv), draft in zip(self.pairs, drafts, strict=True):
-            try:
-                self.known.append((name, kv, self._of(name, draft)))
-            except UnknownAcceptance as error:
-                self.unknown.append((name, kv))
-                why = f"{error.why}; give a rate or an acceptance file"
-                self.skips.append(Skip(name, kv.label().partition(",")[0], why))
 
-    def _pairs(self) -> Iterator[tuple[str, KVMethod]]:
-        for key in self.query.rates:
-            yield _split(key)
-        for row in self.rows or ():
-            if row.target == self.target.name:
-                yield row.draft, _method(row)
-        named, kvs = self.query.draft, self.query.draft_kv
-        if named is None and (self.query.rates or self.rows is not None):
-            return  # what was measured names the candidates
-        methods_asked = tuple(parse_kv(text) for text in kvs) if kvs is not None else None
-        for name in named if named is not None else _all_drafts(self.target):
-            word = name.partition(":")[0].lower()
-            if word in ("ngram", "suffix", "medusa"):
-                yield name, parse_kv("full")
-            else:
-                yield from (
-                    (name, kv) for kv in methods_asked or (_all_methods() if word == "self" else (parse_kv("full"),))
-                )
-
-    def _of(self, name: str, draft: Draft) -> Acceptance | TreeAcceptance:
-        if (given := self.given.get(_key(name, draft.kv))) is not None:
-            return given
-        q = self.query
-        return measured_acceptance(q.model, self.target, draft, float(q.context), self.rows, q.task, "acceptance")
+def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator[tuple[str, KVMethod]]:
+    """The drafts to search, each with a KV method; some more than once."""
+    for key in query.rates:
+        yield _split(key)
+    for row in rows or ():
+        if row.target == target.name:
+            yield row.draft, _method(row)
+    named, kvs = query.draft, query.draft_kv
+    if named is None and (query.rates or rows is not None):
+        return  # what was measured names the candidates
+    methods_asked = tuple(parse_kv(text) for text in kvs) if kvs is not None else None
+    for name in named if named is not None else _all_drafts(target):
+        word = name.partition(":")[0].lower()
+        if word in ("ngram", "suffix", "medusa"):
+            yield name, parse_kv("full")
+        else:
+            yield from (
+                (name, kv) for kv in methods_asked or (_all_methods() if word == "self" else (parse_kv("full"),))
+            )
 
 
 def _split(key: str) -> tuple[str, KVMethod]:

@@ -78,49 +78,37 @@ class LengthTable:
         return next(r.tokens for r in self.ranges if r.low <= batch <= r.high)
 
 
-def length_table(
-    scenario: Scenario,
-    context: float,
-    max_batch: int,
-    max_tokens: int,
-    shares: Sequence[float] | None = None,
-    hysteresis: float = DEFAULT_HYSTERESIS,
-) -> LengthTable:
-    """One table for batch sizes 1 to max_batch at one context.
-
-    shares: of baseline time by batch size, any scale. Raises InputError for numbers out of range.
-    """
-    slowness = _slowness(scenario, [context], _checked(max_batch, hysteresis), _longest(scenario, max_tokens))
-    return _table(slowness, _weights(shares, max_batch), hysteresis, int(context), int(context))
-
-
 def length_tables(
     scenario: Scenario,
-    edges: Sequence[int],
+    contexts: Sequence[int],
     max_batch: int,
     max_tokens: int,
     shares: Sequence[float] | None = None,
     hysteresis: float = DEFAULT_HYSTERESIS,
     acceptance_at: AcceptanceAt | None = None,
 ) -> tuple[LengthTable, ...]:
-    """A table per context range; neighbours that gain no more than `hysteresis` by being apart become one.
+    """A table for batch sizes 1 to max_batch at one context, or one per range of contexts, by their rising ends.
 
-    edges: rising contexts; ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last edge. Each
-    is represented by `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm. acceptance_at: that of each context,
-    where it is not the scenario's at all of them.
+    Ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last end, each represented by
+    `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm; neighbours that gain no more than `hysteresis` by
+    being apart become one. shares: of baseline time by batch size, any scale. acceptance_at: that of each context,
+    where it is not the scenario's at all of them. Raises InputError for contexts that do not rise, and for other than
+    `max_batch` shares.
     """
-    if any(b <= a for a, b in pairwise(edges)):
-        raise refuse("--context", None, "rising context lengths", list(edges))
-    longest = _longest(scenario, max_tokens)
-    weights = _weights(shares, _checked(max_batch, hysteresis))
-    lows = [0, *edges[:-1]]
-    spans = [(low, high - 1) for low, high in zip(lows, [*edges[:-1], edges[-1] + 1], strict=True)]
+    if any(b <= a for a, b in pairwise(contexts)):
+        raise refuse("--context", None, "rising context lengths", list(contexts))
+    longest, weights = scenario.longest(max_tokens), _weights(shares, max_batch)
+    spans = [(contexts[0], contexts[0])]
+    if len(contexts) > 1:
+        highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]
+        spans = list(zip([0, *contexts[:-1]], highs, strict=True))
     if acceptance_at is not None:
-        longest = min(_longest(replace(scenario, acceptance=acceptance_at(float(edge))), longest) for edge in edges)
-    parts = [_slowness(scenario, _inside(low, high), max_batch, longest, acceptance_at) for low, high in spans]
+        known = (replace(scenario, acceptance=acceptance_at(float(end))) for end in contexts)
+        longest = min(each.longest(longest) for each in known)
     merged: list[tuple[LengthTable, Array, int]] = []
-    for part, span in zip(parts, spans, strict=True):
-        table = _table(part, weights, hysteresis, *span)
+    for low, high in spans:
+        part = _slowness(scenario, _inside(low, high), max_batch, longest, acceptance_at)
+        table = _table(part, weights, hysteresis, low, high)
         if merged:
             last, cost, n = merged[-1]
             both = (cost * n + part) / (n + 1)
@@ -154,8 +142,6 @@ def catch_up(scenario: Scenario, table: LengthTable, context: float, missed: int
     One prefill pass over the missed tokens for a draft with a cache of its own, nothing for one without: a self-draft,
     n-gram, Medusa. A head's pass needs the target's hidden states of those tokens, which the engine must keep.
     """
-    if not 0 <= missed <= 2**20:
-        raise refuse("--missed", None, "a whole number of tokens from 0 to 2^20", missed)
     on = [r for r, above in pairwise(table.ranges) if r.tokens and not above.tokens]
     if not on:
         return None
@@ -168,20 +154,6 @@ def catch_up(scenario: Scenario, table: LengthTable, context: float, missed: int
     p = predict(scenario, Workload.of(batch, context, k), k)
     saved = float(p.ar_tpot_s - p.tpot_s)
     return CatchUp(int(batch), k, missed, seconds, math.ceil(seconds / saved) if saved > 0 else None)
-
-
-def _checked(max_batch: int, hysteresis: float) -> int:
-    if not 1 <= max_batch <= MAX_BATCH:
-        raise refuse("--max-batch", None, f"a whole number from 1 to {MAX_BATCH}", max_batch)
-    if not 0 <= hysteresis <= 1:
-        raise refuse("--hysteresis", None, "a share of time from 0 to 1", hysteresis)
-    return max_batch
-
-
-def _longest(scenario: Scenario, max_tokens: int) -> int:
-    if not 1 <= max_tokens <= 256:
-        raise refuse("--max-gamma", None, "a whole number from 1 to 256", max_tokens)
-    return scenario.longest(max_tokens)
 
 
 def _inside(low: int, high: int) -> Array:
@@ -199,22 +171,14 @@ def _weights(shares: Sequence[float] | None, max_batch: int) -> Array:
 
 
 def _slowness(
-    scenario: Scenario,
-    contexts: Sequence[float] | Array,
-    max_batch: int,
-    longest: int,
-    acceptance_at: AcceptanceAt | None = None,
+    scenario: Scenario, contexts: Array, max_batch: int, longest: int, acceptance_at: AcceptanceAt | None
 ) -> Array:
     """1/speedup over ``[batch, K]``, the mean over the contexts."""
-    at = np.asarray(contexts, float)
-    if at.max() > 2**40:
-        raise refuse("--context", None, "numbers of tokens from 1 to 2^40", list(at[:4]))
-    if acceptance_at is not None:
-        each = [replace(scenario, acceptance=acceptance_at(float(context))) for context in at]
-        parts = [_slowness(s, [context], max_batch, longest) for s, context in zip(each, at, strict=True)]
-        return np.asarray(np.mean(parts, axis=0))
-    batches = np.arange(1.0, max_batch + 1)[:, None]
-    return np.asarray(np.mean(1.0 / speedups(scenario, batches, at, np.arange(longest + 1)), axis=1))
+    parts = []
+    for context in contexts.tolist():
+        at = scenario if acceptance_at is None else replace(scenario, acceptance=acceptance_at(context))
+        parts.append(1.0 / speedups(at, np.arange(1.0, max_batch + 1), context, np.arange(longest + 1)))
+    return np.asarray(np.mean(parts, axis=0))
 
 
 def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: int) -> LengthTable:

@@ -33,31 +33,11 @@ ADAPTIVE_FILE = "adaptive.json"
 """What SGLang's line calls the file that the user is to write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """How an engine calls what the target was priced with. kv: KV format -> its name; what is missing has none.
-
-    memory_default: the share of memory that it takes unless told; None where that is its own estimate.
-    """
-
-    tensor_parallel: str
-    weights: str
-    kv_dtype: str
-    memory_fraction: str
-    most: str
-    kv: dict[str, str]
-    memory_default: float | None
-
-
-VLLM_FLAGS = Flags(
-    "--tensor-parallel-size", "--quantization", "--kv-cache-dtype", "--gpu-memory-utilization", "--max-num-seqs",
-    {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"},
-    DEFAULT_MEMORY_FRACTION,
-)  # fmt: skip
-SGLANG_FLAGS = Flags(
-    "--tp", "--quantization", "--kv-cache-dtype", "--mem-fraction-static", "--max-running-requests",
-    {"fp8": "fp8_e4m3"}, None,
-)  # fmt: skip
+KV_NAMES = {
+    "vLLM": {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"},
+    "SGLang": {"fp8": "fp8_e4m3"},
+}
+"""Engine -> KV format -> its name there; what is missing has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +103,16 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
         flags, adaptive = _sglang(table, draft, served, draft_path, notes)
     vllm_line = sglang_line = None
     if (off and dealt) or vllm is not None:
-        words = ["vllm", "serve", served.model_id, *_arguments("vLLM", VLLM_FLAGS, each, served, notes)]
+        words = ["vllm", "serve", served.model_id, *_arguments("vLLM", each, served, notes)]
         vllm_line = shlex.join(words if vllm is None else [*words, "--speculative-config", json.dumps(vllm)])
     if off or flags is not None:
         words = ["python", "-m", "sglang.launch_server", "--model-path", served.model_id]
-        sglang_line = shlex.join([*words, *_arguments("SGLang", SGLANG_FLAGS, table, served, notes), *(flags or ())])
+        sglang_line = shlex.join([*words, *_arguments("SGLang", table, served, notes), *(flags or ())])
     if (vllm_line or sglang_line) and served.weights not in ("bf16", "fp8"):
         notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
     if (vllm_line or sglang_line) and (served.expert_parallel > 1 or served.data_parallel > 1):
         notes.append("lines with --ep or --dp were not given to the engines' parsers")
-        return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
-    taken = [f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line]
-    if taken:
+    elif taken := [f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line]:
         notes.append(f"lines of this form were taken by the parsers of {' and '.join(taken)}")
     return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
 
@@ -147,25 +125,29 @@ def draft_source(named: str, model: str, scenario: Scenario) -> str | None:
     return published_head(model, draft, scenario.acceptance)
 
 
-def _arguments(engine: str, flags: Flags, table: LengthTable, served: ServedTarget, notes: list[str]) -> list[str]:
+def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: list[str]) -> list[str]:
     """The flags of the target itself, where they are not the engine's defaults; batches end where the table does."""
-    if served.kv_dtype != "bf16" and served.kv_dtype not in flags.kv:
+    names = KV_NAMES[engine]
+    if served.kv_dtype != "bf16" and served.kv_dtype not in names:
         notes.append(f"{engine} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another")
-    share = served.memory_fraction
+    share: float | None = served.memory_fraction
     devices, ep, dp = served.tensor_parallel, served.expert_parallel, served.data_parallel
     if engine == "vLLM":
         devices //= dp
         groups = ["--data-parallel-size", str(dp)] * (dp > 1) + ["--enable-expert-parallel"] * (ep > 1)
+        tp, memory, most = "--tensor-parallel-size", "--gpu-memory-utilization", "--max-num-seqs"
+        share = None if share == DEFAULT_MEMORY_FRACTION else share  # vLLM's own default; SGLang estimates one
     else:
         groups = ["--enable-dp-attention", "--dp", str(dp)] * (dp > 1) + ["--ep", str(ep)] * (ep > 1)
-    values = (
-        (flags.tensor_parallel, devices if devices > 1 else None),
-        (flags.weights, "fp8" if served.weights == "fp8" else None),
-        (flags.kv_dtype, flags.kv.get(served.kv_dtype)),
-        (flags.memory_fraction, None if share == flags.memory_default else share),
-        (flags.most, table.ranges[-1].high),
-    )
-    return groups + [word for flag, value in values if value is not None for word in (flag, str(value))]
+        tp, memory, most = "--tp", "--mem-fraction-static", "--max-running-requests"
+    values = {
+        tp: devices if devices > 1 else None,
+        "--quantization": "fp8" if served.weights == "fp8" else None,
+        "--kv-cache-dtype": names.get(served.kv_dtype),
+        memory: share,
+        most: table.ranges[-1].high,
+    }
+    return groups + [word for flag, value in values.items() if value is not None for word in (flag, str(value))]
 
 
 def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
@@ -250,7 +232,8 @@ def _sglang(
     table: LengthTable, draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
 ) -> tuple[list[str] | None, dict[str, Any] | None]:
     """Words of the line, and the file that they name."""
-    algorithm = _algorithm(draft)
+    known = serving_engines()["sglang"].drafts.get(draft_word(draft))
+    algorithm = None if known is None else known.method
     by_batch = algorithm in ("EAGLE", "EAGLE3") and len(table.ranges) > 1
     tokens = table.max_tokens if by_batch else table.best_constant
     if tokens == 0:
@@ -284,12 +267,6 @@ def _sglang(
     words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
     notes.append(f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}, to be written beside the line")
     return words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges}
-
-
-def _algorithm(draft: Draft) -> str | None:
-    """SGLang's name of a draft's kind; None where it has none."""
-    known = serving_engines()["sglang"].drafts.get(draft_word(draft))
-    return None if known is None else known.method
 
 
 def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.operations import Array, Floats, Op
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.acceptance import tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -28,7 +28,7 @@ def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequenc
     throughput the sum over slots.
     """
     draft = scenario.draft
-    rates = Acceptance.from_alpha(np.asarray(alphas, float)).tokens_per_iteration(gamma)
+    rates = tokens_per_iteration(gamma, np.asarray(alphas, float))
     each = mixed_draft_s(scenario, contexts, float(draft.query(float(gamma))))
     overhead = float(np.mean(scenario.overhead_s(float(len(contexts)), np.asarray(contexts, float))))
     iteration = float(draft.passes(float(gamma))) * each + mixed_target_s(scenario, contexts, gamma + 1.0) + overhead

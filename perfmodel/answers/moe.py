@@ -35,7 +35,7 @@ class MoEQuery(Options):
     model: arg.Model
     hardware: arg.Hardware
     context: arg.Context
-    gamma: arg.Gamma
+    gamma: arg.GivenGamma
     batch: Annotated[
         Numbers,
         arg.Argument("Batch sizes to look at.", arg.COUNTS, "--batch-size -b", counts, limits=(1, MAX_BATCH)),
@@ -63,9 +63,6 @@ class MoEQuery(Options):
         """See `Question.check`."""
         super().check()
         assert isinstance(self.batch, tuple)
-        if not isinstance(self.gamma, int) or self.gamma < 1:
-            given = "auto" if self.gamma is None else self.gamma
-            raise refuse("--gamma", None, "a whole number from 1 here", given)
         if len(self.batch) > MAX_ROWS:
             raise refuse("--batch", None, f"at most {MAX_ROWS} values here", len(self.batch))
         if self.fewer_experts is not None and self.routing_independence is not None:
@@ -169,7 +166,7 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
         peak=MoEPeak(
             batch=most + 1,
             speedup=float(fast[most]),
-            iteration_to_target=float(scenario.tokens_per_iteration(gamma)[..., gamma] / fast[most]),
+            iteration_to_target=float(scenario.acceptance.tokens_per_iteration(gamma) / fast[most]),
             target_efficiency=float(efficiency[most]),
             fits=at_peak.fits,
             max_batch=at_peak.max_batch,

@@ -107,8 +107,8 @@ def _trees(candidate: Candidate, query: AdviseQuery) -> Priced:
     """Every size of `TREE_SIZES` and every number of levels from 2 on."""
     assert candidate.tree is not None
     batches = query.batches
-    ends = (TREE_LEVELS, candidate.tree.max_levels, (candidate.scenario.draft.max_gamma or TREE_LEVELS) + 1)
-    table = growth(candidate.tree, int(TREE_SIZES[-1]), min(ends))
+    levels = min(TREE_LEVELS, (candidate.scenario.draft.max_gamma or TREE_LEVELS) + 1)
+    table = growth(candidate.tree, int(TREE_SIZES[-1]), levels)
     _, total, _ = surface(candidate.scenario, batches, float(query.context), table, TREE_SIZES)
     levels, sizes = np.meshgrid(np.arange(2, table.levels + 1), TREE_SIZES[1:], indexing="ij")
     gained = table.tokens[1:, TREE_SIZES[1:] - 1].ravel()

@@ -1,15 +1,11 @@
-"""Acceptance as it is typed: ``0.8``, ``0.8/0.7/0.5``, ``0.6x3.5``, ``tree:0.6/0.1``, or a tree's in a file."""
+"""Acceptance as it is typed: ``0.8``, ``0.8/0.7/0.5``, ``0.6x3.5`` or ``tree:0.6/0.1``."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from perfmodel.answers.query import GIVEN
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_numbers
-from perfmodel.specs.files import read_mapping
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.tree import TreeAcceptance
 
@@ -51,23 +47,9 @@ def given_rate(given: str | float | None) -> Acceptance | None:
 
 
 def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:
-    """P(accepted) by rank of the child: numbers (or lists of them by level), text with commas, or a file with
-    ``source`` and ``rates``. Raises InputError naming `flag` or the file.
-    """
-    if not isinstance(given, str):
-        return _tree(flag, items(given), f"rates {GIVEN}")
-    if not given.endswith((".json", ".yaml", ".yml")):
-        return _tree(flag, parse_numbers(given, flag), f"rates {GIVEN}")
-    data = read_mapping(Path(given))
-    if set(data) != {"source", "rates"} or not isinstance(data["source"], str):
-        raise refuse(
-            given, None, "a mapping with source (text) and rates (numbers, or lists of them by level)", list(data)
-        )
-    return _tree(given, np.asarray(data["rates"], object).tolist(), f"{data['source']} ({given})")
-
-
-def _tree(where: str, rates: Any, source: str) -> TreeAcceptance:
+    """P(accepted) by rank of the child: numbers, or text with commas. Raises InputError naming `flag`."""
+    rates = parse_numbers(given, flag) if isinstance(given, str) else items(given)
     try:
-        return TreeAcceptance.of(rates, source)
+        return TreeAcceptance.of(rates, f"rates {GIVEN}")
     except InputError as error:
-        raise InputError(f"{where}: {error.as_flags}") from None
+        raise InputError(f"{flag}: {error.as_flags}") from None

@@ -18,7 +18,6 @@ from perfmodel.answers.draft_lengths import (
     CatchUp,
     LengthTable,
     catch_up,
-    length_table,
     length_tables,
 )
 from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
@@ -58,11 +57,23 @@ class ScheduleQuery(Options):
     hardware: arg.Hardware
     context: Annotated[
         Numbers,
-        arg.Argument("One context, or the rising ends of context ranges.", arg.COUNTS, "--context-length -c", counts),
+        arg.Argument(
+            "One context, or the rising ends of context ranges.",
+            arg.COUNTS,
+            "--context-length -c",
+            counts,
+            limits=(1, 2**40),
+        ),
     ]
     max_batch: Annotated[
         Number | None,
-        arg.Argument("Largest batch size of the table.", "N", read=count, default=f"what fits, at most {MAX_BATCHES}"),
+        arg.Argument(
+            "Largest batch size of the table.",
+            "N",
+            read=count,
+            default=f"what fits, at most {MAX_BATCHES}",
+            limits=(1, MAX_BATCH),
+        ),
     ] = None
     gamma: Annotated[
         int | str | None,
@@ -75,7 +86,10 @@ class ScheduleQuery(Options):
     alpha: arg.Alpha = None
     rate: arg.ChainRate = None
     hysteresis: Annotated[
-        Number, arg.Argument("Share of time that every border between ranges must earn.", "SHARE", read=number)
+        Number,
+        arg.Argument(
+            "Share of time that every border between ranges must earn.", "SHARE", read=number, limits=arg.SHARE
+        ),
     ] = DEFAULT_HYSTERESIS
     shares: Annotated[
         str | Sequence[float],
@@ -96,7 +110,9 @@ class ScheduleQuery(Options):
     ] = 256
     missed: Annotated[
         Number,
-        arg.Argument("Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole),
+        arg.Argument(
+            "Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole, limits=(0, 2**20)
+        ),
     ] = 256
     dynamic_price: Annotated[
         Number | None,
@@ -119,6 +135,7 @@ class ScheduleQuery(Options):
     def check(self) -> None:
         """See `Question.check`."""
         super().check()
+        self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         assert isinstance(self.context, tuple)
         if self.request_rate is not None and not 2 <= float(self.output_len) < min(self.context):
             raise refuse("--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len)
@@ -234,8 +251,6 @@ def _tables(
     if question.request_rate is not None:
         shares = _served_shares(scenario, question, contexts[-1], most).tolist()
     hysteresis = float(question.hysteresis)
-    if len(contexts) == 1:
-        return (length_table(scenario, contexts[0], most, max_gamma, shares, hysteresis),)
     given = (question.alpha, question.rate, question.tokens_per_iteration)
     by_context = None
     if all(value is None for value in given):
@@ -286,4 +301,4 @@ def _fitting(scenario: Scenario, context: int, query: Query, asked: Number | Non
         raise InputError(f"--context: not one sequence of {context} tokens fits on this device; give --max-batch")
     if asked is None:
         return min(int(room.max_batch), MAX_BATCHES)
-    return min(int(room.max_batch), most) if room.max_batch >= 1 and most <= MAX_BATCH else most
+    return min(int(room.max_batch), most) if room.max_batch >= 1 else most

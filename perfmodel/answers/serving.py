@@ -15,7 +15,7 @@ from perfmodel.answers.readers import Number, Numbers, count, counts, numbers
 from perfmodel.answers.text import times
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.errors import refuse
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.acceptance import tokens_per_iteration
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
 from perfmodel.speculation.workload import Workload
 
@@ -132,7 +132,7 @@ def serving(question: ServingQuery) -> Serving:
     gamma = int(question.gamma) if question.gamma else best_gamma(scenario, at, rates, int(query.max_gamma), fraction)
     batch, mean, verified = float(size), float(np.mean(at)), gamma + 1.0
     p = predict(scenario, Workload.of(batch, mean, gamma))
-    each = np.asarray(Acceptance.from_alpha(np.asarray(rates)).tokens_per_iteration(gamma))
+    each = np.asarray(tokens_per_iteration(gamma, np.asarray(rates)))
     admitted, tokens = float(np.mean(each)), float(1.0 / np.mean(1.0 / each))
     speedup = mixed_speedup(scenario, at, rates, gamma)
     given = question.graph_sizes if isinstance(question.graph_sizes, tuple) else ()

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -55,6 +55,10 @@ class Block:
         """Number of rows."""
         return self.columns["batch"].size
 
+    def typed(self) -> dict[str, Any]:
+        """The columns, whole numbers as such."""
+        return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
+
 
 @dataclass(frozen=True)
 class Grid(Options):
@@ -85,41 +89,27 @@ class Grid(Options):
         """Number of rows of the whole grid."""
         return math.prod(len(self.axis(name)) for name in AXES)
 
-    def queries(self) -> Iterator[Query]:
-        """One question per point, gamma varying fastest, then context, then batch."""
-        for query in self._heads():
-            for batch, context, gamma in itertools.product(*map(self.axis, ("batch", "context", "gamma"))):
-                yield replace(query, batch=batch, context=context, gamma=gamma)
+    def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
+        """Questions that differ in more than batch, context and gamma, each with its contexts and what it names, read.
 
-    def cases(self) -> Iterator[tuple[Query, tuple[float, ...]]]:
-        """Questions that differ in more than batch, context and gamma, each with its contexts.
-
-        An acceptance that is looked up belongs to one context, so that each context is then a case of its own.
+        An acceptance that is looked up belongs to one context, so that each context is then a case of its own. Raises
+        InputError where there are too many, or one is impossible.
         """
         every, gammas = self.axis("context"), self.axis("gamma")
+        Workload.of(self.axis("batch"), 1)
+        Workload.of(1, every)
+        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in gammas])
         looked_up = self.axis("alpha") == (None,) and self.tokens_per_iteration is None and any(g != 0 for g in gammas)
         # a gamma that makes `resolve` look the acceptance up where any row needs it
-        longest = max(gammas, key=lambda gamma: math.inf if gamma is None else gamma)
-        for query in self._heads():
-            for contexts in [(context,) for context in every] if looked_up else [every]:
-                yield replace(query, context=contexts[0], gamma=longest), contexts
-
-    def _heads(self) -> Iterator[Query]:
-        point = {"batch": self.axis("batch")[0], "context": self.axis("context")[0], "gamma": self.axis("gamma")[0]}
-        for values in itertools.product(*map(self.axis, HEADS)):
-            yield self.query(**point, **dict(zip(HEADS, values, strict=True)))
-
-    def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
-        """The cases with what they name, read. Raises InputError where there are too many or one is impossible."""
-        Workload.of(self.axis("batch"), 1)
-        Workload.of(1, self.axis("context"))
-        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in self.axis("gamma")])
-        for number, (query, contexts) in enumerate(self.cases()):
+        point = {"batch": self.axis("batch")[0], "gamma": max(gammas, key=lambda g: math.inf if g is None else g)}
+        together = [(context,) for context in every] if looked_up else [every]
+        for number, (*head, contexts) in enumerate(itertools.product(*map(self.axis, HEADS), together)):
             if number == MAX_CASES:
                 raise InputError(
                     f"sweep: at most {MAX_CASES} combinations beside batch, context and gamma "
                     "(without --alpha every context is one, its acceptance being looked up)"
                 )
+            query = self.query(**point, context=contexts[0], **dict(zip(HEADS, head, strict=True)))
             yield query, contexts, resolve(query)
 
 
@@ -179,34 +169,30 @@ class Sweep(Answer):
     def __len__(self) -> int:
         return sum(block.rows for block in self.blocks)
 
-    def column(self, name: str) -> Any:
-        """One label or figure of all rows, as an array."""
-        parts = [
-            block.columns[name] if name in COLUMNS else np.full(block.rows, block.labels[name], object)
-            for block in self.blocks
-        ]
-        return np.concatenate(parts)
-
     def to_frame(self) -> "DataFrame":
         """The rows as a pandas DataFrame, with the speedup's interval and the verdict of each point.
 
         Raises InputError where pandas is not installed.
         """
-        frames = [frame_of(block).assign(**_sure(block)) for block in self.blocks]
+        frames = []
+        for block in self.blocks:
+            alpha = block.labels["alpha"]
+            labels: dict[str, Any] = block.labels | {"alpha": np.nan if alpha is None else alpha}
+            columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | _sure(block)
+            frames.append(pandas().DataFrame(labels | columns, index=range(block.rows)))
         return pandas().concat(frames, ignore_index=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """See `Answer.as_dict`; whole numbers as such."""
+        """See `Answer.as_dict`."""
         rows = []
         for block in self.blocks:
-            columns = {n: v.astype(np.int64) if n in WHOLE else v for n, v in block.columns.items()}
-            figures = zip(*(columns[name].tolist() for name in COLUMNS), strict=True)
+            figures = zip(*(column.tolist() for column in block.typed().values()), strict=True)
             rows += [block.labels | dict(zip(COLUMNS, row, strict=True)) for row in figures]
         return {"schema_version": SCHEMA_VERSION, "rows": plain(rows)}
 
     def headline(self) -> str:
         """See `Answer.headline`."""
-        speedup = self.column("speedup")
+        speedup = np.concatenate([block.columns["speedup"] for block in self.blocks])
         return f"{len(self)} rows, speedup {speedup.min():.2f}x to {speedup.max():.2f}x"
 
 
@@ -222,15 +208,6 @@ def sweep(grid: Grid) -> Sweep:
             "sweep", "rows", f"at most {MAX_ROWS} in memory; `perfmodel sweep` writes more to a file", grid.rows
         )
     return Sweep(tuple(blocks(grid)))
-
-
-def frame_of(block: Block) -> "DataFrame":
-    """One block as a table."""
-    labels: dict[str, Any] = {name: block.labels[name] for name in LABELS}
-    labels["alpha"] = np.nan if labels["alpha"] is None else labels["alpha"]
-    columns: dict[str, Any] = {n: v.astype(np.int64) if n in WHOLE else v for n, v in block.columns.items()}
-    columns["fits"] = columns["fits"].astype(np.bool_)
-    return pandas().DataFrame(labels | columns, index=range(block.rows))
 
 
 def _sure(block: Block) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.answers.readers import Number, as_given, value, whole
 from perfmodel.answers.text import times
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose, growth, levels_within
+from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,7 @@ class TreeQuery(CommonOptions):
     _: KW_ONLY
     rates: Annotated[
         str | Sequence[Any],
-        arg.Argument(
-            "P(accepted) of a node's 1st, 2nd, ... child with commas, or a file with `source` and `rates` by level.",
-            "RATES|FILE",
-            "--rate",
-            as_given,
-        ),
+        arg.Argument("P(accepted) of a node's 1st, 2nd, ... child, with commas.", "RATES", "--rate", as_given),
     ]
     size: Annotated[
         Number, arg.Argument("Most nodes, the root included: query tokens of a verification.", "N", read=whole)
@@ -99,8 +94,7 @@ def tree(question: TreeQuery) -> TreeAnswer:
     batch, context = value(query.batch), value(query.context)
     scenario = resolve(query, UNUSED)
     found = choose(scenario, acceptance, batch, context, size, levels)
-    most = levels_within(scenario, acceptance, size, levels)
-    shape = growth(acceptance, size, most).best(int(found.size), int(found.levels))
+    shape = found.tree
     room = memory_of(scenario, batch, context, shape.size - 1, float(query.memory_fraction)).single()
     return TreeAnswer(
         batch=batch,
@@ -109,11 +103,11 @@ def tree(question: TreeQuery) -> TreeAnswer:
         levels=shape.levels,
         widths=tuple(shape.widths),
         parents=tuple(shape.parents),
-        tokens_per_iteration=float(found.tokens_per_iteration),
-        speedup=float(found.speedup),
-        tpot_s=float(found.iteration_s / found.tokens_per_iteration),
-        ar_tpot_s=float(found.target_s),
-        first_order_rule=FirstOrderRule(int(found.rule_size), float(found.rule_speedup)),
+        tokens_per_iteration=shape.tokens_per_iteration,
+        speedup=found.speedup,
+        tpot_s=found.iteration_s / shape.tokens_per_iteration,
+        ar_tpot_s=found.target_s,
+        first_order_rule=FirstOrderRule(found.rule_size, found.rule_speedup),
         source=acceptance.source,
         fits=room.fits,
         max_batch=room.max_batch,

@@ -21,23 +21,33 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.engines import DRIFT
+from perfmodel.specs.fits import COVERAGE
 from perfmodel.specs.stacks import engine_of
 from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.chain import Passes, Prediction, predict
 from perfmodel.speculation.lengths import ContextLengths, context_lengths, memory_bound_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
     acceptance_log_error,
     interval_of,
     interval_of_speedup,
-    point_passes,
     ratio_log_error,
     step_log_error,
 )
 from perfmodel.speculation.workload import Workload
 
 BASELINE = "Baseline (no speculation), as asked"
+FIGURES = (
+    *("overhead_s", "speedup", "tpot_s", "ar_tpot_s", "iteration_s", "throughput_tokens_per_s"),
+    *("ar_throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal"),
+)
+"""Of a prediction, those that an answer states under the same name."""
+UNKNOWN = (
+    *("speedup", "speedup_interval", "tpot_s", "throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal"),
+    *("break_even_new_tokens", "best"),
+)
+"""What is None where no acceptance is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +165,13 @@ def whatif(query: Query) -> WhatIf:
     if scenario.acceptance.source == NO_ACCEPTANCE:
         with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
             scenario = resolve(replace(query, gamma=None))
-    prediction = predict(scenario, workload, _longest(query, scenario), at_best=query.gamma is None)
-    answer = _assemble(query, scenario, prediction)
-    beside = measured(
-        answer.query, scenario.draft.kv, query.gamma is None, _figures(answer), answer.calibration.fitted_on
-    )
-    return replace(answer, measured=beside)
+    p = predict(scenario, workload, _longest(query, scenario), at_best=query.gamma is None)
+    a = _assemble(query, scenario, p)
+    figures = {f"{step}_s": getattr(a, f"{step}_step").predicted_s for step in ("target", "draft", "verify")}
+    figures |= {name: float(getattr(p, name)) for name in ("overhead_s", "tokens_per_iteration", "speedup")}
+    figures["sd_tpot_s"] = float(p.tpot_s)
+    beside = measured(a.query, scenario.draft.kv, query.gamma is None, figures, a.calibration.fitted_on)
+    return replace(a, measured=beside)
 
 
 def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
@@ -178,21 +189,15 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     pays += "" if alpha is None else f" (gamma {gamma})"
     said = f"{unknown.why}; {pays}"
     word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
+    unknown_figures: dict[str, Any] = dict.fromkeys(UNKNOWN)
     return replace(
         a,
         verdict=word if a.memory.fits else a.verdict,
         reason=said if a.memory.fits else f"{does_not_fit(a.memory, gamma, word)}; {said}",
         acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
-        speedup=None,
-        speedup_interval=None,
-        tpot_s=None,
-        throughput_tokens_per_s=None,
-        gamma_optimal=None,
-        speedup_at_gamma_optimal=None,
         break_even_alpha=alpha,
         inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
-        break_even_new_tokens=None,
-        best=None,
+        **unknown_figures,
         warnings=(*(assumed(query, scenario) if query.draft is None else ()), *a.warnings),
     )
 
@@ -207,7 +212,7 @@ def _longest(query: Query, scenario: Scenario) -> int:
     return int(np.sum(fits)) or most
 
 
-def _break_even(query: Query, p: Prediction, gamma: int) -> float | None:
+def _break_even(p: Prediction, gamma: int) -> float | None:
     """The constant acceptance that gains what an iteration costs, in tokens of the baseline."""
     needed = float(p.tokens_per_iteration) / float(p.speedup)
     if not gamma or needed > gamma + 1:
@@ -215,26 +220,12 @@ def _break_even(query: Query, p: Prediction, gamma: int) -> float | None:
     return float(alpha_from_tokens_per_iteration(max(needed, 1.0), gamma))
 
 
-def _figures(a: WhatIf) -> dict[str, float]:
-    """What may have been measured, by the names of published rows."""
-    figures = {
-        "target_s": a.target_step.predicted_s,
-        "draft_s": a.draft_step.predicted_s,
-        "verify_s": a.verify_step.predicted_s,
-        "overhead_s": a.overhead_s,
-        "tokens_per_iteration": a.acceptance.tokens_per_iteration,
-        "sd_tpot_s": a.tpot_s,
-        "speedup": a.speedup,
-    }
-    return {name: value for name, value in figures.items() if value is not None}
-
-
 def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     batch, context, gamma = float(p.batch), float(query.context), int(p.gamma)
-    passes, gained = point_passes(scenario, batch, context, gamma)
+    passes = Passes(scenario, batch, context, np.array([gamma]))
     target, draft = passes.steps(scenario)
     target_step, verify_step = target.at(0), target.at(-1)
-    ratio, step_off = ratio_log_error(scenario, passes, gained), step_log_error(scenario, target_step, batch, context)
+    ratio, step_off = ratio_log_error(scenario, passes), step_log_error(scenario, target_step, batch, context)
     interval = interval_of_speedup(scenario, gamma, float(p.speedup), ratio, float(p.tokens_per_iteration))
     ar_tpot = iteration = None
     if step_off is not None:
@@ -254,23 +245,17 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         target_step=target_step,
         draft_step=draft.at(),
         verify_step=verify_step,
-        overhead_s=float(p.overhead_s),
         cost_ratios=CostRatios(float(p.draft_to_target), float(p.verify_to_target)),
         acceptance=_accepted(scenario, p, gamma),
-        speedup=float(p.speedup),
+        **{name: np.asarray(getattr(p, name)).item() for name in FIGURES},
         speedup_interval=None if interval is None else interval.ends,
-        interval_coverage=None if interval is None else interval.coverage,
-        tpot_s=float(p.tpot_s),
-        ar_tpot_s=float(p.ar_tpot_s),
+        interval_coverage=None if interval is None else COVERAGE,
         ar_tpot_interval=None if ar_tpot is None else ar_tpot.ends,
-        iteration_s=float(p.iteration_s),
         iteration_interval=None if iteration is None else iteration.ends,
-        throughput_tokens_per_s=float(p.throughput_tokens_per_s),
-        ar_throughput_tokens_per_s=float(p.ar_throughput_tokens_per_s),
-        gamma_optimal=int(p.gamma_optimal),
-        speedup_at_gamma_optimal=float(p.speedup_at_gamma_optimal),
-        break_even_alpha=_break_even(query, p, gamma),
-        inflection=_lengths(scenario, batch, gamma, query),
+        break_even_alpha=_break_even(p, gamma),
+        inflection=context_lengths(scenario, batch, gamma, query.ends)
+        if gamma
+        else ContextLengths(memory_bound_context(scenario, batch), None, None),
         draft_setup_s=setup,
         break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
         memory=room,
@@ -285,11 +270,10 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
 
 
 def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
-    alpha: Any = scenario.acceptance.alpha
     gained, off = float(p.tokens_per_iteration), float(acceptance_log_error(scenario, gamma))
     ends = interval_of(gained, off) if off > 0 else None
     return Accepted(
-        None if alpha is None else float(alpha),
+        scenario.acceptance.alpha,
         gained,
         scenario.acceptance.source,
         None if ends is None else (max(ends.low, 1.0), min(ends.high, gamma + 1.0)),
@@ -314,12 +298,6 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
         engine=query.engine if DRIFT in (query.engine or "") else engine_of(scenario.machine.calibration),
         calibration=scenario.machine.calibration.name,
     )
-
-
-def _lengths(scenario: Scenario, batch: float, gamma: int, query: Query) -> ContextLengths:
-    if gamma == 0:
-        return ContextLengths(memory_bound_context(scenario, batch), None, None)
-    return context_lengths(scenario, batch, gamma, query.ends)
 
 
 def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str) -> str:

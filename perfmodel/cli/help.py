@@ -19,7 +19,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
                "state_rollback", "memory_fraction", "max_num_seqs", "max_num_batched_tokens"),
     "Run": ("machine", "threads", "minutes", "results", "resume", "dry_run", "device", "seed", "attention", "pointwise",
             "graphs"),
-    OUTPUT: ("output", "out", "json", "verbose", "sensitivity", "write", "plot", "markdown", "help"),
+    OUTPUT: ("output", "out", "json", "verbose", "sensitivity", "write", "plot", "help"),
 }  # fmt: skip
 """Heading of ``--help`` -> the parameters below it; all others are the question's."""
 HEADING = {name: heading for heading, names in HEADINGS.items() for name in names}

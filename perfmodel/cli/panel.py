@@ -30,7 +30,8 @@ def single(a: WhatIf, verbose: bool) -> None:
     """
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
-    say(headline, _style(a))
+    # a baseline that was asked for is neither good nor bad
+    say(headline, "bold" if a.sentence == BASELINE else f"bold {COLOURS.get(a.verdict, 'yellow')}")
     facts(_facts(a, why, verbose))
     if verbose:
         _passes(a)
@@ -48,10 +49,11 @@ def several(answers: Sequence[WhatIf]) -> None:
     rows = []
     for a in answers:
         q, seen = a.query, [times(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures]
+        rate = UNKNOWN if a.throughput_tokens_per_s is None else f"{a.throughput_tokens_per_s:.0f}"
         rows.append(
             (
                 *(f"{q.batch}", f"{q.context}", f"{q.gamma}", CELLS[a.verdict], times(a.speedup)),
-                *(seconds(a.ar_tpot_s), seconds(a.tpot_s), _rate(a.throughput_tokens_per_s)),
+                *(seconds(a.ar_tpot_s), seconds(a.tpot_s), rate),
                 UNKNOWN if a.gamma_optimal is None else f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})",
                 *(fit(a.memory.fits, a.memory.max_batch), ", ".join(seen) or "-"),
             )
@@ -102,47 +104,36 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
 
 
 def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
-    told = {"if it did": _gain(a)} if not a.memory.fits and a.query.gamma and a.speedup is not None else {}
+    m, asked = a.memory, a.query
+    told = {"if it did": _gain(a)} if not m.fits and asked.gamma and a.speedup is not None else {}
     told |= {"why": why} if why else {}
-    told |= {"time": _time(a), "memory": _memory(a)}
+    told["time"] = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
+    if asked.gamma:
+        told["time"] = f"{seconds(a.iteration_s)} an iteration{_between(a.iteration_interval)}; baseline {told['time']}"
+        if a.tpot_s is not None:
+            pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
+            told["time"] = f"{pace}, {told['time']}"
+    used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
+    state = f"{'fits' if m.fits else 'does not fit'}; the largest batch is {m.max_batch}"
+    told["memory"] = f"{size(used)} of {size(m.available_bytes)} a device: {state}"
     if a.known and a.speedup is not None:
-        told["best"] = _best(a)
+        told["best"] = f"gamma {a.gamma_optimal} at this batch ({times(a.speedup_at_gamma_optimal)})"
+        if (b := a.best) is not None:
+            most = f"{b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma} ({times(b.speedup)})"
+            told["best"] += f"; highest throughput: {most}"
     if a.measured:
         told["measured"] = "\n".join(map(_measured, a.measured))
-    if a.query.gamma:
-        told["acceptance"] = _wanted(a) if a.speedup is None else _acceptance(a)
+    if asked.gamma:
+        told["acceptance"] = _acceptance(a)
     more = "" if verbose else "; --verbose has each pass and more"
     return told | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
 
 
-def _time(a: WhatIf) -> str:
-    baseline = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
-    if not a.query.gamma:
-        return baseline
-    iteration = f"{seconds(a.iteration_s)} an iteration{_between(a.iteration_interval)}"
-    if a.tpot_s is None:
-        return f"{iteration}; baseline {baseline}"
-    return f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s, {iteration}; baseline {baseline}"
-
-
-def _memory(a: WhatIf) -> str:
-    m = a.memory
-    used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
-    state = "fits" if m.fits else "does not fit"
-    return f"{size(used)} of {size(m.available_bytes)} a device: {state}; the largest batch is {m.max_batch}"
-
-
-def _best(a: WhatIf) -> str:
-    here = f"gamma {a.gamma_optimal} at this batch ({times(a.speedup_at_gamma_optimal)})"
-    if (b := a.best) is None:
-        return here
-    most = f"highest throughput: {b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma}"
-    return f"{here}; {most} ({times(b.speedup)})"
-
-
 def _acceptance(a: WhatIf) -> str:
-    """What was assumed, and from which constant on it would pay at this gamma."""
+    """What was assumed, and from which constant on it would pay at this gamma; or how to say what is not known."""
     found, gamma = a.acceptance, int(a.query.gamma or 0)
+    if a.speedup is None:
+        return f"{found.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
     known = f"{found.alpha:.2f}, " if found.alpha is not None else ""
     said = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"
     if found.alpha is None:
@@ -185,8 +176,13 @@ def _more(a: WhatIf) -> dict[str, str]:
     if a.query.gamma and a.speedup is not None:
         told["break-even context"] = tokens(turn.break_even_context)
         told["inflection context"] = f"{tokens(turn.inflection_context)} (from here on a larger batch costs no speedup)"
-        told["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, {_earned(a.break_even_new_tokens)}"
-    told["memory-bound context"] = _memory_bound(turn.memory_bound_context)
+        n = a.break_even_new_tokens
+        earned = "never breaks even" if n is None else f"breaks even after {n} new token{'s' * (n != 1)}"
+        told["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, which {earned}"
+    told["memory-bound context"] = f"{NONE} (at long contexts a step computes longer than it loads)"
+    if turn.memory_bound_context is not None:
+        one = "1 (a step loads longer than it computes at every length)"
+        told["memory-bound context"] = one if turn.memory_bound_context <= 1 else tokens(turn.memory_bound_context)
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
     told["a device holds"] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
     told["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
@@ -228,24 +224,9 @@ def _at_point(q: Query) -> str:
     return f"batch {q.batch}, context {q.context}, gamma {q.gamma}"
 
 
-def _style(a: WhatIf) -> str:
-    """Of the verdict's line; a baseline that was asked for is neither good nor bad."""
-    return "bold" if a.sentence == BASELINE else f"bold {COLOURS.get(a.verdict, 'yellow')}"
-
-
 def _between(interval: tuple[float, float] | None) -> str:
     """An interval of seconds in brackets; nothing where there is none."""
     return "" if interval is None else " ({} to {})".format(*map(seconds, interval))
-
-
-def _rate(tokens_per_s: float | None) -> str:
-    """Tokens per second, without the unit."""
-    return UNKNOWN if tokens_per_s is None else f"{tokens_per_s:.0f}"
-
-
-def _wanted(a: WhatIf) -> str:
-    """How to say an acceptance that is not known."""
-    return f"{a.acceptance.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
 
 
 def _engine(a: WhatIf) -> str:
@@ -255,15 +236,3 @@ def _engine(a: WhatIf) -> str:
     if a.calibration.rests_on and word in ENGINES:  # a serving engine
         name = f"{ENGINES[word]} {version}".strip()
     return name if a.runs_in is None else f"{name}; the draft runs in: {a.runs_in}"
-
-
-def _memory_bound(context: float | None) -> str:
-    if context is None:
-        return f"{NONE} (at long contexts a step computes longer than it loads)"
-    return "1 (a step loads longer than it computes at every length)" if context <= 1 else tokens(context)
-
-
-def _earned(new_tokens: int | None) -> str:
-    if new_tokens is None:
-        return "which never breaks even"
-    return f"which breaks even after {new_tokens} new token{'s' * (new_tokens != 1)}"

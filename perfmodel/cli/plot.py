@@ -10,7 +10,7 @@ import typer
 
 from perfmodel import plots
 from perfmodel.answers import arguments as arg
-from perfmodel.answers.arguments import COUNTS, Argument, listed
+from perfmodel.answers.arguments import COUNTS, Argument
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.query import UNUSED, Options, Query, acceptances_of, resolve
 from perfmodel.answers.readers import Numbers, counts
@@ -30,11 +30,11 @@ app = App(cls=Verbs, no_args_is_help=True, help="Pictures of the answers, as .pn
 MAX_LINES, MAX_BARS = 8, 6
 LOADS = 32
 NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
-SPAN = "LOW..HIGH"
 DEFAULTS: dict[str, dict[str, Any]] = {
     "context": {"batch": (1, 16, 64, 256), "context": (1024, 131072)},
     "batch": {"batch": (1, 256), "context": (2048, 8192, 32768, 131072)},
     "gamma": {"batch": (64,), "context": (2048, 8192, 32768, 131072)},
+    "breakdown": {"batch": (1, 16, 64), "context": (32768,)},
     "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
 """What is drawn over -> batches and contexts where none are typed."""
@@ -55,16 +55,25 @@ NoIdeal = Annotated[bool, typer.Option("--no-ideal", help="Leave the ideal roofl
 
 @dataclass(frozen=True, kw_only=True)
 class Points(Options):
-    """A question at many batches and contexts at once, all else being one value."""
+    """A question at many batches and contexts at once, all else being one value; `DEFAULTS` where none are typed."""
 
     model: arg.Model
     hardware: arg.Hardware
-    batch: Annotated[Numbers | None, listed(arg.Batch)]
-    context: Annotated[Numbers | None, listed(arg.Context)]
+    batch: Annotated[
+        Numbers | None, Argument("Batches: a line each, or a span.", COUNTS, "--batch-size -b", counts)
+    ] = None
+    context: Annotated[
+        Numbers | None, Argument("Contexts: a line each, or a span.", COUNTS, "--context-length -c", counts)
+    ] = None
     gamma: arg.Gamma = None
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
+
+    def over(self, what: str) -> "Points":
+        """With the batches and contexts that were not typed."""
+        given: dict[str, Any] = {name: self.values(name) or default for name, default in DEFAULTS[what].items()}
+        return replace(self, **given)
 
     def one(self) -> Query:
         """The question at its first batch and context."""
@@ -100,27 +109,6 @@ class Points(Options):
         return [(b, c) for b in self.lines("batch") for c in self.lines("context")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spans(Points):
-    """Points over the whole plane: the least and the largest batch and context typed are the ends."""
-
-    batch: Annotated[Numbers, Argument("Ends of the batches.", SPAN, "--batch-size -b", counts)] = "1..256"
-    context: Annotated[Numbers, Argument("Ends of the contexts.", SPAN, "--context-length -c", counts)] = "1k,128k"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lines(Points):
-    """Points with a line each, or the ends of a plane; by default those of `DEFAULTS`."""
-
-    batch: Annotated[Numbers | None, Argument("Batches, a line each.", COUNTS, "--batch-size -b", counts)] = None
-    context: Annotated[Numbers | None, Argument("Contexts, a line each.", COUNTS, "--context-length -c", counts)] = None
-
-    def over(self, what: str) -> "Lines":
-        """With the batches and contexts that were not typed."""
-        given: dict[str, Any] = {name: self.values(name) or default for name, default in DEFAULTS[what].items()}
-        return replace(self, **given)
-
-
 @app.command()
 @takes(Query)
 def roofline(query: Query, output: Output) -> None:
@@ -132,17 +120,18 @@ def roofline(query: Query, output: Output) -> None:
 
 
 @app.command()
-@takes(Spans)
-def surface(question: Spans, output: Output, measured: Measured = False) -> None:
+@takes(Points)
+def surface(question: Points, output: Output, measured: Measured = False) -> None:
     """Speedup over batch and context, with the break-even line and what does not fit in memory."""
-    query = question.accepted()
+    asked = question.over("both")
+    query = asked.accepted()
     if query.gamma == 0:
         raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 everywhere", 0)
     made = plots.surface(
         resolve(query),
         gamma=None if query.gamma is None else int(query.gamma),
-        batch=question.span("batch"),
-        context=question.span("context"),
+        batch=asked.span("batch"),
+        context=asked.span("context"),
         max_gamma=int(query.max_gamma),
         batch_range=query.ends,
         memory_fraction=float(query.memory_fraction),
@@ -152,8 +141,8 @@ def surface(question: Spans, output: Output, measured: Measured = False) -> None
 
 
 @app.command()
-@takes(Lines)
-def ratios(question: Lines, output: Output, over: Over = "context", no_ideal: NoIdeal = False) -> None:
+@takes(Points)
+def ratios(question: Points, output: Output, over: Over = "context", no_ideal: NoIdeal = False) -> None:
     """T_D/T_T and T_V/T_T over the context, a line for each batch, or the other way round."""
     if over not in ("context", "batch"):
         raise unknown_name("--over", "axis", over, ("context", "batch"))
@@ -170,10 +159,11 @@ def ratios(question: Lines, output: Output, over: Over = "context", no_ideal: No
 @takes(Points)
 def breakdown(question: Points, output: Output) -> None:
     """What the predicted time of each pass and of a token is spent on, for a few batches or contexts."""
-    points = question.points()
+    asked = question.over("breakdown")
+    points = asked.points()
     if len(points) > MAX_BARS:
         raise refuse("--batch, --context", None, f"at most {MAX_BARS} points together", len(points))
-    query = question.one() if len(question.lines("context")) == 1 else question.accepted()
+    query = asked.one() if len(asked.lines("context")) == 1 else asked.accepted()
     scenario = resolve(query)
     length = _best_gamma(scenario, query, points)
     if not length:
@@ -182,8 +172,8 @@ def breakdown(question: Points, output: Output) -> None:
 
 
 @app.command()
-@takes(Lines)
-def gamma(question: Lines, output: Output, map: Map = False) -> None:
+@takes(Points)
+def gamma(question: Points, output: Output, map: Map = False) -> None:
     """Speedup over the draft length, a line for each batch and context, or the best length over all of them."""
     asked = question.over("both" if map else "gamma")
     query = asked.accepted()

@@ -111,7 +111,9 @@ def payload(
     """
     batches, contexts = grid.axis("batch"), grid.axis("context")
     heads = [head for question in (grid, *more) for head in _heads(question)]
-    last = [_last_gamma(query, scenario) for query, scenario in heads]
+    last = [scenario.longest(int(query.max_gamma)) for query, scenario in heads]
+    if min(last) < 1:
+        raise refuse("--max-gamma", None, "a whole number from 1", grid.max_gamma)
     points = len(batches) * len(contexts)
     if points > MAX_POINTS:
         raise refuse("--batch, --context", None, f"at most {MAX_POINTS} points a surface", points)
@@ -162,14 +164,6 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
             raise InputError(f"{flags}: {name[0]} on {name[2]} x {name[1]} through {name[3]} is given twice")
         seen.add(name)
         yield query, scenario
-
-
-def _last_gamma(query: Query, scenario: Scenario) -> int:
-    ends = (int(query.max_gamma), scenario.draft.max_gamma)
-    last = min(end for end in ends if end is not None)
-    if last < 1:
-        raise refuse("--max-gamma", None, "a whole number from 1", query.max_gamma)
-    return last
 
 
 def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:

@@ -21,14 +21,13 @@ from perfmodel.plots.theme import (
     GREY,
     above,
     accepted,
-    canvas,
-    canvases,
     caption,
     formats,
     label,
     limits,
     log_axis,
     pages,
+    panels,
     shades,
     sign,
     styled,
@@ -37,7 +36,6 @@ from perfmodel.plots.theme import (
 from perfmodel.specs.gpu import load_gpu
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BASELINE, SPECULATING = BRIGHT[0], BRIGHT[5]
@@ -48,7 +46,7 @@ ROOM = (0.05, 0.05)
 
 
 @styled
-def pareto(found: Advice, *, axes: "Axes | None" = None) -> "Figure":
+def pareto(found: Advice) -> "Figure":
     """Throughput against time per token of the best baseline and the best speculating points, from `advise`.
 
     Numbers are batch sizes; the star is the one chosen, the dotted line the bound on time per token. Raises InputError
@@ -58,7 +56,7 @@ def pareto(found: Advice, *, axes: "Axes | None" = None) -> "Figure":
     if not any(fronts.values()):
         raise InputError(f"pareto: {found.reason}")
     asked, chosen = found.query, found.chosen
-    axes, own = canvas(axes)
+    (axes,) = panels()
     places = {name: np.array([_place(p) for p in front]).reshape(-1, 2) for name, front in fronts.items()}
     stars = [] if chosen is None else [_place(chosen)]
     far, top = 1.1 * np.concatenate([*places.values(), *(np.array([star]) for star in stars)]).max(0)
@@ -87,19 +85,17 @@ def pareto(found: Advice, *, axes: "Axes | None" = None) -> "Figure":
         axes.axvline(float(asked.max_tpot_ms), color=DARK, linestyle=":", label="bound")
     axes.set(xlabel="time per output token of one sequence, ms", ylabel="throughput of the group, tokens/s")
     above(axes, 2)
-    return label(axes, own, "Throughput against time per token (numbers: batch)", "; ".join(_searched(found)))
+    return label(axes, "Throughput against time per token (numbers: batch)", "; ".join(_searched(found)))
 
 
 @styled
-def alpha_needed(
-    query: Query, budgets: Sequence[int], targets: Sequence[float] = (1.0, 1.25, 1.5), *, axes: "Axes | None" = None
-) -> "Figure":
+def alpha_needed(query: Query, budgets: Sequence[int], targets: Sequence[float] = (1.0, 1.25, 1.5)) -> "Figure":
     """The acceptance that a KV budget must reach for each target speedup, a line for each. Returns the figure.
 
     The query's method is tried at every budget, at the query's gamma or the best one at its own acceptance. Where no
     acceptance up to 1 suffices, a line ends.
     """
-    axes, own = canvas(axes)
+    (axes,) = panels()
     method = resolve(query).draft.kv.name
     parse_kv(f"{method}:{budgets[0]}")
     asked = [replace(query, draft_kv=f"{method}:{budget}") for budget in budgets]
@@ -122,17 +118,17 @@ def alpha_needed(
         caption(scenario, acceptance=False),
         *limits(None if query.gamma else int(query.max_gamma)),
     ]
-    return label(axes, own, "How good a draft a KV budget must buy", "; ".join(told))
+    return label(axes, "How good a draft a KV budget must buy", "; ".join(told))
 
 
 @styled
-def devices(answers: Iterable[WhatIf], *, axes: "Sequence[Axes] | None" = None) -> "Figure":
+def devices(answers: Iterable[WhatIf]) -> "Figure":
     """Devices side by side, from answers of `whatif`: FLOPs per byte of each (left), speedup and interval (right).
 
     Hollow points stand on another device's calibration. Returns the figure.
     """
     found = list(answers)
-    (left, right), own = canvases(axes, 1, 2, (8.2, 1.6 + 0.34 * len(found)))
+    left, right = panels(2, (8.2, 1.6 + 0.34 * len(found)))
     names = [a.query.hardware for a in found]
     places = list(range(len(found)))[::-1]
     for place, a in zip(places, found, strict=True):
@@ -152,11 +148,11 @@ def devices(answers: Iterable[WhatIf], *, axes: "Sequence[Axes] | None" = None) 
             f"{a.speedup:.2f}×", (beyond, place), (7, 0), textcoords="offset points", va="center", fontsize=8
         )
     right.axvline(1.0, color="black", linewidth=1.0)
-    for axes_, ticks in ((left, names), (right, [""] * len(names))):
-        axes_.set_yticks(places, ticks)
-        axes_.tick_params(axis="y", length=0)
-        axes_.grid(False, axis="y")
-        axes_.set_ylim(-0.6, len(found) - 0.4)
+    for axes, ticks in ((left, names), (right, [""] * len(names))):
+        axes.set_yticks(places, ticks)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(False, axis="y")
+        axes.set_ylim(-0.6, len(found) - 0.4)
     left.set(xlabel="bf16 peak over bandwidth, FLOPs per byte")
     left.margins(x=0.14)
     right.set(xlabel="predicted speedup, with its interval" if found[0].speedup_interval else "predicted speedup")
@@ -165,7 +161,7 @@ def devices(answers: Iterable[WhatIf], *, axes: "Sequence[Axes] | None" = None) 
         kinds = (("white", "another device's calibration"), (SPECULATING, "its own"))
         dot = {"marker": "o", "linestyle": "none", "markeredgecolor": SPECULATING}
         above(right, 2, [sign(words, color=colour, **dot) for colour, words in kinds])
-    return label(left, own, "Devices side by side", _question(found))
+    return label(left, "Devices side by side", _question(found))
 
 
 def _question(found: list[WhatIf]) -> str:

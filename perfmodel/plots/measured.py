@@ -1,7 +1,7 @@
 """The model against measurements: predicted beside measured, and how sure a prediction is."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +12,11 @@ from perfmodel.plots.theme import (
     GREY,
     STAGES,
     above,
-    canvas,
-    canvases,
     caption,
     figure_of,
     label,
     log_axis,
+    panels,
     scenario_of,
     sign,
     styled,
@@ -44,58 +43,39 @@ MARKERS = "osD^vP"
 MAX_ERROR = 0.4
 
 
-class JudgedFigure(Protocol):
-    """One measured figure and its prediction, as `perfmodel.validate.accuracy.compare` has them."""
-
-    @property
-    def quantity(self) -> str: ...
-    @property
-    def hardware(self) -> str: ...
-    @property
-    def context(self) -> int: ...
-    @property
-    def calibration(self) -> str: ...
-    @property
-    def measured(self) -> float: ...
-    @property
-    def predicted(self) -> float: ...
-    @property
-    def error(self) -> float: ...
-
-
 @styled
-def residuals(cells: Iterable[JudgedFigure], *, note: str = "", axes: "Sequence[Axes] | None" = None) -> "Figure":
+def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
     """Relative error of the prediction over what was measured, a panel for each quantity that occurs.
 
-    The band is 10 % to either side; errors beyond a panel are arrows at its edge. Raises InputError where there is no
-    cell of a known quantity. Returns the figure.
+    cells: as `perfmodel.validate.accuracy.compare` makes them. The band is 10 % to either side; errors beyond a panel
+    are arrows at its edge. Raises InputError where there is no cell of a known quantity. Returns the figure.
     """
     shown = [c for c in cells if c.quantity in QUANTITIES]
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
     if not shown:
         raise InputError(f"residuals: there is no cell of {', '.join(QUANTITIES)} to draw")
     rows, columns = (1, len(kinds)) if len(kinds) < 3 else (2, 2)
-    panels, own = canvases(axes, rows, columns, (8.6, 0.8 + 2.5 * rows))
+    places = panels(columns, (8.6, 0.8 + 2.5 * rows), rows)
     marks = {name: (MARKERS[i % len(MARKERS)], BRIGHT[i % len(BRIGHT)])
              for i, name in enumerate(dict.fromkeys(c.hardware for c in shown))}  # fmt: skip
     limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
-    for panel, kind in zip(panels, kinds, strict=False):
+    for panel, kind in zip(places, kinds, strict=False):
         _errors(panel, [c for c in shown if c.quantity == kind], marks, limit)
-    for panel in panels[len(kinds) :]:
+    for panel in places[len(kinds) :]:
         panel.set_visible(False)
-    panels[0].set_ylabel("prediction's error, %")
+    places[0].set_ylabel("prediction's error, %")
     if len(marks) > 1:
         handles = [
             sign(name, marker=marker, linestyle="none", color=colour) for name, (marker, colour) in marks.items()
         ]
-        figure_of(panels[0]).legend(
+        figure_of(places[0]).legend(
             handles=handles, loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0
         )
     summary = _summary(shown, note, any(abs(c.error) > limit for c in shown))
-    return label(panels[0], own, "Error of each prediction", summary)
+    return label(places[0], "Error of each prediction", summary)
 
 
-def _errors(axes: "Axes", cells: Sequence[JudgedFigure], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
+def _errors(axes: "Axes", cells: Sequence[Any], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
     """One quantity: its errors over what was measured, and their mean."""
     words, scale, unit = QUANTITIES[cells[0].quantity]
     for c in cells:
@@ -127,17 +107,16 @@ def band(
     *,
     measured: Iterable[tuple[float, float]] = (),
     points: int = 25,
-    axes: "Axes | None" = None,
 ) -> "Figure":
     """Predicted speedup over a span of contexts with its interval, and measured (context, speedup)s as dots.
 
     Where the calibration states no observed error there is no interval. Returns the figure.
     """
     scenario = scenario_of(asked)
-    axes, own = canvas(axes, (7.2, 3.8))
+    (axes,) = panels(size=(7.2, 3.8))
     speedup_line(axes, scenario, batch, span, gamma, measured, points=points)
     above(axes, 3)
-    return label(axes, own, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
+    return label(axes, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
 
 
 def speedup_line(
@@ -171,7 +150,7 @@ def speedup_line(
     axes.set(ylabel="speedup")
 
 
-def _summary(shown: list[JudgedFigure], note: str, arrows: bool) -> str:
+def _summary(shown: list[Any], note: str, arrows: bool) -> str:
     devices, calibrations = (", ".join(dict.fromkeys(names)) for names in (
         (c.hardware for c in shown), (c.calibration for c in shown)))  # fmt: skip
     limits = f"predicted / measured - 1; the band is 10 % to either side{', an arrow lies beyond the panel' * arrows}"

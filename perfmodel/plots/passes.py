@@ -15,11 +15,11 @@ from perfmodel.plots.theme import (
     STAGE_NAMES,
     STAGES,
     above,
-    canvases,
     caption,
     figure_of,
     label,
     log_axis,
+    panels,
     scenario_of,
     shades,
     sign,
@@ -46,22 +46,20 @@ TERA = 1e12
 
 
 @styled
-def roofline(
-    asked: Query | Scenario, batch: float, context: float, gamma: int, *, axes: "Sequence[Axes] | None" = None
-) -> "Figure":
+def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) -> "Figure":
     """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each pass.
 
     The lines are what the device can do at best, one for each peak that is computed at; points lie below them by what
     the calibration says of the software. Passes that are not made (a draft without a model, all but the baseline step
-    at gamma 0) have no panel: axes are as many as there are passes. Returns the figure.
+    at gamma 0) have no panel. Returns the figure.
     """
     scenario = scenario_of(asked)
     passes = _passes(scenario, batch, context, gamma)
-    panels, own = canvases(axes, 1, len(passes), (2.6 + 2.0 * len(passes), 3.6))
+    places = panels(len(passes), (2.6 + 2.0 * len(passes), 3.6))
     bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
     roofs = _roofs(scenario.machine, [op for _, ops, _ in passes.values() for op in ops])
     reached = []
-    for place, (stage, (timer, ops, new)) in zip(panels, passes.items(), strict=True):
+    for place, (stage, (timer, ops, new)) in zip(places, passes.items(), strict=True):
         for kind, (word, marker) in MARKERS.items():
             if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
                 reached.append(_reached(timer, of_kind, kind, new))
@@ -70,22 +68,20 @@ def roofline(
         place.set_title(f"{STAGE_NAMES[stage]}, limited by {limiter}", loc="right", pad=18, fontsize=8)
     x, y = (np.array(values) for values in zip(*reached, strict=True))
     low, high = 0.5 * min(x.min(), 1.0), 4.0 * max(x.max(), max(roofs) / bandwidth)
-    for place in panels:
+    for place in places:
         place.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * max(roofs)))
         place.set(xlabel="FLOPs per byte moved")
         for axis in (place.xaxis, place.yaxis):
             axis.set_major_formatter("{x:g}")
-        _draw_roofs(place, bandwidth, roofs, named=place is panels[-1])
-    panels[0].set_ylabel("TFLOP/s of one device")
-    above(panels[0], 3).set_in_layout(False)  # it reaches over the next panels, below their titles
+        _draw_roofs(place, bandwidth, roofs, named=place is places[-1])
+    places[0].set_ylabel("TFLOP/s of one device")
+    above(places[0], 3).set_in_layout(False)  # it reaches over the next panels, below their titles
     where = f"batch {batch:g}, context {tokens(context)}"
-    return label(panels[0], own, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
+    return label(places[0], "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
 
 
 @styled
-def breakdown(
-    asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int, *, axes: "Sequence[Axes] | None" = None
-) -> "Figure":
+def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> "Figure":
     """What the predicted time of each pass is spent on (left), and the time per token (right), at (batch, context)s.
 
     The parts add up to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns the figure.
@@ -94,7 +90,7 @@ def breakdown(
     from matplotlib.patches import Patch
 
     where = list(points)
-    (left, right), own = canvases(axes, 1, 2, (8.6, 1.5 + 0.17 * PITCH * len(where)))
+    left, right = panels(2, (8.6, 1.5 + 0.17 * PITCH * len(where)))
     names, same = told_apart(where)
     used: dict[str, None] = {}
     for place, (batch, context) in enumerate(where):
@@ -117,7 +113,7 @@ def breakdown(
     bound_line = sign("lower bound", color="black", linestyle="none", marker="|", markersize=9)
     above(left, 2, [*parts, bound_line])
     above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
-    return label(left, own, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
+    return label(left, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
 
 
 def row_of(place: int, stage: str) -> float:
@@ -135,14 +131,13 @@ def ratios(
     over: str = "context",
     ideal: bool = True,
     points: int = 121,
-    axes: "Sequence[Axes] | None" = None,
 ) -> "Figure":
     """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or the other way round.
 
     ideal: also, dashed, on the roofline without fixed costs and at full efficiency. Returns the figure.
     """
     scenario = scenario_of(asked)
-    panels, own = canvases(axes, 1, 2, (7.6, 4.0))
+    places = panels(2, (7.6, 4.0))
     steps, values = np.geomspace(*span, points), np.asarray(lines, float)[:, None]
     batch, context = (values, steps) if over == "context" else (steps, values)
     kinds: list[tuple[Scenario, Any]] = [(scenario, "-")]
@@ -151,27 +146,27 @@ def ratios(
     handles = []
     for kind, dashes in kinds:
         p = predict(kind, Workload.of(batch, context, gamma), max(gamma, 1))
-        for axes_, ratio in zip(panels, (p.draft_to_target, p.verify_to_target), strict=True):
+        for axes, ratio in zip(places, (p.draft_to_target, p.verify_to_target), strict=True):
             for line, colour, number in zip(
                 np.broadcast_to(ratio, (len(lines), points)), shades(len(lines)), lines, strict=True
             ):
                 name = f"batch {number:g}" if over == "context" else f"context {tokens(number)}"
-                (drawn,) = axes_.plot(steps, line, linestyle=dashes, color=colour, label=name)
-                if dashes == "-" and axes_ is panels[0]:
+                (drawn,) = axes.plot(steps, line, linestyle=dashes, color=colour, label=name)
+                if dashes == "-" and axes is places[0]:
                     handles.append(drawn)
     words = "context, cached tokens per sequence" if over == "context" else "batch, sequences"
-    for axes_, name in zip(panels, ("T_D / T_T: one draft step", "T_V / T_T: one verification"), strict=True):
-        log_axis(axes_, "x", *span, words, 6)
-        axes_.set(ylabel=name)
-        if axes_.get_ylim()[1] > 0.7:  # else half of the axis would be empty
-            axes_.axhline(1.0, color="black", linewidth=1.0)
-    panels[0].set_ylim(bottom=0.0)
-    panels[1].set_ylim(bottom=min(panels[1].get_ylim()[0], 0.98))
-    above(panels[0], 2, handles)
+    for axes, name in zip(places, ("T_D / T_T: one draft step", "T_V / T_T: one verification"), strict=True):
+        log_axis(axes, "x", *span, words, 6)
+        axes.set(ylabel=name)
+        if axes.get_ylim()[1] > 0.7:  # else half of the axis would be empty
+            axes.axhline(1.0, color="black", linewidth=1.0)
+    places[0].set_ylim(bottom=0.0)
+    places[1].set_ylim(bottom=min(places[1].get_ylim()[0], 0.98))
+    above(places[0], 2, handles)
     if len(kinds) > 1:
         styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]
-        above(panels[1], 2, [sign(word, color=DARK, linestyle=dash) for dash, word in styles])
-    return label(panels[0], own, "Cost of a draft step and of verification, in baseline steps",
+        above(places[1], 2, [sign(word, color=DARK, linestyle=dash) for dash, word in styles])
+    return label(places[0], "Cost of a draft step and of verification, in baseline steps",
           caption(scenario, gamma, acceptance=False))  # fmt: skip
 
 

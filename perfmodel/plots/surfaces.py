@@ -14,13 +14,14 @@ from perfmodel.plots.theme import (
     DARK,
     PALE,
     above,
-    canvas,
     caption,
     figure_of,
     label,
+    label_panel,
     limits,
     log_axis,
     name_region,
+    panels,
     scenario_of,
     shades,
     sign,
@@ -70,7 +71,7 @@ def surface(
 
     The black line is break even; dashed is the inflection context, from which on a larger batch of `batch_range` costs
     no speedup (one gamma only); what does not fit in memory is paler, where no draft pays (gamma None) it is grey. Dots
-    have the colour of what was measured. Returns the figure.
+    have the colour of what was measured. axes: where to draw, of a figure of your own. Returns the figure.
     """
     scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
@@ -78,7 +79,8 @@ def surface(
     every = speedups(scenario, batches[:, None], contexts, gammas)
     values, drafted = every.max(-1), gammas[every.argmax(-1)]
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
-    axes, own = canvas(axes)
+    own = axes is None
+    axes = axes or panels()[0]
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
     held = values[fits] if fits.any() else values  # what does not fit sets no scale
     levels, colours = _levels(held)
@@ -104,7 +106,8 @@ def surface(
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
     ranged = [f"inflection context over batches {batch_range[0]:g} to {batch_range[1]:g}"]
     told = [*limits(None if gamma else max_gamma, memory_fraction), *ranged * (batch_range != DEFAULT_BATCH_RANGE)]
-    return label(axes, own, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
+    write = label if own else label_panel
+    return write(axes, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
 
 
 @styled
@@ -116,7 +119,6 @@ def gamma_map(
     max_gamma: int = DEFAULT_MAX_GAMMA,
     memory_fraction: float = DEFAULT_MEMORY_FRACTION,
     points: int = MAP_POINTS,
-    axes: "Axes | None" = None,
 ) -> "Figure":
     """The draft length with the largest speedup over both spans; 0 (do not speculate) is grey.
 
@@ -127,7 +129,7 @@ def gamma_map(
 
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
     best = predict(scenario, Workload.of(batches[:, None], contexts), max_gamma).gamma_optimal
-    axes, own = canvas(axes)
+    (axes,) = panels()
     fits = _fits(scenario, batches, contexts, best, memory_fraction)
     top = max(int(best[fits].max(initial=0)), 1)  # what does not fit sets no scale
     colours = ListedColormap([PALE, *shades(top)])
@@ -145,16 +147,12 @@ def gamma_map(
     bar = figure_of(axes).colorbar(drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02)
     bar.ax.tick_params(length=0)
     told = [caption(scenario), *limits(max_gamma, memory_fraction)]
-    return label(axes, own, "Draft length with the largest speedup", "; ".join(told))
+    return label(axes, "Draft length with the largest speedup", "; ".join(told))
 
 
 @styled
 def gamma_curves(
-    asked: Query | Scenario,
-    points: Iterable[tuple[float, float]],
-    *,
-    max_gamma: int = DEFAULT_MAX_GAMMA,
-    axes: "Axes | None" = None,
+    asked: Query | Scenario, points: Iterable[tuple[float, float]], *, max_gamma: int = DEFAULT_MAX_GAMMA
 ) -> "Figure":
     """Speedup over the draft length, a line for each (batch, context), its best length marked. Returns the figure."""
     scenario = scenario_of(asked)
@@ -162,7 +160,7 @@ def gamma_curves(
     batch, context = (np.asarray(values)[:, None] for values in zip(*where, strict=True))
     gammas = np.arange(scenario.longest(max_gamma) + 1)
     p = predict(scenario, Workload.of(batch, context, gammas), max_gamma)
-    axes, own = canvas(axes)
+    (axes,) = panels()
     axes.axhline(1.0, color="black", linewidth=1.0)
     names, same = told_apart(where)
     for row, colour in enumerate(shades(len(where))):
@@ -172,7 +170,7 @@ def gamma_curves(
     axes.set(xlabel="draft length γ, tokens per iteration", ylabel="predicted speedup", xlim=(-0.3, gammas[-1] + 0.3))
     axes.set_xticks(range(0, int(gammas[-1]) + 1, 1 + int(gammas[-1]) // 17))
     above(axes, 3 if "," in names[0] else 5)
-    return label(axes, own, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)]))
+    return label(axes, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)]))
 
 
 def _levels(values: Array) -> tuple[list[float], list[Any]]:

@@ -8,9 +8,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.verdict import Calibrated
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, in_names, not_installed, refuse
+from perfmodel.errors import InputError, in_names, not_installed
 from perfmodel.kv import parse_kv
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 """For lines and points, in this order (Tol's "bright")."""
@@ -59,31 +57,7 @@ ABOVE = ("#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b")
 """From break even to the largest slowdown and speedup; red and blue also differ in how fast they darken."""
 SEQUENCE = ("#cae0e4", "#90c2cf", "#5a9fb8", "#3b7a9e", "#2b5680", "#22335c", "#160f30")
 """From few to many, light to dark."""
-RC: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters, and bytes, everywhere
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.labelsize": 9,
-    "axes.edgecolor": DARK,
-    "axes.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 5,
-    "figure.facecolor": "white",
-    "figure.constrained_layout.use": True,
-    "figure.constrained_layout.wspace": 0.05,
-    "savefig.facecolor": "white",
-    "svg.hashsalt": "perfmodel",
-}
+STYLE = Path(__file__).with_name("perfmodel.mplstyle")
 FORMATS = (".png", ".svg")
 DPI = 160
 
@@ -92,25 +66,16 @@ DPI = 160
 def style() -> Iterator[None]:
     """matplotlib set up as all pictures have it. Raises InputError where it is not installed."""
     try:
-        import matplotlib
+        from matplotlib import style as looks
     except ModuleNotFoundError:
         raise not_installed("plot", "matplotlib", "notebooks") from None
-    with matplotlib.rc_context():
-        for name, value in RC.items():
-            matplotlib.rcParams[name] = value  # type: ignore[index, unused-ignore]
+    with looks.context(STYLE):
         yield
 
 
-def styled(draw: Callable[P, T]) -> Callable[P, T]:
+def styled(draw: Draw) -> Draw:
     """A drawing function in the style."""
-
-    @in_names
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> T:
-        with style():
-            return draw(*args, **kwargs)
-
-    return drawn
+    return in_names(style()(draw))  # type: ignore[return-value]
 
 
 def scenario_of(asked: Query | Scenario) -> Scenario:
@@ -118,23 +83,11 @@ def scenario_of(asked: Query | Scenario) -> Scenario:
     return resolve(asked) if isinstance(asked, Query) else asked
 
 
-def canvas(axes: "Axes | None", size: tuple[float, float] = (7.2, 4.4)) -> "tuple[Axes, bool]":
-    """Axes to draw on, and whether they are a new figure's, that no window manager knows of, not the given ones."""
-    (panel,), own = canvases(None if axes is None else [axes], 1, 1, size)
-    return panel, own
-
-
-def canvases(
-    axes: "Sequence[Axes] | None", rows: int, columns: int, size: tuple[float, float]
-) -> "tuple[list[Axes], bool]":
-    """As `canvas`, for several panels, row by row. Raises InputError where another number of axes is given."""
-    if axes is not None:
-        if len(axes) != rows * columns:
-            raise refuse("plot", "axes", f"{rows * columns} of them", len(axes))
-        return list(axes), False
+def panels(columns: int = 1, size: tuple[float, float] = (7.2, 4.4), rows: int = 1) -> "list[Axes]":
+    """Axes of a new figure that no window manager knows of, row by row."""
     from matplotlib.figure import Figure
 
-    return list(Figure(figsize=size).subplots(rows, columns, squeeze=False).ravel()), True
+    return list(Figure(figsize=size).subplots(rows, columns, squeeze=False).ravel())
 
 
 def figure_of(axes: "Axes") -> "Figure":
@@ -144,18 +97,18 @@ def figure_of(axes: "Axes") -> "Figure":
     return figure
 
 
-def label(axes: "Axes", own: bool, title: str, caption: str) -> "Figure":
-    """Say what a picture shows (above) and of what (below); of axes that somebody else made, above and below them.
-
-    Returns the whole figure.
-    """
+def label(axes: "Axes", title: str, caption: str) -> "Figure":
+    """Say what a picture shows (above) and of what (below); returns the whole figure."""
     figure = figure_of(axes)
-    if own:
-        figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
-        text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
-        figure.supxlabel(text, x=0.012, ha="left", fontsize=7, color=DARK)
-        return figure
-    legend = axes.get_legend()
+    figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
+    text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
+    figure.supxlabel(text, x=0.012, ha="left", fontsize=7, color=DARK)
+    return figure
+
+
+def label_panel(axes: "Axes", title: str, caption: str) -> "Figure":
+    """The same above and below axes of a figure that somebody else made."""
+    figure, legend = figure_of(axes), axes.get_legend()
     rows = 0 if legend is None else -(-len(legend.get_texts()) // getattr(legend, "_ncols", 1))
     axes.set_title(title, loc="left", fontsize=9, fontweight="bold", pad=6 + 14 * rows)
     wide = int(max(axes.get_position().width * figure.get_figwidth() * 22, 30))
@@ -166,18 +119,16 @@ def label(axes: "Axes", own: bool, title: str, caption: str) -> "Figure":
     return figure
 
 
-def inside(mask: NDArray[np.bool_], wide: float = 0.28, high: float = 0.05) -> tuple[float, float] | None:
+def inside(mask: NDArray[np.bool_], wide: float, high: float) -> tuple[float, float] | None:
     """Where in a region (axes: rows upwards, columns) words fit that need a share of its width and height.
 
     Returns the fractions (x, y) of the place that is farthest from the region's edges, or None where there is none.
     """
     rows, columns = mask.shape
     across, up = round(wide * columns / 2), max(round(high * rows / 2), 1)
-    kept, found = np.pad(mask, 1), None
-    for _ in range(across):
-        kept = kept & np.roll(kept, 1, 1) & np.roll(kept, -1, 1)
-    for _ in range(up):
-        kept = kept & np.roll(kept, 1, 0) & np.roll(kept, -1, 0)
+    around = np.pad(mask, ((up, up), (across, across)))
+    fits = np.lib.stride_tricks.sliding_window_view(around, (2 * up + 1, 2 * across + 1)).all((-2, -1))
+    kept, found = np.pad(fits, 1), None
     while kept.any():
         y, x = np.argwhere(kept).T
         at = np.hypot(y - y.mean(), x - x.mean()).argmin()
@@ -249,10 +200,9 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     return "; ".join([*parts, f"calibration {made}" if made == kind else f"calibration {made} ({kind})"])
 
 
-def accepted(alpha: Any, source: str) -> str:
+def accepted(alpha: float | None, source: str) -> str:
     """What is assumed of acceptance: its constant, or where its positions are from."""
-    constant = alpha is not None and np.ndim(alpha) == 0
-    return f"acceptance α {float(alpha):g}" if constant else f"acceptance by position ({source})"
+    return f"acceptance by position ({source})" if alpha is None else f"acceptance α {alpha:g}"
 
 
 def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:

@@ -1,23 +1,21 @@
 """Latency against the request rate, with and without drafts: where each is saturated, and what the SLO allows."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfmodel.answers.text import devices
 from perfmodel.answers.traffic import Traffic
 from perfmodel.answers.traffic_rows import TrafficRow
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import BRIGHT, DARK, canvases, label, styled
+from perfmodel.plots.theme import BRIGHT, DARK, label, panels, styled
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PANELS = (("ttft_s", "time to the first token (s)", 1.0), ("tpot_s", "time per output token (ms)", 1e3))
 
 
 @styled
-def traffic(found: Traffic, *, slo: dict[str, float] | None = None, axes: "Sequence[Axes] | None" = None) -> "Figure":
+def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
     """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour a draft length.
 
     slo: limits to draw, in milliseconds, as the question had them. A cross on the axis is where a length is saturated.
@@ -28,10 +26,10 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None, axes: "Seque
     loads = sorted({_load(row) for row in found.rows})
     if len(loads) < 2:
         raise InputError("traffic: needs an answer at two loads or more")
-    panels, own = canvases(axes, 1, 2, (8.6, 4.2))
+    left, right = panels(2, (8.6, 4.2))
     closed = found.rows[0].concurrency is not None
     lengths = sorted({str(row.gamma) for row in found.rows}, key=lambda gamma: (gamma != "0", gamma))
-    for place, (name, title, scale) in zip(panels, PANELS, strict=True):
+    for place, (name, title, scale) in zip((left, right), PANELS, strict=True):
         for number, gamma in enumerate(lengths):
             rows = [row for row in found.rows if str(row.gamma) == gamma and row.ttft_s is not None]
             at, times = [_load(row) for row in rows], [getattr(row, name) for row in rows]
@@ -46,15 +44,15 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None, axes: "Seque
             place.annotate("SLO", (loads[0], limit), xytext=(0, 3), textcoords="offset points", color=DARK)
         place.set_xlabel("clients" if closed else "requests/s")
         place.set_title(title, loc="left", fontsize="medium")
-    panels[0].set_yscale("log")
-    panels[0].yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
-    panels[1].set_ylim(bottom=0)
-    panels[0].legend(fontsize="small", loc="upper left")
+    left.set_yscale("log")
+    left.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
+    right.set_ylim(bottom=0)
+    left.legend(fontsize="small", loc="upper left")
     where = f"{found.model} on {devices(found.hardware, found.tp)}"
     drafted = f", drafted by {found.draft}" if len(lengths) > 1 else ""
     ends = "" if closed else "; crosses: saturated from there on"
     caption = f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."
-    return label(panels[0], own, f"Latency of {where}{drafted}", caption)
+    return label(left, f"Latency of {where}{drafted}", caption)
 
 
 def _words(gamma: str) -> str:

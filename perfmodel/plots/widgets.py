@@ -5,7 +5,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
 from io import BytesIO
@@ -15,7 +15,7 @@ from perfmodel.answers.candidates import smaller_models
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.kv import methods
-from perfmodel.plots.surfaces import gamma_map, surface
+from perfmodel.plots.surfaces import surface
 from perfmodel.plots.theme import style
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.model import load_model
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 DEFAULT = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32768, tp=8, draft_kv="streamingllm:512", alpha=0.8)
 BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 DEGREES = (1, 2, 4, 8)
-MAPS = ("speedup", "best draft length")
 MAX_GAMMA = 8
 DPI = 160
 
@@ -39,7 +38,7 @@ class Sliders:
     picture: Any
     message: Any
     box: Any
-    start: Query = field(default=DEFAULT)
+    start: Query
 
     def query(self) -> Query:
         """The question as the controls have it."""
@@ -58,7 +57,7 @@ class Sliders:
     def redraw(self, change: object = None) -> None:
         """Answer and draw; what cannot be asked is said instead, in one line."""
         try:
-            figure = self.figure()
+            figure = _surface(self.query())
         except InputError as error:
             self.message.value = f"<b>{escape(str(error))}</b>"
             self.picture.layout.display = "none"
@@ -66,13 +65,6 @@ class Sliders:
         self.message.value = ""
         self.picture.value = png(figure)
         self.picture.layout.display = None
-
-    def figure(self) -> "Figure":
-        """The picture of the question. Raises InputError."""
-        query = self.query()
-        if self.controls["shows"].value == MAPS[1]:
-            return gamma_map(resolve(query), max_gamma=int(query.max_gamma))
-        return _surface(query)
 
     def follow(self, change: object = None) -> None:
         """Offer the drafts of the model, and draw."""
@@ -161,7 +153,6 @@ def _made(widgets: Any, start: Query) -> Sliders:
         "gamma": widgets.IntSlider(
             value=start.gamma or 0, min=0, max=MAX_GAMMA, description="γ (0: best)", continuous_update=False, **look
         ),
-        "shows": one_of("show", MAPS, MAPS[0]),
     }
     picture, message = widgets.Image(format="png"), widgets.HTML()
     rows = widgets.Box(list(controls.values()), layout=widgets.Layout(flex_flow="row wrap"))

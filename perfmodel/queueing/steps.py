@@ -102,7 +102,7 @@ def step_times(
     if drafted.any():
         draft, overhead = scenario.draft_token_s(n, np.asarray([context]), drafted), scenario.overhead_s(n, context)
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
-    gained = np.ravel(scenario.tokens_per_iteration(int(drafted.max(initial=0))))
+    gained = scenario.acceptance.tokens_per_iteration(drafted)
     own = own or request_constants().of(engine_of(scenario.machine.calibration))
     ahead = own.passes_ahead_model_draft if isinstance(scenario.draft, ModelDraft) else own.passes_ahead
     room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
@@ -120,11 +120,11 @@ def step_times(
         reading = readings[gamma > 0]
         batch, prompt = n[: max(seats, 1), 0], lengths.input_mean
         left = np.maximum(limits.max_num_batched_tokens - batch * (gamma + 1.0), prompt) / prompt
-        together = np.minimum(1.0 + batch * gained[gamma] / lengths.decoded, left)
+        together = np.minimum(1.0 + batch * gained[at] / lengths.decoded, left)
         times.append(
             StepTimes(
                 gamma=gamma,
-                tokens_per_iteration=float(gained[gamma]),
+                tokens_per_iteration=float(gained[at]),
                 decode_s=decode[: max(seats, 1), at],
                 prompt_s=reading(batch * (gamma + 1.0), together * prompt) / together,
                 seats=seats,

@@ -5,7 +5,7 @@ import math
 from dataclasses import field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,23 @@ from perfmodel.specs.constants import ABSENT, DECLARED, AllReduce, Constant, Dec
 from perfmodel.specs.engine_constants import ONE, EngineConstants
 from perfmodel.specs.engines import architecture_of, engines, part_of, release
 from perfmodel.specs.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.frozen import Constrained, Frozen
 from perfmodel.specs.gpu import GPUSpec, load_gpu
+
+
+class AttentionChoice(Frozen):
+    """The decoder's fastest implementation of attention, for these heads and query tokens a sequence.
+
+    from_tokens: so many cached tokens of all sequences at the least. name: as `--attention` has it; `auto` for what is
+    taken where nothing was measured.
+    """
+
+    heads: Annotated[int, Constrained(ge=1)]
+    kv_heads: Annotated[int, Constrained(ge=1)]
+    head_dim: Annotated[int, Constrained(ge=1)]
+    query: Annotated[int, Constrained(ge=1)]
+    from_tokens: Annotated[int, Constrained(ge=0)]
+    name: Literal["auto", "math", "sdpa", "triton"]
 
 
 class Calibration(EngineConstants):
@@ -31,7 +47,7 @@ class Calibration(EngineConstants):
     engine's, by what was held out; measured: what an engine served while its own rows were timed; versions, drafts,
     longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see `engines.Engine` and
     `engines.Engines`; measured_models, speculating_models: those with steps, or iterations, of this engine
-    on this device.
+    on this device. attention_choices: what perfmodel's own decoder was measured to attend fastest by.
     """
 
     name: str
@@ -103,6 +119,7 @@ class Calibration(EngineConstants):
         "iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)
     )
     shards_lm_head: bool = True
+    attention_choices: tuple[AttentionChoice, ...] = ()
     fit: StatedFit | None = None
     measured: MeasuredRange | None = None
     observed_error: dict[Quantity, Scatter] = field(default_factory=dict)

@@ -59,13 +59,6 @@ def alpha_from_tokens_per_iteration(omega: Floats, gamma: Floats) -> Floats:
     return alpha[()]
 
 
-def survival_from_conditional(conditional: npt.ArrayLike) -> Array:
-    """s_0 ... s_gamma, [..., gamma+1], from a_1 ... a_gamma, [..., gamma]. InputError outside [0, 1]."""
-    a = np.asarray(conditional, np.float64)
-    _require("conditional acceptance", a, 0, 1)
-    return np.concatenate([np.ones((*a.shape[:-1], 1)), np.cumprod(a, -1)], -1)
-
-
 def conditional_from_survival(survival: npt.ArrayLike) -> Array:
     """a_1 ... a_gamma from s_0 ... s_gamma; 0 at positions that are never reached.
 
@@ -84,30 +77,27 @@ class Acceptance:
     """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.
 
     `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is known of
-    them, and a longer draft is refused). `alpha` is set where acceptance is one constant: a float or [batch, context].
+    them, and a longer draft is refused).
     measured_at: draft lengths at which it was measured, exact there and modelled elsewhere; empty where each position
     was. spread: standard deviation of ln(tokens per iteration) at the longest of them, from text to text.
     """
 
     source: str
-    alpha: Floats | None = None
     prefix: tuple[float, ...] = ()
     tail: float | None = None
     measured_at: tuple[float, ...] = (1.0,)
     spread: float = 0.0
 
     @classmethod
-    def from_alpha(cls, alpha: Floats, source: str = "given alpha") -> "Acceptance":
+    def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":
         """The same conditional acceptance at every position. InputError outside [0, 1]."""
         _require("alpha", alpha, 0, 1)
-        return cls(source, alpha=alpha)
+        return cls(source, tail=float(alpha))
 
     @classmethod
-    def from_tokens_per_iteration(cls, omega: Floats, gamma: Floats, source: str = "") -> "Acceptance":
+    def from_tokens_per_iteration(cls, omega: float, gamma: float, source: str = "given tokens") -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
-        alpha = alpha_from_tokens_per_iteration(omega, gamma)
-        text = source or f"alpha of {_brief(omega)} tokens per iteration at gamma {_brief(gamma)}"
-        return cls(text, alpha=alpha, measured_at=(float(np.max(gamma)),))
+        return cls(source, tail=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),))
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -137,8 +127,8 @@ class Acceptance:
         lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
         positions: list[float] = []
         if len(survival) >= lengths[-1]:
-            falling = np.minimum.accumulate(np.clip(survival, 0.0, 1.0))
-            positions = conditional_from_survival(np.concatenate([[1.0], falling])).tolist()
+            falling = np.minimum.accumulate([1.0, *np.maximum(survival, 0.0)])
+            positions = conditional_from_survival(falling).tolist()
         else:
             alive = 1.0
             for length, gain in zip(lengths, gains, strict=True):
@@ -152,15 +142,14 @@ class Acceptance:
         return cls(source, prefix=tuple(positions), measured_at=tuple(map(float, lengths)), spread=spread)
 
     @classmethod
-    def from_ngram(cls, hit: float, run_length: float, source: str = "") -> "Acceptance":
+    def from_ngram(cls, hit: float, run_length: float, source: str = "given n-grams") -> "Acceptance":
         """An n-gram draft that finds a match with probability `hit`; then `run_length` (1 or more) tokens are right.
 
         Runs are geometric with that mean, before gamma cuts them: a_1 = hit, later a_j = 1 - 1/run_length.
         """
         _require("hit probability", hit, 0, 1)
         _require("run length", run_length, 1, np.finfo(float).max)
-        text = source or f"n-gram hits {hit:g} of the time, runs of {run_length:g}"
-        return cls(text, prefix=(float(hit),), tail=1.0 - 1.0 / run_length)
+        return cls(source, prefix=(float(hit),), tail=1.0 - 1.0 / run_length)
 
     @classmethod
     def from_row(cls, row: AcceptanceRow) -> "Acceptance":
@@ -192,44 +181,44 @@ class Acceptance:
         return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, 1e-9))
 
     @property
+    def alpha(self) -> float | None:
+        """The conditional acceptance where it is one constant."""
+        return None if self.prefix else self.tail
+
+    @property
     def max_gamma(self) -> int | None:
         """The longest draft this says anything of; None where there is no end."""
-        ends = self.alpha is None and self.tail is None
-        return len(self.prefix) if ends else None
+        return len(self.prefix) if self.tail is None else None
 
     def survival(self, gamma_max: int) -> Array:
-        """s_0 ... s_gamma_max, [..., gamma_max + 1] after the axes of `alpha`; ``cumsum(-1)`` of it is Omega by gamma.
+        """s_0 ... s_gamma_max; ``cumsum()`` of it is Omega by gamma.
 
         Raises InputError for gamma_max above `max_gamma`.
         """
         if not 0 <= gamma_max <= MAX_GAMMA:
             raise refuse("gamma", None, f"in [0, {MAX_GAMMA}]", gamma_max)
-        if self.alpha is not None:
-            return np.asarray(self.alpha, np.float64)[..., None] ** np.arange(gamma_max + 1.0)
         known = self.prefix[:gamma_max]
         if len(known) < gamma_max:
             if self.tail is None:
                 allowed = f"at most {len(known)}, the positions that were measured ({self.source})"
                 raise refuse("gamma", None, allowed, gamma_max)
             known += (self.tail,) * (gamma_max - len(known))
-        return survival_from_conditional(known)
+        return np.append(1.0, np.cumprod(known))
 
-    def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Floats:
-        """Omega at each gamma (whole numbers, any shape; broadcast with the axes of `alpha`), the bonus token counted.
+    def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Array:
+        """Omega at each gamma (whole numbers, any shape), the bonus token counted.
 
         Raises InputError for gamma above `max_gamma`.
         """
-        g = np.asarray(gamma, np.float64)
-        if self.alpha is not None:
-            return tokens_per_iteration(g, self.alpha)
+        g = np.asarray(gamma)
         _whole("gamma", g, 0)
-        return np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)]
+        return np.asarray(np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)])
 
-    def effective_alpha(self, gamma: int) -> Floats:
+    def effective_alpha(self, gamma: int) -> float:
         """The constant alpha that would gain as many tokens at this gamma (1 or more)."""
         if self.alpha is not None:
             return self.alpha
-        return alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma))
+        return float(alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma)))
 
 
 def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:

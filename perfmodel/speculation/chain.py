@@ -9,7 +9,7 @@ All functions broadcast over ``[batch, context]``; a trailing axis of gammas is 
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats, Op, into, onto
-from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
@@ -106,17 +105,18 @@ class Passes:
     of which the first is the baseline's.
     """
 
-    def __init__(self, scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> None:
-        self.batch, self.context, self.gammas = batch, context, gammas
-        along = (-1, *(1,) * max(batch.ndim, context.ndim))
+    def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> None:
+        self.batch, self.context, self.gammas = np.asarray(batch, float), np.asarray(context, float), gammas
+        self.gained = scenario.acceptance.tokens_per_iteration(gammas)
+        along = (-1, *(1,) * max(self.batch.ndim, self.context.ndim))
         self.drafted = gammas.reshape(along)
         self._baseline = 0 if gammas[0] == 0 else 1
         self.query = np.concatenate(([0] * self._baseline, gammas)).reshape(along) + 1.0
-        self.target_ops = scenario.target_ops(batch, context, self.query, scenario.summed_target)
+        self.target_ops = scenario.target_ops(self.batch, self.context, self.query, scenario.summed_target)
         self.draft_query, self.share = scenario.drafting(self.drafted)
         self.draft_ops: list[Op] = []
         if self.share is not None:
-            self.draft_ops = scenario.draft_ops(batch, context, self.draft_query, scenario.summed_draft)
+            self.draft_ops = scenario.draft_ops(self.batch, self.context, self.draft_query, scenario.summed_draft)
 
     def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
         """Calibrated seconds of each op of the target's passes and of the draft's.
@@ -153,22 +153,25 @@ class Passes:
             return target, scenario.draft_machine.time(self.draft_ops, self.batch * self.draft_query)
         return target, scenario.draft_step(self.batch, self.context, scenario.draft.query(np.maximum(self.drafted, 1)))
 
-    def speedups(self, scenario: Scenario, gained: Array, seconds: OpSeconds | None = None) -> Array:
-        """Over ``[gamma, batch, context]``, from tokens per iteration on the same axes. seconds: see `times`."""
-        return speedup(gained, *self.times(scenario, seconds), self.gammas)
+    def speedups(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Array:
+        """Over ``[gamma, batch, context]``. seconds: see `times`."""
+        target, draft, verify, overhead = self.times(scenario, seconds)
+        rate = self.tokens_per_s(draft, verify, overhead)
+        rate = np.multiply(rate, target, out=into(rate, target))
+        rate[self.gammas == 0] = 1.0
+        return rate
 
-
-def gained_tokens(scenario: Scenario, batch: Array, gammas: NDArray[np.int64]) -> Array:
-    """Tokens per iteration with the gammas on a leading axis."""
-    gained = scenario.tokens_per_iteration(int(gammas.max()))[..., gammas]
-    return gained.transpose(-1, *range(gained.ndim - 1))
+    def tokens_per_s(self, draft: Array, verify: Array, overhead: Floats) -> Array:
+        """Of one sequence, speculating, over ``[gamma, batch, context]``."""
+        along = (-1, *(1,) * (verify.ndim - 1))
+        iteration = np.asarray(onto(onto(draft * self.gammas.reshape(along), overhead), verify))
+        gained = self.gained.reshape(along)
+        return np.divide(gained, iteration, out=into(iteration, gained))
 
 
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
     """Speedup over ``[batch, context]`` with a trailing axis for the given gammas."""
-    sequences = np.asarray(batch, float)
-    passes = Passes(scenario, sequences, np.asarray(context, float), gammas)
-    return np.moveaxis(passes.speedups(scenario, gained_tokens(scenario, sequences, gammas)), 0, -1)
+    return np.moveaxis(Passes(scenario, batch, context, gammas).speedups(scenario), 0, -1)
 
 
 def predict(
@@ -181,79 +184,43 @@ def predict(
     data, and for an answer that is not finite.
     """
     batch, context, gamma = workload.batch, workload.context, workload.gamma
-    alpha = np.asarray(0.0 if scenario.acceptance.alpha is None else scenario.acceptance.alpha)
-    shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape, alpha.shape)
+    shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape)
     check_draft_length(scenario.draft, int(gamma.max()))
     last = scenario.longest(max_gamma)
-    deepest = max(last, int(gamma.max()))
-    figures = np.empty((len(FIGURES), *shape))
-    fields = dict(zip(FIGURES, (figures[i, ...] for i in range(len(FIGURES))), strict=True))
+    gammas = np.arange(max(last, int(gamma.max())) + 1)
     best = np.empty(shape, dtype=np.int64)
-    for block in _blocks(shape, BLOCK_ELEMENTS // (deepest + 1)):
+    figures = {name: np.empty(shape) for name in FIGURES}
+    for block in _blocks(shape, BLOCK_ELEMENTS // len(gammas)):
         b, c, g = (_within(a, block, shape) for a in (batch, context, gamma))
-        where: Any = (*block, ...)
-        part = scenario
-        if alpha.ndim:
-            part = replace(scenario, acceptance=Acceptance.from_alpha(_within(alpha, block, shape)))
-        out = {name: whole[where] for name, whole in fields.items()}
-        _fill(part, b, c, None if at_best else g, last, deepest, out, best[where])
-    if not np.isfinite(figures.sum()):
-        for name in [name for name, values in fields.items() if not np.isfinite(values).all()]:
+        passes = Passes(scenario, b, c, gammas)
+        target, draft, verify, overhead = passes.times(scenario)
+        rates = passes.tokens_per_s(draft, verify, overhead)[: last + 1]
+        rates[0] = 1.0 / target[0]
+        top = rates.max(axis=0)
+        backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
+        shortest = last - np.max((rates == top) * backwards, axis=0).astype(np.int64)
+        best[block] = shortest
+        g = shortest if at_best else g
+        found = (
+            target[0],
+            draft if draft.ndim < verify.ndim else _at_gamma(draft, g),
+            _at_gamma(verify, g),
+            np.where(g == 0, 0.0, overhead),
+            passes.gained[g],
+            np.where(shortest == 0, 1.0, top * target[0]),
+        )
+        for name, values in zip(FIGURES, found, strict=True):
+            figures[name][block] = values
+    for name, values in figures.items():
+        if not np.isfinite(values.sum()) and not np.isfinite(values).all():
             files = f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
             raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
     return Prediction(
         batch=np.broadcast_to(batch, shape),
         gamma=best[()] if at_best else np.broadcast_to(gamma, shape),
         gamma_optimal=best[()],
-        **{k: v[()] for k, v in fields.items()},
+        **{name: values[()] for name, values in figures.items()},
     )
-
-
-def _fill(
-    scenario: Scenario,
-    batch: Array,
-    context: Array,
-    gamma: NDArray[np.int64] | None,
-    last: int,
-    deepest: int,
-    out: dict[str, Array],
-    best: NDArray[np.int64],
-) -> None:
-    """A block of an answer; gamma: at which draft length, None: at the best one."""
-    gammas = np.arange(deepest + 1)
-    target, draft, verify, overhead = Passes(scenario, batch, context, gammas).times(scenario)
-    gained = gained_tokens(scenario, batch, gammas)
-    rates = tokens_per_s(gained, draft, verify, overhead, gammas)[: last + 1]
-    rates[0] = 1.0 / target[0]
-    top = rates.max(axis=0)
-    backwards = gammas[last::-1].astype(np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
-    best[...] = last - np.max((rates == top) * backwards, axis=0)
-    gamma = best if gamma is None else gamma
-    out["speedup_at_gamma_optimal"][...] = np.where(best == 0, 1.0, top * target[0])
-    out["target_s"][...] = target[0]
-    one = draft.ndim < verify.ndim
-    out["draft_s"][...] = draft if one else _at_gamma(draft, gamma)
-    out["verify_s"][...] = _at_gamma(verify, gamma)
-    out["overhead_s"][...] = np.where(gamma == 0, 0.0, overhead)
-    out["tokens_per_iteration"][...] = _at_gamma(gained, gamma)
-
-
-def speedup(
-    gained: Array, target: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]
-) -> Array:
-    """Over ``[gamma, batch, context]``."""
-    rate = tokens_per_s(gained, draft, verify, overhead, gammas)
-    rate = np.multiply(rate, target, out=into(rate, target))
-    rate[gammas == 0] = 1.0
-    return rate
-
-
-def tokens_per_s(gained: Array, draft: Array, verify: Array, overhead: Floats, gammas: NDArray[np.int64]) -> Array:
-    """Of one sequence, speculating, over ``[gamma, batch, context]``."""
-    iteration = onto(draft * gammas.reshape(-1, *(1,) * (verify.ndim - 1)), overhead)
-    iteration = np.asarray(onto(iteration, verify))
-    gained = gained.reshape(len(gained), *(1,) * (verify.ndim - gained.ndim), *gained.shape[1:])
-    return np.divide(gained, iteration, out=into(iteration, gained))
 
 
 def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
@@ -267,17 +234,15 @@ def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
 
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
-    """Cut a grid into blocks of about `limit` points, whole trailing axes first."""
-    if 0 < math.prod(shape) <= limit:
-        yield tuple(slice(0, size) for size in shape)
+    """Cut a grid along its longest axis into blocks of about `limit` points."""
+    if not shape:
+        yield ()
         return
-    steps, room = [], max(limit, 1)
-    for size in reversed(shape):
-        steps.append(max(min(size, room), 1))
-        room = max(room // max(size, 1), 1)
-    steps.reverse()
-    for start in np.ndindex(*(-(-size // step) for size, step in zip(shape, steps, strict=True))):
-        yield tuple(slice(i * step, (i + 1) * step) for i, step in zip(start, steps, strict=True))
+    longest = int(np.argmax(shape))
+    step = max(shape[longest] * limit // math.prod(shape), 1)
+    for start in range(0, shape[longest], step):
+        cut = slice(start, min(start + step, shape[longest]))
+        yield tuple(cut if axis == longest else slice(0, size) for axis, size in enumerate(shape))
 
 
 def _within(values: NDArray[Any], block: tuple[slice, ...], shape: tuple[int, ...]) -> NDArray[Any]:

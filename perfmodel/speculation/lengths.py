@@ -1,11 +1,11 @@
-"""Three context lengths that people mix up, found on whatever model is in use, with their ideal closed forms.
+"""Three context lengths that people mix up, found on whatever model is in use.
 
 * `memory_bound_context`: from here on a decoding step loads for longer than it computes.
 * `break_even_context`: from here on speculation is faster than the baseline, at one batch.
 * `inflection_context` (S_inflection): from here on speedup does not fall as the batch grows.
 
 Lengths are real numbers of tokens (round up for a whole one); None means there is none up to `SEARCH_TO`.
-The closed forms are derived in docs/model.md and hold for self-speculation on the ideal roofline.
+Closed forms, for self-speculation on the ideal roofline, are derived in docs/model.md.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.operations import Floats
-from perfmodel.speculation.chain import Passes, gained_tokens, speedups
+from perfmodel.speculation.chain import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
@@ -49,7 +48,6 @@ def context_lengths(
     loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
     sequences = np.array([batch, batch, *batches])[:, None]
     smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 1)
-    gained = gained_tokens(scenario, sequences, gammas)
     for _ in range(ROUNDS):
         contexts = np.stack((loading.grid, breaking.grid, *[turning.grid] * batches.size))
         passes = Passes(scenario, sequences, contexts, gammas)
@@ -59,7 +57,7 @@ def context_lengths(
                 for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
             )
             loading.narrow(np.less(load, compute))
-        gains = passes.speedups(smooth, gained)[0]
+        gains = passes.speedups(smooth)[0]
         breaking.narrow(gains[1] >= 1.0)
         turning.narrow(falls(gains[2:]))
         if loading.settled and breaking.settled and turning.settled:
@@ -165,32 +163,3 @@ first_where = partial(_sought, False)
 """Smallest context in 1 ... SEARCH_TO for which a property holds (as seen on a log grid, then refined), or None."""
 last_where = partial(_sought, True)
 """Context from which on a property is false up to SEARCH_TO, or None if it holds at the end."""
-
-
-def closed_form_break_even(
-    tokens_per_iteration: Floats, gamma: Floats, kv_budget: Floats, kv_bytes_per_token: Floats, parameter_bytes: Floats
-) -> Floats:
-    """S_break_even = [(2 gamma + 1 - Omega) p + gamma kappa K] / (kappa (Omega - 1)) for B -> infinity, ideal roofline.
-
-    parameter_bytes: p = `compute_as_bytes`, the bytes that could be loaded while one token's parameters are computed.
-    """
-    gained = np.asarray(tokens_per_iteration) - 1.0
-    numerator = (2.0 * gamma - gained) * parameter_bytes + gamma * kv_bytes_per_token * kv_budget
-    return numerator / (kv_bytes_per_token * gained)
-
-
-def closed_form_inflection(
-    gamma: int, kv_budget: float, kv_bytes_per_token: float, parameter_bytes: float
-) -> float | None:
-    """S_inflection = [gamma kappa K + (gamma + 1) p] / (kappa (gamma - 1)); none at gamma = 1.
-
-    Holds for a batch range that reaches from below ridge / (gamma + 1) to the ridge.
-    """
-    if gamma <= 1:
-        return None
-    return (gamma * kv_bytes_per_token * kv_budget + (gamma + 1) * parameter_bytes) / (kv_bytes_per_token * (gamma - 1))
-
-
-def compute_as_bytes(active_params: float, peak_flops: float, bytes_per_s: float) -> float:
-    """p = 2 P_active BW / F: FLOP time of one token's parameters, in bytes loaded meanwhile."""
-    return 2.0 * active_params * bytes_per_s / peak_flops

@@ -187,7 +187,3 @@ class Scenario:
         attends = self.draft.kv if self.draft.kv.needs_own_prefill else Full()
         prefill = costs.forward(self.draft_shard, batch, context, 0.0, attends, head_query=1.0)
         return seconds + self.draft_machine.predicted_s(prefill, batch)
-
-    def tokens_per_iteration(self, max_gamma: int) -> Array:
-        """Expected tokens gained per iteration and sequence for gamma 0 ... max_gamma on a trailing axis."""
-        return np.cumsum(self.acceptance.survival(max_gamma), axis=-1)

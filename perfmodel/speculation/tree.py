@@ -14,67 +14,31 @@ from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.errors import refuse
 from perfmodel.operations import Array
-from perfmodel.speculation.acceptance import Acceptance, conditional_from_survival
 
 MAX_SIZE = 1024
 MAX_LEVELS = 64
 MAX_CHILDREN = 256
-_BLOCK = 128
-_CONCAVE = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
 class TreeAcceptance:
-    """P(k-th child is accepted | its parent was reached), in `rates[level][k]`.
+    """P(k-th child is accepted | its parent was reached) by k, the same at every level (positional acceptance)."""
 
-    One row holds at every level (positional acceptance). Several rows hold for the children of level 1 (the root's),
-    2, ...; nothing is known of deeper ones, so that trees end there.
-    """
-
-    rates: tuple[tuple[float, ...], ...]
+    rates: tuple[float, ...]
     source: str = "given rates"
 
     @classmethod
     def of(cls, rates: ArrayLike, source: str = "given rates") -> "TreeAcceptance":
-        """From ``[children]`` or ``[levels, children]``.
-
-        Raises InputError unless each level's rates are 0 or more and at most 1 in sum.
-        """
+        """Raises InputError unless the rates are 0 or more and at most 1 in sum."""
         try:
-            table = np.atleast_2d(np.asarray(rates, np.float64))
+            given = np.asarray(rates, np.float64)
         except (TypeError, ValueError, OverflowError):
-            raise refuse("tree rates", None, "numbers, as many at each level", str(rates)) from None
-        if table.ndim != 2 or not 1 <= table.shape[1] <= MAX_CHILDREN or not 1 <= table.shape[0] < MAX_LEVELS:
-            raise refuse(
-                "tree rates", None, f"1 to {MAX_CHILDREN} children at 1 to {MAX_LEVELS - 1} levels", table.shape
-            )
-        if not (np.all(table >= 0) and np.all(table.sum(1) <= 1 + 1e-9)):
-            raise refuse("tree rates", None, "0 or more and at most 1 in sum at each level", rates)
-        return cls(tuple(tuple(map(float, row)) for row in table), source)
-
-    @classmethod
-    def chain(cls, acceptance: Acceptance, gamma: int) -> "TreeAcceptance":
-        """One child everywhere, accepted as a chain's token at that position is. gamma: the longest chain, from 1."""
-        if not 1 <= gamma < MAX_LEVELS:
-            raise refuse("gamma", None, f"a whole number from 1 to {MAX_LEVELS - 1}", gamma)
-        positions = conditional_from_survival(acceptance.survival(gamma))
-        if positions.ndim != 1:
-            raise refuse("tree acceptance", None, "one rate per position", f"{positions.shape[:-1]} of them")
-        return cls.of(positions[:, None], acceptance.source)
-
-    @property
-    def positional(self) -> bool:
-        """Whether the rates are the same at every level."""
-        return len(self.rates) == 1
-
-    @property
-    def max_levels(self) -> int:
-        """Most levels a tree may have, the root's included."""
-        return MAX_LEVELS if self.positional else len(self.rates) + 1
-
-    def row(self, level: int) -> tuple[float, ...]:
-        """Rates of the children of a node at `level` (root 1)."""
-        return self.rates[0 if self.positional else level - 1]
+            raise refuse("tree rates", None, "numbers", str(rates)) from None
+        if given.ndim != 1 or not 1 <= given.size <= MAX_CHILDREN:
+            raise refuse("tree rates", None, f"of 1 to {MAX_CHILDREN} children", given.shape)
+        if not (np.all(given >= 0) and given.sum() <= 1 + 1e-9):
+            raise refuse("tree rates", None, "0 or more and at most 1 in sum", rates)
+        return cls(tuple(given.tolist()), source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,34 +62,27 @@ class Tree:
         """Levels, the root's included: one more than draft passes."""
         return len(self.widths)
 
-    @property
-    def children(self) -> tuple[int, ...]:
-        """Number of children of each node."""
-        return tuple(int(n) for n in np.bincount(np.array(self.parents[1:], int), minlength=self.size))
-
 
 class Growth:
     """The best trees of every size up to `size` and number of levels up to `levels`.
 
     `tokens[d - 1, n - 1]` is G(n, d), `widths[d - 1, n - 1]` the nodes at each of the levels ``[levels]`` of that tree.
-    Raises InputError for a size outside 1 ... 1024, or levels beyond 64 or beyond what the rates know.
+    Raises InputError for a size outside 1 ... 1024 or levels outside 1 ... 64.
     """
 
     def __init__(self, acceptance: TreeAcceptance, size: int, levels: int) -> None:
-        deepest = acceptance.max_levels
         if not 1 <= size <= MAX_SIZE:
             raise refuse("--size", None, f"a tree size from 1 to {MAX_SIZE}, the root included", size)
-        if not 1 <= levels <= deepest:
-            raise refuse("--levels", None, f"a number of tree levels from 1 to {deepest}, the root included", levels)
+        if not 1 <= levels <= MAX_LEVELS:
+            raise refuse("--levels", None, f"a number of tree levels from 1 to {MAX_LEVELS}, the root included", levels)
         self.acceptance, self.size, self.levels = acceptance, size, levels
-        if acceptance.positional:  # one sweep tells of all numbers of levels
-            self._sweeps = [_Sweep(acceptance, size, levels)] * levels
-        else:
-            self._sweeps = [_Sweep(acceptance, size, d) for d in range(1, levels + 1)]
-        self.tokens: Array = np.stack([sweep.value[row] for row, sweep in enumerate(self._sweeps)])
+        self.tokens: Array = np.ones((levels, size))
         self.widths: NDArray[np.int64] = np.zeros((levels, size, levels), np.int64)
-        for row, sweep in enumerate(self._sweeps):
-            self.widths[row, :, : sweep.widths.shape[2]] = sweep.widths[row]
+        self.widths[:, :, 0] = 1
+        self._choice: list[NDArray[np.int64]] = []
+        rates = np.trim_zeros(np.asarray(acceptance.rates), "b")[: size - 1]
+        for row in range(1, levels):
+            self._level(row, rates)
 
     def best(self, size: int, levels: int) -> Tree:
         """The best tree of at most `size` nodes on at most `levels` levels, which must be within this growth."""
@@ -136,31 +93,18 @@ class Growth:
             widths.append(len(level))
             below = []
             for node, nodes in level:
-                for child in self._sweeps[levels - 1].children(remaining, nodes):
+                for child in self._children(remaining, nodes):
                     below.append((len(parents), child))
                     parents.append(node)
             level, remaining = below, remaining - 1
         return Tree(tuple(parents), tuple(widths), float(self.tokens[levels - 1, size - 1]))
 
-
-class _Sweep:
-    """One run of the programme from the deepest level up; row r of a table has r + 1 levels left, its own included."""
-
-    def __init__(self, acceptance: TreeAcceptance, size: int, levels: int) -> None:
-        self.value = np.ones((levels, size))
-        self.widths = np.zeros((levels, size, levels), np.int64)
-        self.widths[:, :, 0] = 1
-        self.choice: list[NDArray[np.int64]] = []
-        for row in range(1, levels):
-            rates = np.asarray(acceptance.row(levels - row))
-            used = int(np.flatnonzero(rates).max(initial=-1)) + 1
-            self._level(row, rates[: min(used, size - 1)], size)
-
-    def _level(self, row: int, rates: Array, size: int) -> None:
+    def _level(self, row: int, rates: Array) -> None:
         """All subtrees with one more level: children from the last to the first, each given its share of the nodes."""
-        later, later_widths = np.zeros(size), np.zeros((size, self.widths.shape[2]), np.int64)
+        size = self.size
+        later, later_widths = np.zeros(size), np.zeros((size, self.levels), np.int64)
         choice = np.zeros((len(rates), size), np.int64)
-        below, below_widths = self.value[row - 1], self.widths[row - 1]
+        below, below_widths = self.tokens[row - 1], self.widths[row - 1]
         for k in range(len(rates) - 1, -1, -1):
             best, share = _best_split(rates[k] * below[: size - 1], later[: size - 1])
             rest = np.arange(size - 1) - share
@@ -169,17 +113,17 @@ class _Sweep:
             widths[1:] = later_widths[rest]
             widths[1:, 1:] += below_widths[share, :-1]
             later, later_widths = np.concatenate(([0.0], best)), widths
-        self.value[row] = 1.0 + later
+        self.tokens[row] = 1.0 + later
         self.widths[row] = later_widths
         self.widths[row, :, 0] = 1
-        self.choice.append(choice)
+        self._choice.append(choice)
 
-    def children(self, remaining: int, nodes: int) -> list[int]:
+    def _children(self, remaining: int, nodes: int) -> list[int]:
         """Sizes of the subtrees of a node that has `remaining` levels and `nodes` nodes, itself included in both."""
         if remaining < 2:
             return []
         left, sizes = nodes - 1, []
-        for row in self.choice[remaining - 2]:
+        for row in self._choice[remaining - 2]:
             if left == 0:
                 break
             sizes.append(int(row[left]))
@@ -188,36 +132,17 @@ class _Sweep:
 
 
 def _best_split(a: Array, b: Array) -> tuple[Array, NDArray[np.int64]]:
-    """For each total m the largest a[i] + b[m - i] and the smallest such i; by merging where both bend downwards."""
-    if _concave(a) and _concave(b):
-        gains = np.concatenate((np.diff(b), np.diff(a)))
-        order = np.argsort(-gains, kind="stable")[: a.size - 1]
-        share = np.concatenate(([0], np.cumsum(order >= b.size - 1)))
-        return a[share] + b[np.arange(a.size) - share], share
-    n = a.size
-    best, share = np.empty(n), np.empty(n, np.int64)
-    padded = np.concatenate((b[::-1], np.full(n, -np.inf)))
-    for start in range(0, n, _BLOCK):
-        stop = min(start + _BLOCK, n)
-        # row m holds b[m], b[m - 1], ..., b[0] and then -inf, as views
-        windows = np.lib.stride_tricks.sliding_window_view(padded, stop)[n - stop : n - start][::-1]
-        sums = a[:stop] + windows
-        share[start:stop] = np.argmax(sums, axis=1)
-        best[start:stop] = np.take_along_axis(sums, share[start:stop, None], 1)[:, 0]
-    return best, share
-
-
-def _concave(values: Array) -> bool:
-    return bool(np.all(np.diff(values, 2) <= _CONCAVE))
+    """For each total m the largest a[i] + b[m - i] and the smallest such i."""
+    padded = np.concatenate((np.full(a.size - 1, -np.inf), b))  # row m below holds b[m], b[m - 1], ... and then -inf
+    sums = a + np.lib.stride_tricks.sliding_window_view(padded, a.size)[:, ::-1]
+    return sums.max(axis=1), sums.argmax(axis=1)
 
 
 def expected_tokens(parents: Sequence[int], acceptance: TreeAcceptance) -> float:
     """F(T) of any tree, node by node: the definition, for checks and for trees that somebody else drew."""
-    reach, level, children = [1.0], [1], [0] * len(parents)
+    reach, children = [1.0], [0] * len(parents)
     for parent in parents[1:]:
-        row = acceptance.row(level[parent])
-        rate = row[children[parent]] if children[parent] < len(row) else 0.0
+        rate = acceptance.rates[children[parent]] if children[parent] < len(acceptance.rates) else 0.0
         children[parent] += 1
         reach.append(reach[parent] * rate)
-        level.append(level[parent] + 1)
     return float(sum(reach))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from perfmodel.errors import refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.tree import Growth, Tree, TreeAcceptance
+from perfmodel.speculation.tree import MAX_LEVELS, Growth, Tree, TreeAcceptance
 
 DEFAULT_SIZE = 128
 DEFAULT_LEVELS = 12
@@ -25,20 +25,17 @@ DEFAULT_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class TreeChoice:
-    """The best tree at each point of ``[batch, context]``; times are calibrated seconds of the whole group.
+    """The best tree of a batch and a context, a root alone for the baseline; seconds are those of the whole group.
 
-    size and levels count the root; size 1 is the baseline. `tokens_per_iteration` is G(size, levels).
-    `rule_size` and `rule_speedup` are the first-order rule's tree of the same acceptance, at its best number of levels.
+    rule_size, rule_speedup: of the first-order rule's tree of the same acceptance, at its best number of levels.
     """
 
-    size: NDArray[np.int64]
-    levels: NDArray[np.int64]
-    tokens_per_iteration: Array
-    speedup: Array
-    iteration_s: Array
-    target_s: Array
-    rule_size: NDArray[np.int64]
-    rule_speedup: Array
+    tree: Tree
+    speedup: float
+    iteration_s: float
+    target_s: float
+    rule_size: int
+    rule_speedup: float
 
 
 @lru_cache(maxsize=8)
@@ -95,53 +92,38 @@ def _passes(widths: NDArray[np.int64], widest: int) -> Array:
 def choose(
     scenario: Scenario,
     acceptance: TreeAcceptance,
-    batch: Floats,
-    context: Floats,
+    batch: float,
+    context: float,
     size: int = DEFAULT_SIZE,
     levels: int | None = None,
 ) -> TreeChoice:
-    """The (size, levels) with the largest speedup at each point of ``[batch, context]``, the smaller tree on a tie.
+    """The tree with the largest speedup, the smaller one on a tie.
 
     levels: the most there may be; `DEFAULT_LEVELS`, or as many as the draft makes, unless given. Raises InputError as
     `check_draftable` and `Growth` do.
     """
-    table = growth(acceptance, size, levels_within(scenario, acceptance, size, levels))
+    table = growth(acceptance, size, levels_within(scenario, size, levels))
     fast, total, target = surface(scenario, batch, context, table)
-    flat = fast.reshape(*fast.shape[:-2], -1)
-    best = np.argmax(flat, -1)
-    d, n = np.divmod(best, table.size)
-    gained = table.tokens[d, n]
+    d, n = divmod(int(fast.argmax()), table.size)
     rule = first_order_size(scenario, batch, context, size)
-    rule = np.broadcast_to(rule, best.shape)
-    at_rule = np.take_along_axis(fast, (rule - 1)[..., None, None], -1)[..., 0]
-    return TreeChoice(
-        size=n + 1,
-        levels=np.where(n == 0, 1, d + 1),
-        tokens_per_iteration=gained,
-        speedup=np.take_along_axis(flat, best[..., None], -1)[..., 0],
-        iteration_s=np.take_along_axis(total.reshape(flat.shape), best[..., None], -1)[..., 0],
-        target_s=np.broadcast_to(target, best.shape),
-        rule_size=rule,
-        rule_speedup=at_rule.max(-1),
-    )
+    tree = table.best(n + 1, d + 1 if n else 1)
+    return TreeChoice(tree, float(fast[d, n]), float(total[d, n]), float(target), rule, float(fast[:, rule - 1].max()))
 
 
-def levels_within(scenario: Scenario, acceptance: TreeAcceptance, size: int, levels: int | None) -> int:
+def levels_within(scenario: Scenario, size: int, levels: int | None) -> int:
     """The levels that `choose` searches. Raises InputError as `check_draftable` does."""
     if levels is None:
         longest = scenario.draft.max_gamma
         levels = DEFAULT_LEVELS if longest is None else min(DEFAULT_LEVELS, longest + 1)
-    levels = min(levels, size, acceptance.max_levels)
+    levels = min(levels, size, MAX_LEVELS)
     check_draftable(scenario, levels)
     return levels
 
 
-def first_order_size(scenario: Scenario, batch: Floats, context: Floats, size: int) -> NDArray[np.int64]:
+def first_order_size(scenario: Scenario, batch: float, context: float, size: int) -> int:
     """The largest tree up to `size` whose verification still loads for longer than it computes, at calibrated rates."""
-    b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
-    tokens = np.arange(1.0, size + 1)
-    load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(b, c, tokens))
-    return np.asarray(np.maximum(np.sum(np.greater_equal(load, compute), -1), 1))
+    load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(batch, context, np.arange(1.0, size + 1)))
+    return max(int(np.sum(np.greater_equal(load, compute))), 1)
 
 
 def check_draftable(scenario: Scenario, levels: int) -> None:

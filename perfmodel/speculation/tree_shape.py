@@ -50,10 +50,10 @@ def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree"
 
     Raises InputError where no drafted token gains anything, and as `perfmodel.speculation.tree.Growth` does.
     """
-    levels = min(levels, nodes, rates.max_levels)
+    levels = min(levels, nodes, MAX_LEVELS)
     parents = Growth(rates, nodes, levels).best(nodes, levels).parents
     if len(parents) < 2:
-        raise refuse(flag, None, "worth drafting: some child is accepted", f"rates {rates.rates[0]}")
+        raise refuse(flag, None, "worth drafting: some child is accepted", f"rates {rates.rates}")
     return parents
 
 

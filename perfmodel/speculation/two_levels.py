@@ -49,8 +49,6 @@ def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
             raise refuse(flag, None, f"a whole number from 1 to {MAX_GAMMA}", value)
     _check_known(inner, gamma_1, "--gamma-1")
     survival = inner.survival(gamma_1)
-    if survival.ndim != 1:
-        raise InputError("hierarchy: one acceptance for the inner level, not one per batch or context")
     # P(a round gains l) for l = 1 ... gamma_1 + 1
     gain = survival - np.append(survival[1:], 0.0)
     visits = np.zeros(gamma_2)
@@ -110,7 +108,7 @@ def predict_two_levels(
     found = inner_rounds(small.acceptance, gamma_1, gamma_2)
     _check_known(sparse.acceptance, gamma_1 + gamma_2, "--gamma-1 and --gamma-2 in sum")
     lengths = np.arange(gamma_2, gamma_2 + gamma_1 + 1)
-    gained = np.cumsum(sparse.acceptance.survival(int(lengths[-1])))[lengths]
+    gained = sparse.acceptance.tokens_per_iteration(lengths)
     drafted = float(gamma_1)
     drafting = small.draft.passes(drafted) * small.draft_pass_s(batch, context, small.draft.query(drafted))
     each = drafting + sparse.draft_pass_s(batch, context, gamma_1 + 1.0) + sparse.end_s(batch)

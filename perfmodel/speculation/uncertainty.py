@@ -19,8 +19,8 @@ from perfmodel.operations import Floats
 from perfmodel.specs.calibration import CONSTANTS, Calibration, over_host
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import COVERAGE, Z, square
-from perfmodel.speculation.chain import Passes, gained_tokens
+from perfmodel.specs.fits import Z, square
+from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 
 STEP_STDERR = 0.25
@@ -38,11 +38,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval that should hold the measured value in `coverage` of cases."""
+    """An interval that should hold the measured value in `COVERAGE` of cases."""
 
     low: float
     high: float
-    coverage: float
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -52,9 +51,9 @@ class Interval:
 
 def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
     """Interval around a predicted speedup; None where the calibration states no observed error (ideal)."""
-    ratio = ratio_log_error(scenario, *point_passes(scenario, batch, context, gamma)) if gamma else 0.0
-    most = float(np.ravel(scenario.tokens_per_iteration(gamma)[..., gamma])[0])
-    return interval_of_speedup(scenario, gamma, speedup, ratio, most)
+    passes = Passes(scenario, batch, context, np.array([gamma]))
+    ratio = ratio_log_error(scenario, passes) if gamma else 0.0
+    return interval_of_speedup(scenario, gamma, speedup, ratio, float(passes.gained[0]))
 
 
 def interval_of_speedup(
@@ -65,24 +64,17 @@ def interval_of_speedup(
     It ends at the tokens per iteration, `most`: no engine verifies in less than a baseline step takes.
     """
     if gamma == 0:
-        return Interval(1.0, 1.0, COVERAGE)
+        return Interval(1.0, 1.0)
     if ratio_error is None:
         return None
     ends = interval_ends(speedup, math.hypot(ratio_error, float(acceptance_log_error(scenario, gamma))), most)
-    return Interval(float(ends[0]), float(ends[1]), COVERAGE)
+    return Interval(float(ends[0]), float(ends[1]))
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
     """Of speedups with this error of their logarithm; none above the tokens per iteration, `most`."""
     factor = np.exp(Z * np.asarray(error))
     return np.asarray(speedup / factor), np.maximum(np.minimum(speedup * factor, most), speedup)
-
-
-def point_passes(scenario: Scenario, batch: float, context: float, gamma: int) -> tuple[Passes, Array]:
-    """The counted passes of one point, and its tokens per iteration, over ``[gamma]``."""
-    gammas = np.array([gamma])
-    passes = Passes(scenario, np.asarray(batch, float), np.asarray(context, float), gammas)
-    return passes, gained_tokens(scenario, passes.batch, gammas)
 
 
 def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array | None:
@@ -93,7 +85,8 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
     deviation = stated_log_error(scenario, batch, context, gammas)
     if deviation is None:
         return None
-    variance = parameter_variance(scenario, batch, context, gammas) + deviation**2
+    constants = variance_of(scenario, Passes(scenario, batch, context, gammas))
+    variance = np.moveaxis(constants, 0, -1) + deviation**2
     return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
 
 
@@ -143,15 +136,15 @@ def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) ->
     return np.hypot(engines().acceptance.deviation * acceptance.carried(gammas), acceptance.log_spread(gammas))
 
 
-def ratio_log_error(scenario: Scenario, passes: Passes, gained: Array) -> float | None:
-    """Standard deviation of the logarithm of an iteration over a baseline step, at one point of `point_passes`.
+def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
+    """Standard deviation of the logarithm of an iteration over a baseline step, of the passes of one point.
 
     None where no error was observed; 0 at gamma 0, which is the baseline.
     """
     deviation = stated_log_error(scenario, passes.batch, passes.context, passes.gammas)
     if deviation is None or not passes.gammas[0]:
         return None if deviation is None else 0.0
-    return math.hypot(math.sqrt(float(variance_of(scenario, passes, gained)[0])), float(np.ravel(deviation)[0]))
+    return math.hypot(math.sqrt(float(variance_of(scenario, passes)[0])), float(np.ravel(deviation)[0]))
 
 
 def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, context: float) -> Floats | None:
@@ -169,7 +162,7 @@ def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, cont
 def interval_of(predicted: float, *log_errors: float) -> Interval:
     """Interval around a prediction with these independent errors of its logarithm."""
     factor = math.exp(Z * math.hypot(*log_errors))
-    return Interval(predicted / factor, predicted * factor, COVERAGE)
+    return Interval(predicted / factor, predicted * factor)
 
 
 def is_transferred(scenario: Scenario) -> bool:
@@ -178,29 +171,22 @@ def is_transferred(scenario: Scenario) -> bool:
     return c.gpu is not None and c.gpu != scenario.machine.gpu.name
 
 
-def parameter_variance(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array:
+def variance_of(scenario: Scenario, passes: Passes) -> Array:
     """Variance of log speedup from the covariance of the fitted constants, and from what a PCIe box may be.
 
-    Over ``[batch, context]`` with a trailing axis of gammas; 0 where no constant was fitted and no box matters.
+    Over ``[gamma, batch, context]``; 0 where no constant was fitted and no box matters.
     """
-    passes = Passes(scenario, np.asarray(batch, float), np.asarray(context, float), gammas)
-    gained = gained_tokens(scenario, passes.batch, gammas)
-    return np.moveaxis(variance_of(scenario, passes, gained), 0, -1)
-
-
-def variance_of(scenario: Scenario, passes: Passes, gained: Array) -> Array:
-    """`parameter_variance` of passes that were counted, with the gammas on the leading axis."""
     c = scenario.machine.calibration
     known = passes.op_seconds(scenario)
-    base = np.log(passes.speedups(scenario, gained, known))
+    base = np.log(passes.speedups(scenario, known))
 
     def slope(name: str, step: float) -> Array:
         """Change of log speedup by a change of a constant."""
         moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
         if name in OF_EXPERTS and scenario.target.moe:
-            again = Passes(moved, passes.batch, passes.context, passes.gammas).speedups(moved, gained)
+            again = Passes(moved, passes.batch, passes.context, passes.gammas).speedups(moved)
         else:
-            again = passes.speedups(moved, gained, passes.op_seconds(moved, known, CONSTANTS[name].work))
+            again = passes.speedups(moved, passes.op_seconds(moved, known, CONSTANTS[name].work))
         return np.asarray(np.log(again) - base)
 
     variance = np.zeros_like(base)

@@ -178,10 +178,10 @@ def test_trees_are_searched_where_their_acceptance_was_measured() -> None:
     for batch in (1, 16):
         chosen = advise(request(rate={"llama-3.2-1b": "tree:0.63/0.11/0.06"}, batch=(batch,))).chosen
         found = choose(s, TreeAcceptance.of(rates), float(batch), 16384.0, 512, 24)
-        if found.size <= 64:
-            assert (chosen.gamma + 1, chosen.tree_levels) == (int(found.size), int(found.levels))
-            assert chosen.speedup == pytest.approx(float(found.speedup), rel=1e-12)
-        assert 0.998 < chosen.speedup / float(found.speedup) <= 1 + 1e-12
+        if found.tree.size <= 64:
+            assert (chosen.gamma + 1, chosen.tree_levels) == (found.tree.size, found.tree.levels)
+            assert chosen.speedup == pytest.approx(found.speedup, rel=1e-12)
+        assert 0.998 < chosen.speedup / found.speedup <= 1 + 1e-12
     a = advise(request(rate={"ngram": "tree:0.5/0.1", "eagle": "0.6"}))
     assert [s.draft for s in a.skipped] == ["ngram"]
     assert "once per level" in a.skipped[0].reason, "a draft that makes no trees"

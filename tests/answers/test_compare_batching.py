@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfmodel.answers.batching import both_ways, compose, crossover_cache_bytes
+from perfmodel.answers.compare import both_ways, compose, crossover_cache_bytes
 from perfmodel.answers.query import Query, resolve
 from perfmodel.speculation.acceptance import Acceptance
 

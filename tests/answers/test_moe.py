@@ -83,7 +83,7 @@ def test_the_cost_of_an_iteration_rises_with_gamma_as_published() -> None:
 
 @pytest.mark.parametrize(("given", "said"), [
     ({"model": "qwen3-8b"}, "no routed experts"),
-    ({"gamma": None}, "gamma: must be a whole number from 1"),
+    ({"gamma": "auto"}, "gamma: must be a positive whole number"),
     ({"routing_independence": 1.5}, "routing_independence: must be a number from 0 to 1"),
     ({"fewer_experts": 0.9}, "a share from 0 to"),
     ({"fewer_experts": 0.1, "fewer_experts_at": 2**21}, "fewer_experts_at: must be a whole number from 1"),

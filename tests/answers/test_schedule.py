@@ -1,9 +1,7 @@
 """Tables of draft lengths: cover everything once, never below a constant, do not flicker, parse as engines want."""
 
 import itertools
-import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from perfmodel.answers.draft_lengths import (
     Range,
     _table,
     catch_up,
-    length_table,
     length_tables,
 )
 from perfmodel.answers.engine_lines import ServedTarget, export, five_item_rows
@@ -88,7 +85,7 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
 def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of its own."""
     s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.5)
-    table = length_table(s, 1024.0, 256, 5)
+    table = length_tables(s, (1024,), 256, 5)[0]
     assert table.ranges[-1].tokens == 0
     last, found = table.ranges[-2], catch_up(s, table, 1024.0, 256)
     assert last.low <= found.batch <= last.high
@@ -103,35 +100,7 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     for draft in ({"draft": "ngram"}, {"draft": "self", "draft_kv": "streamingllm:512"}):
         views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.5)
         assert catch_up(views, table, 1024.0, 256).seconds == 0.0
-    assert catch_up(s, length_table(s, 1024.0, 4, 3), 1024.0, 256) is None
-    with pytest.raises(InputError, match="--missed"):
-        catch_up(s, table, 1024.0, -1)
-
-
-@pytest.mark.parametrize(("draft", "path", "method", "algorithm"), [
-    ({"draft": "ngram"}, None, "ngram", "NGRAM"),
-    ({"draft": "eagle"}, "some/head", "eagle", "EAGLE"),
-    ({"draft": "eagle:features=3,vocab=32000"}, "some/head", "eagle3", "EAGLE3"),
-    ({"draft": "mtp"}, None, "mtp", "NEXTN"),
-    ({"draft": "llama-3.2-1b"}, "some/model", "draft_model", "STANDALONE"),
-    ({"draft": "parallel:llama-3.2-1b"}, "some/pard", "draft_model", None),
-])  # fmt: skip
-def test_engine_configurations_parse_and_say_what_the_table_says(draft, path, method, algorithm) -> None:
-    s = scenario(**draft)
-    table = length_table(s, 4096.0, 64, 6)
-    out = export(table, s.draft, ServedTarget("meta-llama/Llama-3.1-8B"), path)
-    assert (out.vllm["method"], out.vllm["num_speculative_tokens"]) == (method, table.max_tokens)
-    assert by_batch(out.vllm, 64) == {b: table.tokens(b) for b in range(1, 65)}
-    assert json.dumps(out.vllm) in out.vllm_line
-    if algorithm is None:
-        assert out.sglang is None
-        assert any("SGLang has no flag" in note for note in out.notes)
-    else:
-        assert out.sglang[:2] == ["--speculative-algorithm", algorithm]
-        at = out.sglang.index("--speculative-num-draft-tokens")
-        adaptive = algorithm in ("EAGLE", "EAGLE3") and len(table.ranges) > 1
-        assert out.sglang[at + 1] == str((table.max_tokens if adaptive else table.best_constant) + 1)
-        assert (out.sglang_adaptive is not None) == adaptive == ("--speculative-adaptive" in out.sglang)
+    assert catch_up(s, length_tables(s, (1024,), 4, 3)[0], 1024.0, 256) is None
 
 
 @pytest.mark.parametrize(
@@ -145,15 +114,9 @@ def test_a_self_draft_has_no_line_and_says_why(kv, words) -> None:
     assert words in out.notes[0]
 
 
-def by_batch(config: dict[str, Any], most: int) -> dict[int, int]:
-    """Draft length of every batch size, as the engine would have it."""
-    rows = config.get("num_speculative_tokens_per_batch_size", [[1, most, config["num_speculative_tokens"]]])
-    return {b: tokens for low, high, tokens in rows for b in range(low, high + 1)}
-
-
 def test_the_line_serves_what_was_modelled() -> None:
     s = scenario()
-    table = length_table(s, 4096.0, 64, 6)
+    table = length_tables(s, (4096,), 64, 6)[0]
     served = ServedTarget("x", 4, "fp8", "fp8", 0.5)
     out = export(table, replace(s.draft, tensor_parallel=4), served, "some/head")
     line = "vllm serve x --tensor-parallel-size 4 --quantization fp8 --kv-cache-dtype fp8 --gpu-memory-utilization 0.5 "
@@ -186,13 +149,13 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
 
 def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
     s = scenario()
-    table = length_table(s, 4096.0, 64, 6)
+    table = length_tables(s, (4096,), 64, 6)[0]
     for degree, fine in ((1, True), (2, False), (4, True)):
         out = export(table, replace(s.draft, tensor_parallel=degree), ServedTarget("x", 4), "some/head")
         assert (out.vllm is not None) == fine
         assert any("on 1 or 4 devices, not on 2" in note for note in out.notes) == (not fine)
     small = scenario(draft="llama-68m")
-    table = length_table(small, 1024.0, 64, 6)
+    table = length_tables(small, (1024,), 64, 6)[0]
     out = export(table, small.draft, ServedTarget("x", vocab_size=128_256))
     assert (out.vllm, out.sglang) == (None, None)
     assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
@@ -202,7 +165,7 @@ def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
 def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(asked: dict) -> None:
     """A batch size counts with the share of its octave, ln(1 + 1/b)."""
     s, most, context = scenario(**asked), 100, 16384.0
-    short, table = (length_table(s, context, most, longest) for longest in (2, 5))
+    short, table = (length_tables(s, (context,), most, longest)[0] for longest in (2, 5))
     assert_covers(table, most)
     shares = np.log1p(1 / np.arange(1.0, most + 1))
     values = speedups(s, np.arange(1.0, most + 1), np.full(most, context), np.arange(6))

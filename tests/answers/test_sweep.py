@@ -1,18 +1,22 @@
 """Sweeps: the grid equals the loop, and a file is whole or not there."""
 
+import itertools
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import perfmodel as pm
 from perfmodel.answers import sweep, sweep_files
-from perfmodel.answers.sweep import COLUMNS, LABELS, Grid, blocks
+from perfmodel.answers.sweep import COLUMNS, HEADS, LABELS, Grid, blocks
 from perfmodel.answers.sweep_files import write_sweep
 from perfmodel.answers.whatif import whatif
 from perfmodel.errors import InputError
@@ -34,7 +38,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, queries = list(rows_of(QUESTION)), list(QUESTION.queries())
+    names = (*HEADS, "batch", "context", "gamma")
+    points = itertools.product(*map(QUESTION.axis, names))
+    rows, queries = list(rows_of(QUESTION)), [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points]
     assert [block.rows for block in blocks(QUESTION)][:3] == [6, 6, 6], "of at most 7, in threes"
     monkeypatch.setattr(sweep, "BLOCK_ROWS", 2)
     assert {block.rows for block in blocks(QUESTION)} == {3}
@@ -75,7 +81,7 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
 
 
 def test_without_pyarrow_parquet_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match="needs pyarrow, which is not installed"):
         write_sweep(QUESTION, tmp_path / "grid.parquet")
 
@@ -110,6 +116,29 @@ def test_figures_are_spelt_to_thirteen_digits_of_the_least() -> None:
     assert spelt(math.nan, 2.0, whole=True) == ["nan", "2"]
 
 
+def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: None) -> None:
+    """Also of many blocks; a CSV file holds 13 digits."""
+    frame = pm.sweep(QUESTION).to_frame()[[*LABELS, *COLUMNS]]
+    assert (frame["gamma"].dtype, frame["fits"].dtype) == (np.int64, np.bool_)
+    for path, read in ((tmp_path / "grid.csv", pd.read_csv), (tmp_path / "grid.parquet", pd.read_parquet)):
+        write_sweep(QUESTION, path)
+        pd.testing.assert_frame_equal(read(path).astype(frame.dtypes), frame, rtol=1e-12)
+
+
+def test_an_acceptance_that_is_no_constant_stays_empty_and_without_pandas_the_remedy_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tmp_path / "rows.yaml"
+    subject = "{target: llama-3.1-8b, draft: self, draft_kv: streamingllm, kv_budget_tokens: 512, context_tokens: 1024"
+    rows.write_text(f"schema_version: 1\nsource: a test's own\nrows:\n  - {subject}, positions: [0.9, 0.7]}}\n")
+    asked = replace(QUESTION, model="llama-3.1-8b", context="1k", draft_kv="streamingllm:512", alpha=None)
+    found = pm.sweep(asked, acceptance=str(rows))
+    assert found.to_frame()["alpha"].isna().all()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match=r"needs pandas.*in a clone, pip install '.\[notebooks\]'"):
+        found.to_frame()
+
+
 def test_a_label_is_no_formula() -> None:
     assert sweep_files._cell("=HYPERLINK(1)") == "'=HYPERLINK(1)"
     assert sweep_files._cell("@x,y") == '"\'@x,y"'
@@ -139,9 +168,6 @@ def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: P
 
 @pytest.mark.slow
 def test_memory_stays_flat(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     def peak(context: str) -> int:
         flags = ["--batch", "1..100", "--context", context, "--gamma", "1..10", "-o", str(tmp_path / "g.csv")]
         with subprocess.Popen(

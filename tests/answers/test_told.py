@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import perfmodel as pm
@@ -17,6 +16,7 @@ from perfmodel.cli.plot import _published
 from perfmodel.errors import InputError
 from perfmodel.specs.fits import MeasuredRange
 from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.tree import TreeAcceptance
 
 
 def scenario(**flags):
@@ -152,6 +152,10 @@ def test_units_begin_at_their_own_number() -> None:
     (pm.traffic, "output_std", 57, 58),
     (pm.schedule, "output_len", 999, 1000),
     (pm.schedule, "output_len", 2, 1),
+    (pm.schedule, "missed", 2**20, 2**20 + 1),
+    (pm.schedule, "max_gamma", 1, 0),
+    (pm.schedule, "hysteresis", 1, 1.01),
+    (pm.schedule, "max_batch", 4096, 4097),
 ])  # fmt: skip
 def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
     given = {
@@ -180,13 +184,6 @@ def test_published_speedups_are_those_of_the_very_stack() -> None:
         _published(replace(drawn, gamma=63))
 
 
-def test_rates_of_a_tree_are_read_from_a_list_a_text_or_a_file(tmp_path) -> None:
-    path = tmp_path / "rates.yaml"
-    path.write_text("source: mine\nrates: [0.6, 0.1]\n", encoding="utf-8")
-    read = [parse_tree_rates(given, "--rates") for given in ([0.6, 0.1], "0.6,0.1", str(path))]
-    assert [r.source for r in read] == ["rates as given", "rates as given", f"mine ({path})"]
-    assert [np.ravel(r.rates).tolist() for r in read] == [[0.6, 0.1]] * 3
-    for spoiled in ("source: mine\n", "source: 3\nrates: [0.6]\n", "source: a\nrates: [0.6]\nmore: 1\n"):
-        path.write_text(spoiled, encoding="utf-8")
-        with pytest.raises(InputError, match="a mapping with source"):
-            parse_tree_rates(str(path), "--rates")
+def test_rates_of_a_tree_are_a_list_or_a_text() -> None:
+    for given in ([0.6, 0.1], "0.6,0.1"):
+        assert parse_tree_rates(given, "--rates") == TreeAcceptance((0.6, 0.1), "rates as given")

@@ -23,7 +23,7 @@ ALONE = "PERFMODEL_ATTACK"
 """Set in the process of one part."""
 SEEDS = (2901, 2902, 2903)
 """Of the mutants: nine in ten must be noticed with each."""
-READ, TYPED, CHANGED, PAIRS, KILLS, EACH, MUTANTS = 3600, 2400, 150, 1500, 100, 4, 40
+READ, TYPED, CHANGED, PAIRS, KILLS, EACH, MUTANTS = 3400, 2400, 150, 1500, 100, 4, 40
 """Files given to readers, command lines, numbers changed, pairs of questions, kills, other faults of each kind, mutants
 of a seed."""
 LEAST_KILLED = 0.9
@@ -31,50 +31,45 @@ Part = tuple[list[str], bool]
 """Lines of a table, and whether nothing got through."""
 
 
-def inputs() -> Part:
-    """Spoiled files and command lines, in two tables."""
-    tallies = [watch.Tally(), watch.Tally()]
+def tallied(head: str, attack: Callable[[watch.Tally, Path], None]) -> Part:
+    """A table with a row for each name that an attack counts, which runs in a folder to lose."""
+    tally = watch.Tally()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        readers.attack(tallies[0], Path(folder), SEED, READ)
-        verbs.attack(tallies[1], SEED, TYPED)
-        surroundings.attack(tallies[1], Path(folder))
-    lines = ["| what was read or asked | inputs | refused in one line | got through |", *_by_name(*tallies)]
-    tried, refused = (sum(sum(getattr(t, name).values()) for t in tallies) for name in ("tried", "refused"))
-    found = [fault for tally in tallies for fault in tally.faults]
-    lines.append(f"| **all** | **{tried}** | {refused} | **{len(found)}** |")
-    return _told(lines, found)
+        attack(tally, Path(folder))
+    lines = [f"| {head} |", "| :-- | --: | --: | --: |"]
+    for name, tried in tally.tried.items():
+        through = sum(fault.startswith(f"{name}: ") for fault in tally.faults)
+        lines.append(f"| {name} | {tried} | {tally.refused[name]} | {through} |")
+    return _told(lines, tally.faults)
 
 
-def changed() -> Part:
-    """Shipped data with one number changed, by folder."""
-    tally = watch.Tally()
-    with tempfile.TemporaryDirectory() as folder:
-        tampered.attack(tally, Path(folder), SEED, CHANGED)
-    return _told(["| data of | numbers changed | refused | unseen |", *_by_name(tally)], tally.faults)
+def spoiled(tally: watch.Tally, folder: Path) -> None:
+    """Spoiled files and command lines."""
+    readers.attack(tally, folder, SEED, READ)
+    verbs.attack(tally, SEED, TYPED)
+    surroundings.attack(tally, folder)
 
 
-def stepped() -> Part:
-    """Pairs of questions that differ by one sequence or token."""
-    tally = watch.Tally()
-    cliffs.attack(tally, SEED, PAIRS)
-    return _told(["| pairs of questions | tried | one tells of a step | silent |", *_by_name(tally)], tally.faults)
+def inputs() -> Part:
+    """What is read and asked, and the sum of it."""
+    lines, fine = tallied("what was read or asked | inputs | refused in one line | got through", spoiled)
+    rows = [[int(cell) for cell in line.strip("| ").split(" | ")[1:]] for line in lines[2:]]
+    tried, refused, through = map(sum, zip(*rows, strict=True))
+    return [*lines, f"| **all** | **{tried}** | {refused} | **{through}** |"], fine
 
 
 def broken() -> Part:
     """Kills and other faults, by job."""
+    tally = watch.Tally()
     with tempfile.TemporaryDirectory() as folder:
-        toll = faults.attack(Path(folder), SEED, KILLS, EACH)
+        faults.attack(tally, Path(folder), SEED, KILLS, EACH)
     names = ["kill -9", *faults.FAULTS]
     lines = [f"| run | {' | '.join(names)} |", "| :-- |" + " --: |" * len(names)]
-    for job in dict.fromkeys(job for job, _ in toll.counts):
-        lines.append(f"| {job} | {' | '.join(str(toll.counts.get((job, name), 0)) for name in names)} |")
-    sums = [sum(count for (_, fault), count in toll.counts.items() if fault == name) for name in names]
-    lines += [
-        f"| **all** | {' | '.join(f'**{n}**' for n in sums)} |",
-        "",
-        f"Lost, torn or different: {len(toll.faults)}.",
-    ]
-    return _told(lines, toll.faults)
+    runs = list(dict.fromkeys(name.partition(": ")[0] for name in tally.tried))
+    counts = [[tally.tried.get(f"{run}: {name}", 0) for name in names] for run in runs]
+    lines += [f"| {run} | {' | '.join(map(str, row))} |" for run, row in zip(runs, counts, strict=True)]
+    lines.append(f"| **all** | {' | '.join(f'**{sum(column)}**' for column in zip(*counts, strict=True))} |")
+    return _told([*lines, "", f"Lost, torn or different: {len(tally.faults)}."], tally.faults)
 
 
 def mutated() -> Part:
@@ -91,35 +86,24 @@ def mutated() -> Part:
     return lines, all(len(names) <= (1 - LEAST_KILLED) * MUTANTS for names in survivors.values())
 
 
-def _by_name(*tallies: watch.Tally) -> list[str]:
-    """The rows of a table, below its head."""
-    lines = ["| :-- | --: | --: | --: |"]
-    for tally in tallies:
-        for name, tried in tally.tried.items():
-            through = sum(fault.startswith(f"{name}: ") for fault in tally.faults)
-            lines.append(f"| {name} | {tried} | {tally.refused[name]} | {through} |")
-    return lines
-
-
 def _told(lines: list[str], found: list[str]) -> Part:
     for fault in found:
         print(fault)
     return lines, not found
 
 
-def served() -> Part:
-    """A live server with one fault each, what it sends torn into pieces of any size."""
-    tally = watch.Tally()
-    with tempfile.TemporaryDirectory() as folder:
-        servers.attack(tally, Path(folder), SEED)
-    return _told(["| fault in | servers | refused in one line | got through |", *_by_name(tally)], tally.faults)
-
-
 PARTS: dict[str, Callable[[], Part]] = {
     "inputs": inputs,
-    "gate": changed,
-    "cliffs": stepped,
-    "servers": served,
+    "gate": lambda: tallied(
+        "data of | numbers changed | refused | unseen", lambda tally, at: tampered.attack(tally, at, SEED, CHANGED)
+    ),
+    "cliffs": lambda: tallied(
+        "pairs of questions | tried | one tells of a step | silent",
+        lambda tally, _: cliffs.attack(tally, SEED, PAIRS),
+    ),
+    "servers": lambda: tallied(
+        "fault in | servers | refused in one line | got through", lambda tally, at: servers.attack(tally, at, SEED)
+    ),
     "faults": broken,
     "mutants": mutated,
 }

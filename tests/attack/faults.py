@@ -9,30 +9,16 @@ import resource
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from perfmodel import cli
 from tests.attack.forks import Ending, finish, run, start
 from tests.attack.jobs import Job, jobs
+from tests.attack.watch import Tally
 from tests.validate.engine.server import Engine, serving
 
 NOBODY = 65534
-
-
-@dataclass
-class Toll:
-    """How often each fault was brought about, by job, and what was wrong."""
-
-    counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-
-    def add(self, job: Job, fault: str, found: str | None) -> None:
-        """Count one."""
-        self.counts[job.name, fault] = self.counts.get((job.name, fault), 0) + 1
-        if found:
-            self.faults.append(f"{job.name}: {fault}: {found}")
 
 
 def kill(job: Job, folder: Path, rng: Random, reference: Ending, expected: bytes) -> tuple[int, str | None]:
@@ -157,9 +143,8 @@ def prepared() -> Iterator[tuple[Job, ...]]:
         yield jobs(url)
 
 
-def attack(folder: Path, seed: int, kills: int, others: int) -> Toll:
+def attack(tally: Tally, folder: Path, seed: int, kills: int, others: int) -> None:
     """At least `kills` kills over all jobs, and `others` of each other fault; all follow from the seed but for time."""
-    toll = Toll()
     folder.chmod(0o755)
     with prepared() as every:
         for job in every:
@@ -167,27 +152,26 @@ def attack(folder: Path, seed: int, kills: int, others: int) -> Toll:
             whole = _folder(folder, f"{job.name} undisturbed")
             reference = run(job.arguments(whole, False))
             if reference.status:
-                toll.add(job, "undisturbed", f"{reference.status}: {reference.said[-300:]!r}")
+                tally.count(f"{job.name}: undisturbed", False, f"{reference.status}: {reference.said[-300:]!r}")
                 continue
             expected = job.results(whole)[0].read_bytes()
-            wanted, done, number = kills * job.share / sum(j.share for j in every), 0, 0
+            wanted, done, number = kills / len(every), 0, 0
             while done < wanted and number < 10 * kills:
                 number += 1
                 place, rng = _folder(folder, f"{job.name} {number}"), Random(f"{seed}:{job.name}:{number}")
                 killed, found = kill(job, place, rng, reference, expected)
                 for one in range(killed):
-                    toll.add(job, "kill -9", found if one == 0 else None)
+                    tally.count(f"{job.name}: kill -9", False, found if one == 0 else None)
                 if found and not killed:
-                    toll.faults.append(f"{job.name}: {found}")
+                    tally.faults.append(f"{job.name}: {found}")
                 done += killed
                 shutil.rmtree(place)
             for name, fault in FAULTS.items():
                 for number in range(others):
                     place = _folder(folder, f"{job.name} {name} {number}")
                     rng = Random(f"{seed}:{job.name}:{name}:{number}")
-                    toll.add(job, name, fault(job, place, rng, expected))
+                    tally.count(f"{job.name}: {name}", False, fault(job, place, rng, expected))
                     shutil.rmtree(place)
-    return toll
 
 
 def _load(arguments: list[str]) -> None:

@@ -2,20 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
 from pathlib import Path
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
-from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record
-from perfmodel.validate.harness.journal import as_record, encode
+from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.records.store import read_record
 from tests.validate.tiny_plan import write as write_plan
 
 ROOT = Path(__file__).parents[2]
-Check = Callable[[Path], str | None]
 
 
 @dataclass(frozen=True)
@@ -29,10 +24,9 @@ class Job:
     name: str
     arguments: Callable[[Path, bool], list[str]]
     result: str
-    whole: Check
+    whole: Callable[[Path], str | None]
     same: bool
     rows: Callable[[Path], set[str]] = lambda folder: set()
-    share: float = 1.0
 
     def results(self, folder: Path) -> list[Path]:
         """Its finished files."""
@@ -66,36 +60,19 @@ def _engine(url: str) -> Callable[[Path, bool], list[str]]:
 
 
 def _engine_files(folder: Path, again: bool) -> list[str]:
-    """From a record of an engine a third slower than the roofline, at two batches, contexts and draft lengths."""
-    record = folder / "runs.json"
-    if not record.exists():
-        record.write_text(_runs(), encoding="utf-8")
-    asked = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--calibration", "ideal"]
-    return ["validate", "engine", *asked, "--from", str(record), "--out", str(folder / "out.yaml")]
-
-
-@cache
-def _runs() -> str:
-    query = Query("llama-68m", "h100", 1, 1, draft="ngram", alpha=0.5, calibration="ideal")
-    scenario = resolve(query)
-    points = [
-        EnginePoint(
-            **dict(zip(("batch", "context", "gamma"), at, strict=True)),
-            key="-".join(map(str, at)),
-            seconds=4 / 3 * float(scenario.target_pass_s(float(at[0]), float(at[1]), at[2] + 1.0)),
-            tokens_per_iteration=1 + at[2] / 4,
-        )
-        for at in product((1, 64), (512, 65536), (0, 3))
-    ]
-    made = header("t-1", EngineSubject.of(query, "vllm", "9.9"))
-    return as_record(encode(made), [point.model_dump_json(exclude_defaults=True) for point in points])
+    """From the records of a server without a draft and with one."""
+    held = ROOT / "results/cpu-engine"
+    asked = ["--model", f"{held}/target.json", "--draft", f"{held}/draft.json", "--hardware", f"{held}/device.yaml"]
+    for path in sorted(held.glob("engine-*-K[03].json")):
+        asked += ["--from", str(path)]
+    return ["validate", "engine", *asked, "--calibration", "ideal", "--out", str(folder / "out.yaml")]
 
 
 def _check(folder: Path, again: bool) -> list[str]:
     return ["validate", "check", "--results", f"{ROOT}/results/cpu-1", "--baseline", f"{folder}/out.json", "--write"]
 
 
-def _read_by(read: Callable[[Path], object]) -> Check:
+def _read_by(read: Callable[[Path], object]) -> Callable[[Path], str | None]:
     def whole(path: Path) -> str | None:
         try:
             read(path)
@@ -110,10 +87,6 @@ def _table(path: Path) -> object:
     import pandas
 
     return (pandas.read_csv if path.suffix == ".csv" else pandas.read_parquet)(path)
-
-
-def _calibration(path: Path) -> object:
-    return load_calibration(str(path))
 
 
 def _journalled(folder: Path) -> set[str]:
@@ -131,8 +104,8 @@ def jobs(url: str) -> tuple[Job, ...]:
     """What is attacked."""
     return (
         Job("sweep to CSV", _sweep(".csv"), "out.csv", _read_by(_table), True),
-        Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled, 0.6),
-        Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled, 0.6),
-        Job("engine, from files", _engine_files, "out.yaml", _read_by(_calibration), True, share=0.4),
-        Job("check --write", _check, "out.json", _read_by(read_baseline), True, share=0.4),
+        Job("measure", _measure, "t-1/*.json", _read_by(read_record), False, _journalled),
+        Job("engine, live", _engine(url), "t-1/*.json", _read_by(read_engine_record), False, _journalled),
+        Job("engine, from files", _engine_files, "out.yaml", _read_by(lambda path: load_calibration(str(path))), True),
+        Job("check --write", _check, "out.json", _read_by(read_baseline), True),
     )

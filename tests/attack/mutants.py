@@ -197,7 +197,8 @@ def _fork(call: Callable[[], int], limit_s: float) -> int:
 def reached(tests: Collection[str]) -> Reached:
     """What each test in some folders and modules runs, with the code as it is. Raises RuntimeError where one fails."""
     _load()
-    modules = sorted({str(path.relative_to(ROOT)) for name in tests for path in _modules(ROOT / name)})
+    below = [path for name in tests for path in (ROOT / name).rglob("test_*.py")]
+    modules = sorted({str(path.relative_to(ROOT)) for path in below} | {name for name in tests if ".py" in name})
     found = Reached()
     with tempfile.TemporaryDirectory() as folder:
         kept = [Path(folder) / str(number) for number in range(len(modules))]
@@ -217,38 +218,26 @@ def reached(tests: Collection[str]) -> Reached:
     return found
 
 
-def _modules(path: Path) -> Iterable[Path]:
-    return path.rglob("test_*.py") if path.is_dir() else [path]
-
-
 def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, bool]]:
     """Each mutant, and whether all tests that reach it pass: first those of its folder, then the others."""
-    left = []
-    for mutant, noticed in _noticed(chosen, known, own=True):
-        if noticed:
-            yield mutant, False
-        else:
-            left.append(mutant)
-    for mutant, noticed in _noticed(left, known, own=False):
-        yield mutant, not noticed
-
-
-def _noticed(chosen: Sequence[Mutant], known: Reached, own: bool) -> Iterator[tuple[Mutant, bool]]:
-    """Each mutant, and whether one of the tests that reach it fails: of those of its folder, or of all others."""
-    calls = []
-    for mutant in chosen:
-        tests = {test for test in known.among(mutant) if test.startswith(folders()[_folder(mutant)]) == own}
-        tests = tests if own else _quickest(tests, known.seconds)
-        paths = sorted({test.partition("::")[0] for test in tests})
-        limit_s = STARTS_S + TIMES * sum(s for test, s in known.seconds.items() if test.partition("::")[0] in paths)
-        if tests:
-            calls.append((mutant, partial(passes, mutant, paths, _Reaching(tests, known.seconds)), limit_s))
-        else:
-            yield mutant, False
-    for number, status in in_forks((call, limit_s) for _, call, limit_s in calls):
-        if status in (CRASHED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
-            raise RuntimeError(f"pytest did not run; nothing is known of {calls[number][0].name}")
-        yield calls[number][0], status != 0
+    left = list(chosen)
+    for own in (True, False):
+        calls = []
+        for mutant in left:
+            tests = {test for test in known.among(mutant) if test.startswith(folders()[_folder(mutant)]) == own}
+            tests = tests if own else _quickest(tests, known.seconds)
+            paths = sorted({test.partition("::")[0] for test in tests})
+            limit_s = STARTS_S + TIMES * sum(s for test, s in known.seconds.items() if test.partition("::")[0] in paths)
+            if tests:
+                calls.append((mutant, partial(passes, mutant, paths, _Reaching(tests, known.seconds)), limit_s))
+        for number, status in in_forks((call, limit_s) for _, call, limit_s in calls):
+            mutant = calls[number][0]
+            if status in (CRASHED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
+                raise RuntimeError(f"pytest did not run; nothing is known of {mutant.name}")
+            if status != 0:
+                left.remove(mutant)
+                yield mutant, False
+    yield from ((mutant, True) for mutant in left)
 
 
 def _quickest(tests: Collection[str], seconds: dict[str, float]) -> set[str]:

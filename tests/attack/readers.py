@@ -5,13 +5,12 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
 
-from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.errors import InputError
 from perfmodel.reading import read_rows
 from perfmodel.specs.acceptance_file import read_acceptance
@@ -23,12 +22,12 @@ from perfmodel.specs.published import PublishedRow
 from perfmodel.validate.accuracy.check import check
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
-from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, read_engine_record
+from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import Said
-from perfmodel.validate.harness.journal import Journal, as_record, encode
+from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record, withdrawn
-from perfmodel.validate.studies import gate, golden, history
+from perfmodel.validate.studies import gate, history
 from perfmodel.validate.studies.published_engines import ServedRow, StepLaw
 from tests.attack import hostile, watch
 
@@ -37,6 +36,10 @@ SUBJECT = AcceptanceSubject("llama-3.1-8b", "ngram", "full", 1000, 4, gamma_give
 WHATIF = "whatif --json --batch 8 --context 16k --gamma 3"
 NAMED = f"{WHATIF} --model llama-3.1-8b"
 ENGINE_ASK = "validate engine --model llama-3.1-8b --hardware h100 --draft ngram"
+SERVER = f"{ROOT}/results/cpu-engine"
+SERVER_ASK = f"validate engine --calibration ideal --hardware {SERVER}/device.yaml"
+SERVER_ASK += f" --model {SERVER}/target.json --draft {SERVER}/draft.json"
+SERVER_ASK += "".join(f" --from {path}" for path in ROOT.glob("results/cpu-engine/engine-*-K0.json"))
 RECORD = "cpu-1/20260101T000000Z-x.json"
 ACCEPTANCE = """schema_version: 1
 source: measured here
@@ -44,14 +47,13 @@ rows:
 - {target: llama-3.1-8b, draft: self, draft_kv: full, context_tokens: 1000, alpha: 0.8}
 - {target: llama-3.1-8b, draft: self, draft_kv: full, context_tokens: 20000, positions: [0.8, 0.7, 0.6]}
 """
-RATES = "source: measured here\nrates: [[0.7, 0.1, 0.05], [0.6, 0.1]]\n"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """seeds: valid files as (text, suffix). read: what is called with a spoiled file."""
+    """seeds: valid files as (text, suffix), or bytes. read: what is called with a spoiled file."""
 
-    seeds: Callable[[], list[tuple[str, str]]]
+    seeds: Callable[[], Sequence[tuple[str | bytes, str]]]
     read: Callable[[Path], object]
 
 
@@ -98,18 +100,15 @@ def journals() -> list[tuple[str, str]]:
     return [("".join(f"{zlib.crc32(line.encode()):08x} {line}\n" for line in lines), ".journal")]
 
 
+@cache
 def engine_records() -> list[tuple[str, str]]:
-    """A record of two steps."""
-    points = [
-        EnginePoint(
-            key=f"p{gamma}", seconds=0.01, batch=4, context=512, gamma=gamma, tokens_per_iteration=1.0 + gamma / 4
-        )
-        for gamma in (0, 3)
-    ]
-    named = {"model": "llama-3.1-8b", "hardware": "h100", "draft": "ngram", "draft_kv": "full"}
-    subject = EngineSubject(engine="vllm", engine_version="0.32.0", tp=1, **named)
-    rows = [p.model_dump_json(exclude_defaults=True) for p in points]
-    return [(as_record(encode(header("cpu-1", subject)), rows), ".json")]
+    """Records of a server, without samples, that can be read from any folder."""
+    cut = []
+    for text, suffix in files("results/cpu-engine/engine-*.json")():
+        data = json.loads(text.replace('"results/', f'"{ROOT}/results/'))
+        points = [{name: value for name, value in p.items() if name != "samples"} for p in data["points"]]
+        cut.append((json.dumps(data | {"points": points}), suffix))
+    return cut
 
 
 def given(*texts: tuple[str, str]) -> Callable[[], list[tuple[str, str]]]:
@@ -201,7 +200,6 @@ READERS: dict[str, Reader] = {
     "acceptance file, asked": Reader(
         given((ACCEPTANCE, ".yaml")), _typed(f"{NAMED} --hardware h100 --acceptance {{}}")
     ),
-    "rates of a tree": Reader(given((RATES, ".yaml")), lambda p: parse_tree_rates(str(p), "--rates")),
     **{
         f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: read_rows(p, t))  # type: ignore[misc]
         for name, row in {"points": PublishedRow, "served": ServedRow, "step_laws": StepLaw}.items()
@@ -211,7 +209,6 @@ READERS: dict[str, Reader] = {
     "plan": Reader(files("validate/plans/*.yaml"), lambda p: load_plan(str(p))),
     "journal": Reader(journals, _resume),
     "accuracy record": Reader(files("results/accuracy.json"), gate.read),
-    "golden grid": Reader(files("results/golden.csv"), golden.read),
     "history": Reader(files("results/history.csv"), history.read),
     "engine's benchmark": Reader(files(*ENGINE, most=30), _engine),
     "engine's record": Reader(engine_records, read_engine_record),
@@ -232,9 +229,9 @@ READERS: dict[str, Reader] = {
     ),
     "journal, finished": Reader(journals, _typed("validate finish {}")),
     "benchmark, fitted": Reader(
-        files(*ENGINE, most=30), _typed(f"{ENGINE_ASK} --from {{}},batch=4,input=512,output=9")
+        files(*ENGINE, most=30), _typed(f"{ENGINE_ASK} --from {{}},batch=4,input=512,output=9 --out {{}}.yaml")
     ),
-    "engine's record, fitted": Reader(engine_records, _typed(f"{ENGINE_ASK} --from {{}}")),
+    "engine's record, fitted": Reader(engine_records, _typed(f"{SERVER_ASK} --from {{}} --out {{}}.yaml")),
     "prompts": Reader(
         given(('{"text": "a b"}\n[1, 2]\n', ".jsonl")),
         _typed("validate generate --prompts {} --new-tokens 2 --gamma 1"),
@@ -242,9 +239,7 @@ READERS: dict[str, Reader] = {
     "safetensors index": Reader(
         given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _checkpoint("model.safetensors.index.json")
     ),
-}
-BINARY: dict[str, tuple[Callable[[], bytes], str, Callable[[Path], object]]] = {
-    "safetensors": (_tensors, ".safetensors", _checkpoint("model.safetensors"))
+    "safetensors": Reader(lambda: [(_tensors(), ".safetensors")], _checkpoint("model.safetensors")),
 }
 NO_FILES: dict[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
@@ -254,39 +249,30 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
     "a link to nothing": lambda path: path.symlink_to("nowhere"),
 }
 """What a path can lead to that no reader may wait for, or read without end."""
-MOVED = ("withdrawn list", "safetensors index")
+MOVED = ("withdrawn list", "safetensors index", "safetensors")
 """Readers of folders, which a spoiled file is moved into."""
-SHARE = {"accuracy record": 0.1, "golden grid": 0.3}
+SHARE = {"accuracy record": 0.1}
 """Readers whose files are large get fewer inputs."""
 
 
 def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     """Give each reader its share of `count` spoiled files; all follow from the seed."""
-    each = count / (len(READERS) + len(BINARY))
+    each = count / len(READERS)
     for name, reader in READERS.items():
         for number in range(max(2, round(each * SHARE.get(name, 1.0)))):
             rng = Random(f"{seed}:{name}:{number}")
-            text, suffix = rng.choice(reader.seeds())
-            _try(tally, name, folder, hostile.spoiled(rng, text, suffix), suffix, reader.read, f"seed {seed}, {number}")
+            held, suffix = rng.choice(reader.seeds())
+            data = hostile.spoiled(rng, held, suffix) if isinstance(held, str) else _spoiled_bytes(rng, held)
+            path = folder / f"{sum(tally.tried.values()):06d}{suffix}"
+            path.write_bytes(data)
+            refused, fault = watch.read(lambda: reader.read(path), path.stem)  # noqa: B023
+            tally.count(name, refused, fault and f"{fault} (seed {seed}, {number})")
     for name, reader in READERS.items():
         for kind, place in NO_FILES.items() if name not in MOVED else ():
             path = folder / (re.sub(r"\W", "-", f"{name} {kind}") + ".json")
             place(path)
             refused, fault = watch.read(lambda: reader.read(path), path.stem)  # noqa: B023
             tally.count(kind, refused, fault and f"{name}: {fault}")
-    for name, (make, suffix, read) in BINARY.items():
-        for number in range(round(each)):
-            data = _spoiled_bytes(Random(f"{seed}:{name}:{number}"), make())
-            _try(tally, name, folder, data, suffix, read, f"seed {seed}, {number}")
-
-
-def _try(
-    tally: watch.Tally, name: str, folder: Path, data: bytes, suffix: str, read: Callable[[Path], object], which: str
-) -> None:
-    path = folder / f"{sum(tally.tried.values()):06d}{suffix}"
-    path.write_bytes(data)
-    refused, fault = watch.read(lambda: read(path), path.stem)
-    tally.count(name, refused, fault and f"{fault} ({which})")
 
 
 def _spoiled_bytes(rng: Random, data: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Every command and every option of the command line, with one to three values that nobody should give."""
 
 import contextlib
+import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +41,6 @@ _VALUES = f"""
 --target 1.5 | 1 1e-9 100 1e9
 --batch-range 32..64 | 1..1 1..1000000
 --max-batch 64 | 1 100000
---markdown out.md
 --baseline out.json
 --results {ROOT}/results/cpu-1 .
 --from-microbench {ROOT}/results/cpu-1
@@ -127,7 +127,7 @@ UNASKED = {"validate generate": ("--model", "--rates")}
 NEEDED = ("--output", "--small", "--small-rate", "--rates", "--target")
 NEVER = {"--help", "--version"}
 """Not given: they answer whatever else is asked."""
-PLACES = {"--output", "--out", "--plot", "--markdown", "--baseline", "--draft-path", "--model-path"}
+PLACES = {"--output", "--out", "--plot", "--baseline", "--draft-path", "--model-path"}
 """Where something is written: only names of the folder that the suite works in."""
 WORK = (
     "harness.side_by_side.compare", "harness.acceptance.measure", "harness.measure.run_plan",
@@ -212,7 +212,7 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
             for number in range(max(2, round(each * _share(verb)))):
                 refused, fault = watch.run(command(Random(f"{seed}:{verb.name}:{number}"), verb))
                 for left in Path().iterdir():
-                    _remove(left)
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
                 tally.count(verb.name, refused, fault and f"{fault} (seed {seed}, {number})")
 
 
@@ -238,9 +238,3 @@ def _share(verb: Verb) -> float:
     if not verb.arguments and len(verb.options) < 2:
         return 0.1  # nothing to spoil
     return SLOW.get(verb.name, SLOW.get(verb.words[0], 1.0))
-
-
-def _remove(path: Path) -> None:
-    import shutil
-
-    shutil.rmtree(path) if path.is_dir() else path.unlink()

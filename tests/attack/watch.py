@@ -6,6 +6,7 @@ import json
 import re
 import resource
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -77,20 +78,21 @@ def read(call: Callable[[], object], names: str = "") -> tuple[bool, str | None]
         return False, f"took more than {CPU_S:g} s"
     except BaseException as error:
         return False, _named(error)
-    return False, _memory(before)
+    grown = peak_bytes() - before
+    return False, f"took {grown / 2**20:.0f} MiB" if grown > MEMORY_BYTES else None
 
 
 def run(arguments: Sequence[str], names: str = "") -> tuple[bool, str | None]:
     """(refused, fault) of a command: status 0 or 1 with finite numbers, or status 2 with one line that names a file."""
-    out, err, before = io.StringIO(), io.StringIO(), peak_bytes()
-    try:
-        with bounded(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    out, err, status = io.StringIO(), io.StringIO(), -1
+
+    def asked() -> None:
+        nonlocal status
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = cli.run(arguments)
-    except OverrunError:
-        return False, f"took more than {CPU_S:g} s: {shown(arguments)}"
-    except BaseException as error:
-        return False, f"{_named(error)}: {shown(arguments)}"
-    fault = _memory(before) or _printed(status, out.getvalue(), err.getvalue())
+
+    _, fault = read(asked)
+    fault = fault or _printed(status, out.getvalue(), err.getvalue())
     if status == 2 and names not in err.getvalue():
         fault = fault or f"{names} is not named: {err.getvalue()[-200:]!r}"
     return status == 2, fault and f"{fault}: {shown(arguments)}"
@@ -120,19 +122,9 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is printed")
 
 
-def _memory(before: int) -> str | None:
-    grown = peak_bytes() - before
-    return f"took {grown / 2**20:.0f} MiB" if grown > MEMORY_BYTES else None
-
-
 def _named(error: BaseException) -> str:
-    trace, place = error.__traceback__, ""
-    while trace is not None:
-        place, trace = (
-            f"{trace.tb_frame.f_code.co_filename.rpartition('perfmodel/')[2]}:{trace.tb_lineno}",
-            trace.tb_next,
-        )
-    return f"{type(error).__name__} at {place}: {str(error)[:150]!r}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {last.filename.rpartition('perfmodel/')[2]}:{last.lineno}: {str(error)[:150]!r}"
 
 
 def shown(arguments: Sequence[str]) -> str:

@@ -1,6 +1,5 @@
 """The verbs of decisions and of serving: the Python answers under them, what can be pasted, what they refuse."""
 
-import json
 import shlex
 
 import numpy as np
@@ -23,17 +22,6 @@ HIERARCHY = shlex.split("hierarchy -m llama-2-7b-32k --hardware a100 -b 1 -c 122
                         "--alpha 0.91 --small llama-68m --small-rate 0.46")  # fmt: skip
 SERVING = shlex.split("serving -m llama-3.1-8b --hardware h100 -b 24 -c 2k,16k,64k -g 3 --alpha 0.85,0.5 "
                       "--draft-kv streamingllm:512")  # fmt: skip
-
-
-def test_the_vllm_line_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
-    """The printed line, read as a shell reads it, holds the JSON that covers every batch size once."""
-    (table,) = read(capsys, *SCHEDULE)["tables"]
-    line = next(line for line in run(capsys, *SCHEDULE).splitlines() if line.startswith("vllm serve"))
-    words = shlex.split(line)
-    assert words[:3] == ["vllm", "serve", "meta-llama/Meta-Llama-3.1-8B"]
-    config = json.loads(words[words.index("--speculative-config") + 1])
-    rows = [[r["low"], r["high"], r["tokens"]] for r in table["ranges"]]
-    assert config["num_speculative_tokens_per_batch_size"] == rows
 
 
 def test_hierarchy_finds_the_best_pair_of_lengths(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,6 @@
 """The explorer: its page holds the engine's numbers, and is whole in one file."""
 
-import errno
 import itertools
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -137,15 +135,3 @@ def test_bad_input_is_one_line(more, expected, tmp_path, monkeypatch, capsys) ->
     monkeypatch.chdir(tmp_path)
     assert expected in refused(capsys, *SMALL, "-o", "page.html", *more)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_page_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    path = tmp_path / "page.html"
-    path.write_text("the old one", encoding="utf-8")
-    monkeypatch.setattr(os, "fsync", full)
-    assert "--output" in refused(capsys, *SMALL, "-o", str(path))
-    assert path.read_text(encoding="utf-8") == "the old one"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]

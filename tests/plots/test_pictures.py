@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from perfmodel import cli, plots
 from perfmodel.answers.advise import advise
@@ -59,13 +58,6 @@ def test_every_picture_of_the_docs_has_its_command() -> None:
     by_hand = "docs/img/iteration.svg"
     assert shown == {by_hand, *(f"docs/img/{name}.svg" for name in PICTURE.PICTURES)}
     assert {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs" / "img").iterdir()} == shown
-
-
-def test_every_how_to_has_a_picture() -> None:
-    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    for entry in next(part["How to"] for part in nav if "How to" in part):
-        (name,) = entry.values()
-        assert "](img/" in (ROOT / "docs" / name).read_text(encoding="utf-8"), name
 
 
 # A caption says whatever of the question moves the picture.

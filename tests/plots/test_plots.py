@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +50,8 @@ DRAWINGS: dict[str, Callable[[], Figure]] = {
 }
 
 
-@cache
-def drawn(name: str) -> Figure:
-    """A picture as it is saved: laid out, in the style."""
-    figure = DRAWINGS[name]()
+def laid_out(figure: Figure) -> Figure:
+    """A picture as it is saved."""
     with plots.style():
         figure.draw_without_rendering()
     return figure
@@ -70,7 +67,7 @@ def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_nothing_is_clipped_all_is_labelled_and_no_words_overlap(name: str) -> None:
     """Ticks beyond the limits of an axis are texts too, which are not drawn."""
-    figure = drawn(name)
+    figure = laid_out(DRAWINGS[name]())
     whole = figure.bbox.padded(1.0)
     outside = [text for text, box in texts(figure) if not whole.contains(box.x0, box.y0) or not
                whole.contains(box.x1, box.y1)]  # fmt: skip
@@ -94,16 +91,12 @@ def test_axes_of_somebody_else_are_drawn_on() -> None:
     figure = Figure(figsize=(13, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     assert plots.surface(SCENARIO, gamma=2, points=17, axes=left) is figure
-    assert plots.gamma_map(SCENARIO, points=17, axes=right) is figure
-    with plots.style():
-        figure.draw_without_rendering()
+    assert laid_out(plots.surface(SCENARIO, points=17, axes=right)) is figure
     assert "\n" not in left.get_title(loc="left")
     (said,) = (text for text in left.texts if "llama-3.1-8b" in text.get_text())
     assert said.get_window_extent().y1 < left.xaxis.label.get_window_extent().y0 + 1
     assert figure.bbox.padded(1.0).contains(said.get_window_extent().x0, said.get_window_extent().y0)
     assert not left.get_legend().get_window_extent().overlaps(left._left_title.get_window_extent())
-    with pytest.raises(InputError, match="axes: must be 2 of them, given 1"):
-        plots.breakdown(SCENARIO, POINTS, 2, axes=[left])
 
 
 def test_the_break_even_line_is_where_the_engine_breaks_even() -> None:
@@ -154,9 +147,7 @@ MOE = replace(H100, model="qwen3-30b-a3b", hardware="mi300x", batch=1, context=1
 ])  # fmt: skip
 def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, passes: int, roofs: list[str]) -> None:
     scenario = resolve(query)
-    figure = plots.roofline(scenario, query.batch, query.context, query.gamma or 0)
-    with plots.style():
-        figure.draw_without_rendering()
+    figure = laid_out(plots.roofline(scenario, query.batch, query.context, query.gamma or 0))
     axes, gpu = figure.axes[-1], scenario.machine.gpu
     lines = [line for panel in figure.axes for line in panel.lines]
     points = [line for line in lines if len(line.get_xdata()) == 1]
@@ -178,9 +169,7 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, pass
 
 def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
     measured = [(256, 8000, 1.01), (128, 8000, 0.93), (512, 8000, 2)]
-    figure = plots.surface(SCENARIO, gamma=2, points=17, measured=measured)
-    with plots.style():
-        figure.draw_without_rendering()
+    figure = laid_out(plots.surface(SCENARIO, gamma=2, points=17, measured=measured))
     axes = figure.axes[0]
     (dots,) = (line for line in axes.lines if str(line.get_label()).startswith("measured"))
     assert not dots.get_clip_on()
@@ -193,9 +182,7 @@ def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
 def test_names_of_regions_stand_in_their_regions() -> None:
     """At the middle of the words the region is what they say, and they touch no dot."""
     measured = [(b, c, 1.0) for b in (32, 64, 128) for c in (8000, 16000, 32000)]
-    figure = plots.surface(SCENARIO, gamma=2, batch=(8, 200), context=(2000, 128000), measured=measured)
-    with plots.style():
-        figure.draw_without_rendering()
+    figure = laid_out(plots.surface(SCENARIO, gamma=2, batch=(8, 200), context=(2000, 128000), measured=measured))
     axes = figure.axes[0]
     words = {text.get_text(): text for text in axes.texts if not re.fullmatch(r"[\d.]+", text.get_text())}
     assert {"faster than the baseline", "does not fit in memory"} <= set(words)

@@ -50,14 +50,12 @@ def test_alpha_from_omega_broadcasts_and_hits_the_ends():
     assert acc.alpha_from_tokens_per_iteration(1.25, 4096) == pytest.approx(0.2, rel=1e-12)
 
 
-def test_positions_by_hand():
-    np.testing.assert_allclose(acc.survival_from_conditional([[0.9, 0.8], [0.5, 0.0]]), [[1, 0.9, 0.72], [1, 0.5, 0]])
-
-
 @given(positions)
+@example([0.9, 0.8])
 def test_conditional_and_survival_convert_both_ways(a):
-    survival = acc.survival_from_conditional(a)
-    again = acc.survival_from_conditional(acc.conditional_from_survival(survival))
+    survival = Acceptance.from_positions(a).survival(len(a))
+    np.testing.assert_allclose(survival, [math.prod(a[:n]) for n in range(len(a) + 1)])
+    again = Acceptance.from_positions(acc.conditional_from_survival(survival)).survival(len(a))
     np.testing.assert_allclose(again, survival, rtol=1e-10, atol=1e-300)
 
 
@@ -167,7 +165,6 @@ def test_positions_end_where_they_were_measured():
         *(partial(acc.tokens_per_iteration, *a) for a in ((3, -0.1), (3, 1.1), (3, NAN), (-1, 0.5), (NAN, 0.5))),
         *(partial(acc.alpha_from_tokens_per_iteration, omega, 3) for omega in (0.99, 4.01, NAN, math.inf)),
         *(partial(acc.alpha_from_tokens_per_iteration, *a) for a in ((1, 0), (2, 2.5), (2, 10_000))),
-        lambda: acc.survival_from_conditional([0.5, 1.2]),
         lambda: acc.conditional_from_survival([[1, 0.5], [0.9, 0.5]]),
         lambda: acc.conditional_from_survival([[1, 0.5, 0.4], [1, 0.5, 0.6]]),
         lambda: Acceptance.from_lengths([1], [2.01], "printed"),
@@ -176,7 +173,6 @@ def test_positions_end_where_they_were_measured():
         lambda: Acceptance.from_lengths([1, 3], [1.5, NAN], "printed"),
         lambda: Acceptance.from_alpha(1.01),
         lambda: Acceptance.from_alpha(NAN),
-        lambda: Acceptance.from_alpha(np.array([0.5, -0.1])),
         lambda: Acceptance.from_tokens_per_iteration(5, 3),
         lambda: Acceptance.from_positions([]),
         lambda: Acceptance.from_positions([0.5, 1.5]),

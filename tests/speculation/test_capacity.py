@@ -5,9 +5,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation import capacity
+from tests.speculation.asked import scenario
 
 DRAFTS = [
     {"draft_kv": "full"},
@@ -21,8 +21,7 @@ DRAFTS = [
 
 
 def ask(batch, context, gamma, fraction=0.9, **flags) -> capacity.Memory:
-    asked = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.8}
-    return capacity.memory_of(resolve(Query(**(asked | flags))), batch, context, gamma, fraction)
+    return capacity.memory_of(scenario(**flags), batch, context, gamma, fraction)
 
 
 def used(m: capacity.Memory) -> float:

@@ -1,11 +1,10 @@
 """The three lengths: the property that names each holds on one side and fails on the other; edges and "none"."""
 
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.lengths import (
     SEARCH_TO,
@@ -21,12 +20,9 @@ from perfmodel.speculation.lengths import (
     without_waves,
 )
 from perfmodel.speculation.scenario import Scenario
+from tests.speculation import asked
 
-
-def scenario(core: bool = False, **flags) -> Scenario:
-    asked = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.8}
-    return replace(resolve(Query(**(asked | {"draft_kv": "streamingllm:512"} | flags))), core_ops=core)
-
+scenario = partial(asked.scenario, draft_kv="streamingllm:512")
 
 QUESTIONS = [
     scenario(calibration="ideal"),

@@ -4,14 +4,13 @@ The claims are for dense full-attention models, self-drafts at equal precision, 
 attention ops alone, and contexts above the budget; "falls" and "rises" are not strict.
 """
 
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.self import SelfDraft
 from perfmodel.kv import parse_kv
@@ -25,6 +24,7 @@ from perfmodel.speculation.chain import predict
 from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
+from tests.speculation.asked import scenario
 
 BF16 = Precision(weight_format("bf16"), kv_format("bf16"))
 IDEAL = load_calibration("ideal")
@@ -56,12 +56,7 @@ def dense(model: ModelSpec, gpu: GPUSpec, budget: int, alpha: float = 0.8) -> Sc
     return Scenario(model, Machine(gpu, IDEAL), BF16, draft, Acceptance.from_alpha(alpha), core_ops=True)
 
 
-def asked(**flags) -> Scenario:
-    question = {
-        "model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 4000,
-        "draft_kv": "streamingllm:512", "alpha": 0.8, "calibration": "ideal",
-    }  # fmt: skip
-    return replace(resolve(Query(**(question | flags))), core_ops=True)
+asked = partial(scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal")
 
 
 def ridge(gpu: GPUSpec) -> float:

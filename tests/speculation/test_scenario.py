@@ -1,24 +1,22 @@
 """Which machine and which ops a draft pass is timed with, by hand on the ideal roofline of an A100."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.costs import forward
 from perfmodel.kv.full import Full
-from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
+from tests.speculation import asked
 
 BANDWIDTH = 2.039e12
 KEY = 8 * 128 * 2
 """Bytes of a token's keys in a layer of Llama-3.1-8B: 8 KV heads of 128 in bf16. The values are as many."""
 
 
-def scenario(**flags: object) -> Scenario:
-    asked: dict[str, object] = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1}
-    return resolve(Query(**(asked | {"alpha": 0.8, "calibration": "ideal", "tp": 1} | flags)))  # type: ignore[arg-type]
+scenario = partial(asked.scenario, calibration="ideal")
 
 
 def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:

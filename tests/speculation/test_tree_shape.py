@@ -53,7 +53,5 @@ def test_the_best_tree_of_some_nodes() -> None:
     assert sequoia(3, 9, rates) == (-1, 0, 1)
     assert sequoia(3, 2, rates) == (-1, 0, 0)
     assert sequoia(2, 2, rates) == (-1, 0)
-    by_level = TreeAcceptance.of([[0.6, 0.3], [0.5, 0.1]])  # known for two levels of children
-    assert max(depths(sequoia(9, 9, by_level))) == 2
     with pytest.raises(InputError, match="worth drafting"):
         sequoia(4, 3, TreeAcceptance.of([0.0, 0.0]))

@@ -1,22 +1,20 @@
 """Two levels: the renewal recursion by hand, one level as its limit, and TriForce's published order."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.two_levels import best_two_levels, inner_rounds, memory_of_both, predict_two_levels
 from perfmodel.speculation.workload import Workload
+from tests.speculation import asked
 
-
-def scenario(**flags):
-    asked = {"model": "llama-2-7b-32k", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1}
-    return resolve(Query(**(asked | flags)))
+scenario = partial(asked.scenario, model="llama-2-7b-32k")
 
 
 def levels(inner: float = 0.5, outer: float = 0.92, **flags):

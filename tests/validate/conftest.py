@@ -28,8 +28,10 @@ def _one_thread_and_a_known_commit() -> Iterator[None]:
 def make_model() -> Callable[..., Model]:
     """A tiny model with random weights, large enough that its choices vary; float64 unless said otherwise."""
 
-    def make(seed: int = 0, dtype: torch.dtype = torch.float64, deviation: float = 0.3, **changes: Any) -> Model:
-        return build(tiny_spec(**changes), RandomWeights(seed, torch.device("cpu"), dtype, deviation))
+    def make(
+        seed: int = 0, dtype: torch.dtype = torch.float64, deviation: float = 0.3, fp8: bool = False, **changes: Any
+    ) -> Model:
+        return build(tiny_spec(**changes), RandomWeights(seed, torch.device("cpu"), dtype, deviation), fp8=fp8)
 
     return make
 

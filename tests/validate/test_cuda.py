@@ -35,7 +35,7 @@ def test_chance_inside_a_graph() -> None:
 
         def work() -> None:
             out[0].copy_(draw(share, generator))
-            out[1].copy_(script.instead_of(judged, generator).count)
+            out[1].copy_(script(judged, generator).count)
 
         work()
         replay, found = graphs.record(work, generator), []

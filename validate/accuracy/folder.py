@@ -144,9 +144,8 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
 def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:
     asked = {key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")}
     asked |= {key: beside(path, asked[key]) for key in ("model", "hardware", "draft")}
-    query = Query(batch=1, context=1, calibration="ideal", **asked)
     try:
-        scenario = resolve(query, ANY)
+        scenario = resolve(Query(batch=1, context=1, calibration="ideal", **asked), ANY)
     except InputError as error:
         raise InputError(f"{path}: subject: {as_names(error.as_flags)}") from None
     return EngineRows(tuple(timings), with_calibration(scenario, used))

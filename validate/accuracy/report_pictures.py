@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfmodel import plots
 from perfmodel.plots.measured import speedup_line
 from perfmodel.plots.passes import row_of
-from perfmodel.plots.theme import above, canvas, caption, label, shades, sign, styled
+from perfmodel.plots.theme import above, caption, label, panels, shades, sign, styled
 from perfmodel.specs.calibration import Calibration
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.fit.counted import scenario_of
@@ -61,7 +61,7 @@ def speedup(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
     contexts = [context for (_, context), _ in measured]
     batches = sorted({batch for (batch, _), _ in measured})
     span = (min(contexts) / 1.3, max(contexts) * 1.3)
-    axes, own = canvas(None, (7.2, 4.0))
+    (axes,) = panels(size=(7.2, 4.0))
     scenario = scenario_of(p, calibration)
     for batch, colour in zip(batches, shades(len(batches)), strict=True):
         dots = [(at[1], value) for at, value in measured if at[0] == batch]
@@ -69,4 +69,4 @@ def speedup(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
     handles = [h for h in axes.get_legend_handles_labels()[0] if str(h.get_label()).startswith("batch")]
     dot = sign("measured", marker="o", linestyle="none", color="white", markeredgecolor="black")
     above(axes, 5, [*handles, dot])
-    return label(axes, own, "Speedup, predicted (lines) and measured (dots)", caption(scenario, p.gamma))
+    return label(axes, "Speedup, predicted (lines) and measured (dots)", caption(scenario, p.gamma))

@@ -3,7 +3,6 @@
 import datetime
 import json
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,12 +11,10 @@ from perfmodel.answers.arguments import Argument
 from perfmodel.cli.options import Json, flagged
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
-from perfmodel.validate.cli.arguments import Picture
 from perfmodel.validate.records.store import BUNDLED
-from perfmodel.writing import Content, destination, write, write_all
+from perfmodel.writing import write_all
 
 CHECK_FAILED = 1
-MOVED_SHOWN = 5
 
 
 def need_studies(verb: str) -> None:
@@ -31,87 +28,52 @@ def need_studies(verb: str) -> None:
 
 @flagged
 def accuracy(
-    write: Annotated[bool, Argument("Renew the record, its page, golden grid and history.")] = False,
-    json: Json = False,
-    results: Annotated[
-        Path | None,
-        Argument("Folder of own records, accuracy.json and golden.csv.", "FOLDER", default="those that come with it"),
-    ] = None,
+    write: Annotated[bool, Argument("Renew the record, its pages and its history.")] = False, json: Json = False
 ) -> None:
     """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on FAIL."""
     need_studies("accuracy")
     from perfmodel.validate.accuracy.compare import SETS, gated_sets
-    from perfmodel.validate.studies import gate, golden
+    from perfmodel.validate.studies import gate
     from perfmodel.validate.studies import record as module
 
-    where = results or BUNDLED
     if not write:
-        gate.read(module.path(where))  # before the work
-    found = module.record(where)
+        gate.read(module.path())  # before the work
+    found = module.record()
     if write:
-        _renew(found, where)
+        _renew(found)
     if json:
         typer.echo(module.render(found), nl=False)
-    faults = gate.faults(gate.read(module.path(where)), found)
-    moved = golden.drift(golden.read(golden.path(where)), golden.grid())
-    if moved:
-        faults += [f"golden: {len(moved)} predictions moved; `perfmodel validate accuracy --write` renews them"]
-        faults += [f"  {line}" for line in moved[:MOVED_SHOWN]]
+    faults = gate.faults(gate.read(module.path()), found)
     for line in faults:
         typer.echo(line, err=True)
     if not json:
         overall = found["replays"]["held-out"]["overall"]
         mean = f"{100 * overall['mape']:.2f} % over {overall['rows']} held-out figures"
         typer.echo(f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {mean}")
-        own = len(gated_sets(where)) - len(SETS)
-        of = "that come with it" if where == BUNDLED else f"in {where}"
-        typer.echo(f"replayed: published sets and the {own} own records {of}; any others: validate check --results DIR")
+        own = f"the {len(gated_sets(BUNDLED)) - len(SETS)} own records that come with it"
+        typer.echo(f"replayed: published sets and {own}; any others: validate check --results DIR")
     if faults:
         raise typer.Exit(CHECK_FAILED)
 
 
-def _renew(found: dict[str, Any], where: Path) -> None:
+def _renew(found: dict[str, Any]) -> None:
     """Write the record and what follows from it, all of it or nothing."""
-    from perfmodel.validate.studies import golden, page
     from perfmodel.validate.studies import history as trend
+    from perfmodel.validate.studies import page
     from perfmodel.validate.studies import record as module
 
     text, today = module.render(found), datetime.datetime.now(datetime.UTC).date()
-    lines = trend.grown(trend.read(trend.path(where)), trend.lines_of(found, trend.commit(), str(today)))
-    files: dict[Path, Content] = {
-        module.path(where): text,
-        golden.path(where): golden.as_csv(golden.grid()),
-        trend.path(where): trend.render(lines),
-    }
-    for place in page.paths() if where == BUNDLED else ():
-        files[place] = page.filled(read_text(place), json.loads(text))
-    write_all(files, "--write")
+    lines = trend.grown(trend.read(trend.path()), trend.lines_of(found, trend.commit(), str(today)))
+    pages = {place: page.filled(read_text(place), json.loads(text)) for place in page.paths()}
+    write_all({module.path(): text, trend.path(): trend.render(lines), **pages}, "--write")
 
 
-@flagged
-def history(
-    plot: Picture = None,
-    markdown: Annotated[
-        Path | None, Argument("Append the summary to this file instead of printing it.", "FILE")
-    ] = None,
-) -> None:
-    """For maintainers: how accuracy moved from record to record, a Markdown summary and a picture."""
+def history() -> None:
+    """For maintainers: how accuracy moved from record to record, in Markdown."""
     need_studies("history")
     from perfmodel.validate.studies import history as module
 
-    if plot:
-        destination(plot, ".png", ".svg", flag="--plot")
-    if markdown:
-        destination(markdown, flag="--markdown")
     lines = module.read(module.path())
     if not lines:
         raise InputError(f"{module.path()}: must exist; write it with `perfmodel validate accuracy --write`")
-    if plot:
-        from perfmodel import plots
-
-        plots.save(module.plot(lines), plot)
-    if markdown:
-        before = read_text(markdown) if markdown.exists() else ""
-        write(markdown, before + module.summary(lines), "--markdown")
-    else:
-        typer.echo(module.summary(lines), nl=False)
+    typer.echo(module.summary(lines), nl=False)

@@ -25,10 +25,6 @@ class CalibrateQuestion(Question):
         str | None,
         Argument("Fitted calibration, <gpu>.<stack> (all of research stacks if none), or engines.", "NAME", place=True),
     ] = None
-    fit: Annotated[tuple[str, ...] | None, Argument("Fit only these rows; repeatable.", "FIELD=VALUE")] = None
-    hold_out: Annotated[
-        tuple[str, ...] | None, Argument("Judge on these rows, fit the others; repeatable.", "FIELD=VALUE")
-    ] = None
     from_microbench: Annotated[
         Path | None, Argument("Fit to the kernels of this record (of a folder or machine: its newest).", "RECORD")
     ] = None
@@ -54,23 +50,19 @@ class CalibrateQuestion(Question):
 @takes(CalibrateQuestion)
 def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = False, out: Out = None) -> None:
     """Fit a calibration's constants to measurements, judge the fit on held-out rows, and write the file."""
-    name, fit, hold_out = question.name, question.fit or (), question.hold_out or ()
+    name = question.name
     if question.from_microbench is not None:
-        if write or json or fit or hold_out:
+        if write or json:
             raise InputError("--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out")
         return _from_microbench(question, question.from_microbench, out)
     if name == "engines":
-        if fit or hold_out or json:
+        if json:
             raise InputError("engines: takes only --write; what is held out is fixed (docs/accuracy.md)")
         return _engines(write)
     from perfmodel.validate.fit import calibrate as module
-    from perfmodel.validate.fit.split import judge, report_lines, split_report
 
     recipes = [recipe_of(name)] if name else list(RECIPES.values())
-    parted = bool(fit or hold_out)
-    if write and parted:
-        raise InputError("--write: must not be given with --fit or --hold-out: what ships is fitted to all rows")
-    reports = [judge(one, fit, hold_out) if parted else split_report(module.report(one)) for one in recipes]
+    reports = [module.as_dict(module.report(one)) for one in recipes]
     if write:
         today, places = datetime.date.today(), module.path_of("x").parent.glob("*.literature.yaml")
         files: dict[Path, Content] = {module.path_of(one.name): module.refreshed(one, today) for one in recipes}
@@ -78,7 +70,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     if json:
         return print_json({"schema_version": 2, "rows": reports})
     for report in reports:
-        typer.echo("\n".join(report_lines(report)))
+        typer.echo("\n".join(module.report_lines(report)))
 
 
 def _engines(write: bool) -> None:

@@ -177,7 +177,7 @@ def tree_lines(planned: "Planned", run: "Run") -> list[str]:
 
 
 def _expected(parents: tuple[int, ...], rates: Sequence[float]) -> float:
-    return expected_tokens(parents, TreeAcceptance((tuple(rates),)))
+    return expected_tokens(parents, TreeAcceptance(tuple(rates)))
 
 
 def _listed(rates: Sequence[float]) -> str:

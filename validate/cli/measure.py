@@ -93,7 +93,7 @@ def finish(
     journal: Annotated[Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)],
 ) -> None:
     """Make a record of the rows that an interrupted run has finished."""
-    from perfmodel.validate.harness.recorder import finish_journal
+    from perfmodel.validate.harness.session import finish_journal
 
     record = read_record(finish_journal(journal))
     typer.echo(f"record: {record.path}, {len(record.data.points)} rows")
@@ -171,6 +171,7 @@ def time_points(
 
     hardware: the device that predictions are for, where it was measured and is none of the plan's.
     """
+    from perfmodel.specs.calibration import load_calibration
     from perfmodel.validate.harness.estimate import check, fitting
     from perfmodel.validate.harness.measure import run_plan
 
@@ -182,6 +183,8 @@ def time_points(
         whole, plan = len(plan.points()), fitting(plan, calibration)
         if len(plan.points()) < whole:
             typer.echo(f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True)
+    if calibration is not None and not plan.attention_choices:
+        plan = plan.model_copy(update={"attention_choices": load_calibration(calibration).attention_choices})
     record = _record(plan, minutes, partial(run_plan, plan, machine, resume=resume, results=results, header=header))
     if record is not None:
         _show_record(record, calibration)

@@ -59,7 +59,7 @@ def run(
 
 
 def _begun(folder: Path, name: str) -> bool:
-    from perfmodel.validate.harness.recorder import unfinished
+    from perfmodel.validate.harness.session import unfinished
 
     return bool(unfinished(folder, name))
 

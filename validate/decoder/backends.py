@@ -1,12 +1,15 @@
 """Which implementations of attention and pointwise steps: by name, or the fastest known to work on the device."""
 
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import torch
 
 from perfmodel.errors import InputError
+from perfmodel.specs.calibration import AttentionChoice
 from perfmodel.validate.decoder.attention import FoldedAttention
+from perfmodel.validate.decoder.by_shape import AttentionByShape
 from perfmodel.validate.decoder.fp8 import multiplies
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.selection import Selection
@@ -14,12 +17,20 @@ from perfmodel.validate.decoder.selection import Selection
 NAMES = ("auto", "math", "sdpa", "triton")
 
 
-def choose(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> FoldedAttention:
-    """The implementation by name; ``auto`` takes the fastest that is known to work on the device. fp8: the cache."""
+def choose(
+    name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False, choices: Sequence[AttentionChoice] = ()
+) -> FoldedAttention:
+    """The implementation by name; ``auto`` takes the fastest that is known to work on the device.
+
+    fp8: the cache. choices: what was measured to be faster than ``auto``'s, which then takes that.
+    """
     if name not in NAMES:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
     if name == "auto":
         name = _fastest(device, dtype, fp8)
+        if choices:
+            by_name = {str(c.name): choose(c.name, device, dtype, fp8) for c in choices if c.name != "auto"}
+            return AttentionByShape(choose(name, device, dtype, fp8), choices, by_name)
     if name == "sdpa" and device.type == "cuda" and dtype == torch.float64:
         raise InputError("--attention: sdpa has no fp64 kernel on CUDA: use math")
     if name in ("math", "sdpa"):
@@ -53,6 +64,8 @@ def _pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool) -
 
 def selection(attention: FoldedAttention) -> Selection:
     """Attention over what queries choose, by the same implementation."""
+    if isinstance(attention, AttentionByShape):
+        attention = attention.default
     if attention.name != "triton":
         return Selection(attention)
     from perfmodel.validate.decoder.triton_attention import SplitKV
@@ -76,6 +89,12 @@ def _check_triton(flag: str, device: torch.device, dtype: torch.dtype, fp8: bool
         raise InputError(
             f"{flag}: triton needs the package triton, a CUDA device{newer} and a dtype of at most 32 bits"
         )
+
+
+def others(device: torch.device, dtype: torch.dtype, fp8: bool = False) -> tuple[str, ...]:
+    """What else could be faster than ``auto``'s implementation for some shapes."""
+    default = _fastest(device, dtype, fp8)
+    return () if default == "math" else ("sdpa",) if default == "triton" else ("math",)
 
 
 def _fastest(device: torch.device, dtype: torch.dtype, fp8: bool) -> str:

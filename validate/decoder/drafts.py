@@ -1,6 +1,5 @@
 """Drafts that run a model: the target through a sparse view of its cache, or a smaller one with a cache of its own."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -10,12 +9,9 @@ from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.kv.streamingllm import RollingView
 from perfmodel.validate.decoder.model import Projected
-from perfmodel.validate.decoder.runner import Observed, PassSpans, Runner
+from perfmodel.validate.decoder.runner import Observed, Runner
 from perfmodel.validate.decoder.sampling import Sampling, draw
 from perfmodel.validate.decoder.state import State
-
-Write = Callable[[int, Projected], tuple[Tensor, Tensor, Tensor]]
-"""Of a layer's projection: queries, and the keys and values of all uncommitted tokens, the new ones among them."""
 
 
 class Drafter(Protocol):
@@ -71,25 +67,11 @@ class ViewRunner:
             q, _, _ = projected.rotate((k[:, :, used:], v[:, :, used:]), self.own_slots(index, slots))
             return q, k, v
 
-        return self.attended(tokens, positions, write, sees)
+        return self.runner.attended(tokens, positions, write, sees, self.view)
 
     def own_slots(self, layer: int, slots: Tensor) -> Slots | None:
         """Where the new tokens go in an own cache."""
         return self.runner.cache.at(layer, self.runner.cache.slot(slots)) if self.own else None
-
-    def attended(self, tokens: Tensor, positions: Tensor, write: Write, sees: Tensor | None) -> Tensor:
-        """A pass whose layers `write` their keys and values, and attend to them and to what the view shows."""
-        cache, spans = self.runner.cache, PassSpans(self.runner.cache, positions)
-
-        def attend(index: int, projected: Projected) -> Tensor:
-            q, k, v = write(index, projected)
-            window = projected.layer.window
-            if window is None:
-                return self.view.attend(index, q, k, v, sees)
-            span = spans.of(min(window, self.view.budget or window))
-            return self.runner.attention(q, cache.k[index], cache.v[index], span, k, v, sees)
-
-        return self.runner.model(tokens, positions, attend, self.runner.rotary)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
         """Prepare for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run.

@@ -41,12 +41,6 @@ class Features:
         return torch.cat(passes, 1)[:, -tokens:]
 
 
-def feature_layers(target: ModelSpec) -> tuple[int, ...]:
-    """Layers whose inputs heads are trained on: an early one, the middle one and a late one."""
-    count = target.num_hidden_layers
-    return (2, count // 2, count - 3)
-
-
 class HeadModel(Model):
     """The head as a model of one layer, whose embedding is the target's.
 
@@ -61,7 +55,8 @@ class HeadModel(Model):
 
     def __init__(self, spec: ModelSpec, target: ModelSpec) -> None:
         super().__init__(spec.model_copy(update={"tie_word_embeddings": False}))
-        self.features = Features(feature_layers(target))
+        count = target.num_hidden_layers
+        self.features = Features((2, count // 2, count - 3))  # as heads are trained: an early, the middle, a late layer
         if len({*self.features.layers}) < 3 or min(self.features.layers) < 0:
             raise InputError(f"--draft: a head takes 3 of the target's layers, and {target.name} has too few")
         hidden, qkv = spec.hidden_size, self.layers[0].qkv

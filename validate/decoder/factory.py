@@ -16,7 +16,7 @@ from perfmodel.validate.decoder.ngram import LONGEST, NGramDrafter
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed, Runner
 from perfmodel.validate.decoder.script import Script
-from perfmodel.validate.decoder.speculative import Decoder, Rules
+from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
@@ -33,18 +33,23 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
     draft, script = _draft(target, request, draft_model) if request.gamma else None, request.script
     if isinstance(draft, TreeDrafter):
         paths = None if script is None else TreeScript(draft.tree, script)
-        return TreeDecoder(target, draft, Rules(request.sampling, paths, request.eos))
-    rules = Rules(request.sampling, _script(script, model), request.eos)
+        return TreeDecoder(target, draft, request.sampling, paths, request.eos)
+    rules = request.sampling, _script(script, model), request.eos
     if isinstance(draft, TwoLevelDrafter):
-        return TwoLevelDecoder(target, draft, rules)
-    return Decoder(target, draft, rules)
+        return TwoLevelDecoder(target, draft, *rules)
+    return Decoder(target, draft, *rules)
 
 
-def counter_of(decoder: Decoder) -> TreeCounter | LevelCounter | None:
-    """What counts a tree's children or two levels' tokens, beside the histogram; a chain needs none."""
+def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
+    """What from now on counts a tree's children or two levels' tokens, beside the histogram; a chain needs none."""
     if isinstance(decoder, TreeDecoder):
-        return TreeCounter(decoder.tree)
-    return LevelCounter(decoder.levels) if isinstance(decoder, TwoLevelDecoder) else None
+        counter: TreeCounter | LevelCounter = TreeCounter(decoder.tree)
+    elif isinstance(decoder, TwoLevelDecoder):
+        counter = LevelCounter(decoder.levels)
+    else:
+        return None
+    decoder.watching.append(counter)
+    return counter
 
 
 def _script(frequencies: tuple[float, ...] | None, model: Model) -> Script | None:
@@ -72,7 +77,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     slots = max(WINDOW_CHUNK, request.queries, _slots(request)) if rolls else tokens + ahead
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
     cache = (RollingCache if rolls else KVCache)(shape, model.device, FP8 if request.fp8 else model.dtype)
-    attention = backends.choose(request.attention, model.device, model.dtype, request.fp8)
+    attention = backends.choose(request.attention, model.device, model.dtype, request.fp8, request.attention_choices)
     return Runner(model, cache, attention, model.rotary(tokens))
 
 
@@ -114,18 +119,17 @@ def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
 
 
 def _two_levels(target: Runner, small: CollectingRunner, request: Request) -> TwoLevelDrafter:
-    if parse_kv(request.middle_kv or "full").needs_own_prefill:
+    method = parse_kv(request.middle_kv or "full")
+    if method.needs_own_prefill:
         raise InputError("--middle-kv: own_prefill=true can be predicted but not run by the decoder")
     view, sampling = _view(request.middle_kv or "full", target, request), request.sampling
     if view.by_query and not sampling.greedy:
         raise InputError(
-            f"--middle-kv: {view.method} selects by the drafted tokens' own queries, so that sampling from "
+            f"--middle-kv: {method.name} selects by the drafted tokens' own queries, so that sampling from "
             "what it sees would not be exact: use a method that selects before, or temperature 0"
         )
-    middle, script = (
-        CollectingRunner(target, view, _slots(request), own=False),
-        _script(request.inner_script, target.model),
-    )
+    middle = CollectingRunner(target, view, _slots(request), own=False)
+    script = _script(request.inner_script, target.model)
     return TwoLevelDrafter(middle, small, (request.inner_gamma, request.gamma), sampling, script)
 
 
@@ -145,8 +149,7 @@ def start_random(decoder: Decoder, context: int, new_tokens: int, seed: int = 0)
     generator = torch.Generator(model.device).manual_seed(seed)
     batch = len(cache.lengths)
     tokens = torch.randint(model.spec.vocab_size, (batch, context), generator=generator, device=model.device)
-    length = torch.full((batch,), context, device=model.device)
-    state = State.from_tokens(tokens, length, new_tokens, decoder.gamma, seed)
+    state = State.from_prompts(tokens, new_tokens, decoder.gamma, model.device, seed)
     _fill(cache, state.length, context, generator)
     for passes in decoder.models:
         if passes.own:

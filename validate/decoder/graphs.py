@@ -11,10 +11,10 @@ from functools import partial
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.recording import record
+from perfmodel.validate.decoder.recording import Record, record, replayed
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.decoder.two_levels import Record, TwoLevelDecoder
+from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
 
 WARM_UP = 3
 
@@ -48,10 +48,9 @@ def warm_up(decoder: Decoder, state: State) -> None:
 def replay_on(decoder: Decoder, state: State, record: Record) -> None:
     """From now on iterations on `state` are replays; on any other they are `step`."""
     if isinstance(decoder, TwoLevelDecoder):
-        replay: Callable[[], object] = decoder.replay_of(state, record)
+        decoder.advance = decoder.replayed(state, record)
     else:
-        replay = record(lambda: decoder.step(state))
-    decoder.advance = lambda given: replay() if given is state else decoder.step(given)
+        decoder.advance = replayed(decoder.step, state, record)
 
 
 def fix_bounds(decoder: Decoder) -> None:

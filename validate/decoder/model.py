@@ -53,13 +53,17 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and MLP (or experts), each behind a norm; query, key and value are one matrix."""
+    """Attention and MLP (or experts), each behind a norm; query, key and value are one matrix.
+
+    window: tokens that a token sees, itself included; None for all.
+    """
 
     def __init__(self, spec: ModelSpec, shard: RankShard, index: int) -> None:
         super().__init__()
         first, last = shard.kv_heads(spec.num_key_value_heads)
         self.heads, self.kv_heads, self.head_dim = spec.num_attention_heads // shard.size, last - first, spec.head_dim
-        self.eps, self.window = spec.rms_norm_eps, window_of(spec, index)
+        slides = index >= spec.num_hidden_layers - spec.num_sliding_layers  # where only some do, the last (Qwen)
+        self.eps, self.window = spec.rms_norm_eps, spec.sliding_window if slides else None
         width, first_rank = self.heads * self.head_dim, shard.rank == 0
         self.attention_norm = nn.Parameter(torch.empty(spec.hidden_size))
         self.qkv = nn.Linear(spec.hidden_size, width + 2 * self.kv_heads * self.head_dim, bias=spec.qkv_bias)
@@ -139,8 +143,3 @@ class Model(nn.Module):
         mine = (tokens >= first) & (tokens < last)
         rows = F.embedding((tokens - first).clamp(0, last - first - 1), self.embedding)
         return self.shard.sum(rows * mine[..., None].to(rows.dtype))
-
-
-def window_of(spec: ModelSpec, index: int) -> int | None:
-    """Tokens that a layer sees, its own included; None for all. Where only some layers slide, it is the last (Qwen)."""
-    return spec.sliding_window if index >= spec.num_hidden_layers - spec.num_sliding_layers else None

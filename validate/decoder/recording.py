@@ -1,10 +1,15 @@
 """Work recorded as a CUDA graph; what goes wrong there leaves the process able to go on."""
 
 from collections.abc import Callable
+from functools import partial
 from weakref import WeakSet
 
 import torch
 
+from perfmodel.validate.decoder.state import State
+
+Record = Callable[[Callable[[], object]], Callable[[], object]]
+"""Makes a replay of work on the device, as `record` does."""
 _recorded: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
 
@@ -24,6 +29,12 @@ def record(work: Callable[[], object], generator: torch.Generator | None = None)
         raise
     _recorded.add(graph)
     return graph.replay
+
+
+def replayed(step: Callable[[State], object], state: State, record: Record) -> Callable[[State], object]:
+    """`step`, from now on a replay where it is called on `state`."""
+    replay = record(partial(step, state))
+    return lambda given: replay() if given is state else step(given)
 
 
 def drop_all() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from perfmodel.errors import InputError
+from perfmodel.specs.calibration import AttentionChoice
 from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import check_parents, depths
@@ -20,7 +21,7 @@ class Request:
     script: scripted acceptance, None to observe what the models do: relative frequencies of 0 .. `max_accepted`
     accepted tokens; of a tree the probabilities that a node's 1st, 2nd, ... child is accepted. inner_script:
     frequencies of 0 .. inner_gamma accepted tokens of the draft below the sparse cache.
-    kv_dtype: of all caches: ``auto``, the type of the activations, or ``fp8``.
+    kv_dtype: of all caches: ``auto``, the type of the activations, or ``fp8``. attention_choices: of `backends.choose`.
     """
 
     batch: int
@@ -39,6 +40,7 @@ class Request:
     inner_gamma: int = 0
     inner_script: tuple[float, ...] | None = None
     kv_dtype: str = "auto"
+    attention_choices: tuple[AttentionChoice, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kv_dtype not in ("auto", "fp8"):

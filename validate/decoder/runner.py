@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,7 +13,12 @@ from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.model import Model, Projected, Tap
 from perfmodel.validate.decoder.pointwise import Rotary
 
+if TYPE_CHECKING:
+    from perfmodel.validate.decoder.kv.base import View
+
 PREFILL_CHUNK = 512
+Write = Callable[[int, Projected], tuple[Tensor, Tensor, Tensor]]
+"""Of a layer's projection: queries, and the keys and values of all uncommitted tokens, the new ones among them."""
 
 
 @dataclass
@@ -75,7 +81,7 @@ class Runner:
             part = tokens[:, start : start + chunk]
             positions = torch.arange(start, start + part.shape[1], device=tokens.device).expand(batch, -1)
             self.cache.set_lengths(torch.full_like(lengths, start), start, exact=True)
-            keep = partial(observed.keep, positions=positions, lengths=lengths) if window else None
+            keep = partial(observed.keep, positions=positions, lengths=lengths)
             hidden = self._pass(part, positions, positions, observe=keep)
             mine = positions == lengths[:, None] - 1
             last = torch.where(mine.any(1, keepdim=True), (hidden * mine[..., None]).sum(1), last)
@@ -88,29 +94,38 @@ class Runner:
         positions: Tensor,
         slots: Tensor,
         sees: Tensor | None = None,
-        observe: Callable[[int, Tensor], None] | None = None,
+        observe: Callable[[int, Tensor], None] = lambda index, q: None,
     ) -> Tensor:
-        spans = PassSpans(self.cache, positions)
+        def write(index: int, projected: Projected) -> tuple[Tensor, Tensor, Tensor]:
+            q, k, v = projected.rotate(slots=self.cache.at(index, slots))
+            observe(index, q)
+            return q, k, v
+
+        return self.attended(tokens, positions, write, sees, tap=self.tap)
+
+    def attended(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        write: Write,
+        sees: Tensor | None,
+        view: "View | None" = None,
+        tap: Tap | None = None,
+    ) -> Tensor:
+        """A pass whose layers `write` their keys and values, and attend to them and to what the cache or view shows."""
+
+        @cache
+        def span(window: int | None) -> Span:
+            """The committed tokens, or the latest of them: a query sees `window` tokens, itself included."""
+            return self.cache.span(None if window is None else positions - (window - 1), window)
 
         def attend(index: int, projected: Projected) -> Tensor:
-            q, k, v = projected.rotate(slots=self.cache.at(index, slots))
-            if observe is not None:
-                observe(index, q)
-            span = spans.of(projected.layer.window)
-            return self.attention(q, self.cache.k[index], self.cache.v[index], span, k, v, sees)
+            q, k, v = write(index, projected)
+            window = projected.layer.window
+            if view is not None:
+                if window is None:
+                    return view.attend(index, q, k, v, sees)
+                window = min(window, view.budget or window)
+            return self.attention(q, self.cache.k[index], self.cache.v[index], span(window), k, v, sees)
 
-        return self.model(tokens, positions, attend, self.rotary, self.tap)
-
-
-class PassSpans:
-    """What queries at `positions` [batch, n] see of a cache, with or without a sliding window; one each for a pass."""
-
-    def __init__(self, cache: KVCache, positions: Tensor) -> None:
-        self._cache, self._positions, self._spans = cache, positions, dict[int | None, Span]()
-
-    def of(self, window: int | None) -> Span:
-        """The committed tokens, or the latest of them: a query sees `window` tokens, itself included."""
-        if window not in self._spans:
-            first = None if window is None else self._positions - (window - 1)
-            self._spans[window] = self._cache.span(first, window)
-        return self._spans[window]
+        return self.model(tokens, positions, attend, self.rotary, tap)

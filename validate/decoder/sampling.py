@@ -1,7 +1,7 @@
 """From logits to tokens, and which draft tokens stand: greedy equality or exact rejection sampling."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -73,6 +73,10 @@ class AcceptedTokens:
     next_token: Tensor
 
 
+Scripted = Callable[[AcceptedTokens, torch.Generator], AcceptedTokens]
+"""Acceptance decided by stated frequencies, at the cost of having judged: what is drawn, with the same next tokens."""
+
+
 def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> AcceptedTokens:
     """draft_tokens [batch, gamma] against logits [batch, gamma + 1, vocab]: the target's argmax decides.
 
@@ -114,11 +118,3 @@ def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
     """How many stand before the first that does not, [batch], of stands [batch, gamma]; at most `drafted`."""
     count = stands.long().cumprod(1).sum(1)
     return count if drafted is None else torch.minimum(count, drafted)
-
-
-class Scripted(Protocol):
-    """Acceptance decided by stated frequencies, at the cost of having judged."""
-
-    def instead_of(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedTokens:
-        """What is drawn, with the next tokens of `accepted`."""
-        ...

@@ -18,7 +18,7 @@ class Script:
         share = torch.tensor(weights, dtype=torch.float64)
         self._cumulative = (share.cumsum(0) / share.sum())[:-1].float().to(device)
 
-    def instead_of(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedTokens:
+    def __call__(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedTokens:
         """Counts of 0 .. gamma, with the next tokens of `accepted`."""
         u = torch.empty(len(accepted.count), 1, device=self._cumulative.device).uniform_(generator=generator)
         return AcceptedTokens((u >= self._cumulative).sum(1), accepted.next_token)

@@ -1,7 +1,6 @@
 """The loop: draft gamma tokens, verify them in one pass, keep what stands and one more. Plain decoding: gamma = 0."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -17,43 +16,30 @@ from perfmodel.validate.decoder.state import State
 READ_EVERY = 4
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How tokens are drawn, who decides which draft tokens stand, and which tokens end a sequence.
-
-    script: decides acceptance instead of the models, at the same cost (EOS is then ignored).
-    """
-
-    sampling: Sampling = field(default_factory=Sampling)
-    script: Scripted | None = None
-    eos: tuple[int, ...] = ()
-
-
-class Observer:
-    """Is told what a loop does; of what it does nothing with, this base class is silent."""
-
-    def judged(self, state: State, accepted: AcceptedTokens) -> None:
-        """`accepted` is about to be committed. On the device, and part of what a CUDA graph records."""
-
-    def iterated(self) -> None:
-        """An iteration was enqueued, replayed or not."""
-
-
 class Decoder:
     """Target and draft with their caches, made for one batch size.
 
     gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models: those
-    that draft.
-    advance: `step`, or what replays it (`graphs.capture`).
+    that draft. eos: tokens that end a sequence. script: decides acceptance instead of the models, at the same cost (EOS
+    is then ignored).
+    advance: `step`, or what replays it (`graphs.capture`). watching: are told what is about to be committed, on the
+    device, as part of what a CUDA graph records.
     Nothing in an iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
     """
 
-    def __init__(self, target: Runner, draft: Drafter | None, rules: Rules) -> None:
-        self.target, self.draft, self.sampling, self.script = target, draft, rules.sampling, rules.script
+    def __init__(
+        self,
+        target: Runner,
+        draft: Drafter | None,
+        sampling: Sampling,
+        script: Scripted | None = None,
+        eos: tuple[int, ...] = (),
+    ) -> None:
+        self.target, self.draft, self.sampling, self.script = target, draft, sampling, script
         self.gamma, self.models = (draft.gamma, draft.models) if draft else (0, ())
         self.queries = self.gamma + 1
-        self.eos = torch.tensor([] if rules.script else rules.eos, dtype=torch.int64, device=target.model.device)
-        self.observers: list[Observer] = []
+        self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
+        self.watching: list[Callable[[State, AcceptedTokens], object]] = []
         self.advance: Callable[[State], object] = self.step
 
     @property
@@ -83,7 +69,7 @@ class Decoder:
     def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
         """How many draft tokens stand, and which token follows them: as the models judge, or as scripted."""
         accepted = self.judge(state, draft_tokens, draft_probs, logits)
-        return accepted if self.script is None else self.script.instead_of(accepted, state.generator)
+        return accepted if self.script is None else self.script(accepted, state.generator)
 
     def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
         """What the models say."""
@@ -94,8 +80,8 @@ class Decoder:
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
         """Record the tokens and advance the caches; what was refused is rolled back by not advancing over it."""
-        for observer in self.observers:
-            observer.judged(state, accepted)
+        for told in self.watching:
+            told(state, accepted)
         count = state.take(draft_tokens, accepted, self.eos)
         self.target.cache.advance(count, self.gamma + 1)
         for passes in self.models:
@@ -125,19 +111,21 @@ class Decoder:
         return state
 
     @torch.inference_mode()
-    def finish(self, state: State) -> None:
-        """Iterate until every sequence is done; up to `READ_EVERY` - 1 iterations more are run for nothing."""
+    def finish(self, state: State, iterated: Callable[[], object] = lambda: None) -> None:
+        """Iterate until every sequence is done; up to `READ_EVERY` - 1 iterations more are run for nothing.
+
+        iterated: called when an iteration was enqueued.
+        """
         while not bool(state.finished.all()):
             for _ in range(READ_EVERY):
                 self.iterate(state)
+                iterated()
             self.tighten()
 
     def iterate(self, state: State) -> None:
         """`step`, or its replay, and what the host does after it."""
         self.advance(state)
         self.refresh()
-        for observer in self.observers:
-            observer.iterated()
 
     @property
     def caches(self) -> list[KVCache]:

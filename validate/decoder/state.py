@@ -1,10 +1,12 @@
 """What the loop knows of each sequence: its tokens, how many, and whether it is done. All on the device."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from perfmodel.validate.decoder.sampling import AcceptedTokens
 
@@ -26,19 +28,11 @@ class State:
 
     @classmethod
     def from_prompts(
-        cls, prompts: list[list[int]], new_tokens: int, gamma: int, device: torch.device, seed: int
+        cls, prompts: Sequence[list[int]] | Tensor, new_tokens: int, gamma: int, device: torch.device, seed: int
     ) -> "State":
         """Rows padded with zeros, with room for the output and one iteration more."""
-        longest = max(map(len, prompts))
-        rows = torch.tensor([row + [0] * (longest - len(row)) for row in prompts], device=device)
-        return cls.from_tokens(
-            rows, torch.tensor([len(row) for row in prompts], device=device), new_tokens, gamma, seed
-        )
-
-    @classmethod
-    def from_tokens(cls, rows: Tensor, length: Tensor, new_tokens: int, gamma: int, seed: int) -> "State":
-        """From padded rows [batch, longest] of `length` [batch] tokens."""
-        device = rows.device
+        rows = pad_sequence([torch.as_tensor(row, device=device) for row in prompts], batch_first=True)
+        length = torch.tensor([len(row) for row in prompts], device=device)
         return cls(
             tokens=F.pad(rows, (0, new_tokens + gamma + 1)),
             length=length,

@@ -6,6 +6,7 @@ Accepted nodes do not lie together in the cache: they are moved there before the
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from perfmodel.validate.decoder.cache import KVCache, write_tokens
 from perfmodel.validate.decoder.drafts import ModelDrafter, ViewRunner
 from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, race
-from perfmodel.validate.decoder.speculative import Decoder, Observer, Rules
+from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree_sampling import AcceptedPath, accept_tree_greedy, accept_tree_sampled
@@ -68,8 +69,9 @@ class TreeDrafter(ModelDrafter):
 class TreeDecoder(Decoder):
     """As `Decoder`; `gamma` is the levels below the root, `queries` all nodes."""
 
-    def __init__(self, target: Runner, draft: TreeDrafter, rules: Rules) -> None:
-        super().__init__(target, draft, rules)
+    def __init__(self, target: Runner, draft: TreeDrafter, *rules: Any) -> None:
+        """rules: as of `Decoder`."""
+        super().__init__(target, draft, *rules)
         self.grower, self.tree, self.queries = draft, draft.tree, draft.tree.size
         self._sees = self.tree.sees[None]
 
@@ -120,14 +122,14 @@ class TreeCounts:
         return [taken / tried if tried else 0.0 for taken, tried in zip(self.taken, self.tried, strict=True)]
 
 
-class TreeCounter(Observer):
+class TreeCounter:
     """Counts the children of accepted paths."""
 
     def __init__(self, tree: Topology) -> None:
         self.tree = tree
         self._tried, self._taken = (torch.zeros_like(tree.children[0]) for _ in "tt")
 
-    def judged(self, state: State, accepted: AcceptedTokens) -> None:
+    def __call__(self, state: State, accepted: AcceptedTokens) -> None:
         """Every child of a node on the path was tried; the next node was taken."""
         assert isinstance(accepted, AcceptedPath)
         on = torch.arange(self.tree.levels, device=accepted.path.device) <= accepted.count[:, None]

@@ -78,7 +78,7 @@ class TreeScript:
         fitted = F.pad(torch.tensor(rates, dtype=torch.float64), (0, tree.children.shape[1] - len(rates)))
         self.tree, self._cumulative = tree, fitted.cumsum(0).float().to(tree.rank.device)
 
-    def instead_of(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedPath:
+    def __call__(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedPath:
         """A drawn path, with the next tokens of `accepted`."""
         tree, batch = self.tree, len(accepted.count)
         u = torch.empty(batch, tree.levels - 1, 1, device=tree.rank.device).uniform_(generator=generator)

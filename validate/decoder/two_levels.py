@@ -10,6 +10,7 @@ Sun et al. 2024 (TriForce), arXiv 2404.11912; `perfmodel.speculation.two_levels`
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,13 +20,11 @@ from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.drafts import ModelDrafter, ViewRunner
 from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.model import Projected
+from perfmodel.validate.decoder.recording import Record, replayed
 from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, Scripted, accept_greedy, accept_sampled
-from perfmodel.validate.decoder.speculative import Decoder, Observer, Rules
+from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-
-Record = Callable[[Callable[[], object]], Callable[[], object]]
-"""Makes a replay of work on the device."""
 
 
 class CollectingRunner(ViewRunner):
@@ -52,7 +51,7 @@ class CollectingRunner(ViewRunner):
             Slots(k, v, cache.rows, places).write(*new)
             return q, k, v
 
-        return self.attended(tokens, positions, write, sees)
+        return self.runner.attended(tokens, positions, write, sees, self.view)
 
 
 class TwoLevelDrafter:
@@ -89,15 +88,14 @@ class TwoLevelDrafter:
         self.tokens = torch.zeros(batch, self.gamma, dtype=torch.int64, device=model.device)
         self._told = torch.zeros(2, dtype=torch.int64, device=model.device)
         self._ahead: State | None = None
-        self._replays: tuple[State, Callable[[], object], Callable[[], object]] | None = None
+        self.begin: Callable[[State], object] = self._begin
+        self.one_round: Callable[[State], object] = self._round
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, longest], of which `drafted` are meant, and draft_probs [batch, longest, vocab]."""
-        known = self._replays
-        _, begin, one_round = known if known is not None and known[0] is state else self._parts(state)
-        begin()
+        self.begin(state)
         for _ in range(self.enough):
-            one_round()
+            self.one_round(state)
             self.rounds += 1
             done, self.longest = self._told.tolist()
             if done:
@@ -111,11 +109,7 @@ class TwoLevelDrafter:
 
     def replay_of(self, state: State, record: Record) -> None:
         """From now on what `propose` runs on `state` between two looks at the device is a replay."""
-        _, begin, one_round = self._parts(state)
-        self._replays = state, record(begin), record(one_round)
-
-    def _parts(self, state: State) -> tuple[State, Callable[[], object], Callable[[], object]]:
-        return state, partial(self._begin, state), partial(self._round, state)
+        self.begin, self.one_round = replayed(self._begin, state, record), replayed(self._round, state, record)
 
     def _begin(self, state: State) -> None:
         """Nothing is collected yet."""
@@ -155,7 +149,7 @@ class TwoLevelDrafter:
             self.probs[cache.rows, cache.positions(self.middle.collected, logits.shape[1])] = probs
             accepted = accept_sampled(draft_tokens, draft_probs, probs, ahead.generator)
         if self.script is not None:
-            accepted = self.script.instead_of(accepted, ahead.generator)
+            accepted = self.script(accepted, ahead.generator)
         count = ahead.take(draft_tokens, accepted, torch.empty(0, dtype=torch.int64, device=logits.device))
         for passes in self.models:
             passes.collected.add_(count)
@@ -172,8 +166,9 @@ class TwoLevelDecoder(Decoder):
     widths: how many an iteration can verify.
     """
 
-    def __init__(self, target: Runner, draft: TwoLevelDrafter, rules: Rules) -> None:
-        super().__init__(target, draft, rules)
+    def __init__(self, target: Runner, draft: TwoLevelDrafter, *rules: Any) -> None:
+        """rules: as of `Decoder`."""
+        super().__init__(target, draft, *rules)
         self.levels, self.widths = draft, tuple(range(draft.enough, draft.gamma + 1))
 
     def step_at(self, width: int, state: State) -> None:
@@ -182,16 +177,18 @@ class TwoLevelDecoder(Decoder):
         self.levels.drafted.clamp_(max=width)
         self.conclude(state, *self.levels.proposed(width))
 
-    def replay_of(self, state: State, record: Record) -> Callable[[], None]:
-        """A replay of `step`: the host looks at the device between inner rounds, and chooses the verification."""
+    def replayed(self, state: State, record: Record) -> Callable[[State], object]:
+        """`step`, on `state` as replays: the host looks at the device between inner rounds, and chooses the last."""
         self.levels.replay_of(state, record)
         ends = {n: record(partial(self.conclude, state, *self.levels.proposed(n))) for n in self.widths}
 
-        def replay() -> None:
+        def step(given: State) -> None:
+            if given is not state:
+                return self.step(given)
             self.levels.propose(state)
             ends[self.levels.longest]()
 
-        return replay
+        return step
 
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
         """As `Decoder.start`. Refuses prompts of one token."""
@@ -254,7 +251,7 @@ def _share(accepted: int, rejected: int) -> float:
     return accepted / max(1, accepted + rejected)
 
 
-class LevelCounter(Observer):
+class LevelCounter:
     """Counts what both levels accept."""
 
     def __init__(self, levels: TwoLevelDrafter) -> None:
@@ -262,7 +259,7 @@ class LevelCounter(Observer):
         self._inner = torch.zeros_like(levels.histogram)
         self._outer = torch.zeros(3, dtype=torch.int64, device=levels.drafted.device)
 
-    def judged(self, state: State, accepted: AcceptedTokens) -> None:
+    def __call__(self, state: State, accepted: AcceptedTokens) -> None:
         """The inner rounds of this iteration, and its verification."""
         on = ~state.finished
         complete = on & (accepted.count == self.levels.drafted)

@@ -66,9 +66,8 @@ def pieces(spec: ModelSpec, shard: RankShard) -> Pieces:
 
 
 def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: int, theirs: str) -> Pieces:
-    d, hidden, inner, (first, last) = (
-        spec.head_dim, spec.hidden_size, spec.intermediate_size, shard.kv_heads(spec.num_key_value_heads)
-    )  # fmt: skip
+    d, hidden, inner = spec.head_dim, spec.hidden_size, spec.intermediate_size
+    first, last = shard.kv_heads(spec.num_key_value_heads)
     q, kv, phi3 = spec.num_attention_heads * d, spec.num_key_value_heads * d, spec.model_type == "phi3"
     q_rows, kv_rows, rows = shard.split(q), (first * d, last * d), shard.split(inner)
     attention, mlp = f"{theirs}.self_attn", f"{theirs}.mlp"

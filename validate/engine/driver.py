@@ -14,7 +14,7 @@ from perfmodel.validate.engine.acceptance import vllm
 from perfmodel.validate.engine.acceptance.counters import Counters
 from perfmodel.validate.engine.client import Server, StreamedAnswer
 from perfmodel.validate.engine.formats.fields import bunched, thinned
-from perfmodel.validate.engine.formats.vllm_serve import ONE_CHUNK
+from perfmodel.validate.engine.formats.vllm import ONE_CHUNK
 from perfmodel.validate.engine.timing import Timing
 
 ROUNDS = 3

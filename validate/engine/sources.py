@@ -13,7 +13,7 @@ from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
 from perfmodel.validate.engine.fit import ANY
-from perfmodel.validate.engine.formats import is_of, perfmodel_record, read
+from perfmodel.validate.engine.formats import RECORD, read
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
@@ -78,9 +78,7 @@ def served(query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing]
     engine = version = None
     for source in sources:
         text = read_text(source.path)
-        if source.path.suffix == ".json" and all(
-            is_of(perfmodel_record, run) for run in parse_objects(str(source.path), text)
-        ):
+        if source.path.suffix == ".json" and all(map(RECORD.has, parse_objects(str(source.path), text))):
             subject = read_engine_record(source.path).subject
             engine, version = subject.engine, subject.engine_version
             other = draft is not None and Path(draft).name != Path(subject.draft).name

@@ -2,15 +2,16 @@
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.constants import Constant
 from perfmodel.specs.files import data_directory
-from perfmodel.specs.fits import Scatter, StatedFit
+from perfmodel.specs.fits import Scatter, StatedFit, square
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity, errors_of
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
@@ -25,6 +26,8 @@ LITERATURE = ("a100-sxm-80gb", "h100-sxm-80gb")
 OTHER = dict(zip(LITERATURE, reversed(LITERATURE), strict=True))
 OTHER_WORDS = "magicdec on " + " and ".join(LITERATURE)
 PASSES = ("target_s", "draft_s", "verify_s")
+STRONG = 0.8
+"""Correlation from which two constants are named together."""
 COMMENT = "Written by `perfmodel validate calibrate --write` from validate/fit/recipes.py and published measurements."
 
 
@@ -43,6 +46,47 @@ def report(recipe: Recipe) -> Report:
     points, whole = points_of(recipe), whole_fit(recipe)
     judged = {by: errors_by_quantity(points, held_out(recipe, by).times) for by in FOLDS if has_folds(recipe, by)}
     return Report(recipe, whole, errors_by_quantity(points, points.predict(whole.calibration)), judged)
+
+
+def as_dict(made: Report) -> dict[str, Any]:
+    """A report in plain JSON types."""
+    fitted = made.fit.calibration.fit
+    assert fitted is not None
+    return {
+        "calibration": made.recipe.name,
+        "set": made.recipe.set_name,
+        "values": made.fit.values,
+        "stderr": made.fit.stderr,
+        "at_bound": list(made.fit.at_bound),
+        "parameters": list(fitted.parameters),
+        "correlation": square(fitted.correlation).tolist(),
+        "strong_correlations": strong(fitted),
+        "pinned": {name: value for name, (value, _) in made.recipe.pinned.items()},
+        "rows": len(points_of(made.recipe).points),
+        "in_sample": {name: asdict(e) for name, e in made.in_sample.items()},
+        "held_out": {by: {name: asdict(e) for name, e in found.items()} for by, found in made.held_out.items()},
+    }
+
+
+def strong(fitted: StatedFit) -> list[tuple[str, str, float]]:
+    """Pairs of constants that the rows hardly tell apart."""
+    names, rows = fitted.parameters, enumerate(fitted.correlation)
+    return [(names[i], names[j], r) for i, row in rows for j, r in enumerate(row[:-1]) if abs(r) > STRONG]
+
+
+def report_lines(found: dict[str, Any]) -> list[str]:
+    """A report in words."""
+    lines = [f"{found['calibration']}: {found['rows']} rows of {found['set']}"]
+    for name, value in found["values"].items():
+        error = found["stderr"].get(name)
+        lines.append(f"  {name:34} {value:<11.4g} {'at its bound' if error is None else f'+- {error:.2g}'}")
+    pairs = [f"{a} and {b} {r:+.2f}" for a, b, r in found["strong_correlations"]]
+    lines.append(f"  correlated above {STRONG}: {'; '.join(pairs) or 'none'}")
+    judged = {"in sample": found["in_sample"]} | {f"held out by {by}": of for by, of in found["held_out"].items()}
+    for words, errors in judged.items():
+        parts = (f"{n} {100 * e['mape']:.1f} ({100 * e['worst']:+.1f})" for n, e in errors.items())
+        lines.append(f"  {words:20} mean (worst) error %: {', '.join(parts)}")
+    return [*lines, ""]
 
 
 def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
@@ -104,7 +148,7 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
     }
     assert fitted.calibration.fit is not None
     correlation = tuple((*(round(v, 2) + 0.0 for v in row[:-1]), 1.0) for row in fitted.calibration.fit.correlation)
-    transferred = transfer_error(recipe)
+    moved = transfer_error(recipe)
     stated = {
         "name": recipe.name,
         "gpu": recipe.gpu,
@@ -115,13 +159,9 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         "notes": recipe.notes,
         "fit": StatedFit(parameters=fitted.calibration.fit.parameters, correlation=correlation),
         "observed_error": observed(made),
-        "transfer_error": transferred and transferred[0].scatter(_rows_of(transferred[1])),
+        "transfer_error": moved and moved[0].scatter(f"speedup on the rows of {moved[1].set_name} on {moved[1].gpu}"),
     }
     return fitted.calibration.model_copy(update=constants | stated)
-
-
-def _rows_of(other: Recipe) -> str:
-    return f"speedup on the rows of {other.set_name} on {other.gpu}"
 
 
 def path_of(name: str) -> Path:

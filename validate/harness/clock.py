@@ -88,32 +88,3 @@ def overhead_s(clock: Clock) -> float:
     for _ in range(EMPTY_LAPS):
         clock.mark()
     return fmean(clock.laps())
-
-
-class PeakMemory:
-    """Largest memory in use since `reset`: torch's on CUDA, the process's resident set on a CPU (None if unknown)."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._resets = False
-
-    def reset(self) -> None:
-        """Forget what was before."""
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-            return
-        try:
-            with open("/proc/self/clear_refs", "w") as stream:
-                stream.write("5")
-            self._resets = True
-        except OSError:
-            self._resets = False
-
-    def bytes(self) -> int | None:
-        """The peak; on a CPU None where the system does not let a process reset its own."""
-        if self.device.type == "cuda":
-            return int(torch.cuda.max_memory_allocated(self.device))
-        if not self._resets:
-            return None
-        with open("/proc/self/status") as stream:
-            return next((int(line.split()[1]) * 1024 for line in stream if line.startswith("VmHWM:")), None)

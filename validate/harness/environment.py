@@ -61,9 +61,12 @@ def capture(device: torch.device) -> dict[str, Any]:
     }
 
 
-def fingerprint(environment: dict[str, Any]) -> dict[str, Any]:
+def fingerprint(environment: Any) -> dict[str, Any]:
     """The part that must not change between the sittings of one run: what does not drift by itself."""
-    steady = {key: value for key, value in environment["device"].items() if key not in ("clocks", "temperature_c")}
+    device = environment.get("device") if isinstance(environment, dict) else None
+    if not isinstance(device, dict):
+        return {}
+    steady = {key: value for key, value in device.items() if key not in ("clocks", "temperature_c")}
     return {**environment, "device": steady}
 
 
@@ -75,16 +78,9 @@ def _cpu() -> dict[str, Any]:
         "kind": "cpu",
         "name": fields["model name"] or platform.processor() or platform.machine(),
         "isa": [name for name in ISA if name in flags],
-        "bf16": bf16_support(flags),
+        "bf16": "amx" if {"amx_bf16", "amx_tile"} <= flags else "avx512" if "avx512_bf16" in flags else "emulated",
         "last_level_cache_bytes": last_level_cache(),
     }
-
-
-def bf16_support(flags: set[str]) -> str:
-    """``amx``, ``avx512`` or ``emulated``: without the first two, bf16 products are converted and slow."""
-    if {"amx_bf16", "amx_tile"} <= flags:
-        return "amx"
-    return "avx512" if "avx512_bf16" in flags else "emulated"
 
 
 def last_level_cache() -> int | None:

@@ -30,11 +30,16 @@ class Journal:
     A last line that a crash tore is cut off when the journal is opened again; a fault before it is refused.
     """
 
-    def __init__(self, path: Path, header: str, rows: list[str]) -> None:
-        self.path, self.header_text, self._rows = path, header, rows
-        if path.exists():
-            check_regular(path)
-        self._file = path.open("ab")
+    def __init__(self, path: Path) -> None:
+        """Take hold of a file, new or not. Raises InputError."""
+        self.path, self._texts = path, list[str]()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                check_regular(path)
+            self._file = path.open("ab")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -46,65 +51,45 @@ class Journal:
         """A new journal with its header on the disk. Raises InputError where there is one already."""
         if path.exists():
             raise InputError(f"{path}: must be a new file, given one that exists")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            journal = cls(path, encode(header), [])
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-        journal._write(journal.header_text)
+        journal = cls(path)
+        journal.add(header)
         return journal
 
     @classmethod
     def resume(cls, path: Path) -> Self:
         """Go on with a journal, every whole line of it kept as it is."""
-        try:
-            held = cls(path, "", [])  # taken before it is read, so that nobody else is writing
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        held = cls(path)  # taken before it is read, so that nobody else is writing
         try:
             data = read_bytes(path)
             lines = data.split(b"\n")
             torn = lines.pop()  # empty where the file ends with a line break
-            texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
-            if not texts:
+            held._texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
+            if not held._texts:
                 raise InputError(f"{path}: must hold a header; the run was cut off before it began: delete the file")
             if torn:
                 os.truncate(path, len(data) - len(torn))
         except BaseException:
             held.close()
             raise
-        held.header_text, held._rows = texts[0], texts[1:]
         return held
 
     @property
     def header(self) -> dict[str, Any]:
         """What the run was begun with."""
-        return json.loads(self.header_text)
+        return json.loads(self._texts[0])
 
     @property
     def row_texts(self) -> list[str]:
         """Every finished row, byte for byte."""
-        return list(self._rows)
+        return self._texts[1:]
 
     def keys(self) -> set[str]:
         """Keys of the finished rows."""
-        return {json.loads(text)["key"] for text in self._rows}
+        return {json.loads(text)["key"] for text in self.row_texts}
 
     def add(self, row: dict[str, Any]) -> None:
-        """Append a finished row; it is on the disk when this returns."""
+        """Append the header or a finished row; it is on the disk when this returns."""
         text = encode(row)
-        self._write(text)
-        self._rows.append(text)
-
-    def finish(self) -> Path:
-        """Write the record beside it, whole or not at all, rows byte for byte as here, and drop the journal."""
-        path = self.path.with_suffix(".json")
-        write(path, as_record(self.header_text, self._rows), "--results")
-        self.close()
-        self.path.unlink()
-        return path
-
-    def _write(self, text: str) -> None:
         body = text.encode()
         try:
             self._file.write(b"%08x %s\n" % (zlib.crc32(body), body))
@@ -113,6 +98,15 @@ class Journal:
         except OSError as error:
             why = error.strerror or error
             raise InputError(f"{self.path}: cannot be written: {why}; finished rows are kept for --resume") from None
+        self._texts.append(text)
+
+    def finish(self) -> Path:
+        """Write the record beside it, whole or not at all, rows byte for byte as here, and drop the journal."""
+        path = self.path.with_suffix(".json")
+        write(path, as_record(self._texts[0], self.row_texts), "--results")
+        self.close()
+        self.path.unlink()
+        return path
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.harness.clock import Clock, PeakMemory, clock_for, free_memory, keep_busy, synchronize
+from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy, synchronize
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
 from perfmodel.validate.records.grid import PlanPoint
@@ -53,7 +53,7 @@ class PointMeasurer:
     def __init__(self, plan: Plan, device: torch.device, shard: RankShard) -> None:
         self.plan, self.device, self.shard = plan, device, shard
         self.models = LoadedModels(plan, device, shard)
-        self.clock, self.memory = clock_for(device), PeakMemory(device)
+        self.clock = clock_for(device)
         self._runner: tuple[str, PointRunner | Row] | None = None
 
     @torch.inference_mode()
@@ -70,7 +70,8 @@ class PointMeasurer:
             self._runner = (point.key, failure(error))
             return {**base, **failure(error)}
         base |= {"status": "ok", "attention": runner.attention, "graphs": runner.graphs}
-        return {**base, **row, "peak_memory_bytes": self.memory.bytes()}
+        peak_bytes = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+        return {**base, **row, "peak_memory_bytes": peak_bytes}
 
     def _runner_of(self, point: PlanPoint) -> PointRunner | Row:
         """The runner of a point, or what its rows say where it cannot be made on every rank."""
@@ -78,7 +79,8 @@ class PointMeasurer:
             self._runner = None
             try:
                 free_memory(self.device)
-                self.memory.reset()
+                if self.device.type == "cuda":
+                    torch.cuda.reset_peak_memory_stats(self.device)
                 runner: PointRunner | Row = PointRunner(self.models, self.plan, point)
             except Exception as error:
                 runner = failure(error)
@@ -91,6 +93,7 @@ class PointMeasurer:
 def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:
     """Plain (`ar`) and speculative (`sd`) samples in turn, each `iterations` long from the same start."""
     protocol = plan.protocol
+    started = int(runner.runs["sd"].state.length.sum())
     seconds: dict[str, list[float]] = {name: [] for name in runner.runs}
     gained: dict[str, list[int]] = {name: [] for name in runner.runs}
     tallies: dict[str, list[int]] = {name: [] for name in runner.tally()}
@@ -100,16 +103,16 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
         for name in _in_turn(runner.runs, sample):
             runner.snapshot.restore()
             synchronize(device)
-            before = runner.tally()
+            runner.tally()
             clock.mark()
             runner.runs[name].run(protocol.iterations, protocol.read_every)
             clock.mark()
             lap = clock.laps()[0]
             if sample >= 0:
                 seconds[name].append(lap)
-                gained[name].append(sum(runner.runs[name].tokens_gained()))
-                if name == "sd":
-                    _count(tallies, before, runner.tally())
+                gained[name].append(int(runner.runs[name].state.length.sum()) - started)
+                for counted, count in runner.tally().items() if name == "sd" else ():
+                    tallies[counted].append(count)
     return {
         "iterations": protocol.iterations,
         "samples": {f"{name}_s": values for name, values in seconds.items()},
@@ -129,21 +132,16 @@ def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) 
         for name in _in_turn(runner.phases, sample):
             runner.snapshot.restore()
             for _ in range(protocol.iterations):
-                before = runner.tally()
+                runner.tally()
                 laps = _phases_once(runner.phases[name], clock, device)
-                if sample >= 0 and name == "sd":
-                    _count(tallies, before, runner.tally())
-                if sample >= 0:
-                    for phase, lap in zip(PHASES[name], laps, strict=True):
-                        if phase:
-                            samples[f"{name}_{phase}_s"].append(lap)
+                if sample < 0:
+                    continue
+                for counted, count in runner.tally().items() if name == "sd" else ():
+                    tallies[counted].append(count)
+                for phase, lap in zip(PHASES[name], laps, strict=True):
+                    if phase:
+                        samples[f"{name}_{phase}_s"].append(lap)
     return {"iterations": protocol.iterations, "samples": samples, **tallies}
-
-
-def _count(tallies: dict[str, list[int]], before: dict[str, int], after: dict[str, int]) -> None:
-    """Add what was tallied in between."""
-    for name, counts in tallies.items():
-        counts.append(after[name] - before[name])
 
 
 def _in_turn(names: Iterable[str], sample: int) -> list[str]:

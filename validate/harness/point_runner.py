@@ -1,7 +1,7 @@
 """One point made ready to be timed: plain and speculative decoding over one cache, and a way back to the start."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.decoder.speculative import Decoder, Rules
+from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder, TwoLevelDrafter
 from perfmodel.validate.decoder.weights import load
@@ -50,19 +50,10 @@ class LoadedModels:
 
 @dataclass
 class DecoderRun:
-    """A decoder and the state it works on, with the lengths that both had at the start."""
+    """A decoder and the state it works on."""
 
     decoder: Decoder
     state: State
-    _start: dict[str, Tensor] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self._start = {name: getattr(self.state, name).clone() for name in ("length", "limit", "finished")}
-
-    def restore(self) -> None:
-        """Back to the start; the histogram goes on counting."""
-        for name, value in self._start.items():
-            getattr(self.state, name).copy_(value)
 
     def run(self, iterations: int, read_every: int) -> None:
         """The loop as `Decoder.generate` has it: nothing waits for the device but the look at the lengths."""
@@ -70,10 +61,6 @@ class DecoderRun:
             self.decoder.iterate(self.state)
             if done % read_every == 0:
                 self.decoder.tighten()
-
-    def tokens_gained(self) -> list[int]:
-        """Tokens gained since the start, per sequence."""
-        return (self.state.length - self._start["length"]).tolist()
 
 
 class PhaseRunner:
@@ -119,25 +106,26 @@ class PhaseRunner:
 class Snapshot:
     """Runs, their caches and the draft's views as they were when it was taken.
 
-    What was written beyond a length is never read, so the contents may stay.
+    What was written beyond a length is never read, so the contents may stay. Histograms go on counting.
     """
 
     def __init__(self, *runs: DecoderRun) -> None:
-        self.runs, decoder = runs, runs[0].decoder
+        decoder = runs[0].decoder
         self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in decoder.caches]
-        views = [passes.view for passes in decoder.models]
-        self._views = [(v, [t.clone() for t in v.state().tensors], dict(v.state().numbers)) for v in views]
+        changing: list[tuple[Any, tuple[str, ...]]] = [(run.state, ("length", "limit", "finished")) for run in runs]
+        changing += [(passes.view, passes.view.changing) for passes in decoder.models]
+        now = [(owner, name, getattr(owner, name)) for owner, names in changing for name in names]
+        self._before = [(owner, name, v.clone() if isinstance(v, Tensor) else v) for owner, name, v in now]
 
     def restore(self) -> None:
         """Back to the start."""
-        for run in self.runs:
-            run.restore()
         for cache, lengths, bound in self._caches:
             cache.set_lengths(lengths, bound)
-        for view, tensors, numbers in self._views:
-            for now, before in zip(view.state().tensors, tensors, strict=True):
-                now.copy_(before)
-            vars(view).update(numbers)
+        for owner, name, value in self._before:
+            if isinstance(value, Tensor):
+                getattr(owner, name).copy_(value)
+            else:
+                setattr(owner, name, value)
 
 
 class PointRunner:
@@ -148,17 +136,15 @@ class PointRunner:
 
     def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
         target, draft = models.pair(point)
-        room = (
-            max(plan.protocol.iterations, graphs.WARM_UP + 1, (point.inner_gamma or 0) + 2) * (point.max_accepted + 1)
-            + 1
-        )
+        iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1, (point.inner_gamma or 0) + 2)
+        room = iterations * (point.max_accepted + 1) + 1
         decoder = make_decoder(target, _request(plan, point, room), draft)
         state = start_random(decoder, point.context, room, plan.protocol.seed)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
         alone = replace(state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device))
         self.batch, self.attention = point.batch, decoder.target.attention.name
         self.runs = {
-            "ar": DecoderRun(Decoder(decoder.target, None, Rules(decoder.sampling)), alone),
+            "ar": DecoderRun(Decoder(decoder.target, None, decoder.sampling), alone),
             "sd": DecoderRun(decoder, state),
         }
         self.snapshot = Snapshot(self.runs["sd"], self.runs["ar"])
@@ -174,9 +160,12 @@ class PointRunner:
         return self.runs["sd"].state.histogram
 
     def tally(self) -> dict[str, int]:
-        """Of two levels: inner rounds, and tokens a sequence that were verified, so far."""
+        """Of two levels: inner rounds, and tokens a sequence that were verified, since this was asked last."""
         draft = self.runs["sd"].decoder.draft
-        return {"rounds": draft.rounds, "verified": draft.verified} if isinstance(draft, TwoLevelDrafter) else {}
+        if not isinstance(draft, TwoLevelDrafter):
+            return {}
+        told, draft.rounds, draft.verified = {"rounds": draft.rounds, "verified": draft.verified}, 0, 0
+        return told
 
 
 def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
@@ -191,6 +180,7 @@ def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
         draft_kv=point.draft_kv,
         script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.max_accepted)),
         attention=plan.attention,
+        attention_choices=plan.attention_choices,
         tree=point.parents,
         middle_kv=point.middle_kv,
         inner_gamma=inner,

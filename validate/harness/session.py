@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -20,15 +21,17 @@ from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
-from perfmodel.validate.harness.recorder import open_journal
 from perfmodel.validate.records.code_version import commit
 from perfmodel.validate.records.plan import Plan
+from perfmodel.validate.records.schema import SCHEMA_VERSION
 from perfmodel.validate.records.store import machine_folder
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Callable[[], Row]]]
 """Keys and what measures each, in order."""
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
+SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
+"""Header fields that must not have changed between the sittings of one run."""
 
 
 class SpoiltDevice(Exception):
@@ -132,3 +135,53 @@ def failure(error: BaseException) -> Row:
     text = " ".join(str(error).split())[:300]
     memory = isinstance(error, OUT_OF_MEMORY) or "must fit" in text
     return {"status": "out_of_memory" if memory else "failed", "error": f"{type(error).__name__}: {text}"}
+
+
+def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) -> Journal:
+    """Begin ``<UTC>-<commit8>-<name>``, or go on with the latest unfinished run of that name."""
+    if not resume:
+        now = datetime.datetime.now(datetime.UTC)
+        stem = f"{now:%Y%m%dT%H%M%SZ}-{header['commit'][:8]}-{name}"
+        return Journal.begin(folder / f"{stem}.journal", {"schema_version": SCHEMA_VERSION, **header})
+    left = unfinished(folder, name)
+    if not left:
+        raise InputError(f"--resume: no unfinished run of {name} in {folder.name}; run without --resume")
+    journal = Journal.resume(left[-1])
+    try:
+        check_same(journal.header, header)
+    except InputError:
+        journal.close()
+        raise
+    return journal
+
+
+def finish_journal(path: Path) -> Path:
+    """Make a record of what an interrupted run has finished. Raises InputError for a journal without a row."""
+    if path.suffix != ".journal" or not path.is_file():
+        raise InputError(f"{path}: must be a .journal file that an interrupted run left behind")
+    with Journal.resume(path) as journal:
+        if journal.row_texts:
+            return journal.finish()
+    raise InputError(f"{path}: must hold a finished row; the run was interrupted before its first: delete the file")
+
+
+def unfinished(folder: Path, name: str) -> list[Path]:
+    """Journals of interrupted runs of a name, oldest first."""
+    return sorted(
+        p for p in folder.glob("*.journal") if re.fullmatch(rf"\d+T\d+Z-([0-9a-f]{{8}}|unknown)-{name}", p.stem)
+    )
+
+
+def check_same(before: Row, now: Row) -> None:
+    """Refuse to mix two plans, two commits or two machines in one record."""
+    one, two = (
+        {key: header.get(key) for key in SAME}
+        | {f"{key} of the machine": value for key, value in environment.fingerprint(header.get("environment")).items()}
+        for header in (before, now)
+    )
+    for key in one | two:
+        if one.get(key) != two.get(key):
+            raise InputError(
+                f"--resume: {key} must be what the run was begun with ({str(one.get(key))[:12]}), "
+                f"given {str(two.get(key))[:12]}: start a new run"
+            )

@@ -7,13 +7,13 @@ from statistics import median
 
 import torch
 
-from perfmodel.validate.decoder.factory import counter_of, make_decoder, start_random
+from perfmodel.validate.decoder.factory import make_decoder, start_random, watched
 from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.graphs import capture
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.speculative import Decoder, Observer
+from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.harness.clock import Clock, clock_for, keep_busy
 
@@ -39,7 +39,7 @@ class Run:
     seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; without prefill and what was
     run after the last sequence was finished.
     draft_s, verify_s: one draft step (all that is drafted over gamma) and one verification, each alone, on the caches
-    as the prompts left them. counts: see `factory.counter_of`.
+    as the prompts left them. counts: see `factory.watched`.
     """
 
     request: Request
@@ -84,8 +84,7 @@ def run(
     graphs: replay iterations as CUDA graphs; the iterations before the capture are not timed.
     """
     decoder, clock = make_decoder(model, request, draft), clock_for(model.device)
-    counter = counter_of(decoder)
-    decoder.observers += [counter] if counter else []
+    counter = watched(decoder)
     clock.mark()
     if request.script is None:
         state = decoder.start(prompts, request.new_tokens, seed)
@@ -98,25 +97,13 @@ def run(
     propose_s, verify_s = phases(decoder, state, clock, graphs)
     draft_s = propose_s / max(1, request.gamma)
     had, before = int(state.length.sum()), int(state.histogram.sum(1).max())
-    decoder.observers.append(Laps(clock))
     clock.mark()
-    decoder.finish(state)
+    decoder.finish(state, clock.mark)
     laps, generation = clock.laps(), collect(state, prompts)
     iterations, gained = generation.iterations - before, int(state.length.sum()) - had
     seconds = sum(laps[:iterations])
     counts = counter.counts if counter else None
     return Run(request, generation, seconds, gained, iterations, prefill_s, draft_s, verify_s, counts=counts)
-
-
-class Laps(Observer):
-    """Marks a clock after each iteration."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-
-    def iterated(self) -> None:
-        """Another lap."""
-        self.clock.mark()
 
 
 @torch.inference_mode()

@@ -32,20 +32,20 @@ SAMPLES: dict[str, dict[str, str]] = {
 }
 """Mode of a row (or ``kernel``) -> its samples: name -> what was timed, in seconds."""
 RENAMED_IN_2 = {
-    "end_to_end": {"plain_s": "ar_s", "speculative_s": "sd_s"},
-    "phases": {
-        "plain_verify_s": "ar_target_s",
-        "plain_decide_s": "ar_accept_s",
-        "plain_commit_s": "ar_commit_s",
-        "draft_propose_s": "sd_draft_s",
-        "draft_verify_s": "sd_verify_s",
-        "draft_decide_s": "sd_accept_s",
-        "draft_commit_s": "sd_commit_s",
-    },
-    "tokens": {"plain": "ar", "speculative": "sd"},
-    "micro": {"most_bytes": "max_bytes"},
+    "plain_s": "ar_s",
+    "speculative_s": "sd_s",
+    "plain_verify_s": "ar_target_s",
+    "plain_decide_s": "ar_accept_s",
+    "plain_commit_s": "ar_commit_s",
+    "draft_propose_s": "sd_draft_s",
+    "draft_verify_s": "sd_verify_s",
+    "draft_decide_s": "sd_accept_s",
+    "draft_commit_s": "sd_commit_s",
+    "plain": "ar",
+    "speculative": "sd",
+    "most_bytes": "max_bytes",
 }
-"""Where in version 1 -> its name there -> its name since version 2."""
+"""Keys of version 1 -> their names since version 2."""
 
 KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "copy": ("bytes",),
@@ -126,14 +126,9 @@ class PointRow(_RecordRow):
     mean_growth_tokens: float = Field(
         0.0, ge=0, le=1e12, description="half of what a sequence grows by in a speculative sample"
     )
-    peak_memory_bytes: int | None = Field(None, description="largest memory in use on the device")
+    peak_memory_bytes: int | None = Field(None, description="largest memory in use on a CUDA device")
     attention: str | None = Field(None, description="the attention kernel that ran")
     graphs: bool | None = Field(None, description="whether the speculative iterations were captured CUDA graphs")
-
-    @property
-    def point_key(self) -> str:
-        """The point, whatever the mode."""
-        return self.key.rpartition("/")[0]
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -270,32 +265,15 @@ class KernelRecord(_Record):
     points: tuple[KernelRow, ...]
 
 
-def migrated(raw: dict[str, Any]) -> dict[str, Any]:
-    """A record of version 1 under the names of version 2; anything that is not of its form is left to the checks."""
-    if raw.get("schema_version") != 1:
-        return raw
-    new = dict(raw)
-    if isinstance(plan := raw.get("plan"), dict):
-        new["plan"] = {**plan, "micro": _renamed(plan.get("micro"), "micro")}
-    if isinstance(points := raw.get("points"), list):
-        new["points"] = [_migrated_row(row) if isinstance(row, dict) else row for row in points]
-    return new
+def migrated(value: Any) -> Any:
+    """A record of version 1, or a part of it, under the names of version 2."""
+    if isinstance(value, dict):
+        return {RENAMED_IN_2.get(name, name): migrated(inner) for name, inner in value.items()}
+    return [migrated(inner) for inner in value] if isinstance(value, list) else value
 
 
 def as_recorded(message: str) -> str:
     """What is said of a record of version 1, with the names that its file has."""
-    for place, names in RENAMED_IN_2.items():
-        before = re.escape("tokens.") if place == "tokens" else r"\b"
-        for old, new in names.items():
-            message = re.sub(rf"({before}){new}\b", rf"\g<1>{old}", message)
+    for old, new in RENAMED_IN_2.items():
+        message = re.sub(rf"\b{new}\b", old, message)
     return message
-
-
-def _migrated_row(row: dict[str, Any]) -> dict[str, Any]:
-    changed = {"samples": str(row.get("mode")), "tokens": "tokens"}
-    return row | {name: _renamed(row[name], place) for name, place in changed.items() if name in row}
-
-
-def _renamed(values: Any, place: str) -> Any:
-    names = RENAMED_IN_2.get(place, {})
-    return {names.get(name, name): value for name, value in values.items()} if isinstance(values, dict) else values

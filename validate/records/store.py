@@ -87,7 +87,7 @@ def read_record(path: Path) -> Record:
     if kind not in KINDS:
         raise refuse(str(path), "kind", " or ".join(KINDS), kind)
     try:
-        return Record(path, files.parse(KINDS[kind], schema.migrated(raw), str(path)))
+        return Record(path, files.parse(KINDS[kind], schema.migrated(raw) if version == 1 else raw, str(path)))
     except InputError as error:
         if version > 1:
             raise

@@ -28,7 +28,7 @@ def points(record: Record) -> tuple[MeasuredPoint, ...]:
     modes: dict[str, dict[str, PointRow]] = {}
     for row in record.rows:
         if row.status == "ok":
-            modes.setdefault(row.point_key, {})[row.mode] = row
+            modes.setdefault(row.key.removesuffix(f"/{row.mode}"), {})[row.mode] = row
     return tuple(_point(record, key, rows.get("end_to_end"), rows.get("phases")) for key, rows in modes.items())
 
 

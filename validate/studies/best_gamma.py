@@ -1,6 +1,7 @@
 """The draft length: predicted best beside measured best, and what choosing the predicted one would lose."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,50 +20,34 @@ CONSTANTS = (1, 2, 3, 4, 5)
 MAX_GAMMA = 8
 
 
-@dataclass(frozen=True, slots=True)
-class BestGamma:
-    """One row. regret: predicted best speedup over the predicted one at the measured gamma, less 1.
+def figures(mode: Mode) -> dict[str, Any]:
+    """Errors of the speedup at the measured best gamma, the predicted best gamma, and what choosing it loses.
 
-    constant_regret: the same for always drafting each of `CONSTANTS`, against the predicted best.
+    Held-out predicts each row with a fit that saw no time of its model, batch and context. regret: predicted best
+    speedup over the predicted one at the measured gamma, less 1; constant_regret: over that of each of `CONSTANTS`.
     """
-
-    row: str
-    measured_gamma: int
-    predicted_gamma: int
-    measured_speedup: float
-    predicted_speedup: float
-    regret: float
-    constant_regret: tuple[float, ...]
-
-    @property
-    def error(self) -> float:
-        """Of the speedup at the measured best gamma."""
-        return self.predicted_speedup / self.measured_speedup - 1.0
-
-
-def best_gammas(mode: Mode) -> list[BestGamma]:
-    """All rows; held-out predicts each with a fit that saw no time of its model, batch and context."""
-    return [_one(p, mode) for p in published_points("gamma_optimal")]
-
-
-def _one(p: MeasuredPoint, mode: Mode) -> BestGamma:
-    assert p.gamma is not None
-    assert p.speedup is not None
-    assert p.alpha is not None
-    scenario = scenario_of(p, _calibration(p, mode))
-    scenario = replace(scenario, acceptance=Acceptance.from_alpha(p.alpha))
-    best = predict(scenario, Workload.of(p.batch, p.context, p.gamma), MAX_GAMMA)
-    at = dict(zip(CONSTANTS, speedups(scenario, p.batch, p.context, np.array(CONSTANTS)).tolist(), strict=True))
-    highest = float(best.speedup_at_gamma_optimal)
-    return BestGamma(
-        row=p.row_id,
-        measured_gamma=p.gamma,
-        predicted_gamma=int(best.gamma_optimal),
-        measured_speedup=p.speedup,
-        predicted_speedup=float(best.speedup),
-        regret=highest / float(best.speedup) - 1.0,
-        constant_regret=tuple(highest / at[gamma] - 1.0 for gamma in CONSTANTS),
-    )
+    off, regrets, constant, choices = [], [], [], {}
+    for p in published_points("gamma_optimal"):
+        assert p.gamma is not None
+        assert p.speedup is not None
+        assert p.alpha is not None
+        scenario = replace(scenario_of(p, _calibration(p, mode)), acceptance=Acceptance.from_alpha(p.alpha))
+        best = predict(scenario, Workload.of(p.batch, p.context, p.gamma), MAX_GAMMA)
+        off.append(float(best.speedup) / p.speedup - 1.0)
+        regrets.append(float(best.speedup_at_gamma_optimal) / float(best.speedup) - 1.0)
+        at = speedups(scenario, p.batch, p.context, np.array(CONSTANTS))
+        constant.append(float(best.speedup_at_gamma_optimal) / at - 1.0)
+        choices[p.row_id] = [p.gamma, int(best.gamma_optimal)]
+    return {
+        "rows": len(choices),
+        "speedup_mape": float(np.mean(np.abs(off))),
+        "speedup_worst": max(off, key=abs),
+        "within_one": sum(abs(predicted - measured) <= 1 for measured, predicted in choices.values()),
+        "regret_mean": float(np.mean(regrets)),
+        "regret_worst": max(regrets),
+        "constant_regret_mean": dict(zip(map(str, CONSTANTS), np.mean(constant, axis=0).tolist(), strict=True)),
+        "choices": choices,
+    }
 
 
 def _calibration(p: MeasuredPoint, mode: Mode) -> Calibration:

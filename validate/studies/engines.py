@@ -21,8 +21,8 @@ from perfmodel.specs.fits import Relation, Scatter, Z
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
-from perfmodel.validate.solving import significant
-from perfmodel.validate.studies.engines_file import FittedEngine, Stated, render
+from perfmodel.validate.solving import grouped, significant
+from perfmodel.validate.studies.engines_file import Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
     FEW,
@@ -259,17 +259,17 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
     return yaml, json.dumps(recorded, indent=1) + "\n"
 
 
-def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> FittedEngine:
+def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, Any]:
     """What is known of the engine of these steps and iterations; versions by number, the newest last."""
     texts = {*map(version_of, steps), *(row.version for row in rows)}
-    return FittedEngine(
-        versions=sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release),  # type: ignore[index]
-        measured=_by_device((r.hardware, load_model(r.model).name) for r in steps),
-        speculating=_by_device((r.query.hardware, load_model(r.query.model).name) for r in rows),
-        drafts=sorted({r.kind for r in rows}),
-        longest_tokens=max((r.context for r in rows), default=0.0),
-        widest_tokens=max((r.tokens for r in rows), default=0.0),
-    )
+    return {
+        "versions": sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release),  # type: ignore[index]
+        "measured": _by_device((r.hardware, load_model(r.model).name) for r in steps),
+        "speculating": _by_device((r.query.hardware, load_model(r.query.model).name) for r in rows),
+        "drafts": sorted({r.kind for r in rows}),
+        "longest_tokens": max((r.context for r in rows), default=0.0),
+        "widest_tokens": max((r.tokens for r in rows), default=0.0),
+    }
 
 
 def recorded() -> dict[str, Any]:
@@ -289,11 +289,7 @@ def replayed_from(record: Mapping[str, Any]) -> HeldOutReplay:
 
 
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    models: dict[str, list[str]] = {}
-    for gpu, model in pairs:
-        of = models.setdefault(gpu, [])
-        of += [] if model in of else [model]
-    return models
+    return {gpu: [model for _, model in of] for gpu, of in grouped(dict.fromkeys(pairs), lambda pair: pair[0]).items()}
 
 
 def _short(values: Mapping[str, float]) -> dict[str, float]:

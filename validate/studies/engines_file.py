@@ -1,8 +1,7 @@
 """The text of ``hardware/engines.yaml``: fitted constants by place, with errors and sources."""
 
 import datetime
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,6 @@ FITTED_ON = ("engine_decode.csv", "engine_speculation.csv", "served.csv", "step_
 Stated = dict[str, dict[Relation, dict[Quantity, Scatter]]]
 
 
-@dataclass(frozen=True)
-class FittedEngine:
-    """What was fitted of one engine: see `specs.engines.Engine`."""
-
-    versions: Sequence[str]
-    measured: Mapping[str, Sequence[str]]
-    speculating: Mapping[str, Sequence[str]]
-    drafts: Sequence[str]
-    longest_tokens: float
-    widest_tokens: float
-
-
 def path() -> Path:
     """Where the file is."""
     return files.data_directory("") / FILE
@@ -47,11 +34,14 @@ def render(
     iteration: FittedValues,
     errors: Stated,
     shared: Mapping[str, Scatter],
-    fitted: Mapping[str, FittedEngine],
+    fitted: Mapping[str, Mapping[str, Any]],
     rows: tuple[int, int],
     date: datetime.date,
 ) -> str:
-    """The file. shared: errors that are of no engine alone, by key. rows: of steps, and of iterations."""
+    """The file. shared: errors that are of no engine alone, by key. rows: of steps, and of iterations.
+
+    fitted: what is known of each engine beside constants and errors (`specs.engines.Engine`).
+    """
     steps, ratios = f"fitted to {rows[0]} steps of engine_decode.csv", f"fitted to {rows[1]} ratios of iterations"
     data: dict[str, Any] = {
         "fitted_on": list(FITTED_ON),
@@ -66,7 +56,7 @@ def render(
                 "constants": {},
                 "architectures": {},
                 "drifts": {},
-                **asdict(fitted[word]),
+                **fitted[word],
                 "errors": {
                     relation: {quantity: _mapping(scatter) for quantity, scatter in of.items()}
                     for relation, of in errors[word].items()

@@ -52,7 +52,7 @@ class _Recorded(BaseModel):
 def read(path: Path) -> dict[str, Any]:
     """The recorded accuracy. Raises InputError where there is none, or none that this version can compare."""
     if not path.exists():
-        raise InputError(f"{path}: must exist; `perfmodel validate accuracy --write` with the same --results writes it")
+        raise InputError(f"{path}: must exist; `perfmodel validate accuracy --write` writes it")
     found = files.read_mapping(path)
     version = found.get("schema_version")
     if version != SCHEMA_VERSION:

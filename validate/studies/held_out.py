@@ -18,7 +18,7 @@ from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.parameters import DECODING
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
-from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values, fit
+from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 BORROWED = 0.1
@@ -78,8 +78,8 @@ def refits(
     """Constants fitted without the rows of each key, from those of all rows and the slopes there, by the key's name."""
     keys, fits = [name_of(key(row)) for row in rows.rows], {}
     for name in dict.fromkeys(keys):
-        weighed = rows.parts(np.array([k != name for k in keys]))
-        fits[name] = fit(rows.off, rows.parameters, weighed, whole, ROUNDS, slopes)[0].values
+        train = np.array([k != name for k in keys])
+        fits[name] = rows.fit(whole, ROUNDS, train, slopes)[0].values
     return fits
 
 

@@ -1,22 +1,16 @@
 """How accuracy moved: ``results/history.csv``, one line a set and partition for each time it was written."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass
-from itertools import cycle
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfmodel.errors import refuse
-from perfmodel.plots.theme import BRIGHT, canvas, figure_of, styled
 from perfmodel.reading import read_rows
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import code_version
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.golden import as_csv
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +30,9 @@ MODE = "held-out"
 """The replay that history follows."""
 
 
-def path(results: Path = BUNDLED) -> Path:
+def path() -> Path:
     """Where history is kept."""
-    return results / "history.csv"
+    return BUNDLED / "history.csv"
 
 
 def lines_of(found: dict[str, Any], commit: str, date: str) -> list[Line]:
@@ -61,8 +55,8 @@ def grown(known: Sequence[Line], fresh: Sequence[Line]) -> list[Line]:
 
 def render(lines: Iterable[Line]) -> str:
     """The text of the file."""
-    numbers = ("mape", "bias", "worst")
-    return as_csv([asdict(line) | {name: f"{getattr(line, name):.5f}" for name in numbers} for line in lines])
+    cells = ((f"{cell:.5f}" if isinstance(cell, float) else cell for cell in astuple(line)) for line in lines)
+    return "".join(",".join(row) + "\n" for row in ([field.name for field in fields(Line)], *cells))
 
 
 def read(where: Path) -> list[Line]:
@@ -91,17 +85,3 @@ def summary(lines: list[Line]) -> str:
     head = ["set", "partition", "mean error %", "change", "bias %", "worst %", "commit"]
     text = ["### Accuracy on held-out rows", "", *table(head, rows, text_columns=(0, 1, 6))]
     return "\n".join(text) + "\n"
-
-
-@styled
-def plot(lines: list[Line]) -> "Figure":
-    """The mean error of each partition over the records that changed it."""
-    series = grouped(lines, lambda line: f"{line.set} {line.partition}")
-    axes, _ = canvas(None, (10, 5))
-    for colour, (name, seen) in zip(cycle(BRIGHT), series.items(), strict=False):
-        errors = [100 * line.mape for line in seen]
-        axes.plot(range(1, len(errors) + 1), errors, marker="o", markersize=3, color=colour, label=name)
-    axes.set(xlabel="record", ylabel="mean error, %", title="Accuracy on held-out rows")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure_of(axes)

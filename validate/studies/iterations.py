@@ -17,6 +17,7 @@ from perfmodel.drafts import kinds
 from perfmodel.specs.calibration import Calibration
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
 from perfmodel.validate.studies.published_engines import (
     EngineSpeculationRow,
@@ -72,6 +73,13 @@ class Iteration:
         return self.batch * self.verified
 
     @property
+    def alike(self) -> tuple[object, ...]:
+        """What rows share that differ in batch and context alone."""
+        q = self.query
+        served = q.model, q.hardware, q.tp, q.ep, q.weights, q.kv_dtype, q.draft
+        return self.engine, self.version, served, self.steps, self.width, self.verified
+
+    @property
     def kind(self) -> str:
         """Of its draft."""
         word = (self.query.draft or "self").partition(":")[0]
@@ -113,13 +121,7 @@ class Iterations(FittedRows[Iteration]):
         self.rows = tuple(iterations() if rows is None else rows)
         self.parameters, self._decoding = parameters, decoding
         self.logs = np.log([row.ratio for row in self.rows])
-        kinds: dict[tuple[object, ...], list[int]] = {}
-        for i, r in enumerate(self.rows):
-            q = r.query
-            served = q.model, q.hardware, q.tp, q.ep, q.weights, q.kv_dtype
-            key = r.engine, r.version, served, q.draft, r.steps, r.width, r.verified
-            kinds.setdefault(key, []).append(i)
-        self.groups = [self._group(index) for index in kinds.values()]
+        self.groups = [self._group(i) for i in grouped(range(len(self.rows)), lambda i: self.rows[i].alike).values()]
 
     def _group(self, index: list[int]) -> IterationGroup:
         rows = [self.rows[i] for i in index]

@@ -17,6 +17,7 @@ from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies.engine_errors import RATIOS, RELATIONS
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.systems import SLACK
+from perfmodel.validate.studies.traffic import FIGURES as SERVED
 
 BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
 QUANTITIES = ("speedup", "target_s", "draft_s", "verify_s", "overhead_s")
@@ -116,6 +117,14 @@ def _signed(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
+def _figures(e: Record | None, *names: str) -> list[str]:
+    """Figures of errors by name, all but counts in per cent; signed, where the sign says something."""
+    if e is None:
+        return ["-"] * len(names)
+    signed = ("bias", "worst")
+    return [str(e[n]) if isinstance(e[n], int) else _signed(e[n]) if n in signed else _percent(e[n]) for n in names]
+
+
 def _worst(part: Record) -> str:
     return f"{_signed(part['worst'])} ({part['worst_row']})"
 
@@ -155,11 +164,9 @@ def _held_out(found: Record) -> list[str]:
             part = f"{recipe.set_name}/{recipe.gpu}/{q}"
             if part in held:
                 h = held[part]
-                others = (elsewhere[kind].get(q) for kind in ("literature", "ideal"))
-                rows.append(
-                    [f"{name}: {LABELS[q]}", str(h["rows"]), _percent(h["mape"], 2), _signed(h["bias"]), _worst(h),
-                     _percent(shipped[part]["mape"], 2), *(_percent(e["mape"]) if e else "-" for e in others)]
-                )  # fmt: skip
+                others = [_figures(elsewhere[kind].get(q), "mape")[0] for kind in ("literature", "ideal")]
+                errors = [str(h["rows"]), _percent(h["mape"], 2), _signed(h["bias"]), _worst(h)]
+                rows.append([f"{name}: {LABELS[q]}", *errors, _percent(shipped[part]["mape"], 2), *others])
     head = ["calibration", "rows", "mean error %", "bias %", "worst %", "in sample %", "literature %", "ideal %"]
     return table(head, rows)
 
@@ -178,20 +185,11 @@ def _folds(found: Record) -> list[str]:
 
 def _systems(found: Record) -> list[str]:
     rows = [
-        [study, str(of["rows"]), str(of["left_open"]), _percent(of["mape"]), _signed(of["bias"]), _worst(of),
-         _percent(of["by_calibration_mape"])]
+        [study, *_figures(of, "rows", "left_open", "mape", "bias"), _worst(of), _percent(of["by_calibration_mape"])]
         for study, of in found["systems"]["studies"].items()
-    ]  # fmt: skip
-    head = [
-        "study",
-        "rows",
-        f"left open (above {SLACK:.0%})",
-        "mean error %",
-        "bias %",
-        "worst %",
-        "by the device's calibration %",
     ]
-    return table(head, rows)
+    errors = ["mean error %", "bias %", "worst %", "by the device's calibration %"]
+    return table(["study", "rows", f"left open (above {SLACK:.0%})", *errors], rows)
 
 
 def _transferred(found: Record) -> list[str]:
@@ -222,21 +220,11 @@ def _to_other_devices(found: Record) -> list[str]:
 
 def _ablations(found: Record) -> list[str]:
     rows = [
-        [f"{name}: {change}", *(_percent(errors[q]["mape"]) if q in errors else "-" for q in QUANTITIES)]
+        [f"{name}: {change}", *(_figures(errors.get(q), "mape")[0] for q in QUANTITIES)]
         for name, changes in found["ablations"].items()
         for change, errors in changes.items()
     ]
     return table(["change", *HEADS], rows)
-
-
-SERVED = {
-    "tpot_mean_ms": "TPOT",
-    "output_tokens_per_s": "throughput",
-    "ttft_mean_ms": "TTFT",
-    "tpot_p99_ms": "TPOT p99",
-    "ttft_p99_ms": "TTFT p99",
-}
-"""Figure of a served run -> head of its column."""
 
 
 def _traffic(found: Record) -> list[str]:
@@ -265,12 +253,15 @@ def _served(name: str, part: Record, figures: Iterable[str]) -> list[str]:
 def _engines(found: Record) -> list[str]:
     """Step times by engine and by what the constants have not seen."""
     rows = [
-        [f"{ENGINES[engine]}, by {words}", str(e["groups"]), str(e["rows"]), _percent(e["mape"]),
-         _percent(e["groups_mape"]), _signed(e["bias"]), _signed(e["worst"]), *_inside(e)]
+        [
+            f"{ENGINES[engine]}, by {words}",
+            *_figures(e, "groups", "rows", "mape", "groups_mape", "bias", "worst"),
+            *_inside(e),
+        ]
         for relation, words in RELATIONS.items()
         for engine in ENGINES
         if (e := found["engines"]["steps"][relation].get(engine))
-    ]  # fmt: skip
+    ]
     head = ["T_T, held out", "groups", "rows", "mean error %", "of groups %", "bias %", "worst %", *INSIDE]
     return table(head, rows)
 
@@ -279,11 +270,9 @@ def _engine_cells(found: Record) -> list[str]:
     """Step times by engine, device and model, each degree predicted without its rows."""
     rows = []
     for name, e in sorted(found["engines"]["cells"].items()):
-        engine, device, model = name.split(" ")[0], name.split(" ")[2], name.split(" ")[1]
-        rows.append(
-            [f"{ENGINES[engine]}, {device}, {model}", str(e["groups"]), str(e["rows"]), _percent(e["groups_mape"]),
-             _signed(e["bias"]), _signed(e["worst"])]
-        )  # fmt: skip
+        engine, model, device = name.split(" ")
+        cells = _figures(e, "groups", "rows", "groups_mape", "bias", "worst")
+        rows.append([f"{ENGINES[engine]}, {device}, {model}", *cells])
     return table(["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"], rows)
 
 
@@ -302,11 +291,9 @@ def _engine_ratios(found: Record) -> list[str]:
             if engine == "all":
                 continue
             side = found["engines"]["sides"][by][engine]
-            right, wrong = f"{side['right']} of {side['rows']}", f"{side['sure_and_wrong']} of {side['sure']}"
-            rows.append(
-                [f"{ENGINES[engine]}, by {words}", str(e["rows"]), _percent(e["mape"]), _signed(e["bias"]),
-                 _signed(e["worst"]), *_inside(e), right, wrong]
-            )  # fmt: skip
+            sides = [f"{side['right']} of {side['rows']}", f"{side['sure_and_wrong']} of {side['sure']}"]
+            cells = _figures(e, "rows", "mape", "bias", "worst")
+            rows.append([f"{ENGINES[engine]}, by {words}", *cells, *_inside(e), *sides])
     head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %"]
     return table([*head, *INSIDE, "side of 1 right", "sure, wrong"], rows)
 

@@ -24,9 +24,8 @@ from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
+from perfmodel.validate.studies import best_gamma, traffic
 from perfmodel.validate.studies import engine_errors as engines
-from perfmodel.validate.studies import traffic
-from perfmodel.validate.studies.best_gamma import CONSTANTS, best_gammas
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
 from perfmodel.validate.studies.systems import SystemRow, systems, transferred
@@ -47,15 +46,14 @@ ALSO_FITTED = {
 """Constants left at their literature value that are fitted to see what that would change."""
 
 
-def path(results: Path = BUNDLED) -> Path:
+def path() -> Path:
     """Where the record is kept."""
-    return results / "accuracy.json"
+    return BUNDLED / "accuracy.json"
 
 
-def record(results: Path = BUNDLED) -> dict[str, Any]:
+def record() -> dict[str, Any]:
     """Everything, as it is now; plain JSON types, numbers rounded to `DIGITS` significant digits."""
-    sets = gated_sets(results)
-    replayed = {mode: compare(sets, mode, results=results) for mode in MODES}
+    replayed = {mode: compare(gated_sets(BUNDLED), mode, results=BUNDLED) for mode in MODES}
     cells = {mode: [c for c in found if c.quantity != NOT_RECORDED] for mode, found in replayed.items()}
     return rounded(
         {
@@ -63,14 +61,14 @@ def record(results: Path = BUNDLED) -> dict[str, Any]:
             "inputs": inputs(),
             "replays": {mode: replay(found) for mode, found in cells.items()},
             "bounds": bounds(cells["shipped"]),
-            "gamma_optimal": {mode: gamma_figures(mode) for mode in MODES},
+            "gamma_optimal": {mode: best_gamma.figures(mode) for mode in MODES},
             "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
             "coverage": {recipe.name: coverage(recipe) for recipe in MAGICDEC},
             "elsewhere": elsewhere(),
             "engines": engines.figures(),
             "systems": systems_figures(),
             "traffic": traffic.figures(),
-            "transferred": [asdict(row) for row in transferred()],
+            "transferred": transferred(),
             "ablations": {name: ablations(recipe) for name, recipe in RECIPES.items()},
         }
     )
@@ -108,22 +106,6 @@ def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
         "checked": len(binding),
         "closest": max(c.lower / c.measured for c in binding),  # type: ignore[operator]
         "violations": [c.name for c in binding if c.below_bound],
-    }
-
-
-def gamma_figures(mode: Mode) -> dict[str, Any]:
-    """Speedup at the measured best gamma, the predicted best gamma, and what choosing it loses."""
-    rows = best_gammas(mode)
-    constant = np.mean([row.constant_regret for row in rows], axis=0)
-    return {
-        "rows": len(rows),
-        "speedup_mape": float(np.mean([abs(row.error) for row in rows])),
-        "speedup_worst": max((row.error for row in rows), key=abs),
-        "within_one": sum(abs(row.predicted_gamma - row.measured_gamma) <= 1 for row in rows),
-        "regret_mean": float(np.mean([row.regret for row in rows])),
-        "regret_worst": max(row.regret for row in rows),
-        "constant_regret_mean": dict(zip(map(str, CONSTANTS), constant.tolist(), strict=True)),
-        "choices": {row.row: [row.measured_gamma, row.predicted_gamma] for row in rows},
     }
 
 

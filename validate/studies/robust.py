@@ -7,14 +7,14 @@ to be linear in the logarithms of the parameters, anew in every round, so that a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.validate.solving import least_squares
+from perfmodel.validate.solving import grouped, least_squares
 from perfmodel.validate.studies.parameters import Parameter
 
 Array = NDArray[np.float64]
@@ -66,12 +66,9 @@ def parts_of(
     """The parts of the errors of the rows of `train`, by the group and the kind of each row; spreads: of each row."""
     lines: list[Array] = []
     soft: list[float] = []
-    by_kind: dict[Hashable, dict[Hashable, list[int]]] = {}
-    for i in map(int, np.flatnonzero(train)):
-        by_kind.setdefault(kinds[i], {}).setdefault(groups[i], []).append(i)
-    for within in by_kind.values():
+    for within in grouped(np.flatnonzero(train).tolist(), lambda i: kinds[i]).values():
         means, deviations = [], []
-        for index in within.values():
+        for index in grouped(within, lambda i: groups[i]).values():
             spread, mean = spreads[index[0]], np.zeros(len(train))
             mean[index] = 1.0 / len(index)
             means.append(mean)
@@ -99,15 +96,6 @@ class FittedValues:
     covariance: Array
 
 
-@dataclass(frozen=True)
-class Linearised:
-    """Errors of rows around some values of the parameters. slopes: [rows, parameters], by logarithms."""
-
-    at: Values
-    off: Array
-    slopes: Array
-
-
 Row = TypeVar("Row")
 
 
@@ -125,51 +113,48 @@ class FittedRows(ABC, Generic[Row]):
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """The parts of the errors of the rows of `train`."""
 
-    def fit(self, start: Values | None = None, rounds: int = ROUNDS) -> tuple[FittedValues, Array]:
-        """What all rows say: see `fit`."""
-        return fit(self.off, self.parameters, self.parts(np.ones(len(self.rows), dtype=bool)), start, rounds)
+    def slopes(self, at: Values, off: Array) -> Array:
+        """What errors gain with the logarithm of each parameter, [rows, parameters]: finite differences to `off`."""
+        moved = (self.off({**at, p.place: at[p.place] * np.exp(STEP)}) for p in self.parameters)
+        return np.stack([(errors - off) / STEP for errors in moved], axis=1)
+
+    def fit(
+        self,
+        start: Values | None = None,
+        rounds: int = ROUNDS,
+        train: NDArray[np.bool_] | None = None,
+        slopes: Array | None = None,
+    ) -> tuple[FittedValues, Array]:
+        """The values that the rows say, and the slopes of errors around them.
+
+        start: where the search begins; left out, at what is expected. train: the rows that count; left out, all.
+        slopes: taken as they are instead of anew in every round, as for a fit without some rows, which ends near the
+        one with all.
+        """
+        parts = self.parts(np.ones(len(self.rows), dtype=bool) if train is None else train)
+        values: Values = dict(start or {p.place: p.expected for p in self.parameters})
+        for _ in range(rounds):
+            off = self.off(values)
+            near = self.slopes(values, off) if slopes is None else slopes
+            estimate = solve(self.parameters, parts, values, off, near)
+            values = estimate.values
+        return estimate, near
 
 
-def linear(off: Callable[[Values], Array], parameters: Sequence[Parameter], at: Values) -> Linearised:
-    """By finite differences. off: errors of all rows under some values."""
-    base = off(at)
-    moved = (off({**at, p.place: at[p.place] * np.exp(STEP)}) for p in parameters)
-    return Linearised(at, base, np.stack([(errors - base) / STEP for errors in moved], axis=1))
+def solve(parameters: Sequence[Parameter], parts: Parts, near: Values, off: Array, slopes: Array) -> FittedValues:
+    """The values with the least squared parts of the errors, and deviations from expectations.
 
-
-def solve(parameters: Sequence[Parameter], parts: Parts, near: Linearised) -> FittedValues:
-    """The values with the least squared parts of the errors, which are linear, and deviations from expectations."""
-    places = [p.place for p in parameters]
+    Errors are linear: `off` at the values `near`, with these slopes.
+    """
     expected, spread = np.log([p.expected for p in parameters]), np.array([p.spread for p in parameters])
-    at = np.log([near.at[place] for place in places])
+    at = np.log([near[p.place] for p in parameters])
 
     def residuals(x: Array) -> Array:
-        return np.concatenate([parts.residuals(near.off + near.slopes @ (x - at)), (x - expected) / spread])
+        return np.concatenate([parts.residuals(off + slopes @ (x - at)), (x - expected) / spread])
 
-    def slopes(x: Array) -> Array:
-        by_error = parts.slopes(near.off + near.slopes @ (x - at))
-        return np.concatenate([by_error @ near.slopes, np.diag(1.0 / spread)])
+    def jacobian(x: Array) -> Array:
+        return np.concatenate([parts.slopes(off + slopes @ (x - at)) @ slopes, np.diag(1.0 / spread)])
 
-    end = least_squares(residuals, at, jac=slopes, x_scale=spread)
-    return FittedValues(dict(zip(places, np.exp(end.x).tolist(), strict=True)), end.covariance)
-
-
-def fit(
-    off: Callable[[Values], Array],
-    parameters: Sequence[Parameter],
-    parts: Parts,
-    start: Values | None = None,
-    rounds: int = ROUNDS,
-    slopes: Array | None = None,
-) -> tuple[FittedValues, Array]:
-    """The values that the rows say, and the slopes of errors around them.
-
-    start: where the search begins; left out, at what is expected. slopes: taken as they are instead of anew in every
-    round, as for a fit without some rows, which ends near the one with all.
-    """
-    values: Values = dict(start or {p.place: p.expected for p in parameters})
-    for _ in range(rounds):
-        near = linear(off, parameters, values) if slopes is None else Linearised(values, off(values), slopes)
-        estimate = solve(parameters, parts, near)
-        values = estimate.values
-    return estimate, near.slopes
+    end = least_squares(residuals, at, jac=jacobian, x_scale=spread)
+    values = dict(zip((p.place for p in parameters), np.exp(end.x).tolist(), strict=True))
+    return FittedValues(values, end.covariance)

@@ -15,6 +15,7 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
+from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import Parameter
 from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow
 from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
@@ -45,6 +46,11 @@ def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
 def group_of(row: DecodeRow) -> tuple[str, str, str, int]:
     """What is left out together: engine, model, device and degree."""
     return row.engine, row.model, row.hardware, row.tensor_parallel
+
+
+def served_as(row: DecodeRow) -> tuple[object, ...]:
+    """What a server's rows share."""
+    return *group_of(row), row.expert_parallel, version_of(row)
 
 
 def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
@@ -153,11 +159,8 @@ class DecodeRows(FittedRows[DecodeRow]):
         self.rows, self.parameters = tuple(rows), tuple(parameters)
         self._change, self._ragged = change or {}, ragged
         self.logs = np.log([row.step_s for row in rows])
-        kinds: dict[tuple[object, ...], list[int]] = {}
-        for i, r in enumerate(rows):
-            key = (*group_of(r), r.expert_parallel, version_of(r), r.weights, r.kv_dtype)
-            kinds.setdefault(key, []).append(i)
-        self.groups = [self._group(index, kernels_of or {}) for index in kinds.values()]
+        alike = grouped(range(len(rows)), lambda i: (*served_as(rows[i]), rows[i].weights, rows[i].kv_dtype))
+        self.groups = [self._group(index, kernels_of or {}) for index in alike.values()]
 
     def _group(self, index: list[int], kernels_of: Mapping[str, str]) -> StepGroup:
         rows = [self.rows[i] for i in index]
@@ -184,7 +187,7 @@ class DecodeRows(FittedRows[DecodeRow]):
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """Of a model on an engine and architecture, of its groups by version, and of rows."""
-        groups = [(*group_of(r), r.expert_parallel, version_of(r)) for r in self.rows]
+        groups = [served_as(r) for r in self.rows]
         kinds = [(r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]
         return parts_of(groups, kinds, train, [Spread()] * len(groups))
 

@@ -9,6 +9,7 @@ default calibration, which knows nothing of the stack.
 
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -146,34 +147,20 @@ def _served_row(row: ServedRow) -> SystemRow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Transferred:
-    """How one calibration fares on a device that has none of its own: mean errors over the tree rows, signed.
+def transferred() -> list[dict[str, Any]]:
+    """Calibrations that a device without one of its own could take over, on the rows measured on it.
 
-    ratio: of T_D/T_T. speedup: from the calibration alone; with_own_steps: mean absolute error where the study's plain
-    and draft step are given. inside: rows whose stated interval holds the measured speedup.
+    Mean errors over the tree rows, signed. ratio: of T_D/T_T. speedup: from the calibration alone; with_own_steps: mean
+    absolute error where the study's plain and draft step are given. inside: rows whose stated interval holds the
+    measured speedup.
     """
-
-    calibration: str
-    chosen: bool
-    target: float
-    draft: float
-    ratio: float
-    speedup: float
-    with_own_steps: float
-    inside: int
-    rows: int
-
-
-def transferred() -> list[Transferred]:
-    """Calibrations that a device without one of its own could take over, on the rows measured on it."""
-    points = [p for p in published_points("speculation_other") if p.hardware == WITHOUT_OWN]
     default = calibration_of(load_gpu(WITHOUT_OWN)).name
-    own = default.partition(".")[0]
-    return [_transferred(points, f"{own}.{stack}", f"{own}.{stack}" == default) for stack in STACKS]
+    names = [f"{default.partition('.')[0]}.{stack}" for stack in STACKS]
+    return [{"calibration": name, "chosen": name == default, **_transferred(name)} for name in names]
 
 
-def _transferred(points: list[MeasuredPoint], calibration: str, chosen: bool) -> Transferred:
+def _transferred(calibration: str) -> dict[str, Any]:
+    points = [p for p in published_points("speculation_other") if p.hardware == WITHOUT_OWN]
     found, inside = [], 0
     for p in points:
         scenario, context = with_calibration(_tree_scenario(p), load_calibration(calibration)), float(p.context)
@@ -188,4 +175,4 @@ def _transferred(points: list[MeasuredPoint], calibration: str, chosen: bool) ->
     errors = np.array(found) - 1.0
     means = dict(zip(("target", "draft", "ratio", "speedup"), errors.mean(axis=0).tolist(), strict=False))
     own_steps = float(np.abs(errors[:, -1]).mean())
-    return Transferred(calibration, chosen, **means, with_own_steps=own_steps, inside=inside, rows=len(points))
+    return {**means, "with_own_steps": own_steps, "inside": inside, "rows": len(points)}

@@ -262,7 +262,14 @@ def _stated(run: ServedRun) -> float:
     return math.hypot(float(np.max(step)), float(ratio[..., 0]), request_constants().errors["tpot"].log_rms)
 
 
-FIGURES = ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms", "tpot_p99_ms", "ttft_p99_ms")
+FIGURES = {
+    "tpot_mean_ms": "TPOT",
+    "output_tokens_per_s": "throughput",
+    "ttft_mean_ms": "TTFT",
+    "tpot_p99_ms": "TPOT p99",
+    "ttft_p99_ms": "TTFT p99",
+}
+"""Figure of a served run -> its name in tables."""
 
 
 def figures() -> dict[str, Any]:

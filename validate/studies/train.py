@@ -1,7 +1,5 @@
 """Train the small model: ``python -m perfmodel.validate.studies.train --minutes 45``.
 
-On a GPU: ``--shape large --device cuda``.
-
 Most of the time goes to short contexts, the last part to long ones, so that attention over thousands of bytes is learnt
 where it is paid for. The learning rate follows the share of the time that is used up: a run always ends annealed.
 """
@@ -10,7 +8,7 @@ import argparse
 import json
 import math
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -26,15 +24,24 @@ from perfmodel.validate.decoder.weights import RandomWeights, build, save_tensor
 from perfmodel.validate.lm import CHECKPOINT, data
 from perfmodel.writing import write
 
-SHAPES: dict[str, dict[str, int]] = {
-    "small": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "intermediate": 704},
-    "large": {"layers": 10, "hidden": 512, "heads": 16, "kv_heads": 4, "intermediate": 1408},
-}
-HEAD_DIM = 32
-MAX_CONTEXT = 8192
-SHARD_BYTES = 15 * 2**20
-"""Most of one file of weights: where a run leaves them may limit the size of a file."""
-ROPE_THETA = 100_000.0
+SPEC = ModelSpec(
+    name="stdlib-small",
+    title="Byte-level Llama on Python sources",
+    model_type="llama",
+    num_hidden_layers=4,
+    hidden_size=256,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+    head_dim=32,
+    intermediate_size=704,
+    vocab_size=256,
+    max_position_embeddings=8192,
+    tie_word_embeddings=True,
+    rope_theta=100_000.0,
+    source="validate/studies/train.py",
+)
+EVALUATED_AT = (1024, 4096, 8192)
+"""Contexts of the held-out text."""
 SAVE_EVERY_S, TOLD_EVERY = 240.0, 50
 BETAS, CLIP = (0.9, 0.95), 1.0
 """Of Adam; the most that the norm of a step's gradients counts for."""
@@ -55,11 +62,8 @@ class Stage:
 class TrainingRecipe:
     """Everything that a run depends on; written beside the checkpoint with what came out."""
 
-    shape: str = "small"
     seed: int = 0
     minutes: float = 45.0
-    longest: int = MAX_CONTEXT
-    """Most bytes of a sequence trained or evaluated on; a rehearsal does with few."""
     muon_lr: float = 0.02
     adam_lr: float = 0.003
     weight_decay: float = 0.05
@@ -71,39 +75,13 @@ class TrainingRecipe:
 
     def stage(self, progress: float) -> Stage:
         """The stage in force."""
-        stage = [s for s in self.stages if s.start <= progress][-1]
-        return replace(stage, context=min(stage.context, self.longest))
-
-    def evaluated(self) -> list[int]:
-        """The contexts of the held-out text, ascending."""
-        return sorted({min(context, self.longest) for context in (1024, 4096, MAX_CONTEXT)})
+        return [s for s in self.stages if s.start <= progress][-1]
 
     def rate(self, progress: float) -> float:
         """Learning-rate factor: linear warm-up, plateau, linear decay to a twentieth."""
         if progress < self.warmup:
             return progress / self.warmup
         return 1.0 if progress < self.decay_from else 1 - 0.95 * (progress - self.decay_from) / (1 - self.decay_from)
-
-
-def specification(shape: str) -> ModelSpec:
-    """The byte-level Llama of one shape."""
-    size = SHAPES[shape]
-    return ModelSpec(
-        name=f"stdlib-{shape}",
-        title=f"Byte-level Llama on Python sources ({shape})",
-        model_type="llama",
-        num_hidden_layers=size["layers"],
-        hidden_size=size["hidden"],
-        num_attention_heads=size["heads"],
-        num_key_value_heads=size["kv_heads"],
-        head_dim=HEAD_DIM,
-        intermediate_size=size["intermediate"],
-        vocab_size=256,
-        max_position_embeddings=MAX_CONTEXT,
-        tie_word_embeddings=True,
-        rope_theta=ROPE_THETA,
-        source="validate/studies/train.py",
-    )
 
 
 def causal(_index: int, projected: Projected) -> Tensor:
@@ -168,25 +146,11 @@ def configuration(spec: ModelSpec) -> dict[str, object]:
 
 
 def save(model: Model, folder: Path, report: dict[str, object]) -> None:
-    """Write a Hugging Face folder (bf16, in shards) and the recipe with its outcome; each file is whole or not there.
-
-    What `model.safetensors.index.json` names is from one save: the index comes last.
-    """
+    """Write a Hugging Face folder (bf16) and the recipe with its outcome; each file is whole or not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    shards: list[dict[str, Tensor]] = [{}]
-    for name, tensor in save_tensors(model).items():
-        tensor = tensor.to("cpu", torch.bfloat16)
-        if sum(t.nbytes for t in shards[-1].values()) + tensor.nbytes > SHARD_BYTES:
-            shards.append({})
-        shards[-1][name] = tensor
-    single, names = len(shards) == 1, [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
-    for name, shard in zip(["model.safetensors"] if single else names, shards, strict=True):
-        write(folder / name, partial(save_file, shard, metadata={"format": "pt"}), "--out")
-    files = {"config.json": configuration(model.spec), "recipe.json": report}
-    if not single:
-        place = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
-        files["model.safetensors.index.json"] = {"metadata": {}, "weight_map": place}
-    for name, content in files.items():
+    tensors = {name: tensor.to("cpu", torch.bfloat16) for name, tensor in save_tensors(model).items()}
+    write(folder / "model.safetensors", partial(save_file, tensors, metadata={"format": "pt"}), "--out")
+    for name, content in {"config.json": configuration(model.spec), "recipe.json": report}.items():
         write(folder / name, json.dumps(content, indent=2) + "\n", "--out")
 
 
@@ -196,7 +160,7 @@ class Trainer:
     def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
         self.recipe, self.rng, self.steps = recipe, np.random.default_rng(recipe.seed), 0
         weights = RandomWeights(recipe.seed, device, torch.float32)
-        self.model = build(specification(recipe.shape), weights).train().requires_grad_(True)
+        self.model = build(SPEC, weights).train().requires_grad_(True)
         self.text = data.corpus(held_out=False, seed=recipe.seed)
         self.steppers = optimizers(self.model, recipe)
         self.base = [group["lr"] for stepper in self.steppers for group in stepper.param_groups]
@@ -241,7 +205,7 @@ def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[st
         if time.monotonic() - saved > SAVE_EVERY_S:
             save(trainer.model, folder, trainer.report(finished=False))
             saved = time.monotonic()
-    held_out = [evaluate(trainer.model.eval(), context) for context in recipe.evaluated()]
+    held_out = [evaluate(trainer.model.eval(), context) for context in EVALUATED_AT]
     report = {**trainer.report(finished=True), "held_out": held_out}
     save(trainer.model, folder, report)
     return report
@@ -250,16 +214,14 @@ def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[st
 def main() -> None:
     """Command line of the recipe."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", choices=SHAPES, default=TrainingRecipe.shape)
     parser.add_argument("--minutes", type=float, default=TrainingRecipe.minutes)
-    parser.add_argument("--longest", type=int, default=TrainingRecipe.longest, help="most bytes of a sequence")
     parser.add_argument("--seed", type=int, default=TrainingRecipe.seed)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=CHECKPOINT)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    recipe = TrainingRecipe(shape=args.shape, minutes=args.minutes, longest=args.longest, seed=args.seed)
+    recipe = TrainingRecipe(seed=args.seed, minutes=args.minutes)
     print(json.dumps(train(recipe, args.out, torch.device(args.device)), indent=2))
 
 

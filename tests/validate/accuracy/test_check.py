@@ -94,7 +94,12 @@ def test_a_calibration_that_is_a_tenth_off_fails_and_says_by_how_much(folder, fa
     before = {f.name: f.predicted for f in figures(folder)}
     by = [f.predicted / before[f.name] for f in figures(folder, broken) if f.part.endswith("target_s")]
     assert check(folder, "--baseline", str(baseline), "--calibration", broken) == 1
-    told = capsys.readouterr().err
+    said = capsys.readouterr()
+    told, lines = said.err, [line.split() for line in said.out.splitlines() if line]
+    assert ["machine/plan/figure", "rows", "mean", "error", "before", "bias", "worst", "calibration"] in lines
+    (row,) = (line for line in lines if line[0] == "cpu-1/cpu-full/target_s")
+    assert (row[1], row[3], row[-1]) == ("40", "11.3%", "xeon-amx-2core.micro")
+    assert said.out.endswith(f"; no limit, 1 point above {baseline} at most\n")
     mean = float(np.exp(np.mean(np.log(by)))) - 1
     assert f"moved: cpu-1/cpu-full/target_s: predictions by {mean:+.1%} on average over 40 figures" in told
     assert 0.05 < abs(mean) < 0.12
@@ -218,3 +223,6 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
         record.write_text(record_text(anew, "h200-1", subject, (PATH.name,)))
         assert check(tmp_path, *baseline) == 1
         assert says in capsys.readouterr().err
+    spoiled = json.loads(record.read_text())
+    record.write_text(json.dumps(spoiled | {"subject": spoiled["subject"] | {"draft_tp": 0}}, separators=(",", ":")))
+    refused(r"\.json: subject: draft_tp: must be a positive whole number", figures, tmp_path)

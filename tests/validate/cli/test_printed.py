@@ -1,19 +1,15 @@
 """What the verbs that measure print and refuse, on figures made up: every line by hand."""
 
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
-from typer.main import get_command
 
 from perfmodel.cli import run
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.published import published_points
-from perfmodel.validate.accuracy import check
 from perfmodel.validate.accuracy.compare import Cell
-from perfmodel.validate.cli import app
 from perfmodel.validate.cli.acceptance import as_text, summary
 from perfmodel.validate.cli.check import _share
 from perfmodel.validate.cli.compare import _show
@@ -50,32 +46,6 @@ def test_observed_acceptance_in_a_line() -> None:
     assert lines[0] == '{"schema_version": 1, "source": "a test", "rows": ['
     assert [line[-2:] for line in lines[1:]] == ["},", "},", "},", "5}", "]}"]
     assert AcceptanceFile.model_validate_json(as_text(table)) == table
-
-
-@pytest.mark.parametrize(("faults", "limit", "before", "status", "last"), [
-    ([], 0.1, None, 0, "check: PASS; 7 figures of 2 records in R; mean errors up to 10.0%"),
-    (["a: too large"], None, SimpleNamespace(parts={"a": SimpleNamespace(mape=0.1)}), 1,
-     "check: FAIL; 7 figures of 2 records in R; no limit, 1 point above None at most"),
-])  # fmt: skip
-def test_a_check_in_lines(monkeypatch, capsys, faults, limit, before, status, last) -> None:
-    def part(name: str, rows: int, fitted: bool, *records: str) -> SimpleNamespace:
-        errors = SimpleNamespace(rows=rows, mape=0.123, bias=-0.05, worst=0.5)
-        figures = [SimpleNamespace(record=record, fitted=fitted) for record in records]
-        return SimpleNamespace(name=name, errors=errors, figures=figures, calibration="c")
-
-    parts = [part("a", 3, False, "x"), part("b", 4, not faults, "x", "y")]
-    found = SimpleNamespace(parts=parts, faults=faults, limit=limit, before=before)
-    monkeypatch.setattr(check, "check", lambda folder, **_: found)
-    assert run(["validate", "check", "--results", "R"]) == status
-    said = capsys.readouterr()
-    rows = [line.split() for line in said.out.splitlines()]
-    was = [["10.0%"], ["-"]] if before else [[], []]
-    assert [line for line in rows if line[:1] in (["a"], ["b"])] == [
-        [name, count, "12.3%", *old, "-5.0%", "+50.0%", "c"] for name, count, old in zip("ab", "34", was, strict=True)
-    ]
-    assert said.out.splitlines()[-1] == last
-    assert ("* fitted on these very records" in said.out) == (not faults)
-    assert ("to keep errors that you know of from growing" in said.err) == bool(faults)
 
 
 def test_the_ends_of_a_share() -> None:
@@ -127,26 +97,12 @@ def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
     ("calibrate --results a", "--results: is of --from-microbench"),
     ("calibrate --from-microbench a --write", "--from-microbench: takes only NAME"),
     ("calibrate --from-microbench a --json", "--from-microbench: takes only NAME"),
-    ("calibrate --from-microbench a --fit gamma=2", "--from-microbench: takes only NAME"),
-    ("calibrate --from-microbench a --hold-out gamma=2", "--from-microbench: takes only NAME"),
-    ("calibrate --write --fit gamma=2", "--write: must not be given with --fit or --hold-out"),
-    ("calibrate engines --fit gamma=2", "engines: takes only --write"),
-    ("calibrate engines --hold-out gamma=2", "engines: takes only --write"),
     ("calibrate engines --json", "engines: takes only --write"),
     ("run --out /dev/null/x", "--out: /dev/null/x/calibration.yaml: "),
 ])  # fmt: skip
 def test_flags_that_do_not_go_together(capsys, words, says) -> None:
     assert run(["validate", *words.split()]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
-
-
-def test_defaults_are_those_of_the_page() -> None:
-    lines = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8").splitlines()
-    for verb in ("acceptance", "engine", "generate"):
-        for flag in get_command(app).commands[verb].params:
-            shown = flag.show_default if isinstance(flag.show_default, str) else flag.default
-            told = [line for line in lines if f"`{flag.opts[0]}`" in line and f"`{shown}`" in line]
-            assert told or shown in (None, False, "", ()), (verb, flag.name, shown)
 
 
 def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) -> None:

@@ -1,14 +1,11 @@
 """Every draft cache, small enough to leave most of a prompt out; and what is asked of decoders of every kind."""
 
-from typing import Any
-
 import torch
 
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.factory import counter_of, make_decoder
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
 PUBLISHED = "streamingllm:24,own_prefill=true"
@@ -16,13 +13,6 @@ METHODS = [
     "full", "streamingllm:24", PUBLISHED, "snapkv:24,window=8", "quest:24,page=4", "topk:24",
     "retrieval:24,every=3,chunk=4", "quantized,bits=4",
 ]  # fmt: skip
-
-
-def watched(decoder: Decoder) -> Any:
-    """The counter of a tree or of two levels, watching."""
-    counter = counter_of(decoder)
-    decoder.observers.append(counter)
-    return counter
 
 
 def check_cache(cache: KVCache, model: Model, state: State, behind: int = 1) -> None:

@@ -9,7 +9,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from perfmodel.cli import run
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.eagle import Features, HeadModel
 from perfmodel.validate.decoder.factory import make_decoder, start_random
@@ -142,8 +141,8 @@ def test_what_is_not_run_is_refused(deep, head, target) -> None:
     refused("must be an EAGLE-3 head of three features", load_head, "eagle", "random:0", deep)
     refused("takes 3 of the target's layers, and tiny has too few", load_head, "eagle3", "random:0", target)
     assert HeadModel(target.spec, tiny_spec(num_hidden_layers=3)).features.layers == (2, 1, 0)
-    with pytest.raises(InputError, match="a head drafts chains over a whole cache of its own"):
-        make_decoder(deep, Request(1, 8, 8, 2, "model", "snapkv:4,window=2"), head)
+    sparse = Request(1, 8, 8, 2, "model", "snapkv:4,window=2")
+    refused("a head drafts chains over a whole cache of its own", make_decoder, deep, sparse, head)
     assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)
 
 

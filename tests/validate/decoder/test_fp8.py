@@ -1,10 +1,11 @@
-"""Eight-bit weights and caches: what is stored, and that speculation with them is lossless, too."""
+"""Eight-bit weights and caches: what is stored, and where it cannot be run; test_greedy.py has their losslessness."""
+
+from itertools import combinations
 
 import pytest
 import torch
 
 from perfmodel.costs.shards import shard
-from perfmodel.errors import InputError
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.factory import make_decoder
@@ -13,8 +14,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.weights import RandomWeights, build, load, load_head, weight_bytes
-from tests.validate.decoder.methods import METHODS, PUBLISHED
-from tests.validate.decoder.test_graphs import eager_and_replayed
+from tests.validate.refused import refused
 from tests.validate.tiny_spec import tiny_spec
 
 CPU = torch.device("cpu")
@@ -25,11 +25,6 @@ LINEARS = ("qkv", "output", "mlp.gate_up", "mlp.down")
 @pytest.fixture(scope="module")
 def eight() -> Model:
     return build(tiny_spec(), RandomWeights(0, CPU, torch.float64, 0.3), fp8=True)
-
-
-@pytest.fixture(scope="module")
-def small_eight() -> Model:
-    return build(tiny_spec(num_hidden_layers=1), RandomWeights(0, CPU, torch.float64, 0.3), fp8=True)
 
 
 def test_a_weight_by_hand() -> None:
@@ -67,10 +62,8 @@ def test_the_product_of_eight_bits() -> None:
 
 def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
     spec, precision = eight.spec, Precision(weight_format("fp8"), kv_format("fp8"))
-    counted, scales = (
-        shard(spec, 1, precision),
-        sum(m.scale.numel() for m in eight.modules() if isinstance(m, Fp8Linear)),
-    )
+    scales = sum(m.scale.numel() for m in eight.modules() if isinstance(m, Fp8Linear))
+    counted = shard(spec, 1, precision)
     assert weight_bytes(eight, torch.bfloat16) == counted.stored_weight_bytes + 2 * scales
     cache = make_decoder(eight, Request(3, 64, 10, kv_dtype="fp8")).target.cache
     assert cache.kv.nbytes == 3 * cache.capacity * spec.kv_bytes_per_token(precision.kv.bytes_per_value)
@@ -80,66 +73,15 @@ def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
     assert kinds["embedding"] == kinds["final_norm"] == torch.float64
 
 
-def test_a_part_of_the_columns_has_the_whole_rows_scales() -> None:
-    spec, source = tiny_spec(vocab_size=60), RandomWeights(0, CPU, torch.float32)
-    whole = build(spec, source, fp8=True)
-    for rank in range(2):
-        part = build(spec, source, RankShard(rank, 2), fp8=True)
-        for ours, theirs, columns in (
-            (part.layers[1].output, whole.layers[1].output, 16),
-            (part.layers[0].mlp.down, whole.layers[0].mlp.down, 24),
-        ):
-            assert torch.equal(ours.scale, theirs.scale)
-            assert torch.equal(ours.weight.float(), theirs.weight.float()[:, rank * columns : (rank + 1) * columns])
-
-
 def tokens(model: Model, prompts: list[list[int]], small: Model | None = None, **asked: object) -> list[list[int]]:
     request = Request(len(prompts), 70, NEW, **asked)  # type: ignore[arg-type]
     return make_decoder(model, request, small).generate(prompts, NEW).tokens
 
 
-@pytest.fixture(scope="module")
-def plain(eight: Model, prompts: list[list[int]]) -> list[list[int]]:
-    return tokens(eight, prompts, kv_dtype="fp8")
-
-
-def test_formats_change_what_is_decoded(
-    eight: Model, target: Model, prompts: list[list[int]], plain: list[list[int]]
-) -> None:
-    """Else the tests below would show nothing."""
-    assert plain != tokens(eight, prompts)
-    assert tokens(target, prompts) not in (plain, tokens(eight, prompts), tokens(target, prompts, kv_dtype="fp8"))
-
-
-@pytest.mark.parametrize("method", [method for method in METHODS if method != PUBLISHED])
-def test_every_cache_is_lossless(eight: Model, prompts: list[list[int]], plain: list[list[int]], method: str) -> None:
-    out = make_decoder(eight, Request(4, 70, NEW, 4, draft_kv=method, kv_dtype="fp8")).generate(prompts, NEW)
-    assert out.tokens == plain
-    assert method != "full" or not any(out.histogram[:-1]), "a draft that is the target is accepted"
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"gamma": 4},
-        {"gamma": 3, "inner_gamma": 2, "middle_kv": "snapkv:24,window=8"},
-        {"gamma": 2, "tree": (-1, 0, 0, 1, 1, 2)},
-    ],
-    ids=["chain", "two levels", "tree"],
-)
-def test_a_small_draft_is_lossless(
-    eight: Model, small_eight: Model, prompts: list[list[int]], asked: dict[str, object]
-) -> None:
-    long = [prompts[0], prompts[2]]
-    plain = tokens(eight, long, kv_dtype="fp8")
-    assert tokens(eight, long, small_eight, draft="model", kv_dtype="fp8", **asked) == plain
-
-
-def test_ngrams_and_either_format_alone_are_lossless(eight: Model, target: Model, prompts: list[list[int]]) -> None:
-    for model, kv_dtype in ((eight, "fp8"), (eight, "auto"), (target, "fp8")):
-        plain = tokens(model, prompts, kv_dtype=kv_dtype)
-        assert tokens(model, prompts, gamma=4, draft="ngram", kv_dtype=kv_dtype) == plain
-        assert tokens(model, prompts, gamma=4, draft_kv="streamingllm:24", kv_dtype=kv_dtype) == plain
+def test_formats_change_what_is_decoded(eight: Model, target: Model, prompts: list[list[int]]) -> None:
+    """Else the losslessness of each of them (test_greedy.py) would show nothing."""
+    every = [tokens(model, prompts, kv_dtype=kv) for model in (eight, target) for kv in ("fp8", "auto")]
+    assert all(one != other for one, other in combinations(every, 2))
 
 
 def test_a_head_is_of_its_targets_format(prompts: list[list[int]]) -> None:
@@ -151,47 +93,30 @@ def test_a_head_is_of_its_targets_format(prompts: list[list[int]]) -> None:
     assert tokens(deep, prompts, head, draft="model", gamma=3, kv_dtype="fp8") == tokens(deep, prompts, kv_dtype="fp8")
 
 
-@torch.inference_mode()
-def test_replayed_iterations_equal_eager_ones(eight: Model, prompts: list[list[int]]) -> None:
-    for method in ("snapkv:24,window=8", "quest:24,page=4"):
-        one, two = eager_and_replayed(eight, None, Request(4, 70, 50, 3, draft_kv=method, kv_dtype="fp8"), prompts)
-        assert one == two
-
-
 HOPPER, ADA, AMPERE = (9, 0), (8, 9), (8, 0)
 
 
 def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     cuda, bf16 = torch.device("cuda"), torch.bfloat16
-    for capability, attention, pointwise in (
-        (HOPPER, "triton", "triton"),
-        (ADA, "triton", "triton"),
-        (AMPERE, "sdpa", "torch"),
-    ):
+    names = {HOPPER: ("triton", "triton"), ADA: ("triton", "triton"), AMPERE: ("sdpa", "torch")}
+    for capability, (attention, pointwise) in names.items():
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
         assert backends.choose("auto", cuda, bf16, fp8=True).name == attention
         assert backends.pointwise("auto", cuda, bf16, fp8=True).name == pointwise
         assert backends.pointwise("auto", cuda, bf16, fp8=True).fp8
         assert backends.choose("auto", cuda, bf16).name == "triton"
     for asked in (backends.choose, backends.pointwise):
-        with pytest.raises(InputError, match=r"a CUDA device of compute capability 8\.9 or later"):
-            asked("triton", cuda, bf16, fp8=True)
-    with pytest.raises(InputError, match="need bf16 activations and a CUDA device"):
-        check_runs(tiny_spec(), cuda, bf16)
+        refused(r"a CUDA device of compute capability 8\.9 or later", asked, "triton", cuda, bf16, fp8=True)
+    refused("need bf16 activations and a CUDA device", check_runs, tiny_spec(), cuda, bf16)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: HOPPER)
     check_runs(tiny_spec(), cuda, bf16)
-    with pytest.raises(InputError, match="fp8 weights: need bf16 activations"):
-        check_runs(tiny_spec(), cuda, torch.float32)
+    refused("fp8 weights: need bf16 activations", check_runs, tiny_spec(), cuda, torch.float32)
 
 
-def test_what_cannot_be_run_is_refused_in_a_line(eight: Model) -> None:
-    with pytest.raises(InputError, match=r"--kv-dtype: must be auto .* or fp8, given 'int8'"):
-        Request(1, 8, 8, kv_dtype="int8")
-    with pytest.raises(InputError, match=r"--draft-kv: own_prefill=true .* fp8 cache"):
-        make_decoder(eight, Request(1, 64, 8, 2, draft_kv=PUBLISHED, kv_dtype="fp8"))
-    with pytest.raises(InputError, match="fp8 weights: must be of a dense model to be run here, given mixtral-8x7b"):
-        load("mixtral-8x7b", "random:0", CPU, torch.bfloat16, fp8=True)
-    # by hand: 126 layers of 3.19e9 values at a byte, two of 128,256 x 16,384 in bf16, over eight ranks
-    with pytest.raises(InputError, match=r"needs 51\.3 GB: take a smaller model or dtype"):
-        load("llama-3.1-405b", "random:0", CPU, torch.bfloat16, RankShard(0, 8), fp8=True)
+def test_what_cannot_be_run_is_refused_in_a_line() -> None:
+    """By hand: 126 layers of 3.19e9 values at a byte, two of 128,256 x 16,384 in bf16, over eight ranks."""
+    of = {"weights": "random:0", "device": CPU, "dtype": torch.bfloat16, "fp8": True}
+    refused("must be of a dense model to be run here, given mixtral-8x7b", load, "mixtral-8x7b", **of)
+    says = r"needs 51\.3 GB: take a smaller model or dtype"
+    refused(says, load, "llama-3.1-405b", shard=RankShard(0, 8), **of)

@@ -18,6 +18,8 @@ from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
 from perfmodel.validate.harness import point_runner
 from perfmodel.validate.harness.point_runner import DecoderRun, PhaseRunner
 from tests.validate.decoder.methods import METHODS
@@ -76,27 +78,35 @@ def emulated(work: Callable[[], object], generator: torch.Generator) -> Callable
     [("plain", "full"), *((kind, method) for kind in ("self", "sampled model") for method in METHODS)]
     + [("sampled plain", "full"), ("sampled self", "full"), ("tree of a model", "snapkv:24,window=8")]
     + [(kind, method) for kind in ("tree", "sampled tree") for method in ("snapkv:24,window=8", "quest:24,page=4")]
-    + [("two levels of a model", "quest:24,page=4"), ("sampled two levels of a model", "streamingllm:24")],
+    + [("two levels of a model", "quest:24,page=4"), ("sampled two levels of a model", "streamingllm:24")]
+    + [("fp8", "snapkv:24,window=8"), ("fp8", "quest:24,page=4")],
 )
 @torch.inference_mode()
-def test_replayed_iterations_equal_eager_ones(target, small, prompts, kind, method) -> None:
+def test_replayed_iterations_equal_eager_ones(make_model, target, small, prompts, kind, method) -> None:
     gamma, draft = 0 if "plain" in kind else 3, small if "model" in kind else None
     sampling = Sampling(0.8, 0.9) if "sampled" in kind else Sampling()
     tree = branching("3x2x1") if "tree" in kind else None
     asked = Request(4, 70, 50, gamma, "model" if draft else "self", method, sampling, tree=tree)
     if "levels" in kind:
-        prompts, asked = (
-            [prompt * 2 for prompt in prompts],
-            replace(asked, context=140, middle_kv=method, inner_gamma=2),
-        )
+        prompts = [prompt * 2 for prompt in prompts]
+        asked = replace(asked, context=140, middle_kv=method, inner_gamma=2)
+    if kind == "fp8":
+        target, asked = make_model(fp8=True), replace(asked, kv_dtype="fp8")
     one, two = eager_and_replayed(target, draft, asked, prompts)
     assert one == two
 
 
+def whole(made: Any, state: State, replayed: bool) -> Callable[[], object]:
+    """Iterations; where they are replayed, nothing else can run."""
+    if replayed:
+        made.verify = None
+    return partial(made.iterate, state)
+
+
 def eager_and_replayed(
-    target: Model, draft: Model | None, asked: Request, prompts: list[list[int]]
+    target: Model, draft: Model | None, asked: Request, prompts: list[list[int]], ready: Callable[..., Any] = whole
 ) -> tuple[Generation, ...]:
-    """What 18 iterations or more decode, each by itself and 16 of them as replays of one."""
+    """What 18 iterations or more decode, each by itself and 16 of them as replays of one. ready: makes one run."""
     results = []
     for replayed in (False, True):
         made = make_decoder(target, asked, draft)
@@ -106,98 +116,82 @@ def eager_and_replayed(
         graphs.warm_up(made, state)
         if replayed:
             graphs.replay_on(made, state, partial(emulated, generator=state.generator))
+        iterate = ready(made, state, replayed)
         for _ in range(16):
-            made.iterate(state)
+            iterate()
         results.append(collect(state, prompts))
     return tuple(results)
 
 
 @pytest.mark.parametrize("middle", [None, "streamingllm:24"])
 @torch.inference_mode()
-def test_recorded_parts_equal_eager_ones(
-    monkeypatch: pytest.MonkeyPatch, target: Model, small: Model, prompts: list[list[int]], middle: str | None
-) -> None:
+def test_recorded_parts_equal_eager_ones(monkeypatch, target, small, prompts, middle) -> None:
     """Of an iteration of one level and of two, whose verification is as wide as what was drafted."""
     monkeypatch.setattr(point_runner, "record", emulated)
-    prompts, results, widths = [prompt * 2 for prompt in prompts], [], set()
-    asked = Request(4, 140, 60, 3, "model", middle_kv=middle, inner_gamma=2 if middle else 0)
-    for recorded in (False, True):
-        made = make_decoder(target, asked, small)
-        state = made.start(prompts, 60)
-        graphs.fix_bounds(made)
-        graphs.warm_up(made, state)
-        if recorded:
-            graphs.replay_on(made, state, partial(emulated, generator=state.generator))
-        parts = PhaseRunner(DecoderRun(made, state), recorded)
-        for _ in range(12):
+    widths = set[int]()
+
+    def by_parts(made: Decoder, state: State, replayed: bool) -> Callable[[], object]:
+        parts = PhaseRunner(DecoderRun(made, state), replayed)
+
+        def run() -> None:
             for part in parts.parts:
                 parts.run(part)
             widths.add(parts._results["draft"][0].shape[1])
-        results.append(collect(state, prompts))
-    assert results[0] == results[1]
+
+        return run
+
+    asked = Request(4, 140, 50, 3, "model", middle_kv=middle, inner_gamma=2 if middle else 0)
+    one, two = eager_and_replayed(target, small, asked, [prompt * 2 for prompt in prompts], by_parts)
+    assert one == two
     assert widths == ({3, 4} if middle else {3})
 
 
-class FakeGraph:
-    """A graph that an emulation records and replays: a generator that it does not know replays the same numbers."""
-
-    def __init__(self) -> None:
-        self.known, self.recorder = list[torch.Generator](), Recorder()
-
-    def register_generator_state(self, generator: torch.Generator) -> None:
-        self.known.append(generator)
-
-    def replay(self) -> None:
-        for _, _, kwargs, _ in self.recorder.log:
-            if kwargs.get("generator") is not None and not self.known:
-                kwargs["generator"].manual_seed(0)
-        self.recorder.replay()
-
-
 @pytest.fixture
-def streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Streams that became current, in turn, with what `recording.record` uses of CUDA emulated."""
-    current: list[str] = []
+def events(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What `recording.record` did on a device, and which stream became current when."""
+    told: list[object] = []
+
+    class FakeGraph:
+        register_generator_state = staticmethod(told.append)
+
+        def reset(self) -> None:
+            told.append("graph dropped")
+
+        def replay(self) -> None:
+            told.append("replayed")
 
     @contextmanager
     def fake_graph(graph: FakeGraph) -> Iterator[None]:
         """As torch.cuda.graph: another stream is current until its end, and a failed capture raises there once more."""
-        current.append("capture")
-        with graph.recorder:
-            yield
-        current.append("own")
+        told.append("capture")
+        yield
+        told.append("own")
 
     for name, value in (("CUDAGraph", FakeGraph), ("graph", fake_graph), ("current_stream", lambda: "own")):
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(torch.cuda, "set_stream", current.append)
-    return current
+    monkeypatch.setattr(torch.cuda, "set_stream", told.append)
+    return told
 
 
-@pytest.mark.usefixtures("streams")
-def test_a_graph_draws_anew() -> None:
-    """Each replay goes on with the generator's numbers, which the graph must have been told of."""
-    generator, out = torch.Generator().manual_seed(1), torch.zeros(8)
-    replay = recording.record(lambda: out.uniform_(generator=generator), generator)
-    draws = [out.clone() for _ in range(3) if replay() is None]
-    assert not torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[1], draws[2])
+def test_a_graph_is_told_what_draws(events) -> None:
+    """Or each of its replays would draw the same numbers."""
+    generator = torch.Generator()
+    recording.record(lambda: events.append("work"), generator)()
+    assert events == [generator, "capture", "work", "own", "replayed"]
 
 
-def test_a_failed_capture_gives_the_stream_back(streams) -> None:
+def test_a_failed_capture_gives_the_stream_back(events) -> None:
     def work() -> None:
         raise RuntimeError("not permitted when stream is capturing")
 
     with pytest.raises(RuntimeError, match="not permitted"):
         recording.record(work)
-    assert streams == ["capture", "own"]
+    assert events == ["capture", "own"]
 
 
-@pytest.mark.usefixtures("streams")
 @pytest.mark.parametrize("fails", [False, True])
-def test_graphs_go_before_their_process_group(monkeypatch, fails) -> None:
+def test_graphs_go_before_their_process_group(monkeypatch, events, fails) -> None:
     """Also where an error is on its way up, which holds what it has passed."""
-    events: list[str] = []
-    monkeypatch.setattr(FakeGraph, "reset", lambda self: events.append("graph dropped"), raising=False)
     monkeypatch.setattr(parallel.dist, "init_process_group", lambda backend: None)
     monkeypatch.setattr(parallel.dist, "get_rank", lambda: 0)
     monkeypatch.setattr(parallel.dist, "barrier", lambda: events.append("waited"))
@@ -208,7 +202,7 @@ def test_graphs_go_before_their_process_group(monkeypatch, fails) -> None:
         if fails:
             raise ZeroDivisionError
     assert held is not None
-    assert events == [*([] if fails else ["waited"]), "graph dropped", "group destroyed"]
+    assert events == ["capture", "own", *([] if fails else ["waited"]), "graph dropped", "group destroyed"]
 
 
 def test_graphs_need_cuda(target, prompts) -> None:

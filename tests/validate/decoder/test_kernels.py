@@ -23,13 +23,8 @@ def interpreted(*parts: str) -> str:
     return done.stdout
 
 
-def test_kernels_know_fp8() -> None:
-    interpreted("eight")
-
-
-@pytest.mark.slow
-def test_decoding_with_kernels_equals_plain_torch() -> None:
-    interpreted("decoding")
+def test_kernels_know_fp8_and_decode_as_plain_torch_does() -> None:
+    interpreted("eight", "decoding")
 
 
 def test_kernels_equal_plain_torch_and_are_ten_a_layer() -> None:

@@ -5,14 +5,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from perfmodel.errors import InputError
 from perfmodel.specs.model import RopeScaling
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import streamingllm
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from tests.validate.refused import refused
 
 NEW, GAMMA = 60, 3
 
@@ -106,12 +104,3 @@ def test_drafts_are_drawn_from_what_the_account_says(
         assert state.histogram[:, :-1].sum() == 0, "a window that holds everything is the target"
     else:
         assert all(state.histogram.sum(0)[:2]), "both rejection and acceptance must occur"
-
-
-def test_what_is_not_run_is_refused(make_model, target, small) -> None:
-    method = "streamingllm:24,own_prefill=true"
-    sliding = make_model(sliding_window=24, num_sliding_layers=2)
-    with pytest.raises(InputError, match="own_prefill=true cannot be run with the sliding layers of tiny"):
-        make_decoder(sliding, Request(1, 40, 20, 3, draft_kv=method))
-    asked = Request(1, 40, 20, 3, "model", middle_kv=method, inner_gamma=2)
-    refused("--middle-kv: own_prefill=true", make_decoder, target, asked, small)

@@ -10,11 +10,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from perfmodel.specs.model import MoE, RopeScaling
+from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.weights import load, save_tensors
 from perfmodel.validate.studies.train import configuration
+from tests.validate.decoder.methods import PUBLISHED
 from tests.validate.refused import refused
 from tests.validate.tiny_spec import tiny_spec
 
@@ -116,9 +119,6 @@ def test_which_file_is_read(folder, target) -> None:
     ("--weights: must be", lambda: load("tinyllama-1.1b", "random:x", CPU, torch.float32)),
     ("--checkpoint: must be a folder", lambda: load("tinyllama-1.1b", "checkpoint", CPU, torch.float32)),
     ("must be of family", lambda: load("deepseek-v3", "random:0", CPU, torch.float32)),
-    ("--batch: must be 1 or more, given 0", lambda: Request(0, 8, 8, 1)),
-    ("--context: must be 1 or more, given 0", lambda: Request(1, 0, 8, 1)),
-    ("--gamma: must be 0 or more, given -1", lambda: Request(1, 8, 8, -1)),
     ("rotary width is 3, which must be even", lambda: Model(tiny_spec(**ODD))),
     *(("it has latent attention, attention sinks or extra norms", lambda has=has: Model(tiny_spec(**has)))
       for has in ({"attention_sinks": True}, {"norms_per_layer": 4})),
@@ -150,13 +150,43 @@ def test_prompts(target, prompts) -> None:
     assert len(made.generate(prompts, 60).tokens[0]) == 60, "and the decoder stays usable"
 
 
+TREE = {"tree": branching("2x2")}
+LEVELS = {"draft": "model", "middle_kv": "full", "inner_gamma": 1}
+
+
 @pytest.mark.parametrize(("says", "asked"), [
-    *(("--draft", Request(1, 8, 8, 2, draft)) for draft in ("other", "self:3", "ngram:0", "ngram:x", "model")),
-    ("KV cache: must fit in the .* GB free on cpu", Request(100000, 10**6, 8)),
-    ("draft KV cache: must fit", Request(1, 8, 8, 2, draft_kv="snapkv:10000000000")),
+    ("--batch: must be 1 or more, given 0", {"batch": 0}), ("--context: must be 1 or more, given 0", {"context": 0}),
+    ("--gamma: must be 0 or more, given -1", {"gamma": -1}),
+    ("must be gamma . 1 = 3 counts, given 2", {"script": (1.0, 0.0)}),
+    ("--kv-dtype: must be auto .* or fp8, given 'int8'", {"kv_dtype": "int8"}),
+    *(("--draft", {"draft": draft}) for draft in ("other", "self:3", "ngram:0", "ngram:x", "model")),
+    ("KV cache: must fit in the .* GB free on cpu", {"batch": 100000, "context": 10**6}),
+    ("draft KV cache: must fit", {"draft_kv": "snapkv:10000000000"}),
+    ("h2o can be predicted but not run", {"draft_kv": "h2o:64"}),
+    ("copy=False can be predicted but not run", {"draft_kv": "streamingllm:64,copy=false"}),
+    (r"above sinks \+ gamma \(6\), given 6", {"draft_kv": "streamingllm:6"}),
+    ("own_prefill=true .* fp8 cache", {"draft_kv": PUBLISHED, "kv_dtype": "fp8"}),
+    ("bits=3", {"draft_kv": "quantized,bits=3"}), ("group=3", {"draft_kv": "quantized,bits=4,group=3"}),
+    ("keep_means=False", {"draft_kv": "retrieval:64,every=2,keep_means=false"}),
+    ("--tree: must be grown by a draft that runs a model", TREE | {"draft": "ngram"}),
+    ("--gamma: must be the 2 levels below the root, given 3", TREE | {"gamma": 3}),
+    ("tree rates: must be 0 or more and at most 1 in sum", TREE | {"script": (0.5, 0.6)}),
+    ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
+    ("must stand over a separate --draft model", LEVELS | {"draft": "self"}),
+    ("without --tree and --alpha", LEVELS | {"script": (0.0, 1.0, 0.0)}),
+    ("without --tree and --alpha", LEVELS | {"tree": (-1, 0, 1)}),
+    ("must be gamma . 1 = 4 counts, given 3", LEVELS | {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)}),
+    ("must be gamma . 1 = 2 counts, given 1", LEVELS | {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)}),
+    ("--inner-gamma, --gamma: must be 1 or more with --middle-kv, given 0, 2", LEVELS | {"inner_gamma": 0}),
+    ("must be 1 or more with --middle-kv, given 1, 0", LEVELS | {"gamma": 0}),
+    ("h2o can be predicted but not run", LEVELS | {"middle_kv": "h2o:24"}),
+    ("--middle-kv: own_prefill=true", LEVELS | {"middle_kv": PUBLISHED}),
+    # one selection for all drafted tokens: what the first is drawn from would depend on those after it
+    ("topk selects by the drafted tokens' own queries", LEVELS | {"middle_kv": "topk:2", "sampling": Sampling(0.7)}),
 ])  # fmt: skip
-def test_what_no_decoder_can_be_made_for(target, says, asked) -> None:
-    refused(says, make_decoder, target, asked)
+def test_what_no_decoder_can_be_made_for(target, small, says, asked) -> None:
+    asked = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2} | asked
+    refused(says, lambda: make_decoder(target, Request(**asked), small if "middle_kv" in asked else None))
 
 
 def test_models_that_do_not_go_together_or_see_too_little(target, make_model) -> None:
@@ -167,3 +197,5 @@ def test_models_that_do_not_go_together_or_see_too_little(target, make_model) ->
     assert make_decoder(sliding, Request(1, 60, 8, 6))
     levels = Request(1, 60, 8, 2, "model", middle_kv="full", inner_gamma=2)
     refused("fewer in one pass, given 9", make_decoder, sliding, levels, sliding)
+    says = "own_prefill=true cannot be run with the sliding layers of tiny"
+    refused(says, make_decoder, sliding, Request(1, 40, 20, 3, draft_kv=PUBLISHED))

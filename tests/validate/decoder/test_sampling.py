@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from perfmodel.speculation.tree_shape import branching, depths
 from perfmodel.validate.decoder import tree_sampling
-from perfmodel.validate.decoder.factory import counter_of, make_decoder
+from perfmodel.validate.decoder.factory import make_decoder, watched
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
@@ -54,8 +54,7 @@ def decoded(
     """Many continuations of PROMPT, which must be distributed as direct sampling from the first model; what counted."""
     asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling, **more)
     made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
-    counter = counter_of(made)
-    made.observers += [counter] if counter else []
+    counter = watched(made)
     out = made.generate([PROMPT] * BATCH, NEW, seed=gamma)
     codes = np.array(out.tokens) @ VOCAB ** np.arange(NEW)[::-1]
     assert agrees(np.bincount(codes, minlength=VOCAB**NEW), exact(models[0], sampling)) > 1e-3
@@ -96,12 +95,6 @@ def test_two_levels(models, inner, gamma, sampling) -> None:
     _, counter = decoded(models, sampling, gamma, "model", middle_kv="snapkv:3,window=1", inner_gamma=inner)
     assert all(counter.counts.inner[:2])
     assert 0 < counter.counts.complete < counter.counts.iterations
-
-
-def test_a_middle_that_selects_by_what_it_verifies_is_not_sampled(models) -> None:
-    """One selection for all drafted tokens: what the first is drawn from would depend on those after it."""
-    asked = Request(2, len(PROMPT), NEW, 1, "model", "full", Sampling(0.7), middle_kv="topk:2", inner_gamma=1)
-    refused("topk selects by the drafted tokens' own queries", make_decoder, models[0], asked, models[1])
 
 
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:
@@ -184,7 +177,7 @@ def test_accept_greedy_by_hand() -> None:
 
 def counts_of(script: Script, batch: int) -> torch.Tensor:
     judged = AcceptedTokens(*torch.zeros(2, batch, dtype=torch.int64))
-    return script.instead_of(judged, torch.Generator().manual_seed(0)).count
+    return script(judged, torch.Generator().manual_seed(0)).count
 
 
 def test_script_has_the_stated_frequencies() -> None:
@@ -210,7 +203,6 @@ def test_scripted_acceptance_drives_the_loop(target, prompts) -> None:
     lambda: Sampling(1.0, 1.1), lambda: Sampling(1.0, 1.0, -1), lambda: scripted_weights(1.5, 3),
     lambda: scripted_weights(-0.1, 3), lambda: Script([], torch.device("cpu")),
     lambda: Script([2.0, -1.0], torch.device("cpu")), lambda: Script([0.0, 0.0], torch.device("cpu")),
-    lambda: Request(1, 1, 1, 2, script=(1.0, 0.0)),
 ])  # fmt: skip
 def test_bad_values_are_refused(call) -> None:
     refused("must be", call)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.errors import InputError
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.text import HuggingFace, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
 from tests.validate.refused import refused
@@ -91,8 +90,7 @@ def test_what_cannot_be_read(reader, tmp_path) -> None:
     refused("must be a readable file", read_prompts, reader, [], tmp_path / "none.jsonl", 61)
     refused("--prompt: must be tokens: the model has no tokenizer", read_prompts, None, ["the"], None, 61)
     (tmp_path / "tokens.jsonl").write_text("[3]")
-    with pytest.raises(InputError, match="line 1: --chat: must be given texts, not tokens"):
-        read_prompts(reader, [], tmp_path / "tokens.jsonl", 61, chat=True)
+    refused("must be given texts, not tokens", read_prompts, reader, [], tmp_path / "tokens.jsonl", 61, chat=True)
 
 
 @pytest.mark.parametrize(("given", "wanted"), [

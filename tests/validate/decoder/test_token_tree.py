@@ -5,13 +5,12 @@ import torch
 
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching, depths
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.factory import make_decoder, watched
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeCounts
-from tests.validate.decoder.methods import METHODS, check_cache, watched
-from tests.validate.refused import refused
+from tests.validate.decoder.methods import METHODS, check_cache
 
 NEW = 40
 SEQUOIA = Growth(TreeAcceptance.of([0.5, 0.2, 0.1, 0.05]), 14, 5).best(14, 5).parents
@@ -99,14 +98,3 @@ def test_scripted_paths_have_the_stated_rates(target, prompts) -> None:
     assert TreeCounts((4, 0), (2, 0)).rates == [0.5, 0.0]
     expected = expected_tokens(branching("4x2x1"), TreeAcceptance.of(rates))
     assert 1 + sum(j * n for j, n in enumerate(out.histogram)) / sum(out.histogram) == pytest.approx(expected, rel=0.03)
-
-
-@pytest.mark.parametrize(("says", "request_"), [
-    ("--tree: must be grown by a draft that runs a model", {"draft": "ngram"}),
-    ("--gamma: must be the 2 levels below the root, given 3", {"gamma": 3}),
-    ("tree rates: must be 0 or more and at most 1 in sum", {"script": (0.5, 0.6)}),
-    ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
-])  # fmt: skip
-def test_refusals(target, says, request_) -> None:
-    good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2, "tree": branching("2x2")}
-    refused(says, lambda: make_decoder(target, Request(**good | request_)))

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.factory import make_decoder, watched
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.two_levels import LevelCounts, TwoLevelDecoder
-from tests.validate.decoder.methods import check_cache, watched
+from tests.validate.decoder.methods import check_cache
 from tests.validate.refused import refused
 
 NEW = 40
@@ -81,7 +81,7 @@ def test_scripts_drive_both_levels(target, small, ragged) -> None:
     assert (made.levels.rounds, made.levels.verified, made.levels.probs.shape[1]) == (0, 0, 0)
     prompts, found = [row[:2] * 2 for row in ragged], []
     for seed in range(30):
-        made.observers.clear()
+        made.watching.clear()
         counter, before = watched(made), (made.levels.rounds, made.levels.verified)
         out = made.generate(prompts, NEW, seed)
         found.append(counts := counter.counts)
@@ -106,22 +106,6 @@ def test_the_figures_of_both_levels_by_hand() -> None:
     assert LevelCounts((1, 2, 4), 1, 1, 0).alphas == (10 / 13, 0.5)
     assert none.alphas == (0, 0)
     assert (none.rounds, none.tokens_per_round, none.drafted, none.tokens_per_iteration) == (0, 1, 0, 1)
-
-
-@pytest.mark.parametrize(("says", "request_"), [
-    ("must stand over a separate --draft model", {"draft": "self"}),
-    ("without --tree and --alpha", {"script": (0.0, 1.0, 0.0)}),
-    ("must be gamma . 1 = 4 counts, given 3", {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)}),
-    ("must be gamma . 1 = 2 counts, given 1", {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)}),
-    ("without --tree and --alpha", {"tree": (-1, 0, 1)}),
-    ("--inner-gamma, --gamma: must be 1 or more with --middle-kv, given 0, 2", {"inner_gamma": 0}),
-    ("must be 1 or more with --middle-kv, given 1, 0", {"gamma": 0}),
-    ("h2o can be predicted but not run", {"middle_kv": "h2o:24"}),
-])  # fmt: skip
-def test_refusals(target, small, says, request_) -> None:
-    good = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2}
-    good |= {"draft": "model", "middle_kv": "full", "inner_gamma": 1}
-    refused(says, lambda: make_decoder(target, Request(**good | request_), small))
 
 
 def test_a_prompt_of_one_token_is_refused(target, small, prompts) -> None:

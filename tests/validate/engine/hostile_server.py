@@ -1,20 +1,16 @@
 """Servers on loopback that answer as none should: one fault each, on a page or in the stream of an answer."""
 
 import itertools
-import json
 import random
-import re
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from tests.validate.engine.server import HEAD, NOT_FOUND, Pieces, event, serving_bytes
+
 SLOW_S = 0.05
-HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 MODELS = b'{"data": [{"id": "tiny"}]}'
-Pieces = Iterator[bytes]
 
 
 @dataclass(frozen=True)
@@ -38,10 +34,6 @@ def forever(head: bytes, piece: bytes, pause_s: float = 0.0) -> Callable[[], Pie
             yield piece
 
     return send
-
-
-def event(data: object) -> bytes:
-    return b"data: " + (data if isinstance(data, bytes) else json.dumps(data).encode()) + b"\n\n"
 
 
 def tokens(count: int, start: int = 1) -> Pieces:
@@ -155,39 +147,9 @@ def _good(path: str) -> Pieces:
         yield from tokens(12)
         yield DONE
     else:
-        yield b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        yield NOT_FOUND
 
 
-@contextmanager
-def broken(fault: Fault | None, rng: random.Random | None = None) -> Iterator[str]:
-    """The URL of a server with a fault (None: with none). rng: tears what it sends into pieces of any size."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=_listen, args=(listener, fault, rng), daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-
-
-def _listen(listener: socket.socket, fault: Fault | None, rng: random.Random | None) -> None:
-    with suppress(OSError):
-        while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=_answer, args=(connection, fault, rng), daemon=True).start()
-
-
-def _answer(connection: socket.socket, fault: Fault | None, rng: random.Random | None) -> None:
-    with connection, suppress(OSError):
-        request = b""
-        while b"\r\n\r\n" not in request:
-            request += connection.recv(65536) or b"\r\n\r\n"
-        head, _, body = request.partition(b"\r\n\r\n")
-        length = int((re.search(rb"(?i)content-length: (\d+)", head) or [0, 0])[1])
-        while len(body) < length:  # what is left unread when a connection closes resets it
-            body += connection.recv(65536) or bytes(length)
-        path = head.split(b" ")[1].decode()
-        for piece in fault.send() if fault and fault.path == path else _good(path):
-            while rng and len(piece) > 1:
-                cut = rng.randrange(1, len(piece))
-                connection.sendall(piece[:cut])
-                piece = piece[cut:]
-            connection.sendall(piece)
+def broken(fault: Fault | None, rng: random.Random | None = None) -> AbstractContextManager[str]:
+    """The URL of a server with a fault (None: with none). rng: see `serving_bytes`."""
+    return serving_bytes(lambda path, *_: fault.send() if fault and fault.path == path else _good(path), rng)

@@ -2,11 +2,57 @@
 
 import json
 import random
+import re
+import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+Pieces = Iterator[bytes]
+Answer = Callable[[str, bytes, bytes], Pieces]
+"""Of a path, the head and the body of a request."""
+
+
+@contextmanager
+def serving_bytes(answer: Answer, rng: random.Random | None = None) -> Iterator[str]:
+    """The URL of a server that sends what `answer` gives. rng: tears it into pieces of any size."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_listen, args=(listener, answer, rng), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def _listen(listener: socket.socket, answer: Answer, rng: random.Random | None) -> None:
+    with suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=_answer, args=(connection, answer, rng), daemon=True).start()
+
+
+def _answer(connection: socket.socket, answer: Answer, rng: random.Random | None) -> None:
+    with connection, suppress(OSError):
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += connection.recv(65536) or b"\r\n\r\n"
+        head, _, body = request.partition(b"\r\n\r\n")
+        length = int((re.search(rb"(?i)content-length: (\d+)", head) or [0, 0])[1])
+        while len(body) < length:  # what is left unread when a connection closes resets it
+            body += connection.recv(65536) or bytes(length)
+        for piece in answer(head.split(b" ")[1].decode(), head, body):
+            while rng and len(piece) > 1:
+                cut = rng.randrange(1, len(piece))
+                connection.sendall(piece[:cut])
+                piece = piece[cut:]
+            connection.sendall(piece)
+
+
+def event(data: object) -> bytes:
+    """Of a stream."""
+    return b"data: " + (data if isinstance(data, bytes) else json.dumps(data).encode()) + b"\n\n"
 
 
 class Engine:
@@ -20,8 +66,7 @@ class Engine:
         self.drafts, self.accepted = 0, [0] * gamma
         self.lock, self.draw = threading.Lock(), random.Random(0)
         self.requests: list[dict] = []
-        self.keys: list[str | None] = []
-        self.fail: str | None = None
+        self.keys: list[str] = []
 
     def iteration(self) -> int:
         """Tokens that one gains."""
@@ -36,58 +81,29 @@ class Engine:
     def metrics(self) -> str:
         rows = [f"vllm:spec_decode_num_drafts_total {self.drafts}.0"]
         rows.append(f"vllm:spec_decode_num_draft_tokens_total {self.drafts * self.gamma}.0")
-        rows += [
-            f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{j}"}} {n}.0'
-            for j, n in enumerate(self.accepted)
-        ]
-        return "\n".join(rows) + "\n"
+        per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+        return "\n".join([*rows, *(f'{per}{{position="{j}"}} {n}.0' for j, n in enumerate(self.accepted)), ""])
+
+    def answer(self, path: str, head: bytes, body: bytes) -> Pieces:
+        pages = {"/v1/models": json.dumps({"data": [{"id": "tiny"}]}), "/version": '{"version": "9.9"}'}
+        if self.gamma:
+            pages["/metrics"] = self.metrics()
+        if path != "/v1/completions":
+            yield HEAD + pages[path].encode() if path in pages else NOT_FOUND
+            return
+        asked = json.loads(body)
+        self.requests.append(asked)
+        self.keys += re.findall(r"(?im)^authorization: (.*?)\r?$", head.decode())
+        yield HEAD
+        done = 0
+        while done < asked["max_tokens"]:
+            time.sleep(self.step_s * self.merge)
+            done = min(done + sum(self.iteration() for _ in range(self.merge)), asked["max_tokens"])
+            usage = {"usage": {"completion_tokens": done}}
+            yield event({"choices": [{"text": "x"}]} | (usage if self.counts else {}))
+        yield event({"choices": []} | usage) + event(b"[DONE]")
 
 
-@contextmanager
-def serving(engine: Engine) -> Iterator[str]:
+def serving(engine: Engine) -> AbstractContextManager[str]:
     """The URL of a server of it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            pages = {"/v1/models": json.dumps({"data": [{"id": "tiny"}]}), "/version": '{"version": "9.9"}'}
-            if engine.gamma:
-                pages["/metrics"] = engine.metrics()
-            text = pages.get(self.path)
-            self.send_response(200 if text else 404)
-            self.end_headers()
-            self.wfile.write((text or "").encode())
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            engine.requests.append(body)
-            engine.keys.append(self.headers["Authorization"])
-            self.send_response(500 if engine.fail else 200)
-            self.end_headers()
-            if engine.fail:
-                self.wfile.write(engine.fail.encode())
-                return
-            done = 0
-            while done < body["max_tokens"]:
-                time.sleep(engine.step_s * engine.merge)
-                done = min(done + sum(engine.iteration() for _ in range(engine.merge)), body["max_tokens"])
-                event: dict = {"choices": [{"text": "x"}]}
-                if engine.counts:
-                    event["usage"] = {"completion_tokens": done}
-                self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
-                self.wfile.flush()
-            last = {"choices": [], "usage": {"completion_tokens": done}}
-            self.wfile.write(f"data: {json.dumps(last)}\n\ndata: [DONE]\n\n".encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return serving_bytes(engine.answer)

@@ -1,6 +1,5 @@
 """Acceptance figures as engines print them; what a schedule does to counters, and how it is undone."""
 
-import json
 import random
 from pathlib import Path
 
@@ -110,24 +109,6 @@ def test_two_lengths_are_taken_apart_whatever_they_are(rates, short, share, seed
         left = drafts * reached * min(share, 1 - share)
         assert said == pytest.approx(rate, abs=5 / max(left, 1) ** 0.5)
         reached *= rate
-
-
-def test_the_feedback_loop_survives_its_own_schedule(tmp_path, capsys) -> None:
-    """schedule -> counters under it -> acceptance -> schedule: the same table."""
-    rates = (0.8, 0.75, 0.7)
-    ask = ["-m", "llama-3.1-8b", "--hardware", "h100", "-c", "4k", "--draft", "eagle", "--max-batch", "64"]
-    said = "/".join(map(str, rates))
-    assert run(["schedule", *ask, "--rate", said, "--json"]) == 0
-    first = json.loads(capsys.readouterr().out)["tables"][0]["ranges"]
-    path, out = tmp_path / "metrics.txt", tmp_path / "table.json"
-    path.write_text(page(20_000, 10_000 * (1 + 3), [16_000, 6_000, 4_200]))  # survival .8 .6 .42, half of each length
-    told = ["--target", "llama-3.1-8b", "--draft", "eagle", "--context", "4k", "--lengths", "1,3"]
-    assert run(["validate", "acceptance", "--import", str(path), *told, "--out", str(out)]) == 0
-    capsys.readouterr()
-    assert run(["schedule", *ask, "--acceptance", str(out), "--json"]) == 0
-    again = json.loads(capsys.readouterr().out)["tables"][0]["ranges"]
-    assert [r["tokens"] for r in again] == [r["tokens"] for r in first] == [3]
-    assert again[0]["speedup"] == pytest.approx(first[0]["speedup"], rel=1e-9)
 
 
 def counted(last: str, label: str = 'position="2"') -> str:

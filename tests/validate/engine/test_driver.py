@@ -138,27 +138,6 @@ def test_urls_that_lead_nowhere(url, says, capsys, tmp_path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_plan_is_lines_for_a_shell(capsys) -> None:
-    """Every server has a port of its own, is waited for and stopped; the last line is the fit of what was written."""
-    ask = ["validate", "engine", *ASK[:4], "--plan", "--draft", "llama-160m"]
-    for engine, run_by, files, servers in (
-        ("sglang", "sglang.bench_serving", "K*.jsonl", 3),
-        ("llama.cpp", "perfmodel validate engine", "K0.jsonl ", 2),
-    ):
-        assert run([*ask, "--engine", engine]) == 0
-        *lines, last = capsys.readouterr().out.splitlines()
-        ports = [line.split("--port ")[1].split()[0] for line in lines if line.endswith("& server=$!")]
-        assert len(set(ports)) == len(ports) == sum(line.startswith("until curl") for line in lines) == servers
-        assert lines.count("kill $server; wait $server") == servers
-        assert all(any(port in line for line in lines if run_by in line) for port in ports)
-        assert "JackFram/llama-68m" in lines[0]
-        assert f"--model llama-68m --hardware h100 --draft llama-160m --engine {engine} --from {files}" in last
-    assert run([*ask, "--engine", "x"]) == 2
-    capsys.readouterr()
-    assert run([*ask[:-1], "ngram", "--gpu", "xeon-amx-2core"]) == 0
-    assert "synthetic" not in capsys.readouterr().out, "vLLM's CPU backend refuses it"
-
-
 SHORTEST = [
     "validate",
     "engine",

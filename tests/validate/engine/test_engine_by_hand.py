@@ -166,6 +166,14 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
     (end,) = (line for line in lines if line.startswith("vllm bench serve --port 8102 "))
     saved = "--num-prompts 16 --save-result --save-detailed --result-filename K7-4096-16.json"
     assert end.endswith(f"--max-concurrency 16 {saved}")
+    refused("no engine named 'x'", commands, replace(PLAN, engine="x"))
+    for engine, saved, files in (
+        ("sglang", "--output-file K7.jsonl; done", "K*.jsonl"),
+        ("llama.cpp", "--gamma 7 --url http://127.0.0.1:8102", "K0.jsonl results/a/engine-*-K*.json"),
+    ):
+        *_, bench, _, last = commands(replace(PLAN, engine=engine))
+        assert bench.endswith(saved)
+        assert last.endswith(f"--engine {engine} --from {files}")
     (first, *_) = commands(replace(PLAN, engine="llama.cpp"))
     assert first == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
 

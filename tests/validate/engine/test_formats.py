@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from perfmodel.validate.engine.calibrate import differences
-from perfmodel.validate.engine.formats import is_of, modules, printed_block, read
+from perfmodel.validate.engine.formats import FORMATS, printed_block, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 from perfmodel.validate.engine.timing import Said, Timing, speculation
@@ -34,7 +34,6 @@ FILES = Path(__file__).parent / "files"
     ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
     ("printed.txt", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
     ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
-    ("inferencex.json", {"gamma": 3, "accepted": 2.0}, [(64, 1024 + 512, 3, 2.0, 0.042)]),
 ])  # fmt: skip
 def test_what_a_file_times(name, said, steps) -> None:
     found = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read(FILES / name, Said(**said))]
@@ -46,10 +45,10 @@ def test_every_format_has_a_file_and_sees_only_its_own() -> None:
     for path in sorted([*FILES.glob("*.json*"), *FILES.glob("*.yaml")]):
         text = path.read_text()
         runs = [yaml.safe_load(text)] if path.suffix == ".yaml" else parse_objects(path.name, text)
-        found = [name for name, module in modules().items() if all(is_of(module, run) for run in runs)]
+        found = [name for name, known in FORMATS.items() if all(map(known.has, runs))]
         assert len(found) <= 1, path
         seen |= dict.fromkeys(found)
-    assert set(seen) == set(modules()) - {"perfmodel_record"}
+    assert set(seen) == set(FORMATS) - {"record"}
 
 
 def test_several_results_appended_to_one_file_are_several_steps(tmp_path) -> None:
@@ -115,26 +114,25 @@ def test_an_impossible_step_is_one_line(name, value) -> None:
 RUNS: dict[str, dict[str, Any]] = {
     "vllm_serve": {"max_concurrency": 8, "endpoint_type": "openai", "duration": 2.0, "completed": 4,
                    "median_tpot_ms": 20, "total_input_tokens": 400, "total_output_tokens": 204},
-    "sglang_serving": {"accept_length": None, "median_tpot_ms": 20.0, "median_ttft_ms": 100.0, "completed": 4,
+    "sglang": {"accept_length": None, "median_tpot_ms": 20.0, "median_ttft_ms": 100.0, "completed": 4,
                        "total_input_tokens": 400, "total_output_tokens": 200, "concurrency": 2.5},
     "vllm_forward": {"median_us": 5000, "requests": [{"query_len": 1, "kv_len": 2, "num_draft_tokens": 0}]},
     "llama_bench": {"n_gen": 100, "avg_ns": 2e9, "n_prompt": 0},
     "llama_server": {"predicted_n": 101, "predicted_ms": 930.0, "prompt_n": 512},
-    "inferencex": {"conc": 4, "median_tpot": 0.02, "isl": 100, "osl": 50},
     "aiperf": {"inter_token_latency": {"unit": "s", "p50": 0.02}, "input_config": {"concurrency": 1},
                "time_to_first_token": {"unit": "sec", "p50": 0.5}, "input_sequence_length": {"avg": 100},
                "output_sequence_length": {"avg": 50}, "request_count": {"avg": 9}},
     "vllm_latency": {"avg_latency": 1.0, "latencies": [1.0, 2.0, 4.0]},
     "guidellm": {"metadata": {}, "benchmarks": []},
-    "llmd_report": {"scenario": {}, "run": {}, "results": {}},
+    "llmd": {"scenario": {}, "run": {}, "results": {}},
 }  # fmt: skip
 
 
 def test_a_format_is_told_by_all_of_its_keys() -> None:
     for name, run in RUNS.items():
-        assert [known for known, module in modules().items() if is_of(module, run)] == [name]
-        for key in (key for keys in modules()[name].KEYS for key in keys if keys <= run.keys()):
-            assert not is_of(modules()[name], {k: v for k, v in run.items() if k != key}), (name, key)
+        assert [known for known, of in FORMATS.items() if of.has(run)] == [name]
+        for key in (key for keys in FORMATS[name].keys for key in keys if keys <= run.keys()):
+            assert not FORMATS[name].has({k: v for k, v in run.items() if k != key}), (name, key)
 
 
 def one(*at: int, drafted: int = 0) -> dict[str, Any]:
@@ -149,26 +147,23 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
     ("vllm_serve", {"max_concurrency": None, "latencies": [1.0, 2.0]}, {}, (1.5, 125.5, 0, 1, 0.02, 100, 51, 0)),
     ("vllm_serve", {"max_concurrency": None}, {"batch": 2}, (2, 125.5, 0, 1, 0.02, 100, 51, 0)),
     ("vllm_serve", {"input_lens": [10, 30], "output_lens": [60, 40]}, {}, (4, 45, 0, 1, 0.02, 20, 50, 0)),
-    ("sglang_serving", {}, {}, (2.5, 125, 0, 1, 0.02, 100, 50, 1.5 * 0.1 / 1.1)),
-    ("sglang_serving", {"max_concurrency": 5}, {"batch": 3}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-    ("sglang_serving", {}, {"batch": 4}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-    ("sglang_serving", {"accept_length": 2.0, "max_concurrency": 4}, {"gamma": 1}, (4, 125, 1, 2, 0.04, 100, 50, 0)),
+    ("sglang", {}, {}, (2.5, 125, 0, 1, 0.02, 100, 50, 1.5 * 0.1 / 1.1)),
+    ("sglang", {"max_concurrency": 5}, {"batch": 3}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
+    ("sglang", {}, {"batch": 4}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
+    ("sglang", {"accept_length": 2.0, "max_concurrency": 4}, {"gamma": 1}, (4, 125, 1, 2, 0.04, 100, 50, 0)),
     ("vllm_forward", {}, {}, (1, 1, 0, 1, 0.005, None, None, 0)),
     ("vllm_forward", {"requests": [one(1, 5), one(1, 9)], "ranks": []}, {}, (2, 6, 0, 1, 0.005, None, None, 0)),
     ("llama_bench", {}, {}, (1, 50, 0, 1, 0.02, 0, 100, 0)),
     ("llama_server", {}, {}, (1, 562, 0, 1, 0.0093, 512, 101, 0)),
     ("llama_server", {"cache_n": 88}, {"batch": 4}, (4, 650, 0, 1, 0.0093, 600, 101, 0)),
     ("llama_server", {"draft_n": 99, "draft_n_accepted": 99}, {"gamma": 99}, (1, 562, 99, 100, 0.93, 512, 101, 0)),
-    ("inferencex", {}, {}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-    ("inferencex", {"isl": None, "osl": None, "median_ttft": 1.0}, {"input": 20, "output": 10}, (4, 25, 0, 1, 0.02, 20,
-     10, 1)),
     ("aiperf", {}, {}, (1, 125, 0, 1, 0.02, 100, 50, 0)),
     ("aiperf", {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}}, {}, (3, 125, 0, 1, 0.02, 100,
      50, 1.0 / 1.5)),
     ("vllm_latency", {}, {"batch": 8, "input": 100, "output": 50}, (8, 125, 0, 1, 2.0, 100, 50, 0)),
 ])  # fmt: skip
 def test_a_run_by_hand(name, change, said, step) -> None:
-    (t,) = modules()[name].read("x", RUNS[name] | change, Said(**said))
+    (t,) = FORMATS[name].read("x", RUNS[name] | change, Said(**said))
     found = t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds, t.prompt, t.output, t.prefill_share
     assert found == pytest.approx(step)
 
@@ -180,23 +175,23 @@ def test_a_run_by_hand(name, change, said, step) -> None:
     ("vllm_forward", {"requests": [one(1, 9), one(2, 9, drafted=1)]}),
 ])  # fmt: skip
 def test_what_is_no_decoding_step_is_passed_over(name, change) -> None:
-    assert modules()[name].read("x", RUNS[name] | change, Said()) == []
+    assert FORMATS[name].read("x", RUNS[name] | change, Said()) == []
 
 
 def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
     """By rank 0, which may say its samples too."""
     ranks = [{"timing_scope": "target_and_drafter", "latency_us": {"samples_us": [4e6, 6e6]}}, {}]
     run = RUNS["vllm_forward"] | {"requests": [one(3, 10, drafted=2)], "ranks": ranks}
-    (t,) = modules()["vllm_forward"].read("x", run, Said())
+    (t,) = FORMATS["vllm_forward"].read("x", run, Said())
     assert (t.kind, t.gamma, t.context, t.samples) == ("pass_with_draft", 2, 7, (4.0, 6.0))
-    (t,) = modules()["llama_bench"].read("x", RUNS["llama_bench"] | {"samples_ns": [1e9, 3e9]}, Said())
+    (t,) = FORMATS["llama_bench"].read("x", RUNS["llama_bench"] | {"samples_ns": [1e9, 3e9]}, Said())
     assert t.samples == (0.01, 0.03)
     for name, change, says in (
         ("llama_server", {"predicted_n": 1}, "below predicted_n"),
         ("vllm_latency", {"latencies": []}, "seconds: must be from"),
         ("guidellm", {"benchmarks": {}}, "one or more benchmarks"),
     ):
-        refused(says, modules()[name].read, "x", RUNS[name] | change, Said(batch=1, input=1, output=1))
+        refused(says, FORMATS[name].read, "x", RUNS[name] | change, Said(batch=1, input=1, output=1))
 
 
 @pytest.mark.parametrize(("tokens", "gaps", "seconds"), [
@@ -205,7 +200,7 @@ def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
 ])  # fmt: skip
 def test_chunks_within_five_percent_of_what_an_iteration_gains_are_one_each(tokens, gaps, seconds) -> None:
     run = RUNS["vllm_serve"] | {"itls": [gaps * (100 // len(gaps))], "output_lens": [tokens, 1, 1, 2]}
-    (t,) = modules()["vllm_serve"].read("x", run, Said())
+    (t,) = FORMATS["vllm_serve"].read("x", run, Said())
     assert (t.seconds, t.tokens_per_iteration) == (seconds, 1.0)
 
 

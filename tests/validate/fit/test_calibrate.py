@@ -15,14 +15,12 @@ from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.cli import app
-from perfmodel.validate.fit.calibrate import path_of, refreshed, with_literature_error
+from perfmodel.validate.fit.calibrate import path_of, refreshed, report_lines, strong, with_literature_error
 from perfmodel.validate.fit.counted import TIMES, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
-from perfmodel.validate.fit.fitting import Fit, fit, points_of, search_of, used
-from perfmodel.validate.fit.folds import held_out, whole_fit
+from perfmodel.validate.fit.fitting import fit, points_of, search_of, used
+from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
-from perfmodel.validate.fit.split import _head, judge, report_lines
-from tests.validate.refused import refused
 
 A100, H100, GPT_FAST = RECIPES.values()
 TODAY = datetime.date(2031, 1, 1)
@@ -66,13 +64,6 @@ def test_points_are_predicted_as_whatif_does() -> None:
         assert a.speedup == pytest.approx(points.speedup(times)[i], rel=1e-9)
 
 
-@pytest.mark.parametrize(("fit_on", "out", "message"), [
-    (("colour=red",), (), "--fit"), ((), ("batch=7",), "--hold-out: batch must be one of"), ((), (), "both sides"),
-])  # fmt: skip
-def test_bad_splits_are_refused(fit_on, out, message) -> None:
-    refused(message, judge, H100, fit_on, out)
-
-
 def test_command_line(tmp_path, monkeypatch) -> None:
     done = CliRunner().invoke(app, ["calibrate", H100.name])
     assert done.exit_code == 0
@@ -88,34 +79,9 @@ def test_command_line(tmp_path, monkeypatch) -> None:
     assert written == {"a.literature.yaml": "a.literature", f"{H100.name}.yaml": H100.name}
 
 
-def test_a_plain_step_of_a_held_out_row_is_not_trained_on_either() -> None:
-    """By row: of the rows whose model, devices and shape are the held-out row's, none is left to fit to."""
-    points = points_of(H100).points
-    out = points[0]
-    same = [
-        p
-        for p in points
-        if (p.target, p.tp, p.weights, p.batch, p.context) == (out.target, out.tp, out.weights, out.batch, out.context)
-    ]
-    assert len(same) > 1
-    found = judge(H100, (), (f"row={out.row_id}",))
-    assert found["rows"] == len(points) - len(same)
-    assert found["held_out"]["chosen"]["speedup"]["rows"] == 1
-    assert found["in_sample"]["speedup"]["rows"] == found["rows"]
-
-
-def test_what_is_not_fitted_to_is_held_out_where_nothing_else_is_said() -> None:
-    points = points_of(H100).points
-    batch = points[0].batch
-    found = judge(H100, (f"batch={batch}",), ())
-    inside = sum(p.batch == batch for p in points)
-    assert (found["rows"], found["held_out"]["chosen"]["speedup"]["rows"]) == (inside, len(points) - inside)
-
-
 def test_pairs_above_0_8_are_named_whatever_their_sign() -> None:
     fitted = StatedFit.model_construct(parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (-0.9, 0.81, 1.0)))
-    made = Fit(whole_fit(H100).calibration.model_copy(update={"fit": fitted}), {}, {}, ())
-    assert _head(H100, made)["strong_correlations"] == [("c", "a", -0.9), ("c", "b", 0.81)]
+    assert strong(fitted) == [("c", "a", -0.9), ("c", "b", 0.81)]
 
 
 def test_a_report_in_words() -> None:

@@ -97,7 +97,7 @@ def test_the_room_of_a_point(tmp_path) -> None:
         made.runs["sd"].run(iterations=3, read_every=3)
         cache = made.runs["sd"].decoder.target.cache
         assert (cache.floor, cache.bound) == (int(cache.lengths.min()), int(cache.lengths.max()))
-        assert [64 + tokens for tokens in made.runs["sd"].tokens_gained()] == cache.lengths.tolist()
+        assert made.runs["sd"].state.length.tolist() == [1 + length for length in cache.lengths.tolist()]
         made.snapshot.restore()
         assert cache.lengths.tolist() == [64, 64]
     assert [measure._in_turn(("ar", "sd"), sample)[0] for sample in (-1, 0, 1, 2)] == ["sd", "ar", "sd", "ar"]

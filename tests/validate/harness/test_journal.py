@@ -9,6 +9,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
+from perfmodel.validate.harness.session import open_journal
 from perfmodel.validate.records.store import machine_folder
 from tests.validate.refused import refused
 
@@ -95,3 +96,21 @@ def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path, monkeypatch) -> None
 def test_a_place_that_cannot_be_written_to(tmp_path, folder) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     refused("cannot be written", Journal.begin, tmp_path / folder / "a.journal", {"kind": "test"})
+
+
+def test_a_run_goes_on_on_the_machine_where_it_began(tmp_path) -> None:
+    """With the same code; clocks drift by themselves. What is no environment is another one."""
+
+    def header(**changes: object) -> dict[str, object]:
+        return HEADER | {"environment": {"threads": 2, "device": {"kind": "cpu", "clocks": 1}}} | changes
+
+    refused("no unfinished run of x", open_journal, tmp_path, "x", header(), True)
+    open_journal(tmp_path, "x", header(), False).close()
+    drifted = {"threads": 2, "device": {"kind": "cpu", "clocks": 2}}
+    open_journal(tmp_path, "x", header(environment=drifted), True).close()
+    for changes, says in (
+        ({"commit": "9" * 10}, r"commit must be what the run was begun with \(0123456789\), given 9999999999: start"),
+        ({"environment": drifted | {"threads": 4}}, r"threads of the machine must be .* \(2\), given 4"),
+        ({"environment": 7}, "threads of the machine must be"),
+    ):
+        refused(f"--resume: {says}", open_journal, tmp_path, "x", header(**changes), True)

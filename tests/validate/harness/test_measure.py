@@ -13,7 +13,7 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.validate.harness import measure, session
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.records.schema import SAMPLES, SCHEMA_VERSION
+from perfmodel.validate.records.schema import SCHEMA_VERSION
 from perfmodel.validate.records.store import Record, read_record, records
 from tests.validate import ranks
 from tests.validate.tiny_plan import BLOCK, write
@@ -52,27 +52,26 @@ def test_a_record_says_everything(record) -> None:
     assert not record.failures()
 
 
+def test_passes_attend_as_the_calibration_chose(tmp_path) -> None:
+    """Unless the plan itself says by what; either way the record does."""
+    choice = {"heads": 4, "kv_heads": 2, "head_dim": 16, "query": 1, "from_tokens": 0, "name": "math"}
+    calibration = tmp_path / "mine.yaml"
+    ideal = (ROOT / "hardware/calibrations/ideal.yaml").read_text(encoding="utf-8")
+    calibration.write_text(f"{ideal}attention_choices: [{json.dumps(choice)}]\n", encoding="utf-8")
+    for own, kept in ([], choice), ([{**choice, "name": "auto"}], {**choice, "name": "auto"}):
+        folder = tmp_path / str(len(own))
+        folder.mkdir()
+        found = measured(folder, "--calibration", str(calibration), attention_choices=own)
+        assert [row.attention for row in found.rows] == ["by shape"] * 4
+        assert [vars(one) for one in found.data.plan.attention_choices] == [kept]
+
+
 def test_a_record_holds_no_host_and_no_path(record) -> None:
     text = record.path.read_text(encoding="utf-8")
     for secret in (socket.gethostname(), str(Path.home()), str(ROOT), str(record.path.parent)):
         assert f'"{secret}' not in text
         assert f"{secret}/" not in text
     assert set(json.loads(text)["environment"]["variables"]) <= {"WORLD_SIZE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
-
-
-def test_rows_hold_raw_samples_and_histograms(record) -> None:
-    for row in record.rows:
-        assert set(row.samples) == set(SAMPLES[row.mode])
-        if row.mode == "end_to_end":
-            assert all(len(values) == 7 for values in row.samples.values())
-            assert len(row.histogram) == row.gamma + 1
-            assert sum(row.histogram) == 7 * row.batch  # one iteration a sample
-            gained = sum(j * count for j, count in enumerate(row.histogram)) + sum(row.histogram)
-            assert sum(row.tokens["sd"]) == gained
-            assert sum(row.tokens["ar"]) == 7 * row.batch
-            assert row.mean_growth_tokens == sum(row.tokens["sd"]) / 7 / row.batch / 2
-        else:
-            assert row.histogram is None
 
 
 def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path, monkeypatch) -> None:

@@ -18,6 +18,7 @@ from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.fit.counted import PointSet
 from perfmodel.validate.harness.estimate import estimate, scenarios_of
 from perfmodel.validate.records.plan import Plan, load_plan
+from perfmodel.validate.records.schema import SAMPLES
 from perfmodel.validate.records.store import Record, read_record
 from perfmodel.validate.records.summary import points
 from tests.validate.refused import refused
@@ -30,7 +31,7 @@ LEVELS: dict[str, Any] = {
     **BLOCK, "draft": "tiny", "draft_kv": ["full"], "middle_kv": ["streamingllm:32"], "inner_gamma": [2],
     "inner_alpha": 0.7, "gamma": [4], "batch": [2],
 }  # fmt: skip
-GRID = [TREE, SEQUOIA, LEVELS]
+GRID = [TREE, SEQUOIA, LEVELS, BLOCK]
 TREE_KEY, LEVELS_KEY = (
     "tiny/self/streamingllm:16/b2/s64/g3/t2x2x1/r0.6,0.2",
     "tiny/tiny/streamingllm:32<full/b2/s64/g4/a0.8/i2/a0.7",
@@ -88,25 +89,29 @@ def test_a_dry_run_answers_as_tree_and_hierarchy_do(tmp_path) -> None:
 
 
 def test_every_row_has_times_and_adds_up(record) -> None:
-    assert [row.status for row in record.rows] == ["ok"] * 6
+    """Raw samples of 2 iterations, or of each iteration's parts; what was gained is what histograms say."""
+    assert [row.status for row in record.rows] == ["ok"] * 10
     for row in record.rows:
-        levels = row.middle_kv is not None
+        levels, count = row.middle_kv is not None, 7 if row.mode == "end_to_end" else 14
+        assert {name: len(values) for name, values in row.samples.items()} == dict.fromkeys(SAMPLES[row.mode], count)
         timed = len(row.samples["sd_s" if row.mode == "end_to_end" else "sd_draft_s"])
         assert len(row.rounds) == len(row.verified) == (timed if levels else 0)
         each = 2 if row.mode == "end_to_end" else 1  # iterations
         assert all(2 * each <= count <= 4 * each for count in row.rounds), "4 tokens take 2 to 4 rounds of up to 3"
         assert all(5 * each <= count <= 7 * each for count in row.verified)
+        assert (row.histogram is None) == (row.mode == "phases")
         if row.histogram is not None:
-            assert sum(row.histogram) == 7 * 2 * row.batch
+            assert sum(row.histogram) == sum(row.tokens["ar"]) == 7 * 2 * row.batch
             assert sum(row.tokens["sd"]) == sum((1 + j) * count for j, count in enumerate(row.histogram))
             assert len(row.histogram) == (7 if levels else 1 + row.gamma)
+            assert row.mean_growth_tokens == sum(row.tokens["sd"]) / 7 / row.batch / 2
 
 
 def test_predictions_are_those_of_tree_and_hierarchy(record, tmp_path) -> None:
     """Passes summed here from counted parts, there by the engine; two levels at what is certain: all is accepted."""
     calibration = load_calibration("h100-sxm-80gb.magicdec")
     plan = plan_of(tmp_path, TREE, {**LEVELS, "inner_alpha": 1.0})
-    tree, _, levels = (replace(p, hardware="h100-sxm-80gb") for p in points(record))
+    tree, _, levels, *_ = (replace(p, hardware="h100-sxm-80gb") for p in points(record))
     levels = replace(levels, rounds=2.0, verified=7.0)
     counted = PointSet((tree, levels), calibration)
     times = counted.predict(calibration)

@@ -19,7 +19,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
 from perfmodel.validate.studies import train
-from perfmodel.validate.studies.train import Stage, Trainer, TrainingRecipe, evaluate, save, specification
+from perfmodel.validate.studies.train import EVALUATED_AT, SPEC, Stage, Trainer, TrainingRecipe, evaluate, save
 from tests.validate.refused import refused
 
 CPU = torch.device("cpu")
@@ -57,7 +57,7 @@ def test_what_is_held_out_is_not_trained_on() -> None:
 def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch) -> None:
     nats = torch.arange(8.0)[None] * math.log(2)
     monkeypatch.setattr("perfmodel.validate.studies.train.loss_of", lambda model, tokens: nats)
-    model = build(specification("small"), RandomWeights(0, CPU, torch.float32))
+    model = build(SPEC, RandomWeights(0, CPU, torch.float32))
     assert evaluate(model, 8) == pytest.approx({"context": 8, "bits_per_byte": 3.5, "last_quarter": 6.5})
 
 
@@ -68,11 +68,9 @@ def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
     assert rates == pytest.approx([0.25, 1.0, 1.0, 1.0, 0.525, 0.05])
     stages = [recipe.stage(progress) for progress in (0.0, 0.549, 0.55, 0.8, 0.93)]
     assert [(s.context, s.batch) for s in stages] == [(512, 16), (512, 16), (2048, 4), (4096, 2), (8192, 1)]
-    assert (recipe.minutes, recipe.evaluated()) == (45.0, [1024, 4096, 8192])
+    assert recipe.minutes == 45.0
     kept = json.loads((CHECKPOINT / "recipe.json").read_text(encoding="utf-8"))["recipe"]
-    assert {name: kept.get(name) for name in asdict(recipe)} == asdict(recipe) | {"minutes": 50.0, "longest": None}
-    short = TrainingRecipe(longest=2048)
-    assert (short.stage(0.9), short.evaluated()) == (Stage(0.8, 2048, 2), [1024, 2048])
+    assert {name: kept.get(name) for name in asdict(recipe)} == asdict(recipe) | {"minutes": 50.0}
 
 
 def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(tmp_path, monkeypatch, capsys) -> None:
@@ -93,10 +91,14 @@ def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(tmp_path, monkey
     monkeypatch.setattr(train, "save", lambda model, folder, report: saved.append(report["finished"]))
     monkeypatch.setattr(train, "evaluate", lambda model, context: {"context": context})
     monkeypatch.setattr(train, "SAVE_EVERY_S", 20.0)
-    report = train.train(TrainingRecipe(minutes=1, longest=512), tmp_path, CPU)
+    report = train.train(TrainingRecipe(minutes=1), tmp_path, CPU)
     assert seen == pytest.approx([1 / 12, 3 / 12, 5 / 12, 8 / 12, 10 / 12]), "a save takes five seconds too"
     assert saved == [False, True]
-    assert (report["finished"], report["steps"], report["held_out"]) == (True, 5, [{"context": 512}])
+    assert (report["finished"], report["steps"], report["held_out"]) == (
+        True,
+        5,
+        [{"context": context} for context in EVALUATED_AT],
+    )
     assert capsys.readouterr().out == "  8.3%  step 1  {}  2.000 bits/byte\n"
 
 
@@ -105,9 +107,9 @@ def test_the_command_line_of_a_run_is_its_recipe(monkeypatch) -> None:
     monkeypatch.setattr(train, "train", lambda recipe, *where: asked.extend((recipe, *where)))
     monkeypatch.setattr("sys.argv", ["train"])
     train.main()
-    monkeypatch.setattr("sys.argv", ["train", "--shape", "large", "--minutes", "6", "--out", "x"])
+    monkeypatch.setattr("sys.argv", ["train", "--seed", "3", "--minutes", "6", "--out", "x"])
     train.main()
-    assert asked == [TrainingRecipe(), CHECKPOINT, CPU, TrainingRecipe("large", minutes=6.0), Path("x"), CPU]
+    assert asked == [TrainingRecipe(), CHECKPOINT, CPU, TrainingRecipe(3, minutes=6.0), Path("x"), CPU]
 
 
 def test_training_lowers_the_loss_and_the_result_loads(tmp_path) -> None:
@@ -116,24 +118,12 @@ def test_training_lowers_the_loss_and_the_result_loads(tmp_path) -> None:
     assert losses[0] > 7
     assert losses[-1] < losses[0] - 1.5
     save(trainer.model, tmp_path, trainer.report(finished=True))
+    assert is_trained_here(tmp_path)
     again = load(str(tmp_path), "checkpoint", CPU, torch.float32)
     wanted = trainer.model.layers[2].qkv.weight.to(torch.bfloat16).float()
     assert torch.equal(again.layers[2].qkv.weight, wanted)
-    assert again.spec.num_hidden_layers == specification("small").num_hidden_layers
+    assert again.spec.num_hidden_layers == SPEC.num_hidden_layers
     assert json.loads((tmp_path / "recipe.json").read_text())["trained_bytes"] == {"64": 12 * 128}
-
-
-def test_the_larger_model_comes_back_in_small_files(tmp_path) -> None:
-    """At most 30 M parameters, 7 files of 16 MiB, and the same model again."""
-    made = build(specification("large"), RandomWeights(1, CPU, torch.bfloat16))
-    assert made.spec.total_params <= 30_000_000
-    save(made, tmp_path, {"finished": False})
-    files = list(tmp_path.iterdir())
-    assert len(files) <= 7
-    assert max(path.stat().st_size for path in files) <= 16 * 2**20
-    again = load(str(tmp_path), "checkpoint", CPU, torch.bfloat16)
-    assert all(torch.equal(a, b) for a, b in zip(made.parameters(), again.parameters(), strict=True))
-    assert is_trained_here(tmp_path)
 
 
 def test_the_committed_checkpoint_predicts_text_it_was_not_trained_on() -> None:

@@ -42,7 +42,7 @@ def test_a_record_of_version_1_is_read_under_the_names_of_version_2() -> None:
     for row, old in zip(record.rows, before["points"], strict=True):
         assert set(row.samples) == set(SAMPLES[row.mode])
         for name, values in old["samples"].items():
-            assert list(row.samples[RENAMED_IN_2[row.mode][name]]) == values
+            assert list(row.samples[RENAMED_IN_2[name]]) == values
     assert record.data.plan.micro.max_bytes == before["plan"]["micro"]["most_bytes"]
     assert list(record.rows[0].tokens["sd"]) == before["points"][0]["tokens"]["speculative"]
 

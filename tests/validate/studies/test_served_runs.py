@@ -31,13 +31,6 @@ def run_of(study: str, steps: int, concurrency: int):
     return next(run for run in runs(study) if (run.steps, run.concurrency) == (steps, concurrency))
 
 
-def test_a_run_with_drafts_is_met_by_what_has_not_seen_it():
-    for by in BY:
-        ratios = compare(run_of(STUDIES[2], 4, 16), by).ratios
-        for name in ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"):
-            assert ratios[name] == pytest.approx(1, abs=0.15)
-
-
 def test_each_run_has_a_fold_without_it():
     for study in STUDIES:
         for run in runs(study):

@@ -9,10 +9,8 @@ from perfmodel.specs.constants import Constant
 from perfmodel.validate.studies.parameters import Parameter, drift
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.steps import (
-    REMEMBERED,
     DecodeRows,
     FittedConstants,
-    StepGroup,
     batch_of,
     load_kernels,
     version_of,
@@ -92,16 +90,3 @@ def test_kernels_may_be_changed_taken_from_elsewhere_and_batches_made_even() -> 
     slow = Parameter("all.multiprocessor_bandwidth", 0.01, 0.1)
     ragged, even = (DecodeRows([row], [slow], ragged=ragged).predict({slow.place: 0.01})[0] for ragged in (True, False))
     assert ragged > even
-
-
-def test_what_was_worked_out_is_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
-    monkeypatch.setattr(StepGroup, "predict", lambda self, c: asked.append(c.small_kernel_s.value) or np.zeros(1))
-    constants = FittedConstants.of("h100-sxm-80gb", "vllm", "0.22", [SCALE])
-    group = StepGroup(constants, None, np.arange(1), np.ones(1), np.ones(1))  # type: ignore[arg-type]
-    for value in (*range(REMEMBERED), 0, 1):
-        group.seconds({SCALE.place: 1.0 + value, "all.gemm_factor": 9.0 + value})
-    assert len(asked) == REMEMBERED
-    group.seconds({SCALE.place: -1.0})  # one too many: all forgotten
-    group.seconds({SCALE.place: 1.0})
-    assert len(asked) == REMEMBERED + 2

@@ -2,10 +2,10 @@
 
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
+from perfmodel.members import names_in
 from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.runner import Runner
 
@@ -17,7 +17,7 @@ LEAST_BUDGET = 64
 @cache
 def names() -> tuple[str, ...]:
     """Names of all views, sorted."""
-    return tuple(sorted({path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "base"}))
+    return names_in(__path__)
 
 
 def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[str, ...]:
@@ -37,9 +37,8 @@ def view_class(method: KVMethod) -> type[View]:
         known = ", ".join(names())
         raise InputError(f"--draft-kv: the decoder runs {known}; {method.name} can be predicted but not run")
     module = import_module(f"{__name__}.{method.name}")
-    views = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, View)]
-    runs = (method.name, method.needs_own_prefill)
-    return next(c for c in views if (getattr(c, "method", None), c.own_prefill) == runs)
+    views = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
+    return next(c for c in views if issubclass(c, View) and c.own_prefill == method.needs_own_prefill)
 
 
 def view(method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> View:

@@ -6,9 +6,7 @@ step; `commit` follows a verification. Adding a view is adding a file with the n
 # ruff: noqa: B027 - what a view has nothing to do for, it leaves as it is
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -17,31 +15,27 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
 from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.backends import selection
 from perfmodel.validate.decoder.cache import KVCache, pick_tokens
 from perfmodel.validate.decoder.memory import allocate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 
-class ViewState(NamedTuple):
-    """tensors: those of a view that iterations change in place; numbers: the host's, by attribute."""
-
-    tensors: tuple[Tensor, ...] = ()
-    numbers: Mapping[str, int] = MappingProxyType({})
-
-
 class View(ABC):
     """Base of all views. `source` is the runner's cache, which the draft's keys and values come from."""
 
-    method: ClassVar[str]
     window: int = 0
     """Prompt tokens whose queries `build` wants to see."""
     by_query: ClassVar[bool] = False
     """Whether `attend` selects by the queries that it is given, for all of them together."""
     own_prefill: ClassVar[bool] = False
     """Whether its keys and values come from passes over the view itself, those over the prompt included."""
+    changing: ClassVar[tuple[str, ...]] = ()
+    """What iterations change, but for contents (copied keys and values, and what is computed from them)."""
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         self.source, self.attention, self.max_accepted = runner.cache, runner.attention, max_accepted
+        self.selection = selection(runner.attention)
         self.pointwise, self.dtype = runner.model.pointwise, runner.model.dtype
         self.budget: int | None = method.budget
 
@@ -65,10 +59,6 @@ class View(ABC):
     def tighten(self) -> None:
         """Bring host-side bounds down to the lengths; the one place where a view may wait for the device."""
 
-    def state(self) -> ViewState:
-        """What iterations change, but for contents (copied keys and values, and what is computed from them)."""
-        return ViewState()
-
 
 class Packed(View):
     """A view with a cache of its own, of `slots` tokens, and one slot more for what is to be thrown away.
@@ -78,6 +68,7 @@ class Packed(View):
     """
 
     bound: int
+    changing: ClassVar[tuple[str, ...]] = ("lengths", "bound")
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int, slots: int) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
@@ -103,9 +94,6 @@ class Packed(View):
         keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
         both = self.source.kv.flatten(0, 1), self.kv.flatten(0, 1)
         self.pointwise.copy_tokens(both[0], places, both[1], torch.where(keep, slot, self.slots))
-
-    def state(self) -> ViewState:
-        return ViewState((self.lengths,), {"bound": self.bound})
 
     def begin(self) -> None:
         self._span = Span(self.lengths, self.bound)

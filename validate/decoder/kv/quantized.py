@@ -17,8 +17,6 @@ LEAST_STEP = 1e-7
 class QuantizedView(View):
     """Codes of 4 or 8 bits with a scale and a zero point (fp16) for each `group` values of a head's key or value."""
 
-    method = "quantized"
-
     def __init__(self, method: Quantized, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         source, d = runner.cache, runner.cache.k.shape[-1]
         only(method, "bits", method.bits, method.bits in (4, 8) and d * method.bits % 8 == 0)

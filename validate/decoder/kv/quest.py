@@ -5,7 +5,6 @@ from torch import Tensor
 
 from perfmodel.kv.quest import Quest
 from perfmodel.validate.decoder.attention import Span
-from perfmodel.validate.decoder.backends import selection
 from perfmodel.validate.decoder.kv.base import View, by_pages
 from perfmodel.validate.decoder.runner import Observed, Runner
 
@@ -13,12 +12,10 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 class QuestView(View):
     """Bounds [layers, batch, kv_heads, pages + 1, head_dim] (the last is waste); the newest page is always read."""
 
-    method = "quest"
     by_query = True
 
     def __init__(self, method: Quest, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
-        self.selection = selection(runner.attention)
         source = runner.cache
         layers, batch, heads, capacity, d = source.k.shape
         self.page, self.chosen, self.pages = method.page, method.budget // method.page, -(-capacity // method.page)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from perfmodel.kv.retrieval import Retrieval
 from perfmodel.validate.decoder.attention import fold
-from perfmodel.validate.decoder.kv.base import Packed, ViewState, by_pages, only
+from perfmodel.validate.decoder.kv.base import Packed, by_pages, only
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 
@@ -15,8 +15,8 @@ class RetrievalView(Packed):
     The latest query is the last prompt token's at first, and at a rebuild that of the latest draft step's first token.
     """
 
-    method = "retrieval"
     window = 1
+    changing = (*Packed.changing, "since", "latest", "iteration")
     latest: Tensor
     """Queries [layers, batch, heads, 1, head_dim]."""
     iteration: int
@@ -59,14 +59,11 @@ class RetrievalView(Packed):
             score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
             best = score.topk(count, dim=-1).indices
             tokens = (best[..., None] * self.chunk + within).flatten(2)
-            self.copy(layer, _valid_first(tokens, lengths)[..., : self.slots])
+            outside = tokens >= lengths[:, None, None]  # they are moved to the end, and made readable
+            order = outside.to(torch.int8).argsort(dim=-1, stable=True)
+            self.copy(layer, torch.where(outside, 0, tokens).gather(2, order)[..., : self.slots])
         self.lengths.copy_(filled.clamp(max=count) * self.chunk - (-lengths) % self.chunk)
         self.since.zero_()
-
-    def state(self) -> ViewState:
-        """Also the query that chooses next, what was replaced, and when to choose."""
-        packed = super().state()
-        return ViewState((*packed.tensors, self.since, self.latest), {**packed.numbers, "iteration": self.iteration})
 
     def begin(self) -> None:
         """The queries of the next pass are kept for the next rebuild."""
@@ -98,10 +95,3 @@ class RetrievalView(Packed):
         self.iteration += 1
         if self.iteration % self.every == 0:
             self._rebuild()
-
-
-def _valid_first(tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Token indices [batch, kv_heads, n] with those at or beyond the length moved to the end (and made readable)."""
-    outside = tokens >= lengths[:, None, None]
-    order = outside.to(torch.int8).argsort(dim=-1, stable=True)
-    return torch.where(outside, 0, tokens).gather(2, order)

@@ -15,8 +15,6 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 class SnapView(Packed):
     """The budget's tokens per KV head (observation window included), then the tokens generated since."""
 
-    method = "snapkv"
-
     def __init__(self, method: SnapKV, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         self.window, self.kernel, self.kept = method.window, method.kernel, method.budget
         slots = method.budget + new_tokens + max_accepted + 1

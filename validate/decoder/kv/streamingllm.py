@@ -9,7 +9,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.kv.base import Packed, ViewState, only
+from perfmodel.validate.decoder.kv.base import Packed, only
 from perfmodel.validate.decoder.pointwise import rotate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
@@ -30,8 +30,6 @@ class StreamingView(Packed):
 
     Keys and values are the source's, and keys keep their positions in the text.
     """
-
-    method = "streamingllm"
 
     def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         only(method, "copy", method.copy, method.copy)
@@ -78,6 +76,7 @@ class RollingView(StreamingView):
     """
 
     own_prefill = True
+    changing = (*Packed.changing, "sink_keys")
 
     def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
@@ -110,11 +109,6 @@ class RollingView(StreamingView):
         """The sinks follow the window."""
         super().take(start, count, most)
         self._move_sinks()
-
-    def state(self) -> ViewState:
-        """Also the sinks, which are rotated anew whenever tokens are dropped."""
-        packed = super().state()
-        return ViewState((*packed.tensors, self.sink_keys), packed.numbers)
 
     def _move_sinks(self) -> None:
         dropped, now = (self.source.lengths - self.slots).clamp(min=0)[:, None], self.k[..., : self.sinks, :]

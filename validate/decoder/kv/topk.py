@@ -2,22 +2,14 @@
 
 from torch import Tensor
 
-from perfmodel.kv.topk import TopK
 from perfmodel.validate.decoder.attention import Span
-from perfmodel.validate.decoder.backends import selection
 from perfmodel.validate.decoder.kv.base import View
-from perfmodel.validate.decoder.runner import Runner
 
 
 class TopKView(View):
     """Per KV head, the `budget` tokens with the largest attention weights summed over the heads that share it."""
 
-    method = "topk"
     by_query = True
-
-    def __init__(self, method: TopK, runner: Runner, new_tokens: int, max_accepted: int) -> None:
-        super().__init__(method, runner, new_tokens, max_accepted)
-        self.selection = selection(runner.attention)
 
     def begin(self) -> None:
         """How many tokens are read, of each sequence."""

@@ -1,35 +1,63 @@
-"""Benchmark files of serving engines and their clients, one file a format, found by what they hold.
+"""Benchmark files of serving engines and their clients, found by what they hold.
 
-Each module has `TITLE`, `KEYS`, sets of keys of which a JSON object of it has one, and `read(where, run, said)`, the
-steps that such an object times. A file may hold several objects, all of one format.
+A file may hold several JSON objects, all of one format. A format is a title, sets of keys of which an object of it has
+one, and a function that gives the steps that such an object times.
 """
 
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.specs import files
-from perfmodel.validate.engine.formats import printed_block
+from perfmodel.validate.engine.formats import clients, llama_cpp, printed_block, vllm
+from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
 
-NAMES = (
-    "perfmodel_record", "vllm_forward", "vllm_serve", "vllm_latency", "sglang_serving", "llama_bench", "llama_server",
-    "guidellm", "aiperf", "llmd_report", "inferencex",
-)  # fmt: skip
+
+class BenchFormat(NamedTuple):
+    """How a JSON object of a benchmark is told, and what it times."""
+
+    title: str
+    keys: tuple[set[str], ...]
+    read: Callable[[str, dict[str, Any], Said], list[Timing]]
+
+    def has(self, run: dict[str, Any]) -> bool:
+        """Whether a JSON object is of this format."""
+        return any(keys <= run.keys() for keys in self.keys)
 
 
-def modules() -> dict[str, ModuleType]:
-    """Name -> module of every format."""
-    return {name: import_module(f"{__name__}.{name}") for name in NAMES}
+def _record(where: str, data: dict[str, Any], said: Said) -> list[Timing]:
+    """The timed points of a live server's record or an earlier calibration's; those that failed have none."""
+    record = files.parse(EngineRecord, data, where)
+    return [point.timing(where) for point in record.points if point.status == "ok"]
 
 
-def is_of(module: ModuleType, run: dict[str, Any]) -> bool:
-    """Whether a JSON object is of a format."""
-    return any(keys <= run.keys() for keys in module.KEYS)
+RECORD = BenchFormat("records of perfmodel validate engine", ({"subject", "points"},), _record)
+FORMATS = {
+    "record": RECORD,
+    "vllm_forward": BenchFormat("vllm bench forward --output-json", ({"median_us", "requests"},), vllm.forward),
+    "vllm_serve": BenchFormat(
+        "vllm bench serve --save-result", ({"max_concurrency", "endpoint_type", "duration"},), vllm.serve
+    ),
+    "vllm_latency": BenchFormat("vllm bench latency --output-json", ({"avg_latency", "latencies"},), vllm.latency),
+    "sglang": BenchFormat("sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang),
+    "llama_bench": BenchFormat(
+        "llama-bench -o json or llama-batched-bench --output-format jsonl",
+        ({"n_gen", "avg_ns"}, {"t_tg", "pl"}),
+        llama_cpp.bench,
+    ),
+    "llama_server": BenchFormat(
+        "answers of llama.cpp's server (timings)", ({"timings"}, {"predicted_ms"}), llama_cpp.server
+    ),
+    "guidellm": BenchFormat("guidellm benchmark run (JSON)", ({"benchmarks", "metadata"},), clients.guidellm),
+    "aiperf": BenchFormat(
+        "aiperf profile (profile_export_aiperf.json)", ({"inter_token_latency", "input_config"},), clients.aiperf
+    ),
+    "llmd": BenchFormat("llm-d benchmark report 0.2 (JSON or YAML)", ({"scenario", "run", "results"},), clients.llmd),
+}
 
 
 def read(path: Path, said: Said) -> list[Timing]:
@@ -38,9 +66,9 @@ def read(path: Path, said: Said) -> list[Timing]:
     if printed_block.HEAD in text:
         return printed_block.read(path.name, text, said)
     runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
-    for module in modules().values():
-        if all(is_of(module, run) for run in runs):
+    for known in FORMATS.values():
+        if all(map(known.has, runs)):
             places = [path.name] if len(runs) == 1 else [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
-            return [t for where, run in zip(places, runs, strict=True) for t in module.read(where, run, said)]
-    titles = "; ".join(module.TITLE for module in (*modules().values(), printed_block))
+            return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, said)]
+    titles = "; ".join([*(known.title for known in FORMATS.values()), printed_block.TITLE])
     raise InputError(f"{path}: holds no benchmark known here; known: {titles}")

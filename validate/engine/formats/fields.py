@@ -64,9 +64,17 @@ def positive(where: str, data: dict[str, Any], key: str) -> float:
     return value
 
 
-def middle(prompt: float, output: float) -> float:
-    """Cached tokens of a sequence in the middle of its answer."""
-    return prompt + output / 2
+def step(
+    where: str, seconds: float, batch: float, lengths: tuple[float, float], drafted: tuple[int, float] = (0, 1.0),
+    **more: Any,
+) -> Timing:  # fmt: skip
+    """A step of sequences in the middle of their answers. lengths: of a prompt and of its answer.
+
+    drafted: draft length and tokens per iteration (`timing.speculation`).
+    """
+    (gamma, gained), (prompt, output) = drafted, lengths
+    place: dict[str, Any] = {"batch": batch, "context": prompt + output / 2, "prompt": prompt, "output": output}
+    return Timing(where=where, seconds=seconds, gamma=gamma, tokens_per_iteration=gained, **place, **more)
 
 
 def thinned(values: Sequence[float]) -> tuple[float, ...]:
@@ -94,23 +102,12 @@ def of_client(
 ) -> Timing:  # fmt: skip
     """The step of a client that states median times of a token and to the first one: Omega tokens an iteration.
 
-    drafted: draft length and tokens per iteration (`timing.speculation`). lengths: of a prompt and of its answer.
-    prompts: requests of the whole run.
+    prompts: requests of the whole run; all else as of a `step`.
     """
-    (gamma, gained), (prompt, output) = drafted, lengths
-    return Timing(
-        where=where,
-        seconds=gained * tpot_s,
-        batch=batch,
-        context=middle(prompt, output),
-        gamma=gamma,
-        tokens_per_iteration=gained,
-        prompt=prompt,
-        output=output,
-        ttft_s=ttft_s,
-        how="Omega x median TPOT" if gamma else "median TPOT",
-        prefill_share=interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, output, gained),
-    )
+    gamma, gained = drafted
+    share = interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, lengths[1], gained)
+    how = "Omega x median TPOT" if gamma else "median TPOT"
+    return step(where, gained * tpot_s, batch, lengths, drafted, ttft_s=ttft_s, how=how, prefill_share=share)
 
 
 def bunched(gaps: Sequence[float]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm as acceptance
-from perfmodel.validate.engine.formats import vllm_serve
+from perfmodel.validate.engine.formats import vllm
 from perfmodel.validate.engine.formats.fields import number
 from perfmodel.validate.engine.timing import Said, Timing
 
@@ -52,7 +52,7 @@ def _block(where: str, text: str, said: Said) -> list[Timing]:
     elif "accepted" in run and (said.gamma or run.get("spec_decode_num_drafts")):
         length = said.gamma or round(number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"])
         said = Said(gamma=length, accepted=run["accepted"]).over(said)
-    return vllm_serve.read(where, run, said)
+    return vllm.serve(where, run, said)
 
 
 def _float(where: str, label: str, text: str) -> float:

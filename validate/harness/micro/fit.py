@@ -36,6 +36,9 @@ ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (
 """Where the fit of each constant begins, and from where to where it looks; the first three by their logarithm."""
 LEAST_KNOTS = 2
 """Of a curve; fewer messages that could be timed say nothing."""
+ATTENTION_SIZES = ("heads", "kv_heads", "head_dim", "query", "batch", "context")
+CLEARLY = 0.02
+"""Share of the time by which another implementation of attention has to be faster to be chosen."""
 KINK = 1.02
 """A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really is."""
 FAR, LEAST_FRACTION = 0.25, 0.0105
@@ -97,6 +100,8 @@ class KernelFit:
         }
         if table := self.allreduce():
             fixed["allreduce"] = table
+        if choices := attention_choices(self.kinds["attention"], self._s):
+            fixed["attention_choices"] = choices
         return files.parse(Calibration, fixed | constants, str(self.record.path))
 
     def _doubts(self, constants: dict[str, Any]) -> str:
@@ -135,8 +140,8 @@ class KernelFit:
         return np.array([s * np.count_nonzero(m == at) / spent[m == at].sum() for s, at in zip(spent, m, strict=True)])
 
     def attention(self, gemm_flops: dict[str, Any]) -> dict[str, Any]:
-        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache."""
-        rows = self.kinds["attention"]
+        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache, each shape's fastest."""
+        rows = [min(timed.values(), key=self._s) for timed in by_shape(self.kinds["attention"]).values()]
         heads, kv, dim, batch, context, query = (
             np.array([row.at[key] for row in rows], float)
             for key in ("heads", "kv_heads", "head_dim", "batch", "context", "query")
@@ -243,6 +248,40 @@ class KernelFit:
 
     def _source(self) -> str:
         return f"results/{self.record.data.machine}/{self.record.path.name}"
+
+
+def by_shape(rows: Sequence[KernelRow]) -> dict[tuple[int, ...], dict[str, KernelRow]]:
+    """(Heads, KV heads, head size, queries, cached tokens of all sequences, batch) -> implementation -> its row.
+
+    ``auto`` is the plan's own.
+    """
+    shapes: dict[tuple[int, ...], dict[str, KernelRow]] = {}
+    for row in rows:
+        heads, kv_heads, dim, query, batch, context = (row.at[name] for name in ATTENTION_SIZES)
+        timed = shapes.setdefault((heads, kv_heads, dim, query, batch * context, batch), {})
+        timed[row.at.get("implementation", "auto")] = row
+    return shapes
+
+
+def attention_choices(rows: Sequence[KernelRow], seconds: Callable[[KernelRow], float]) -> list[dict[str, Any]]:
+    """Fields of an `AttentionChoice` wherever another implementation begins to win; none where ``auto`` always does.
+
+    It wins by `CLEARLY` in all calls with as many cached tokens together.
+    """
+    spent: dict[tuple[int, ...], Counter[str]] = {}
+    for (*shape, _), timed in by_shape(rows).items():
+        for name, row in timed.items() if len(timed) > 1 else ():
+            spent.setdefault(tuple(shape), Counter())[name] += seconds(row)  # type: ignore[assignment]
+    choices: list[dict[str, Any]] = []
+    last: tuple[list[int], str] = [], ""
+    for (*shape, tokens), sums in sorted(spent.items()):
+        best = min(sums, key=lambda name: sums[name])
+        name = best if sums[best] < (1 - CLEARLY) * sums["auto"] else "auto"
+        if last != (shape, name):
+            sizes = dict(zip(("heads", "kv_heads", "head_dim", "query"), shape, strict=True))
+            choices.append({**sizes, "from_tokens": tokens if last[0] == shape else 0, "name": name})
+            last = shape, name
+    return choices if any(choice["name"] != "auto" for choice in choices) else []
 
 
 def _nonnegative(matrix: Array, seconds: Array, scale: Array) -> tuple[Array, Array]:

@@ -114,8 +114,10 @@ class KernelMaker:
         scale = torch.ones(n, device=self.device)
         return lambda x, codes: product(x, codes, scale)
 
-    def _attention(self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int) -> Kernel:
-        attend = backends.choose(self.plan.attention, self.device, self.dtype, self.cached == FP8)
+    def _attention(
+        self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int, implementation: str = ""
+    ) -> Kernel:
+        attend = backends.choose(implementation or self.plan.attention, self.device, self.dtype, self.cached == FP8)
         shape = (batch, kv_heads, context, head_dim)
         size = 2 * math.prod(shape) * self.cached.itemsize
         caches = self._rotating(self.cached, shape, shape)
@@ -154,7 +156,11 @@ class KernelMaker:
         """The linear ops, or the attention, of one layer of a shell."""
         spec = shell_spec(1)
         if what == "attention":
-            heads = {"heads": spec.num_attention_heads, "kv_heads": spec.num_key_value_heads, "head_dim": spec.head_dim}
+            heads: dict[str, Any] = {
+                "heads": spec.num_attention_heads,
+                "kv_heads": spec.num_key_value_heads,
+                "head_dim": spec.head_dim,
+            }
             return replace(self._attention(**heads, batch=batch, context=SHELL_CONTEXT, query=query), spacer=None)
         *layer, _ = linear_shapes(spec)
         pairs = [

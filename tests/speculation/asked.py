@@ -1,0 +1,13 @@
+"""The question that these tests ask, with changes."""
+
+from dataclasses import replace
+from typing import Any
+
+from perfmodel.answers.query import Query, resolve
+from perfmodel.speculation.scenario import Scenario
+
+
+def scenario(core: bool = False, **flags: Any) -> Scenario:
+    """Llama-3.1-8B on an A100 at an acceptance of 0.8; core: linear and attention ops alone."""
+    asked = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.8}
+    return replace(resolve(Query(**(asked | flags))), core_ops=core)

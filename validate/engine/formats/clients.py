@@ -1,0 +1,99 @@
+"""Clients that state medians of a whole run: of the time of a token and of the time to the first one.
+
+All mean the same by the first: (last token - first token) / (tokens - 1). Acceptance is in none but SGLang's, and what
+aiperf says of pieces.
+"""
+
+from typing import Any
+
+from perfmodel.answers.llmd_report import PREDICTED
+from perfmodel.errors import InputError, refuse
+from perfmodel.validate.engine.formats.fields import found, number, objects, of_client, optional, positive
+from perfmodel.validate.engine.text import is_count
+from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
+
+SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+def _seconds(where: str, place: Any, name: str, unit: str) -> float:
+    """The median of a latency that states its unit, or its mean where that is all."""
+    stated = found(place, unit)
+    if stated not in SECONDS:
+        raise refuse(where, f"{name}.{unit}", " or ".join(SECONDS), stated)
+    middle = optional(where, place, "p50")
+    return (number(where, place, "mean") if middle is None else middle) * SECONDS[stated]
+
+
+def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+    """``python -m sglang.bench_serving --output-file`` (0.5): one JSON object a run.
+
+    `accept_length` is tokens per iteration, bonus token included; the draft length is in the server's own arguments.
+    """
+    accepted, served = optional(where, run, "accept_length"), {"server_info": run.get("server_info")}
+    if found(served, "server_info.speculative_adaptive"):
+        raise InputError(f"{where}: speculative_adaptive is on: the draft length changed during the run; serve one")
+    steps = optional(where, served, "server_info.speculative_num_draft_tokens") if accepted else None
+    drafted = speculation(where, said, accepted or None, int(steps) - 1 if steps else None)
+    completed = positive(where, run, "completed")
+    prompt = number(where, run, "total_input_tokens") / completed
+    output = number(where, run, "total_output_tokens") / completed
+    tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, number(where, run, "median_ttft_ms") / 1e3
+    batch = optional(where, run, "max_concurrency") or said.batch or number(where, run, "concurrency")
+    return [of_client(where, tpot, drafted, min(batch, completed), (prompt, output), ttft, completed)]
+
+
+def guidellm(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
+    """``guidellm benchmark run`` reports (0.8, JSON): one benchmark a concurrency."""
+    runs = report["benchmarks"]
+    if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
+        raise InputError(f"{where}: benchmarks: must be a list of one or more benchmarks")
+    return [_guidellm(f"{where}: benchmark {n}", run, said) for n, run in enumerate(runs, 1)]
+
+
+def _guidellm(where: str, run: dict[str, Any], said: Said) -> Timing:
+    def of(metric: str, figure: str = "median") -> float:
+        return number(where, run, f"metrics.{metric}.successful.{figure}")
+
+    prompt, output = of("prompt_token_count", "mean"), of("output_token_count", "mean")
+    tpot, ttft = of("inter_token_latency_ms") / 1e3, of("time_to_first_token_ms") / 1e3
+    streams, prompts = optional(where, run, "config.strategy.streams"), of("prompt_token_count", "count")
+    batch = streams or said.batch or of("request_concurrency", "mean")
+    return of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)
+
+
+def aiperf(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+    """``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run a file.
+
+    A streamed piece holds the time between pieces over that of a token: an iteration's, where the server streams each.
+    """
+    prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
+    tpot, ttft = (_seconds(where, run.get(of), of, "unit") for of in ("inter_token_latency", "time_to_first_token"))
+    pieces = optional(where, run, "inter_chunk_latency.avg") if said.gamma else None
+    gained = pieces / positive(where, run, "inter_token_latency.avg") if pieces else None
+    batch = needed(where, "batch", _concurrency(run.get("input_config")) or said.batch)
+    prompts = number(where, run, "request_count.avg")
+    return [of_client(where, tpot, speculation(where, said, gained, None), batch, (prompt, output), ttft, prompts)]
+
+
+def _concurrency(config: Any) -> float | None:
+    """The outermost `concurrency` of the configuration, wherever a version keeps it."""
+    parts = [config]
+    for part in parts:  # which grows on the way
+        value = part.get("concurrency") if isinstance(part, dict) else None
+        if is_count(value) and value:
+            return float(value)
+        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return None
+
+
+def llmd(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
+    """Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run a file."""
+    if PREDICTED in objects(where, report, "run.keywords"):
+        raise refuse(where, "run.keywords", "those of a run", f"{PREDICTED!r}: a prediction is no measurement")
+    of = "results.request_performance.aggregate"
+    prompt, output = (number(where, report, f"{of}.requests.{part}_length.mean") for part in ("input", "output"))
+    latencies = [f"{of}.latency.{name}" for name in ("time_per_output_token", "time_to_first_token")]
+    tpot, ttft = (_seconds(where, found(report, name), name, "units") for name in latencies)
+    batch = needed(where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or said.batch)
+    prompts = number(where, report, f"{of}.requests.total")
+    return [of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)]

@@ -1,0 +1,48 @@
+"""llama.cpp: ``llama-bench -o json`` and ``llama-batched-bench --output-format jsonl``, and answers of its server."""
+
+from dataclasses import replace
+from typing import Any
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.formats.fields import number, numbers, optional, positive, step
+from perfmodel.validate.engine.timing import Said, Timing, speculation
+
+
+def bench(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
+    """The step of a row that only decodes, the baseline's.
+
+    llama-bench decodes one sequence: `n_gen` tokens behind `n_depth` cached ones. The batched bench decodes `pl`
+    sequences of `tg` tokens behind `pp`.
+    """
+    if "pl" in row:
+        tokens, prompt = number(where, row, "tg"), number(where, row, "pp")
+        seconds, batch = number(where, row, "t_tg"), number(where, row, "pl")
+    else:
+        tokens, prompt = number(where, row, "n_gen"), optional(where, row, "n_depth") or 0.0
+        if number(where, row, "n_prompt"):
+            return []
+        seconds, batch = number(where, row, "avg_ns") / 1e9, 1.0
+    if not tokens:
+        return []
+    samples = tuple(ns / 1e9 / tokens for ns in numbers(where, row, "samples_ns"))
+    return [step(where, seconds / tokens, batch, (prompt, tokens), how="mean time of a token", samples=samples)]
+
+
+def server(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
+    """The step of an answer of the server, whose ``timings`` say what prompt and answer took; one object a request.
+
+    Requests are taken as sent one after the other (``batch=N`` says otherwise). With a draft model every iteration
+    gains one token beside those accepted, the first token coming from the prompt.
+    """
+    timings = answer.get("timings", answer)
+    tokens = number(where, timings, "predicted_n") - 1
+    prompt = number(where, timings, "prompt_n") + (optional(where, timings, "cache_n") or 0.0)
+    accepted = optional(where, timings, "draft_n_accepted") or 0.0
+    iterations = tokens - accepted
+    if iterations <= 0:
+        raise refuse(where, "draft_n_accepted", "below predicted_n, which counts a token of each iteration", accepted)
+    gained = tokens / iterations if optional(where, timings, "draft_n") else None
+    seconds = positive(where, timings, "predicted_ms") / 1e3 / iterations
+    drafted = speculation(where, said, gained, None)
+    made = step(where, seconds, said.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations")
+    return [replace(made, output=tokens + 1)]

@@ -1,0 +1,94 @@
+"""vLLM's own benchmarks: ``vllm bench serve``, ``forward`` and ``latency``."""
+
+import statistics
+from dataclasses import replace
+from typing import Any
+
+from perfmodel.errors import refuse
+from perfmodel.validate.engine.acceptance import vllm as acceptance
+from perfmodel.validate.engine.formats import fields
+from perfmodel.validate.engine.formats.fields import found, number, numbers, objects, optional, positive, thinned
+from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
+
+ONE_CHUNK = 0.05
+"""Share by which chunks may hold more or fewer tokens than an iteration gains and still be one each."""
+
+
+def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+    """``vllm bench serve --save-result`` (0.20 to 0.33), best with ``--save-detailed``; appended results are several.
+
+    iteration = Omega x TPOT. A detailed file has every chunk's time: where chunks hold as many tokens as an iteration
+    gains, a chunk is an iteration, and their median is free of other requests' prefill.
+    """
+    counters = acceptance.of_bench(where, run) if acceptance.BENCH in run else None
+    if counters:
+        counters.check(where)
+        length, gained = speculation(where, said, counters.tokens_per_iteration, len(counters.accepted))
+    else:
+        length, gained = speculation(where, said, None, None)
+    completed = positive(where, run, "completed")
+    inputs, outputs = numbers(where, run, "input_lens"), numbers(where, run, "output_lens")
+    prompt = statistics.fmean(inputs) if inputs else number(where, run, "total_input_tokens") / completed
+    output = statistics.fmean(outputs) if outputs else number(where, run, "total_output_tokens") / completed
+    tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, optional(where, run, "median_ttft_ms")
+    asked = optional(where, run, "max_concurrency") or said.batch
+    # without a concurrency, requests in flight on average
+    batch = min(asked, completed) if asked else sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
+    chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
+    tokens = sum(outputs) - completed
+    ttft_s = None if ttft is None else ttft / 1e3
+    step = fields.of_client(where, tpot, (length, gained), batch, (prompt, output), ttft_s, completed)
+    if not chunks or abs(tokens / len(chunks) / gained - 1) > ONE_CHUNK or fields.bunched(chunks):
+        return [step]
+    by_chunk = replace(
+        step,
+        seconds=statistics.median(chunks),
+        tokens_per_iteration=min(max(tokens / len(chunks), 1.0), length + 1.0),
+        how="median time between chunks, one an iteration",
+        prefill_share=0.0,
+        samples=thinned(chunks),
+    )
+    return [by_chunk]
+
+
+def forward(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
+    """``vllm bench forward --output-json`` (0.33): exact batches through the model as one CUDA graph.
+
+    A decode case is T_T and a verify case T_V(K) directly, of one draft length; a prefill or mixed case is nothing.
+    Sampling and everything that the host does are not in it. With a drafter configured its passes are included, unless
+    ``--exclude-drafter`` (`ranks[0].timing_scope` says which).
+    """
+    requests = case["requests"]
+    if not isinstance(requests, list) or not requests or not all(isinstance(r, dict) for r in requests):
+        raise refuse(where, "requests", "a list of requests", requests)
+    sizes = [[number(where, r, key) for key in ("query_len", "kv_len", "num_draft_tokens")] for r in requests]
+    lengths = {drafted for _, _, drafted in sizes}
+    if len(lengths) > 1 or any(query != drafted + 1 or kv <= query for query, kv, drafted in sizes):
+        return []
+    rank = (objects(where, case, "ranks") or [{}])[0]
+    scope = found(rank, "timing_scope") or "target_only"
+    timing = Timing(
+        where=where,
+        kind="pass_with_draft" if scope == "target_and_drafter" else "pass",
+        seconds=positive(where, case, "median_us") / 1e6,
+        batch=float(len(requests)),
+        context=statistics.fmean(kv - query for query, kv, _ in sizes),
+        gamma=int(lengths.pop()),
+        how=f"median of graph replays, {scope.replace('_', ' ')}",
+        samples=thinned([us / 1e6 for us in numbers(where, rank, "latency_us.samples_us")]),
+    )
+    return [timing]
+
+
+def latency(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+    """``vllm bench latency --output-json`` (0.20 to 0.33): one whole run, prompt included.
+
+    Batch and lengths are not in it. Two files that differ in output length alone make a step: the difference of their
+    times over that of their tokens.
+    """
+    drafted = speculation(where, said, None, None)
+    batch, prompt, output = (needed(where, key, getattr(said, key)) for key in ("batch", "input", "output"))
+    samples = tuple(numbers(where, run, "latencies"))
+    seconds = statistics.median(samples) if samples else 0.0
+    more: dict[str, Any] = {"kind": "total", "how": "median of whole runs", "samples": samples}
+    return [fields.step(where, seconds, batch, (prompt, output), drafted, **more)]
