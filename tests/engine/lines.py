@@ -20,7 +20,6 @@ CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
 HEAD, HEADS = "heads/eagle", ("eagle", "dflash", "dspark")
 KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict[str, object]]] = {
     "ngram": ({"draft": "ngram"}, CONSTANT, {}),
-    "ngram by batch": ({"draft": "ngram"}, BY_BATCH, {}),
     "draft model": ({"draft": "llama-3.2-1b"}, CONSTANT, {}),
     "draft model by batch": ({"draft": "llama-3.2-1b"}, BY_BATCH, {}),
     "parallel draft model": ({"draft": "parallel:llama-3.2-1b"}, CONSTANT, {}),

@@ -183,9 +183,9 @@ def time_points(
         whole, plan = len(plan.points()), fitting(plan, calibration)
         if len(plan.points()) < whole:
             typer.echo(f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True)
-    if calibration is not None and not plan.attention_choices:
-        plan = plan.model_copy(update={"attention_choices": load_calibration(calibration).attention_choices})
-    record = _record(plan, minutes, partial(run_plan, plan, machine, resume=resume, results=results, header=header))
+    choices = load_calibration(calibration).attention_choices if calibration else ()
+    measured = partial(run_plan, plan, machine, resume=resume, results=results, header=header, choices=choices)
+    record = _record(plan, minutes, measured)
     if record is not None:
         _show_record(record, calibration)
         if len(record.rows) < len(plan.runs()):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from perfmodel.specs.calibration import AttentionChoice
 from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Model
@@ -131,14 +132,16 @@ class Snapshot:
 class PointRunner:
     """Plain (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache: one copy has to fit.
 
-    graphs: whether iterations are captured ones.
+    choices: of `backends.choose`. graphs: whether iterations are captured ones.
     """
 
-    def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
+    def __init__(
+        self, models: LoadedModels, plan: Plan, point: PlanPoint, choices: tuple[AttentionChoice, ...] = ()
+    ) -> None:
         target, draft = models.pair(point)
         iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1, (point.inner_gamma or 0) + 2)
         room = iterations * (point.max_accepted + 1) + 1
-        decoder = make_decoder(target, _request(plan, point, room), draft)
+        decoder = make_decoder(target, replace(_request(plan, point, room), attention_choices=choices), draft)
         state = start_random(decoder, point.context, room, plan.protocol.seed)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
         alone = replace(state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device))
@@ -180,7 +183,6 @@ def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
         draft_kv=point.draft_kv,
         script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.max_accepted)),
         attention=plan.attention,
-        attention_choices=plan.attention_choices,
         tree=point.parents,
         middle_kv=point.middle_kv,
         inner_gamma=inner,

@@ -11,7 +11,6 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs import files
-from perfmodel.specs.calibration import AttentionChoice
 from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.specs.strict import Strict
@@ -89,9 +88,6 @@ class Plan(Strict):
     hardware: str = Field(description="device file that predictions are for; `--hardware` names another")
     tensor_parallel: PositiveInt = Field(default=1, description="processes that share the model, started by torchrun")
     attention: Literal["auto", "math", "sdpa", "triton"] = Field(default="auto", description="attention kernel")
-    attention_choices: tuple[AttentionChoice, ...] = Field(
-        default=(), description="of `auto`: what was faster by shape, by default as the calibration has it"
-    )
     threads: PositiveInt | None = Field(default=None, description="CPU threads; torch's choice without")
     precision: Precisions = Precisions()
     grid: tuple[GridBlock, ...] = Field(min_length=1, description="each point must be in it once")
