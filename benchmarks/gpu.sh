@@ -4,12 +4,12 @@
 #   bash benchmarks/gpu.sh check    MACHINE DEVICE           the CUDA tests, attention kernels against peak bandwidth
 #   bash benchmarks/gpu.sh kernels  MACHINE DEVICE [PLAN]    microbenchmarks, a calibration from them alone
 #   bash benchmarks/gpu.sh passes   MACHINE DEVICE PLAN...   whole passes of plans, predicted beside measured
-#   bash benchmarks/gpu.sh model    MACHINE DEVICE [MINUTES] a larger byte-level model trained, its acceptance measured
+#   bash benchmarks/gpu.sh acceptance MACHINE DEVICE         acceptance of the byte-level model that ships
 #   bash benchmarks/gpu.sh page     MACHINE DEVICE           stack factors by halves, the machine's page
 #
 # MACHINE is a label such as h200-1, DEVICE a device by name or path. Everything is written under $OUT (default: results).
 # MINUTES=N stops each measuring command after N minutes; PERFMODEL_COMMIT=HASH says which commit this is without a .git.
-# Of `check`, TESTS are pytest's arguments and ATTENTION more of attention.py's; SHAPE, ON, TRAIN, CONTEXTS, DOCUMENTS: see `model`.
+# Of `check`, TESTS are pytest's arguments and ATTENTION more of attention.py's; ON, CONTEXTS, DOCUMENTS: see `acceptance`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ $# -lt 3 ]; then sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
@@ -53,12 +53,10 @@ passes)
     done
     exit "$status"
     ;;
-model)
-    "$python" -m perfmodel.validate.studies.train --shape "${SHAPE:-large}" --device "${ON:-cuda}" --minutes "${1:-6}" ${TRAIN-} \
-        --out "$out/$machine/stdlib-${SHAPE:-large}"
-    perfmodel validate acceptance --checkpoint "$out/$machine/stdlib-${SHAPE:-large}" --device "${ON:-cuda}" \
-        --context "${CONTEXTS:-1k,4k}" --documents "${DOCUMENTS:-32}" --draft-kv streamingllm:64 --draft-kv streamingllm:256 --draft-kv snapkv:64 \
-        --draft-kv snapkv:256 --draft-kv quest:256 --out "$out/$machine/acceptance.json"
+acceptance)
+    perfmodel validate acceptance --device "${ON:-cuda}" --context "${CONTEXTS:-1k,4k}" --documents "${DOCUMENTS:-32}" \
+        --draft-kv streamingllm:64 --draft-kv streamingllm:256 --draft-kv snapkv:64 --draft-kv snapkv:256 \
+        --draft-kv quest:256 --out "$out/$machine/acceptance.json"
     ;;
 page)
     perfmodel validate calibrate --from-microbench "$out/$machine" --hardware "$device" --stack "$out/$machine" \
@@ -67,7 +65,7 @@ page)
         ${calibration:+--calibration "$calibration"}
     ;;
 *)
-    echo "stage: must be check, kernels, passes, model or page, given $stage" >&2
+    echo "stage: must be check, kernels, passes, acceptance or page, given $stage" >&2
     exit 2
     ;;
 esac
