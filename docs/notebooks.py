@@ -19,7 +19,9 @@ VOLATILE = "application/vnd.jupyter.widget"
 def run(path: Path) -> Any:
     """A notebook with the outputs of a fresh kernel in its folder, stripped."""
     notebook = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": str(path.parent)}}).execute()
+    place = {"metadata": {"path": str(path.parent)}}
+    # what a cell prints may come in several pieces
+    nbclient.NotebookClient(notebook, timeout=SECONDS, resources=place, coalesce_streams=True).execute()
     return stripped(notebook)
 
 
