@@ -27,8 +27,6 @@ MAX_BATCH = 1024
 class CompareQuery(Options):
     """A question about m = gamma + 1 tokens of one request against m requests."""
 
-    model: arg.Model
-    hardware: arg.Hardware
     context: arg.Context
     gamma: arg.GivenGamma
     tp: arg.TP = 1

@@ -1,11 +1,10 @@
 """The question turned round: what must hold for speculation to reach a target speedup."""
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import POSITIVE, Argument, asks
+from perfmodel.answers.arguments import POSITIVE, argument, asks, question
 from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha, turn
 from perfmodel.answers.query import UNUSED, Query, length_of, resolve, with_draft
 from perfmodel.answers.readers import Number, number, value
@@ -19,13 +18,11 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 
-@dataclass(frozen=True)
+@question
 class InverseQuery(Query):
     """A question and the speedup that is to be reached."""
 
-    speedup: Annotated[
-        Number, Argument("The speedup to reach; 1 is break even.", "X", read=number, limits=POSITIVE)
-    ] = field(default=1.0, kw_only=True)
+    speedup: Number = argument("The speedup to reach; 1 is break even.", "X", read=number, limits=POSITIVE, default=1.0)
 
     def check(self) -> None:
         """See `Question.check`."""

@@ -1,6 +1,6 @@
 """A question in the user's words, and the scenario that it resolves to."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
 from perfmodel.answers import arguments as arg
@@ -33,10 +33,13 @@ NO_ACCEPTANCE = "none needed at gamma 0"
 GIVEN = "as given"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CommonOptions(arg.Question):
-    """What every question has: formats, constants, pages and memory."""
+    """What every question has: model and device first, then by name formats, constants, pages and memory."""
 
+    model: arg.Model
+    hardware: arg.Hardware
+    _: KW_ONLY
     weights: arg.Weights = None
     draft_weights: arg.DraftWeights = None
     kv_dtype: arg.KVType = None
@@ -106,8 +109,6 @@ class Query(Options):
     None are the checkpoint's own formats.
     """
 
-    model: arg.Model
-    hardware: arg.Hardware
     batch: arg.Batch
     context: arg.Context
     gamma: arg.Gamma = None

@@ -64,8 +64,8 @@ class Block:
 class Grid(Options):
     """Every combination of the lists; the rest does not vary. A gamma of None is the best one of its point."""
 
-    model: Annotated[Names, listed(arg.Model)]
-    hardware: Annotated[Names, listed(arg.Hardware)]
+    model: Annotated[Names, listed(arg.Model)]  # type: ignore[assignment]  # several
+    hardware: Annotated[Names, listed(arg.Hardware)]  # type: ignore[assignment]
     batch: Annotated[Numbers, listed(arg.Batch)]
     context: Annotated[Numbers, listed(arg.Context)]
     gamma: Annotated[str | int | Sequence[str | int | None] | None, listed(arg.Gamma)] = "auto"
