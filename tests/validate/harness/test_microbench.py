@@ -91,7 +91,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
         "system": "Linux x86_64", "world_size": plan.tensor_parallel,
     }  # fmt: skip
     record = {
-        "schema_version": 1, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": "0123456789abcdef",
+        "schema_version": 2, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": "0123456789abcdef",
         "dirty": False, "plan": plan.resolved(), "plan_sha256": plan.digest, "points": rows, "environment": environment,
         "protocol": {"timer": "perf_counter", "timer_overhead_s": 1e-7, "samples": 7},
     }  # fmt: skip
