@@ -20,7 +20,7 @@ from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.validate.harness.micro.grid import SMALL, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
-from perfmodel.validate.solving import least_squares, nonnegative, significant
+from perfmodel.validate.solving import grouped, least_squares, nonnegative, significant
 
 Array = NDArray[np.float64]
 Statistic = Literal["median", "best"]
@@ -55,12 +55,7 @@ def calibration_from(
     gpu: the device (default: the one that the record names). name: the calibration's (default ``<device>.micro``).
     statistic: which of a kernel's samples counts; ``best`` where other work shared the machine.
     """
-    if record.data.kind != "microbench":
-        raise InputError(f"--from-microbench: {record.path} must be of kind microbench, given {record.data.kind}")
-    kinds: dict[str, list[KernelRow]] = {}
-    for row in record.kernels:
-        if row.status == "ok":
-            kinds.setdefault(row.kind, []).append(row)
+    kinds = grouped((row for row in record.kernels if row.status == "ok"), lambda row: row.kind)
     missing = [kind for kind in ("gemm", "attention", "norm", "shell", "bare", "loop", "sampling") if kind not in kinds]
     if missing:
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
