@@ -5,40 +5,20 @@ from typing import Any
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.specs.fits import Relation
 from perfmodel.validate.fit.errors import errors_of
-from perfmodel.validate.studies.engines import HeldOutReplay, RatioFold, recorded, replayed_from, step_errors
-from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, of_groups, rows_of
+from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS, HeldOutReplay, recorded, replayed, step_errors
+from perfmodel.validate.studies.held_out import FEW, HeldOutErrors, covered, of_groups, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
-
-RELATIONS: dict[Relation, str] = {
-    "seen": "model x device x degree",
-    "version": "version",
-    "model": "model",
-    "gpu": "device",
-    "transferred": "device and its kernels",
-    "maker": "maker of the device",
-}
-"""What is left out -> in words."""
-RATIOS: dict[RatioFold, str] = {
-    "seen": "draft length or task",
-    "version": "version",
-    "model": "study",
-    "draft": "kind of draft",
-    "context": "context",
-    "width": "tokens verified at once",
-    "transferred": "engine",
-}
 
 
 def figures() -> dict[str, Any]:
     """What the accuracy record holds of engines."""
     record = recorded()
-    errors = replayed_from(record)
+    errors = replayed(record)
     return {
         "steps": _steps(errors),
-        "cells": _cells(step_errors(rows_of("seen"), KEYS["seen"], record["step_folds"]["seen"])),
-        "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIOS},
+        "cells": _cells(step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, record["step_folds"]["seen"])),
+        "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIO_FOLDS},
         "sides": sides(errors),
         "ablations": record["ablations"],
     }
@@ -48,7 +28,7 @@ def _steps(errors: HeldOutReplay) -> dict[str, Any]:
     """By relation; no interval is narrower than where less was new, as in answers (`HeldOutReplay.stated`)."""
     found: dict[str, Any] = {}
     least: dict[str, float] = {}
-    for relation in RELATIONS:
+    for relation in STEP_FOLDS:
         found[relation] = _by_engine(errors.steps[relation], least)
         least |= {engine: float(np.log1p(e["width"])) for engine, e in found[relation].items() if "width" in e}
     return found
@@ -104,7 +84,7 @@ def sides(errors: HeldOutReplay) -> dict[str, Any]:
     """
     rows = errors.rows
     counts: dict[str, Any] = {}
-    for by in RATIOS:
+    for by in RATIO_FOLDS:
         width = errors.widened(by, covered(errors.ratios[by], {})[1])
         counts[by] = {}
         for engine in ("all", *ENGINES):

@@ -19,7 +19,7 @@ from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.parameters import DECODING
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values
-from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
+from perfmodel.validate.studies.steps import DecodeRows
 
 BORROWED = 0.1
 """What a group of another engine weighs beside one of the engine itself."""
@@ -37,15 +37,6 @@ STAND_INS = {
     "mi325x-256gb": "h200-sxm-141gb",
 }
 """Device with rows -> another whose kernels stand in for its own, to see what a transfer is worth."""
-KEYS: dict[Relation, Callable[[DecodeRow], Hashable]] = {
-    "seen": group_of,
-    "version": lambda row: (row.engine, version_of(row)),
-    "model": lambda row: (row.engine, row.model),
-    "gpu": lambda row: row.hardware,
-    "transferred": lambda row: row.hardware,
-    "maker": lambda row: row.hardware,
-}
-"""What is held out together."""
 
 
 def name_of(key: Hashable) -> str:
