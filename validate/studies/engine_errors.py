@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.operations import Array
 from perfmodel.validate.fit.errors import errors_of
+from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS, HeldOutReplay, recorded, replayed, step_errors
-from perfmodel.validate.studies.held_out import FEW, HeldOutErrors, covered, of_groups, rows_of
+from perfmodel.validate.studies.held_out import FEW, HeldOutErrors, covered, name_of, of_groups, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
 
 
@@ -35,16 +35,19 @@ def _steps(errors: HeldOutReplay) -> dict[str, Any]:
 
 
 def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
-    """least: of each engine, the half-width that its intervals have at least."""
+    """With the rows inside the interval that the other groups give, and its median half-width as a share.
+
+    least: of each engine, the half-width that its intervals have at least.
+    """
     if len(set(errors.groups)) <= FEW:
         return {errors.engines[0]: _errors(errors)}
     inside, width = covered(errors, least)
-    found = {"all": _errors(errors) | _share(inside, width)}
-    for engine in ENGINES:
-        mine = np.array([e == engine for e in errors.engines])
-        if mine.any():
-            part = errors.part(np.flatnonzero(mine))
-            found[engine] = _errors(part) | _share(inside[mine], width[mine])
+    found = {}
+    for engine in ("all", *ENGINES):
+        mine = [i for i, name in enumerate(errors.engines) if engine in ("all", name)]
+        if mine:
+            share = {"inside": int(inside[mine].sum()), "width": float(np.expm1(np.median(width[mine])))}
+            found[engine] = _errors(errors.part(mine)) | share
     return found
 
 
@@ -62,19 +65,10 @@ def _errors(errors: HeldOutErrors) -> dict[str, Any]:
     }
 
 
-def _share(inside: Array, width: Array) -> dict[str, Any]:
-    """Rows inside the interval that the other groups give, and its median half-width as a share."""
-    return {"inside": int(inside.sum()), "width": float(np.expm1(np.median(width)))}
-
-
 def _cells(errors: HeldOutErrors) -> dict[str, Any]:
     """By engine, device and model, degrees together, each degree predicted without its rows."""
-    keys = [" ".join(map(str, group[:3])) for group in errors.groups]  # type: ignore[index]
-    found = {}
-    for key in dict.fromkeys(keys):
-        mine = np.array([k == key for k in keys])
-        found[key] = _errors(errors.part(np.flatnonzero(mine)))
-    return found
+    cells = grouped(range(len(errors.groups)), lambda i: name_of(errors.groups[i][:3]))
+    return {name: _errors(errors.part(index)) for name, index in cells.items()}
 
 
 def sides(errors: HeldOutReplay) -> dict[str, Any]:

@@ -7,6 +7,7 @@ what it says.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -89,7 +90,7 @@ class HeldOutErrors:
 
     off: Array
     engines: Sequence[str]
-    groups: Sequence[Hashable]
+    groups: Sequence[Any]
 
     def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
         """Of rows, for what is said of one engine: a row of another counts `borrowed`.
@@ -119,17 +120,10 @@ class HeldOutErrors:
         index = [int(i) for i in keep]
         return HeldOutErrors(self.off[index], [self.engines[i] for i in index], [self.groups[i] for i in index])
 
-    def without(self, names: Iterable[str]) -> "HeldOutErrors":
-        """The others' errors; names: `name_of` of groups."""
-        gone = set(names)
-        return self.part(i for i, group in enumerate(self.groups) if name_of(group) not in gone)
-
     def beside_others(self) -> "HeldOutErrors":
         """Those of models that were seen at another degree of the same device, and not left out whole."""
-        degrees: dict[Hashable, set[Hashable]] = {}
-        for group in self.groups:
-            degrees.setdefault(group[:3], set()).add(group)  # type: ignore[index]
-        return self.without(name_of(g) for g in self.groups if len(degrees[g[:3]]) == 1)  # type: ignore[index]
+        degrees = grouped(dict.fromkeys(self.groups), lambda group: group[:3])
+        return self.part(i for i, group in enumerate(self.groups) if len(degrees[group[:3]]) > 1)
 
     def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
         """What to state of an engine: the quantile, widened as an interval of a next one for the number behind it.
@@ -163,10 +157,10 @@ def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, A
     least: half-width that the intervals of an engine have at least.
     """
     inside, width = np.empty(len(errors.off)), np.empty(len(errors.off))
-    for group in dict.fromkeys(errors.groups):
-        mine = np.array([g == group for g in errors.groups])
-        engine = errors.engines[int(np.flatnonzero(mine)[0])]
-        stated = errors.without([name_of(group)]).scatter(engine, "rows of the other groups")
+    for group, mine in grouped(range(len(errors.off)), lambda i: errors.groups[i]).items():
+        engine = errors.engines[mine[0]]
+        others = errors.part(i for i, other in enumerate(errors.groups) if other != group)
+        stated = others.scatter(engine, "rows of the other groups")
         width[mine] = max(stated.log_within or 0.0, least.get(engine, 0.0))
         inside[mine] = np.abs(errors.off[mine]) <= width[mine]
     return inside, width
