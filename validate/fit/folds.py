@@ -40,11 +40,6 @@ class HeldOut:
     fold: NDArray[np.intp]
     fits: tuple[Fit, ...]
 
-    @property
-    def speedup(self) -> Array:
-        """Speedup at the measured tokens per iteration."""
-        return self.points.speedup(self.times)
-
 
 @cache
 def whole_fit(recipe: Recipe) -> Fit:
