@@ -103,7 +103,6 @@ class AdviseQuery(CommonOptions):
     )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.objective == "cost" and self.price is None:
             raise InputError("--objective cost: needs --price, dollars per device and hour")

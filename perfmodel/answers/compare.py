@@ -103,7 +103,6 @@ class Comparison(Answer, BothWays):
     composition: Composition | None
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         q = self.query
         return (
             f"per token gained speculation moves {self.bytes_per_token_ratio:.2f} times batching's bytes and takes "

@@ -55,7 +55,6 @@ class HierarchyQuery(CommonOptions):
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.draft_kv.partition(":")[0] == "full":
             raise refuse("--draft-kv", None, "METHOD:BUDGET, a sparse cache for the middle", self.draft_kv)
@@ -97,7 +96,6 @@ class Hierarchy(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         return (
             f"{times(self.speedup)} at gamma 1 {self.gamma_1} and gamma 2 {self.gamma_2}, batch {self.batch}, context "
             f"{self.context}; the middle alone {times(self.middle_alone.speedup)}"

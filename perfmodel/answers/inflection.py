@@ -42,7 +42,6 @@ class InflectionQuery(Options):
     alpha: arg.Alpha = None
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.context is None and self.alpha is None and self.tokens_per_iteration is None:
             raise InputError(
@@ -65,7 +64,6 @@ class Inflection(Answer):
     ideal: ContextLengths
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         return (
             f"memory-bound from {tokens(self.memory_bound_context)}, breaks even at {tokens(self.break_even_context)}, "
             f"inflection at {tokens(self.inflection_context)}; batch {self.batch}, gamma {self.gamma}, "

@@ -57,7 +57,6 @@ class MoEQuery(Options):
     )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         assert isinstance(self.batch, tuple)
         if len(self.batch) > MAX_ROWS:
@@ -109,7 +108,6 @@ class ExpertSpeculation(Answer):
     calibration: str
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         where = f"{self.model} on {devices(self.hardware, self.tp)}, gamma {self.gamma}"
         return f"most at batch {self.peak.batch}: {times(self.peak.speedup)}; {where}"
 

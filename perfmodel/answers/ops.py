@@ -25,7 +25,6 @@ class OpsQuery(Query):
     )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.stage not in STAGES:
             raise unknown_name("--stage", "pass", self.stage, STAGES)
@@ -64,7 +63,6 @@ class Ops(Answer):
     total: PassTime[float]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         return (
             f"{self.stage} pass of {self.model} on {devices(self.hardware, self.tp)}: {len(self.ops)} operations, "
             f"{seconds(self.total.predicted_s)}, limited by {limiter(self.total.limiter)}"

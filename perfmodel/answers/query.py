@@ -74,7 +74,6 @@ class Options(CommonOptions):
     batch_range: arg.BatchRange = DEFAULT_BATCH_RANGE
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         low, high = self.ends
         if not 1 <= low < high <= MAX_BATCH:
@@ -117,7 +116,6 @@ class Query(Options):
     alpha: arg.Alpha = None
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.context_std:
             most = value(self.context) / 3**0.5

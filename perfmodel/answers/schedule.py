@@ -115,7 +115,6 @@ class ScheduleQuery(Options):
     )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         assert isinstance(self.context, tuple)
@@ -158,7 +157,6 @@ class Schedule(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         spans = ", ".join(f"{r.low}-{r.high}: {r.tokens}" for r in self.tables[0].ranges)
         where = f"{self.model} on {devices(self.hardware, self.tp)}, drafted by {self.draft}"
         return f"{times(self.tables[0].speedup)} expected; draft tokens by batch {spans}; {where}"

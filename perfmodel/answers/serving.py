@@ -50,7 +50,6 @@ class ServingQuery(CommonOptions):
     )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         assert isinstance(self.context, tuple)
         assert isinstance(self.alpha, tuple)
@@ -102,7 +101,6 @@ class Serving(Answer):
     calibration: str
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         steady = f"{times(self.steady_speedup)} once hard requests hold more of the slots"
         return f"{times(self.speedup)}, {steady}; {self.batch} sequences, gamma {self.gamma}"
 

@@ -130,7 +130,6 @@ class TrafficQuery(CommonOptions):
     )
 
     def check(self) -> None:
-        """See `Question.check`."""
         if (self.request_rate is None) == (self.max_concurrency is None):
             both = "neither" if self.request_rate is None else "both"
             raise InputError(

@@ -72,7 +72,6 @@ class TreeAnswer(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         shape = "-".join(map(str, self.widths))
         return f"{times(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch {self.batch}"
 
