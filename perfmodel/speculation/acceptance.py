@@ -204,7 +204,7 @@ class Acceptance:
                 allowed = f"at most {len(known)}, the positions that were measured ({self.source})"
                 raise refuse("gamma", None, allowed, gamma_max)
             known += (self.tail,) * (gamma_max - len(known))
-        return np.append(1.0, np.cumprod(known))
+        return np.concatenate(([1.0], np.cumprod(known)))
 
     def tokens_per_iteration(self, gamma: npt.ArrayLike) -> Array:
         """Omega at each gamma (whole numbers, any shape), the bonus token counted.
