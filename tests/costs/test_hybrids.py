@@ -6,21 +6,12 @@ from pathlib import Path
 import pytest
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.costs import Shard, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.speculation.capacity import memory_of
-from tests.costs.counting import count
+from tests.costs.counting import count, part
 from tests.specs.configs import sizes
-
-
-def part(model: str | ModelSpec, tp: int = 1, kv: str = "bf16") -> Shard:
-    """With an indexer in fp8."""
-    spec = load_model(model) if isinstance(model, str) else model
-    return shard(spec, tp, Precision(weight_format("bf16"), kv_format(kv), "fp8"))
 
 
 def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
