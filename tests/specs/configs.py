@@ -22,6 +22,17 @@ def sizes(*given: int) -> Config:
     return dict(zip(names, given, strict=True))
 
 
+def page(value: Any, unit: str) -> Config:
+    """A quantity of a device, as a file states it."""
+    return {"value": value, "unit": unit, "source": "a page"}
+
+
+DEVICE: Config = {
+    "name": "mine", "title": "Mine", "vendor": "me", "architecture": "x", "calibration": "ideal",
+    "memory": page(1.0, "GB"), "memory_bandwidth": page(1.0, "TB/s"), "peak": {"bf16": page(1, "TFLOP/s")},
+}  # fmt: skip
+
+
 def shape(spec: ModelSpec) -> Config:
     return spec.model_dump(exclude=DESCRIPTIVE)
 
