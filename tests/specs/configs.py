@@ -8,7 +8,7 @@ from perfmodel.specs.model import ModelSpec
 
 Config = dict[str, Any]
 FOLDER = Path(__file__).parent
-DESCRIPTIVE = {"name", "title", "hf_id", "aliases", "model_type", "published", "source", "notes", "rope_scaling"}
+DESCRIPTIVE = {"name", "title", "hf_id", "aliases", "model_type", "published", "source", "notes"}
 
 
 def table(name: str) -> Any:
@@ -34,12 +34,11 @@ DEVICE: Config = {
 
 
 def shape(spec: ModelSpec) -> Config:
-    return spec.model_dump(exclude=DESCRIPTIVE)
+    return spec.model_dump(exclude=DESCRIPTIVE | {"rope_scaling"})
 
 
 PUBLISHED: dict[str, tuple[str, Config]] = {f: (e["name"], e["config"]) for f, e in table("family_configs").items()}
 """Family -> a bundled model and its published config file, which must give it."""
 LLAMA, GEMMA3, DEEPSEEK_V3 = (PUBLISHED[name][1] for name in ("llama", "gemma3_text", "deepseek_v3"))
-LLAMA3_ROPE = LLAMA["rope_scaling"]
 TABLE: dict[str, Config] = table("published_configs")
 """Newer bundled models -> the fewest keys of published files from which the reader gets each, with their sources."""
