@@ -1,4 +1,4 @@
-"""The verbs of decisions and of serving: the Python answers under them, what can be pasted, what they refuse."""
+"""The verbs of decisions and of serving: the Python answers under them."""
 
 import shlex
 
@@ -10,14 +10,7 @@ from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.two_levels import predict_two_levels
 from tests.commands import read, read_row, run
 
-ADVISE = shlex.split(
-    "advise -m llama-3.1-8b --hardware h100 -c 32k -b 1..32 --rate self@streamingllm:512=0.8 --rate eagle=0.7"
-)
-SCHEDULE = shlex.split(
-    "schedule -m llama-3.1-8b --hardware a100 -c 1k --draft eagle --alpha 0.5 --draft-path your/head --dynamic-price 0"
-)
 TREE = shlex.split("tree -m llama-3.1-8b --hardware h100 -b 1,16 -c 4k --draft llama-3.2-1b --rates 0.6,0.1,0.05")
-COMPARE = shlex.split("compare -m llama-3.1-8b --hardware h100 -c 1k -g 9 --alpha 0.7")
 HIERARCHY = shlex.split("hierarchy -m llama-2-7b-32k --hardware a100 -b 1 -c 122k --draft-kv retrieval:4096,every=1000 "
                         "--alpha 0.91 --small llama-68m --small-rate 0.46")  # fmt: skip
 SERVING = shlex.split("serving -m llama-3.1-8b --hardware h100 -b 24 -c 2k,16k,64k -g 3 --alpha 0.85,0.5 "
