@@ -34,8 +34,8 @@ def deep(make_model: Callable[..., Model]) -> Model:
 def head(deep: Model) -> HeadModel:
     """Random, with a vocabulary of its own; its output is near enough to the target's to be right now and then."""
     made = load_head("eagle:features=3,vocab=40", "random:0", deep)
-    for parameter in made.parameters():
-        parameter.data.normal_(0, 0.3, generator=torch.Generator().manual_seed(parameter.numel()))
+    for number, parameter in enumerate(made.parameters()):
+        parameter.data.normal_(0, 0.3, generator=torch.Generator().manual_seed(number))
     made.to_target = torch.arange(40) + 11
     return made
 
