@@ -98,7 +98,6 @@ class Advice(Answer):
         return larger.objective / smaller.objective
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
             return f"{SENTENCES[self.verdict]}: {self.reason}"
         draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"

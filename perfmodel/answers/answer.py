@@ -64,7 +64,6 @@ class Rows(Answer, Sequence[T], Generic[T]):
     rows: tuple[T, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         return f"{len(self.rows)} x {type(self.rows[0]).__name__}" if self.rows else "none"
 
     @overload

@@ -1,16 +1,17 @@
 """The arguments of every question, each declared once: what it means, and how what is given is read.
 
-A question is a frozen dataclass whose fields are annotated with these. The command line makes its flags of them, and
-in Python they read the same text: ``context="32k"``. `asks` turns a function of a question into one of its arguments.
-What only measuring takes is declared in `validate/cli/arguments.py`, what only one verb takes in its question.
+A question is a frozen dataclass whose fields are annotated with these; what only one question has is an `argument` of
+its class. The command line makes its flags of them, and in Python they read the same text: ``context="32k"``. `asks`
+turns a function of a question into one of its arguments. What only measuring takes is declared in
+`validate/cli/arguments.py`.
 """
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, overload
+from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, dataclass_transform, get_args, get_type_hints, overload
 
 from perfmodel.answers.readers import (
     READERS,
@@ -88,7 +89,8 @@ class Argument:
     def value(self, given: Any, name: str) -> Any:
         """What is given, read and checked. Raises InputError naming the flag of the parameter `name`."""
         assert self.read is not None
-        value, shown = self.read(given, self.named(name)), self.named(name)
+        shown = self.named(name)
+        value = self.read(given, shown)
         if self.limits is not None:
             within(value, shown, *self.limits, self.allowed)
         if self.choices and value not in self.choices:
@@ -104,6 +106,30 @@ def within(given: Any, shown: str, low: float, high: float, allowed: str) -> Non
     for each in items(given):
         if each is not None and not low <= each <= high:
             raise refuse(shown, None, allowed, each)
+
+
+def argument(
+    help: str,
+    metavar: str = "",
+    also: str = "",
+    read: Read | None = None,
+    *,
+    default: Any = MISSING,
+    shown: str | None = None,
+    **more: Any,
+) -> Any:
+    """A field of a question: its `Argument` with more of what that takes, its default, and how people are shown it."""
+    declared = Argument(help, metavar, also, read, default=shown, **more)
+    return field(default=default, metadata={"argument": declared})
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(argument,))
+def question(kind: type[T]) -> type[T]:
+    """A frozen dataclass, of a class some of whose fields are an `argument`."""
+    return dataclass(frozen=True)(kind)
 
 
 def listed(alias: Any) -> Argument:
@@ -140,8 +166,7 @@ Gamma = Annotated[
     ),
 ]
 GivenGamma = Annotated[
-    int | str,
-    Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", count, counts, limits=(1, MAX_GAMMA)),
+    int | str, Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", count, counts, limits=(1, MAX_GAMMA))
 ]
 TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", count, counts)]
 EP = Annotated[
@@ -276,25 +301,26 @@ def _arguments(kind: Any) -> dict[str, Argument]:
     hints = get_type_hints(kind, include_extras=True)
     classes = [vars(parent).get("__annotations__", {}) for parent in kind.__mro__]
 
-    def place(field: Field[Any]) -> tuple[bool, int]:
-        return bool(field.kw_only), next(i for i, names in enumerate(classes) if field.name in names)
+    def place(field: Field[Any]) -> int:
+        own_class = next(i for i, names in enumerate(classes, 1) if field.name in names)
+        return own_class if field.kw_only else 0
 
-    declared = {field.name: declared_by(hints[field.name]) for field in sorted(fields(kind), key=place)}
+    placed = sorted(fields(kind), key=place)
+    declared = {field.name: declared_by(hints[field.name], field.metadata.get("argument")) for field in placed}
     return {name: argument for name, argument in declared.items() if argument is not None}
 
 
-def declared_by(hint: Any) -> Argument | None:
-    """The argument of an annotation, None where it has none."""
-    notes = [note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)]
-    if not notes:
+def declared_by(hint: Any, own: Argument | None = None) -> Argument | None:
+    """The argument of an annotation, or a field's own, as its type has it; None where there is none."""
+    found = own or next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)), None)
+    if found is None:
         return None
     bare = _bare(hint)
-    kinds = [kind for kind in get_args(bare) if kind is not NoneType] if isinstance(bare, UnionType) else [bare]
-    read = notes[0].read or (READERS.get(kinds[0], parse_text) if len(kinds) == 1 else parse_text)
-    several = notes[0].repeated or kinds == [tuple[str, ...]]
-    return replace(
-        notes[0], read=read, repeated=several, optional=isinstance(bare, UnionType) and NoneType in get_args(bare)
-    )
+    types = get_args(bare) if isinstance(bare, UnionType) else (bare,)
+    kinds = [kind for kind in types if kind is not NoneType]
+    read = found.read or (READERS.get(kinds[0], parse_text) if len(kinds) == 1 else parse_text)
+    several = found.repeated or kinds == [tuple[str, ...]]
+    return replace(found, read=read, repeated=several, optional=NoneType in types)
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
@@ -313,13 +339,13 @@ class Question:
     @in_names
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse (InputError) an argument that there is not, and one that is missing."""
-        known = [f for f in fields(cls) if f.init]
+        known = fields(cls)
         for name in kwargs.keys() - {f.name for f in known}:
             raise unknown_name(f"{cls.__name__}()", "argument", name, [f.name for f in known])
-        placed = [f for f in known if not f.kw_only]
-        for f in (*placed[len(args) :], *(f for f in known if f.kw_only)) if args or kwargs else ():  # a copy has none
-            if f.name not in kwargs and f.default is MISSING and f.default_factory is MISSING:
-                raise InputError(f"{flag(f.name)}: must be given")
+        given = [*[f.name for f in known if not f.kw_only][: len(args)], *kwargs]
+        missing = [f.name for f in known if f.name not in given and f.default is MISSING]
+        if given and missing:  # a copy is given nothing
+            raise InputError(f"{flag(missing[0])}: must be given")
         return super().__new__(cls)
 
     @in_names

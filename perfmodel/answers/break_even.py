@@ -1,7 +1,7 @@
 """From which acceptance on speculation reaches a speedup, all else of a question given."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,24 +12,17 @@ from perfmodel.speculation.scenario import Scenario
 HALVINGS = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One batch, context and draft length."""
-
-    batch: float
-    context: float
-    gamma: int
-
-    def speedup(self, scenario: Scenario) -> float:
-        """Of the scenario here."""
-        return float(speedups(scenario, self.batch, self.context, np.array([self.gamma]))[..., 0])
+def speedup_at(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
+    """Of one draft length at one point."""
+    return float(speedups(scenario, batch, context, np.array([gamma]))[..., 0])
 
 
-def smallest_alpha(scenario: Scenario, at: Point, target: float = 1.0) -> float | None:
+def smallest_alpha(scenario: Scenario, batch: float, context: float, gamma: int, target: float = 1.0) -> float | None:
     """The constant acceptance from which on the speedup is `target`; None where not even 1 reaches it."""
 
     def falls_short(alpha: float) -> bool:
-        return at.speedup(replace(scenario, acceptance=Acceptance.from_alpha(alpha))) < target
+        accepted = replace(scenario, acceptance=Acceptance.from_alpha(alpha))
+        return speedup_at(accepted, batch, context, gamma) < target
 
     return None if falls_short(1.0) else turn(falls_short, 0.0, 1.0)[1]
 

@@ -4,13 +4,14 @@ A candidate without a measured acceptance is skipped and says so; no rate is eve
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import measured_acceptance
+from perfmodel.answers.arguments import COUNTS, argument, question
 from perfmodel.answers.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.rates import parse_rate
 from perfmodel.answers.readers import Names, Number, Numbers, counts, methods, number, texts
@@ -55,7 +56,7 @@ def _rates(given: Any, flag: str) -> dict[str, str]:
     return rates
 
 
-@dataclass(frozen=True)
+@question
 class AdviseQuery(CommonOptions):
     """A question to `advise`.
 
@@ -65,54 +66,43 @@ class AdviseQuery(CommonOptions):
     and all kinds and methods where there is neither.
     """
 
-    model: arg.Model
-    hardware: arg.Hardware
     context: arg.Context
-    batch: Annotated[Numbers, arg.Argument("Batch sizes to choose from.", arg.COUNTS, "--batch-size -b", counts)] = (
-        "1..256"
+    batch: Numbers = argument("Batch sizes to choose from.", COUNTS, "--batch-size -b", counts, default="1..256")
+    tp: Numbers = argument("Degrees of the target to choose from.", COUNTS, "--tensor-parallel", counts, default=1)
+    draft: Names | None = argument(
+        "A draft to search; may be repeated.",
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        texts,
+        repeated=True,
+        default=None,
     )
-    tp: Annotated[
-        Numbers, arg.Argument("Degrees of the target to choose from.", arg.COUNTS, "--tensor-parallel", counts)
-    ] = 1
-    draft: Annotated[
-        Names | None,
-        arg.Argument(
-            "A draft to search; may be repeated.", "self|KIND|NAME|PATH", "--draft-model", texts, repeated=True
-        ),
-    ] = None
-    draft_kv: Annotated[
-        Names | None,
-        arg.Argument("KV methods to search.", "METHOD[:BUDGET],...", read=methods, default="all that are known"),
-    ] = None
-    draft_tp: Annotated[
-        Numbers | None,
-        arg.Argument("Degrees of the draft to choose from.", arg.COUNTS, read=counts, default="as --tp"),
-    ] = None
-    rate: Annotated[
-        Mapping[str, str | float] | Sequence[str],
-        arg.Argument(
-            "Measured: 0.8, by position 0.8/0.7/0.5, n-gram hits x runs 0.4x3, tree:0.6/0.1; may be repeated.",
-            "DRAFT[@KV]=RATE",
-            read=_rates,
-            repeated=True,
-        ),
-    ] = field(default_factory=dict)
+    draft_kv: Names | None = argument(
+        "KV methods to search.", "METHOD[:BUDGET],...", read=methods, shown="all that are known", default=None
+    )
+    draft_tp: Numbers | None = argument(
+        "Degrees of the draft to choose from.", COUNTS, read=counts, shown="as --tp", default=None
+    )
+    rate: Mapping[str, str | float] | Sequence[str] = argument(
+        "Measured: 0.8, by position 0.8/0.7/0.5, n-gram hits x runs 0.4x3, tree:0.6/0.1; may be repeated.",
+        "DRAFT[@KV]=RATE",
+        read=_rates,
+        repeated=True,
+        default=(),
+    )
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
-    any_draft: Annotated[bool, arg.Argument("Choose also among drafts that the engine does not run.")] = False
-    objective: Annotated[str, arg.Argument("What to look for.", choices=OBJECTIVES)] = "throughput"
-    max_tpot_ms: Annotated[
-        Number | None,
-        arg.Argument("Bound on the time per output token.", "MS", read=number, limits=arg.POSITIVE),
-    ] = None
+    any_draft: bool = argument("Choose also among drafts that the engine does not run.", default=False)
+    objective: str = argument("What to look for.", choices=OBJECTIVES, default="throughput")
+    max_tpot_ms: Number | None = argument(
+        "Bound on the time per output token.", "MS", read=number, limits=arg.POSITIVE, default=None
+    )
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    price: Annotated[
-        Number | None,
-        arg.Argument("Price of a device and hour.", "DOLLARS", read=number, limits=arg.POSITIVE),
-    ] = None
+    price: Number | None = argument(
+        "Price of a device and hour.", "DOLLARS", read=number, limits=arg.POSITIVE, default=None
+    )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.objective == "cost" and self.price is None:
             raise InputError("--objective cost: needs --price, dollars per device and hour")

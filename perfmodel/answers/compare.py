@@ -27,8 +27,6 @@ MAX_BATCH = 1024
 class CompareQuery(Options):
     """A question about m = gamma + 1 tokens of one request against m requests."""
 
-    model: arg.Model
-    hardware: arg.Hardware
     context: arg.Context
     gamma: arg.GivenGamma
     tp: arg.TP = 1
@@ -105,7 +103,6 @@ class Comparison(Answer, BothWays):
     composition: Composition | None
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         q = self.query
         return (
             f"per token gained speculation moves {self.bytes_per_token_ratio:.2f} times batching's bytes and takes "

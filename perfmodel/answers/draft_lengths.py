@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel import costs
 from perfmodel.errors import refuse
@@ -181,17 +182,22 @@ def _slowness(
     return np.asarray(np.mean(parts, axis=0))
 
 
+def runs(chosen: NDArray[np.int64]) -> tuple[tuple[int, int, int], ...]:
+    """[batch from, batch to, tokens] of a draft length for each batch size from 1."""
+    ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True)) + 1
+    starts = np.concatenate(([0], ends[:-1])) + 1
+    return tuple(zip(starts.tolist(), ends.tolist(), chosen[ends - 1].tolist(), strict=True))
+
+
 def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: int) -> LengthTable:
     cost = slowness * weights[:, None]
     chosen = walk(cost, hysteresis)
-    ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True))
-    starts = np.concatenate(([0], ends[:-1] + 1))
     ranges = []
-    for start, end in zip(starts, ends, strict=True):
-        k, inside = int(chosen[start]), slice(start, end + 1)
+    for first, last, k in runs(chosen):
+        inside = slice(first - 1, last)
         share = weights[inside].sum()
         gained = share / cost[inside, k].sum() if share > 0 else 1.0 / slowness[inside, k].mean()
-        ranges.append(Range(int(start) + 1, int(end) + 1, k, float(gained)))
+        ranges.append(Range(first, last, k, float(gained)))
     constants = 1.0 / cost.sum(0)
     best = int(np.argmax(constants))
     expected = float(1.0 / np.take_along_axis(cost, chosen[:, None], 1).sum())

@@ -2,66 +2,53 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks
+from perfmodel.answers.arguments import argument, asks, question
 from perfmodel.answers.query import CommonOptions, resolve
 from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.readers import as_given, gammas, value
 from perfmodel.answers.text import times
 from perfmodel.errors import InputError, refuse
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
 from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
+from perfmodel.speculation.workload import Workload
 
 Lengths = str | int | Sequence[int] | None
 
 
-@dataclass(frozen=True)
+@question
 class HierarchyQuery(CommonOptions):
     """A question about two levels: `draft_kv` and `alpha` are the middle's, the target with a sparse cache."""
 
-    model: arg.Model
-    hardware: arg.Hardware
     batch: arg.Batch
     context: arg.Context
     tp: arg.TP = 1
     _: KW_ONLY
-    draft_kv: Annotated[str, arg.Argument("What the middle, the target itself, reads of its cache.", "METHOD:BUDGET")]
-    small: Annotated[str, arg.Argument("The small model that drafts for the middle.", "NAME|KIND|PATH")]
-    small_rate: Annotated[
-        str | float,
-        arg.Argument(
-            "P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.",
-            "RATE",
-            read=as_given,
-        ),
-    ]
-    small_kv: Annotated[str, arg.Argument("What the small model reads of its cache.", "METHOD[:BUDGET]")] = (
-        "streamingllm:256"
+    draft_kv: str = argument("What the middle, the target itself, reads of its cache.", "METHOD:BUDGET")
+    small: str = argument("The small model that drafts for the middle.", "NAME|KIND|PATH")
+    small_rate: str | float = argument(
+        "P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.", "RATE", read=as_given
     )
-    gamma_1: Annotated[
-        Lengths,
-        arg.Argument(
-            f"Lengths to choose from of what the small model drafts for the middle; auto is 1..{DEFAULT_GAMMA_1}, as "
-            "far as it goes and acceptances are known.",
-            "COUNTS|auto",
-            read=gammas,
-            default="auto",
-        ),
-    ] = None
-    gamma_2: Annotated[
-        Lengths,
-        arg.Argument(
-            f"Lengths to choose from of what the middle drafts for the target; auto is 1..{DEFAULT_GAMMA_2}, as far as "
-            "acceptances are known.",
-            "COUNTS|auto",
-            "--gamma -g",
-            gammas,
-            default="auto",
-        ),
-    ] = None
+    small_kv: str = argument("What the small model reads of its cache.", "METHOD[:BUDGET]", default="streamingllm:256")
+    gamma_1: Lengths = argument(
+        f"Lengths to choose from of what the small model drafts for the middle; auto is 1..{DEFAULT_GAMMA_1}, as "
+        "far as it goes and acceptances are known.",
+        "COUNTS|auto",
+        read=gammas,
+        shown="auto",
+        default=None,
+    )
+    gamma_2: Lengths = argument(
+        f"Lengths to choose from of what the middle drafts for the target; auto is 1..{DEFAULT_GAMMA_2}, as far as "
+        "acceptances are known.",
+        "COUNTS|auto",
+        "--gamma -g",
+        gammas,
+        shown="auto",
+        default=None,
+    )
     alpha: arg.Alpha = None
     tokens_per_iteration: arg.TokensPerIteration = None
     acceptance: arg.AcceptanceFile = None
@@ -69,7 +56,6 @@ class HierarchyQuery(CommonOptions):
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.draft_kv.partition(":")[0] == "full":
             raise refuse("--draft-kv", None, "METHOD:BUDGET, a sparse cache for the middle", self.draft_kv)
@@ -111,7 +97,6 @@ class Hierarchy(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         return (
             f"{times(self.speedup)} at gamma 1 {self.gamma_1} and gamma 2 {self.gamma_2}, batch {self.batch}, context "
             f"{self.context}; the middle alone {times(self.middle_alone.speedup)}"
@@ -132,15 +117,15 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     given = {"alpha": None, "tokens_per_iteration": None, "acceptance": None}
     small = resolve(question.query(draft=question.small, draft_kv=question.small_kv, **given), rate)
     sparse = resolve(query)
-    best = best_two_levels(small, sparse, batch, context, ones, twos, int(query.max_gamma))
-    found = best.levels
-    drafted = best.gamma_1 + best.gamma_2
+    found = best_two_levels(small, sparse, batch, context, ones, twos)
+    alone = predict(sparse, Workload.of(batch, context), int(query.max_gamma))
+    drafted = found.gamma_1 + found.gamma_2
     room = memory_of_both(small, sparse, batch, context, drafted, float(query.memory_fraction)).single()
     return Hierarchy(
         batch=batch,
         context=context,
-        gamma_1=best.gamma_1,
-        gamma_2=best.gamma_2,
+        gamma_1=found.gamma_1,
+        gamma_2=found.gamma_2,
         inner_rounds=found.rounds,
         drafted=found.drafted,
         tokens_per_iteration=found.tokens_per_iteration,
@@ -150,7 +135,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
         ar_tpot_s=float(found.target_s),
         tpot_s=float(found.iteration_s) / found.tokens_per_iteration,
         speedup=float(found.speedup),
-        middle_alone=MiddleAlone(best.alone_gamma, best.alone_speedup),
+        middle_alone=MiddleAlone(int(alone.gamma_optimal), float(alone.speedup_at_gamma_optimal)),
         calibration=sparse.machine.calibration.name,
         fits=room.fits,
         max_batch=room.max_batch,

@@ -1,12 +1,11 @@
 """The three context lengths of a question (`perfmodel.speculation.lengths`), beside those on the ideal roofline."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks
+from perfmodel.answers.arguments import TOKENS, argument, asks, question
 from perfmodel.answers.query import Options, length_of, resolve, with_draft
 from perfmodel.answers.readers import Number, count, value
 from perfmodel.answers.text import tokens
@@ -17,39 +16,32 @@ DEFAULT_CONTEXT = 32768
 """Where the best gamma is sought if the question names no context."""
 
 
-@dataclass(frozen=True)
+@question
 class InflectionQuery(Options):
     """A question about contexts: the one given serves the acceptance only."""
 
-    model: arg.Model
-    hardware: arg.Hardware
     batch: arg.Batch
-    gamma: Annotated[
-        int | str | None,
-        arg.Argument(
-            f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
-            "N|auto",
-            "-g",
-            readers.gamma,
-            readers.gammas,
-            default="auto",
-        ),
-    ] = None
-    context: Annotated[
-        Number | None,
-        arg.Argument(
-            "Context at which the acceptance is looked up; not needed with --alpha.",
-            arg.TOKENS,
-            "--context-length -c",
-            count,
-        ),
-    ] = None
+    gamma: int | str | None = argument(
+        f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
+        "N|auto",
+        "-g",
+        readers.gamma,
+        many=readers.gammas,
+        shown="auto",
+        default=None,
+    )
+    context: Number | None = argument(
+        "Context at which the acceptance is looked up; not needed with --alpha.",
+        TOKENS,
+        "--context-length -c",
+        count,
+        default=None,
+    )
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.context is None and self.alpha is None and self.tokens_per_iteration is None:
             raise InputError(
@@ -72,7 +64,6 @@ class Inflection(Answer):
     ideal: ContextLengths
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         return (
             f"memory-bound from {tokens(self.memory_bound_context)}, breaks even at {tokens(self.break_even_context)}, "
             f"inflection at {tokens(self.inflection_context)}; batch {self.batch}, gamma {self.gamma}, "

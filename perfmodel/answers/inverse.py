@@ -1,16 +1,15 @@
 """The question turned round: what must hold for speculation to reach a target speedup."""
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import POSITIVE, Argument, asks
-from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha, turn
+from perfmodel.answers.arguments import POSITIVE, argument, asks, question
+from perfmodel.answers.break_even import easiest_length, smallest_alpha, speedup_at, turn
 from perfmodel.answers.query import UNUSED, Query, length_of, resolve, with_draft
 from perfmodel.answers.readers import Number, number, value
 from perfmodel.answers.text import NONE, times, tokens
-from perfmodel.answers.verdict import beyond, once
+from perfmodel.answers.verdict import beyond
 from perfmodel.errors import refuse
 from perfmodel.specs.acceptance_rows import UnknownAcceptance
 from perfmodel.speculation.chain import predict
@@ -19,16 +18,13 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 
-@dataclass(frozen=True)
+@question
 class InverseQuery(Query):
     """A question and the speedup that is to be reached."""
 
-    speedup: Annotated[
-        Number, Argument("The speedup to reach; 1 is break even.", "X", read=number, limits=POSITIVE)
-    ] = field(default=1.0, kw_only=True)
+    speedup: Number = argument("The speedup to reach; 1 is break even.", "X", read=number, limits=POSITIVE, default=1.0)
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.gamma == 0:
             raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 whatever holds", 0)
@@ -58,7 +54,6 @@ class Inverse(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         alpha = NONE if self.smallest_alpha is None else f"{self.smallest_alpha:.3f}"
         if self.speedup is None:
             return f"{times(self.target_speedup)} takes alpha {alpha} of {self.draft} at gamma {self.gamma}"
@@ -75,38 +70,19 @@ def inverse(query: InverseQuery) -> Inverse:
     Smallest acceptance, largest draft cost, largest KV re-read factor of verification, smallest context; at the
     question's gamma, or the best one where it leaves gamma open. Raises InputError.
     """
+    unknown: tuple[str, ...] = ()
     try:
         scenario = resolve(query)
-    except UnknownAcceptance as unknown:
-        return _of_alpha(query, unknown.why)
-    target, gamma = float(query.speedup), length_of(query, scenario, 1)
-    p = predict(scenario, Workload.of(query.batch, query.context, gamma))
-    spare = float(p.tokens_per_iteration * p.target_s) / target - float(p.verify_s + p.overhead_s)
-    at = Point(float(query.batch), float(query.context), gamma)
-    needed = break_even_context(scenario, at.batch, gamma, target)
-    return Inverse(
-        batch=value(query.batch),
-        context=value(query.context),
-        target_speedup=target,
-        gamma=gamma,
-        draft=scenario.draft.name,
-        draft_kv=scenario.draft.kv.label(),
-        speedup=float(p.speedup),
-        smallest_alpha=smallest_alpha(scenario, at, target),
-        largest_draft_to_target=spare / (gamma * float(p.target_s)) if spare > 0 else None,
-        largest_kv_reread=_largest_reread(scenario, at, target),
-        smallest_context=needed,
-        warnings=once(
-            note for length in (at.context, math.ceil(needed or 0)) for note in beyond(scenario, length, gamma)
-        ),
-    )
-
-
-def _of_alpha(query: InverseQuery, why: str) -> Inverse:
-    """Where no acceptance is known: from which one on."""
-    scenario, target = resolve(with_draft(query), UNUSED), float(query.speedup)
-    batch, context = value(query.batch), value(query.context)
-    gamma = int(query.gamma or easiest_length(scenario, batch, context, int(query.max_gamma), target))
+    except UnknownAcceptance as error:
+        scenario, unknown = resolve(with_draft(query), UNUSED), (error.why,)
+    target, batch, context = float(query.speedup), value(query.batch), value(query.context)
+    if unknown:
+        gamma, found = int(query.gamma or easiest_length(scenario, batch, context, int(query.max_gamma), target)), {}
+    else:
+        gamma = length_of(query, scenario, 1)
+        found = _reaching(scenario, batch, context, gamma, target)
+    lengths = (context, math.ceil(found.get("smallest_context") or 0))
+    notes = [*unknown, *(note for length in lengths for note in beyond(scenario, length, gamma))]
     return Inverse(
         batch=batch,
         context=context,
@@ -114,13 +90,24 @@ def _of_alpha(query: InverseQuery, why: str) -> Inverse:
         gamma=gamma,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
-        smallest_alpha=smallest_alpha(scenario, Point(batch, context, gamma), target),
-        warnings=(why, *beyond(scenario, context, gamma)),
+        smallest_alpha=smallest_alpha(scenario, batch, context, gamma, target),
+        **found,
+        warnings=tuple(dict.fromkeys(notes)),
     )
 
 
-def _largest_reread(scenario: Scenario, at: Point, target: float) -> float | None:
-    def reaches(factor: float) -> bool:
-        return at.speedup(replace(scenario, machine=replace(scenario.machine, kv_reread=factor))) >= target
+def _reaching(scenario: Scenario, batch: float, context: float, gamma: int, target: float) -> dict[str, float | None]:
+    """Where an acceptance is known: what it gives, and what beside it reaches the target."""
+    p = predict(scenario, Workload.of(batch, context, gamma))
+    spare = float(p.tokens_per_iteration * p.target_s) / target - float(p.verify_s + p.overhead_s)
 
-    return turn(reaches, 1.0, at.gamma + 1.0)[0] if reaches(1.0) else None
+    def reaches(factor: float) -> bool:
+        rereading = replace(scenario, machine=replace(scenario.machine, kv_reread=factor))
+        return speedup_at(rereading, batch, context, gamma) >= target
+
+    return {
+        "speedup": float(p.speedup),
+        "largest_draft_to_target": spare / (gamma * float(p.target_s)) if spare > 0 else None,
+        "largest_kv_reread": turn(reaches, 1.0, gamma + 1.0)[0] if reaches(1.0) else None,
+        "smallest_context": break_even_context(scenario, batch, gamma, target),
+    }

@@ -7,13 +7,12 @@ batch, peaks, and falls. Huang et al. 2025 (MoESD), arXiv 2505.19645. Tokens of 
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks
+from perfmodel.answers.arguments import COUNTS, argument, asks, question
 from perfmodel.answers.break_even import turn
 from perfmodel.answers.query import Options, assumed, resolve
 from perfmodel.answers.readers import Number, Numbers, count, counts, number, value
@@ -28,39 +27,36 @@ MAX_BATCH = 2**20
 MAX_ROWS = 1024
 
 
-@dataclass(frozen=True)
+@question
 class MoEQuery(Options):
     """A question over batch sizes at one context and draft length."""
 
-    model: arg.Model
-    hardware: arg.Hardware
     context: arg.Context
     gamma: arg.GivenGamma
-    batch: Annotated[
-        Numbers,
-        arg.Argument("Batch sizes to look at.", arg.COUNTS, "--batch-size -b", counts, limits=(1, MAX_BATCH)),
-    ] = "1..512x2"
+    batch: Numbers = argument(
+        "Batch sizes to look at.", COUNTS, "--batch-size -b", counts, limits=(1, MAX_BATCH), default="1..512x2"
+    )
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
-    routing_independence: Annotated[
-        Number | None,
-        arg.Argument(
-            "1: tokens of a sequence route independently; 0: all alike.", "SHARE", read=number, limits=arg.SHARE
-        ),
-    ] = None
-    fewer_experts: Annotated[
-        Number | None,
-        arg.Argument(
-            "Instead: by how much fewer distinct experts a verification was seen to touch.", "SHARE", read=number
-        ),
-    ] = None
-    fewer_experts_at: Annotated[
-        Number, arg.Argument("The batch size at which that was seen.", "N", read=count, limits=(1, MAX_BATCH))
-    ] = 1
+    routing_independence: Number | None = argument(
+        "1: tokens of a sequence route independently; 0: all alike.",
+        "SHARE",
+        read=number,
+        limits=arg.SHARE,
+        default=None,
+    )
+    fewer_experts: Number | None = argument(
+        "Instead: by how much fewer distinct experts a verification was seen to touch.",
+        "SHARE",
+        read=number,
+        default=None,
+    )
+    fewer_experts_at: Number = argument(
+        "The batch size at which that was seen.", "N", read=count, limits=(1, MAX_BATCH), default=1
+    )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         assert isinstance(self.batch, tuple)
         if len(self.batch) > MAX_ROWS:
@@ -112,7 +108,6 @@ class ExpertSpeculation(Answer):
     calibration: str
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         where = f"{self.model} on {devices(self.hardware, self.tp)}, gamma {self.gamma}"
         return f"most at batch {self.peak.batch}: {times(self.peak.speedup)}; {where}"
 

@@ -1,10 +1,9 @@
 """What one pass does, operation by operation: FLOPs, bytes by kind, time and what limits it, on one device."""
 
-from dataclasses import dataclass, field
-from typing import Annotated
+from dataclasses import dataclass
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import Argument, asks
+from perfmodel.answers.arguments import argument, asks, question
 from perfmodel.answers.query import UNUSED, Query, acceptances_of, length_of, resolve
 from perfmodel.answers.readers import value
 from perfmodel.answers.text import devices, limiter, seconds
@@ -17,16 +16,15 @@ from perfmodel.speculation.workload import Workload
 STAGES = ("target", "draft", "verify")
 
 
-@dataclass(frozen=True)
+@question
 class OpsQuery(Query):
     """A question and which of its passes is looked at."""
 
-    stage: Annotated[
-        str, Argument("A step of the baseline, a draft step, or a verification.", "|".join(STAGES), "--pass")
-    ] = field(default="target", kw_only=True)
+    stage: str = argument(
+        "A step of the baseline, a draft step, or a verification.", "|".join(STAGES), "--pass", default="target"
+    )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.stage not in STAGES:
             raise unknown_name("--stage", "pass", self.stage, STAGES)
@@ -65,7 +63,6 @@ class Ops(Answer):
     total: PassTime[float]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         return (
             f"{self.stage} pass of {self.model} on {devices(self.hardware, self.tp)}: {len(self.ops)} operations, "
             f"{seconds(self.total.predicted_s)}, limited by {limiter(self.total.limiter)}"

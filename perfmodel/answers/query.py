@@ -1,6 +1,6 @@
 """A question in the user's words, and the scenario that it resolves to."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
 from perfmodel.answers import arguments as arg
@@ -33,10 +33,13 @@ NO_ACCEPTANCE = "none needed at gamma 0"
 GIVEN = "as given"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CommonOptions(arg.Question):
-    """What every question has: formats, constants, pages and memory."""
+    """What every question has: model and device first, then by name formats, constants, pages and memory."""
 
+    model: arg.Model
+    hardware: arg.Hardware
+    _: KW_ONLY
     weights: arg.Weights = None
     draft_weights: arg.DraftWeights = None
     kv_dtype: arg.KVType = None
@@ -71,7 +74,6 @@ class Options(CommonOptions):
     batch_range: arg.BatchRange = DEFAULT_BATCH_RANGE
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         low, high = self.ends
         if not 1 <= low < high <= MAX_BATCH:
@@ -106,8 +108,6 @@ class Query(Options):
     None are the checkpoint's own formats.
     """
 
-    model: arg.Model
-    hardware: arg.Hardware
     batch: arg.Batch
     context: arg.Context
     gamma: arg.Gamma = None
@@ -116,7 +116,6 @@ class Query(Options):
     alpha: arg.Alpha = None
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.context_std:
             most = value(self.context) / 3**0.5

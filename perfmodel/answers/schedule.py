@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,15 +11,8 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers import readers
 from perfmodel.answers.acceptance_of import acceptance_by_context
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks
-from perfmodel.answers.draft_lengths import (
-    DEFAULT_HYSTERESIS,
-    MAX_BATCH,
-    CatchUp,
-    LengthTable,
-    catch_up,
-    length_tables,
-)
+from perfmodel.answers.arguments import COUNTS, TOKENS, argument, asks, question
+from perfmodel.answers.draft_lengths import DEFAULT_HYSTERESIS, MAX_BATCH, CatchUp, LengthTable, catch_up, length_tables
 from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, acceptances_of, assumed, resolve
 from perfmodel.answers.rates import given_rate
@@ -49,91 +42,79 @@ def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
     return given if isinstance(given, str) else numbers(given, flag)
 
 
-@dataclass(frozen=True)
+@question
 class ScheduleQuery(Options):
     """A question over all batch sizes; several contexts are the upper ends of context ranges."""
 
-    model: arg.Model
-    hardware: arg.Hardware
-    context: Annotated[
-        Numbers,
-        arg.Argument(
-            "One context, or the rising ends of context ranges.",
-            arg.COUNTS,
-            "--context-length -c",
-            counts,
-            limits=(1, 2**40),
-        ),
-    ]
-    max_batch: Annotated[
-        Number | None,
-        arg.Argument(
-            "Largest batch size of the table.",
-            "N",
-            read=count,
-            default=f"what fits, at most {MAX_BATCHES}",
-            limits=(1, MAX_BATCH),
-        ),
-    ] = None
-    gamma: Annotated[
-        int | str | None,
-        arg.Argument(
-            "Only with --tokens-per-iteration: the length it was measured at.", "N", "-g", readers.gamma, default="auto"
-        ),
-    ] = None
+    context: Numbers = argument(
+        "One context, or the rising ends of context ranges.", COUNTS, "--context-length -c", counts, limits=(1, 2**40)
+    )
+    max_batch: Number | None = argument(
+        "Largest batch size of the table.",
+        "N",
+        read=count,
+        shown=f"what fits, at most {MAX_BATCHES}",
+        limits=(1, MAX_BATCH),
+        default=None,
+    )
+    gamma: int | str | None = argument(
+        "Only with --tokens-per-iteration: the length it was measured at.",
+        "N",
+        "-g",
+        readers.gamma,
+        shown="auto",
+        default=None,
+    )
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
     rate: arg.ChainRate = None
-    hysteresis: Annotated[
-        Number,
-        arg.Argument(
-            "Share of time that every border between ranges must earn.", "SHARE", read=number, limits=arg.SHARE
-        ),
-    ] = DEFAULT_HYSTERESIS
-    shares: Annotated[
-        str | Sequence[float],
-        arg.Argument("Time by batch size: every doubling alike, or every size alike.", "octaves|equal", read=_shares),
-    ] = "octaves"
-    request_rate: Annotated[
-        Number | None,
-        arg.Argument(
-            "Instead of --shares: requests per second, whose baseline decides the time at each batch size.",
-            "RATE",
-            read=number,
-            limits=arg.POSITIVE,
-        ),
-    ] = None
-    output_len: Annotated[
-        Number,
-        arg.Argument("Output tokens of such a request, of a context's last ones.", arg.TOKENS, read=count),
-    ] = 256
-    missed: Annotated[
-        Number,
-        arg.Argument(
-            "Tokens decoded while drafting was off, that a draft catches up on.", "COUNT", read=whole, limits=(0, 2**20)
-        ),
-    ] = 256
-    dynamic_price: Annotated[
-        Number | None,
-        arg.Argument(
-            "Share of time that a length by batch size costs in the engine.",
-            "SHARE",
-            read=number,
-            limits=(0, 1),
-            default="the engine's, where it is known",
-        ),
-    ] = None
-    draft_path: Annotated[
-        str | None, arg.Argument("Where the engine finds the draft or head.", "PATH", default="the id of --draft")
-    ] = None
-    model_path: Annotated[
-        str | None,
-        arg.Argument("What the engine is to serve.", "PATH|ID", default="the Hugging Face id of --model"),
-    ] = None
+    hysteresis: Number = argument(
+        "Share of time that every border between ranges must earn.",
+        "SHARE",
+        read=number,
+        limits=arg.SHARE,
+        default=DEFAULT_HYSTERESIS,
+    )
+    shares: str | Sequence[float] = argument(
+        "Time by batch size: every doubling alike, or every size alike.",
+        "octaves|equal",
+        read=_shares,
+        default="octaves",
+    )
+    request_rate: Number | None = argument(
+        "Instead of --shares: requests per second, whose baseline decides the time at each batch size.",
+        "RATE",
+        read=number,
+        limits=arg.POSITIVE,
+        default=None,
+    )
+    output_len: Number = argument(
+        "Output tokens of such a request, of a context's last ones.", TOKENS, read=count, default=256
+    )
+    missed: Number = argument(
+        "Tokens decoded while drafting was off, that a draft catches up on.",
+        "COUNT",
+        read=whole,
+        limits=(0, 2**20),
+        default=256,
+    )
+    dynamic_price: Number | None = argument(
+        "Share of time that a length by batch size costs in the engine.",
+        "SHARE",
+        read=number,
+        limits=(0, 1),
+        shown="the engine's, where it is known",
+        default=None,
+    )
+    draft_path: str | None = argument(
+        "Where the engine finds the draft or head.", "PATH", shown="the id of --draft", default=None
+    )
+    model_path: str | None = argument(
+        "What the engine is to serve.", "PATH|ID", shown="the Hugging Face id of --model", default=None
+    )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         assert isinstance(self.context, tuple)
@@ -176,7 +157,6 @@ class Schedule(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         spans = ", ".join(f"{r.low}-{r.high}: {r.tokens}" for r in self.tables[0].ranges)
         where = f"{self.model} on {devices(self.hardware, self.tp)}, drafted by {self.draft}"
         return f"{times(self.tables[0].speedup)} expected; draft tokens by batch {spans}; {where}"

@@ -1,14 +1,13 @@
 """A served batch: mixed contexts and acceptances, and CUDA graphs that round it up."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks
+from perfmodel.answers.arguments import COUNTS, argument, asks, question
 from perfmodel.answers.mixed import best_gamma, mixed_memory, mixed_speedup, mixed_target_s
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.readers import Number, Numbers, count, counts, numbers
@@ -22,41 +21,35 @@ from perfmodel.speculation.workload import Workload
 MAX_SEQUENCES = 4096
 
 
-@dataclass(frozen=True)
+@question
 class ServingQuery(CommonOptions):
     """A question about one batch whose sequences differ in context and acceptance."""
 
-    model: arg.Model
-    hardware: arg.Hardware
-    batch: Annotated[Number, arg.Argument("Sequences decoded together.", "N", "--batch-size -b", count)]
-    context: Annotated[
-        Numbers,
-        arg.Argument(
-            "Contexts that the sequences have, in turn; 32k is 32768.", arg.COUNTS, "--context-length -c", counts
-        ),
-    ]
-    alpha: Annotated[
-        Numbers,
-        arg.Argument("Acceptances that the sequences have, in turn, every context alike.", "RATES", read=numbers),
-    ]
-    gamma: Annotated[
-        int | str | None,
-        arg.Argument(
-            "Drafted tokens per iteration; auto is the best from 1 on.", "N|auto", "-g", readers.gamma, default="auto"
-        ),
-    ] = None
+    batch: Number = argument("Sequences decoded together.", "N", "--batch-size -b", count)
+    context: Numbers = argument(
+        "Contexts that the sequences have, in turn; 32k is 32768.", COUNTS, "--context-length -c", counts
+    )
+    alpha: Numbers = argument(
+        "Acceptances that the sequences have, in turn, every context alike.", "RATES", read=numbers
+    )
+    gamma: int | str | None = argument(
+        "Drafted tokens per iteration; auto is the best from 1 on.",
+        "N|auto",
+        "-g",
+        readers.gamma,
+        shown="auto",
+        default=None,
+    )
     tp: arg.TP = 1
     draft: arg.Draft = "self"
     draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = None
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    graph_sizes: Annotated[
-        Numbers | None,
-        arg.Argument("Token counts of captured CUDA graphs.", arg.COUNTS, read=counts, default="vLLM's, to 512"),
-    ] = None
+    graph_sizes: Numbers | None = argument(
+        "Token counts of captured CUDA graphs.", COUNTS, read=counts, shown="vLLM's, to 512", default=None
+    )
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         assert isinstance(self.context, tuple)
         assert isinstance(self.alpha, tuple)
@@ -108,7 +101,6 @@ class Serving(Answer):
     calibration: str
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         steady = f"{times(self.steady_speedup)} once hard requests hold more of the slots"
         return f"{times(self.speedup)}, {steady}; {self.batch} sequences, gamma {self.gamma}"
 

@@ -64,8 +64,8 @@ class Block:
 class Grid(Options):
     """Every combination of the lists; the rest does not vary. A gamma of None is the best one of its point."""
 
-    model: Annotated[Names, listed(arg.Model)]
-    hardware: Annotated[Names, listed(arg.Hardware)]
+    model: Annotated[Names, listed(arg.Model)]  # type: ignore[assignment]  # several
+    hardware: Annotated[Names, listed(arg.Hardware)]  # type: ignore[assignment]
     batch: Annotated[Numbers, listed(arg.Batch)]
     context: Annotated[Numbers, listed(arg.Context)]
     gamma: Annotated[str | int | Sequence[str | int | None] | None, listed(arg.Gamma)] = "auto"
@@ -74,7 +74,6 @@ class Grid(Options):
     alpha: Annotated[Numbers | None, listed(arg.Alpha)] = None
 
     def check(self) -> None:
-        """See `Question.check`."""
         super().check()
         if self.tokens_per_iteration is not None and len(self.axis("gamma")) > 1:
             raise InputError("--tokens-per-iteration: needs one --gamma N, the draft length at which it was measured")
@@ -183,7 +182,6 @@ class Sweep(Answer):
         return pandas().concat(frames, ignore_index=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """See `Answer.as_dict`."""
         rows = []
         for block in self.blocks:
             figures = zip(*(column.tolist() for column in block.typed().values()), strict=True)
@@ -191,7 +189,6 @@ class Sweep(Answer):
         return {"schema_version": SCHEMA_VERSION, "rows": plain(rows)}
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         speedup = np.concatenate([block.columns["speedup"] for block in self.blocks])
         return f"{len(self)} rows, speedup {speedup.min():.2f}x to {speedup.max():.2f}x"
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.break_even import turn
+from perfmodel.answers.draft_lengths import runs
 from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
 from perfmodel.answers.rates import given_rate
 from perfmodel.answers.sweep import pandas
@@ -99,7 +100,6 @@ class Traffic(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         return f"{self.verdicts[-1].reason}; {self.model} on {devices(self.hardware, self.tp)}"
 
     def to_frame(self) -> "DataFrame":
@@ -230,7 +230,7 @@ def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArra
 
 def _draft_limits(question: TrafficQuery, baseline: StepTimes, c: LengthChoice) -> DraftLimits:
     most, _ = capacity(c.steps, question.lengths, question.limits)
-    table = None if c.table is None else _ranges(c.table)
+    table = None if c.table is None else runs(c.table)
     return DraftLimits(c.gamma, most, _stops_paying(question, baseline, c.steps), None, table)
 
 
@@ -264,12 +264,6 @@ def _break_even(question: TrafficQuery, times: dict[int, StepTimes], gamma: int)
         least = None if slower(gamma + 1.0) else turn(slower, 1.0, gamma + 1.0)[1]
         alphas.append(None if least is None else float(alpha_from_tokens_per_iteration(least, float(gamma))))
     return DraftLimits(gamma, None, None, tuple(alphas))
-
-
-def _ranges(lengths: NDArray[np.int64]) -> tuple[tuple[int, int, int], ...]:
-    ends = np.flatnonzero(np.append(np.diff(lengths) != 0, True))
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    return tuple((int(a) + 1, int(b) + 1, int(lengths[a])) for a, b in zip(starts, ends, strict=True))
 
 
 def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:

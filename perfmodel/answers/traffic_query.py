@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from perfmodel.answers import arguments as arg
-from perfmodel.answers import readers
+from perfmodel.answers.arguments import COUNTS, TOKENS, argument, question
 from perfmodel.answers.query import CommonOptions
-from perfmodel.answers.readers import Number, Numbers, whole
+from perfmodel.answers.readers import Number, Numbers, count, counts, gammas, number, numbers, whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_switch, parse_text
@@ -30,7 +29,7 @@ def parse_lengths(given: Any, flag: str) -> tuple[int | str | None, ...]:
         if isinstance(part, str) and part.strip().lower() == TABLE:
             values.append(TABLE)
         else:
-            values += readers.gammas(part, flag)
+            values += gammas(part, flag)
     if not values:
         raise refuse(flag, None, "one draft length or more, auto or table", "none")
     return tuple(dict.fromkeys(values))
@@ -52,61 +51,42 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
     return limits
 
 
-Rates = Annotated[
-    Numbers | None,
-    arg.Argument(
-        "Requests per second of all clients together (open loop).", "RATES", read=readers.numbers, limits=arg.POSITIVE
-    ),
-]
-Clients = Annotated[
-    Numbers | None,
-    arg.Argument("Clients that each wait for their answer (closed loop).", arg.COUNTS, read=readers.counts),
-]
-
-
-@dataclass(frozen=True)
+@question
 class TrafficQuery(CommonOptions):
     """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
 
-    model: arg.Model
-    hardware: arg.Hardware
-    input_len: Annotated[Number, arg.Argument("Prompt tokens of a request, mean.", arg.TOKENS, read=readers.count)]
-    output_len: Annotated[
-        Number,
-        arg.Argument(
-            "Output tokens of a request, mean.",
-            arg.TOKENS,
-            read=readers.count,
-            limits=(2, 2**40),
-        ),
-    ]
-    request_rate: Rates = None
-    max_concurrency: Clients = None
-    gamma: Annotated[
-        str | Sequence[int | str] | int | None,
-        arg.Argument(
-            "Draft lengths; auto is the best at each load, table one by running batch. 0 is always there.",
-            "N,...|auto|table",
-            "-g",
-            read=parse_lengths,
-            default="auto",
-        ),
-    ] = ("auto",)
+    input_len: Number = argument("Prompt tokens of a request, mean.", TOKENS, read=count)
+    output_len: Number = argument("Output tokens of a request, mean.", TOKENS, read=count, limits=(2, 2**40))
+    request_rate: Numbers | None = argument(
+        "Requests per second of all clients together (open loop).",
+        "RATES",
+        read=numbers,
+        limits=arg.POSITIVE,
+        default=None,
+    )
+    max_concurrency: Numbers | None = argument(
+        "Clients that each wait for their answer (closed loop).", COUNTS, read=counts, default=None
+    )
+    gamma: str | Sequence[int | str] | int | None = argument(
+        "Draft lengths; auto is the best at each load, table one by running batch. 0 is always there.",
+        "N,...|auto|table",
+        "-g",
+        read=parse_lengths,
+        shown="auto",
+        default=("auto",),
+    )
     tp: arg.TP = 1
-    slo: Annotated[
-        str | dict[str, float] | None,
-        arg.Argument("What a request must keep to, in milliseconds: ttft:2000,tpot:30.", "NAME:MS,...", read=parse_slo),
-    ] = None
-    draft: Annotated[
-        str | None,
-        arg.Argument(
-            "Who drafts: the target itself, a kind, or a model.",
-            "self|KIND|NAME|PATH",
-            "--draft-model",
-            read=parse_text,
-            default="one published for the model that the engine runs, else eagle3",
-        ),
-    ] = None
+    slo: str | dict[str, float] | None = argument(
+        "What a request must keep to, in milliseconds: ttft:2000,tpot:30.", "NAME:MS,...", read=parse_slo, default=None
+    )
+    draft: str | None = argument(
+        "Who drafts: the target itself, a kind, or a model.",
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        read=parse_text,
+        shown="one published for the model that the engine runs, else eagle3",
+        default=None,
+    )
     draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = None
     alpha: arg.Alpha = None
@@ -114,58 +94,42 @@ class TrafficQuery(CommonOptions):
     tokens_per_iteration: arg.TokensPerIteration = None
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
-    acceptance_std: Annotated[
-        Number,
-        arg.Argument(
-            "Standard deviation of the acceptance between requests.",
-            "SHARE",
-            read=readers.number,
-            limits=(0, 0.5),
-        ),
-    ] = DEFAULT_STD
+    acceptance_std: Number = argument(
+        "Standard deviation of the acceptance between requests.",
+        "SHARE",
+        read=number,
+        limits=(0, 0.5),
+        default=DEFAULT_STD,
+    )
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    input_std: Annotated[
-        Number, arg.Argument("Standard deviation of --input-len.", arg.TOKENS, read=readers.number)
-    ] = 0.0
-    output_std: Annotated[
-        Number, arg.Argument("Standard deviation of --output-len.", arg.TOKENS, read=readers.number)
-    ] = 0.0
-    burstiness: Annotated[
-        Number,
-        arg.Argument(
-            "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
-            "SHAPE",
-            read=readers.number,
-            limits=(0.01, 1000),
-        ),
-    ] = 1.0
-    max_num_seqs: Annotated[
-        Number,
-        arg.Argument("Requests that run at once.", "N", read=readers.count, limits=(1, 4096)),
-    ] = 256
-    max_num_batched_tokens: Annotated[
-        Number,
-        arg.Argument("Tokens of one pass.", arg.TOKENS, read=readers.count, limits=(2, 2**24)),
-    ] = 8192
-    replay: Annotated[
-        bool, arg.Argument("Also serve drawn requests one by one, and show what they met.", read=parse_switch)
-    ] = False
-    trace: Annotated[
-        str | None,
-        arg.Argument("Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE"),
-    ] = None
-    num_prompts: Annotated[
-        Number,
-        arg.Argument("Requests that are drawn for --replay.", "N", read=readers.count, limits=(10, 1_000_000)),
-    ] = 2000
-    seed: Annotated[Number, arg.Argument("Of what is drawn for --replay.", "N", read=whole)] = 0
-    price: Annotated[
-        Number | None,
-        arg.Argument("Price of a device and hour.", "DOLLARS", read=readers.number, limits=arg.POSITIVE),
-    ] = None
+    input_std: Number = argument("Standard deviation of --input-len.", TOKENS, read=number, default=0.0)
+    output_std: Number = argument("Standard deviation of --output-len.", TOKENS, read=number, default=0.0)
+    burstiness: Number = argument(
+        "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
+        "SHAPE",
+        read=number,
+        limits=(0.01, 1000),
+        default=1.0,
+    )
+    max_num_seqs: Number = argument("Requests that run at once.", "N", read=count, limits=(1, 4096), default=256)
+    max_num_batched_tokens: Number = argument(
+        "Tokens of one pass.", TOKENS, read=count, limits=(2, 2**24), default=8192
+    )
+    replay: bool = argument(
+        "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
+    )
+    trace: str | None = argument(
+        "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
+    )
+    num_prompts: Number = argument(
+        "Requests that are drawn for --replay.", "N", read=count, limits=(10, 1_000_000), default=2000
+    )
+    seed: Number = argument("Of what is drawn for --replay.", "N", read=whole, default=0)
+    price: Number | None = argument(
+        "Price of a device and hour.", "DOLLARS", read=number, limits=arg.POSITIVE, default=None
+    )
 
     def check(self) -> None:
-        """See `Question.check`."""
         if (self.request_rate is None) == (self.max_concurrency is None):
             both = "neither" if self.request_rate is None else "both"
             raise InputError(

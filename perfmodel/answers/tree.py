@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.arguments import asks
+from perfmodel.answers.arguments import argument, asks, question
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.rates import parse_tree_rates
 from perfmodel.answers.readers import Number, as_given, value, whole
@@ -15,33 +15,28 @@ from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose
 
 
-@dataclass(frozen=True)
+@question
 class TreeQuery(CommonOptions):
     """A question whose acceptance is by rank of the child, not by position in a chain."""
 
-    model: arg.Model
-    hardware: arg.Hardware
     batch: arg.Batch
     context: arg.Context
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     _: KW_ONLY
-    rates: Annotated[
-        str | Sequence[Any],
-        arg.Argument("P(accepted) of a node's 1st, 2nd, ... child, with commas.", "RATES", "--rate", as_given),
-    ]
-    size: Annotated[
-        Number, arg.Argument("Most nodes, the root included: query tokens of a verification.", "N", read=whole)
-    ] = DEFAULT_SIZE
-    levels: Annotated[
-        Number | None,
-        arg.Argument(
-            "Most levels, the root's included.",
-            "N",
-            read=whole,
-            default=f"{DEFAULT_LEVELS}, or as many as are drafted",
-        ),
-    ] = None
+    rates: str | Sequence[Any] = argument(
+        "P(accepted) of a node's 1st, 2nd, ... child, with commas.", "RATES", "--rate", as_given
+    )
+    size: Number = argument(
+        "Most nodes, the root included: query tokens of a verification.", "N", read=whole, default=DEFAULT_SIZE
+    )
+    levels: Number | None = argument(
+        "Most levels, the root's included.",
+        "N",
+        read=whole,
+        shown=f"{DEFAULT_LEVELS}, or as many as are drafted",
+        default=None,
+    )
     draft: arg.Draft = "self"
     draft_tp: arg.DraftTP = None
 
@@ -77,7 +72,6 @@ class TreeAnswer(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         shape = "-".join(map(str, self.widths))
         return f"{times(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch {self.batch}"
 

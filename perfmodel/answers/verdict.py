@@ -4,7 +4,7 @@ The only place where verdicts are worded: the command line, the explorer and the
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -35,19 +35,14 @@ SENTENCES: dict[str, str] = {
 }
 """Verdict of a point, or of `advise` -> how it is said."""
 CELLS = {
-    "pays": "yes",
-    "does_not_pay": "no",
-    "too_close_to_call": "unclear",
-    "unknown_acceptance": "unknown",
+    "pays": "yes", "does_not_pay": "no", "too_close_to_call": "unclear", "unknown_acceptance": "unknown",
     "does_not_fit": "no fit",
-}
+}  # fmt: skip
 """The same as a cell of a table under "pays"."""
 _WOULD = {
-    "pays": "would pay",
-    "does_not_pay": "would not pay",
-    "too_close_to_call": "would be too close to call",
+    "pays": "would pay", "does_not_pay": "would not pay", "too_close_to_call": "would be too close to call",
     "unknown_acceptance": "would be undecided",
-}
+}  # fmt: skip
 STRETCHED = math.log(3)
 """How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
 CLIFF = 1.1
@@ -246,8 +241,3 @@ def beyond(scenario: Scenario, context: float, gamma: int) -> tuple[str, ...]:
     limits = {m.name: m.max_position_embeddings for m in models}
     said = f"context {context:.0f} (+{gamma + 1}) is beyond"
     return tuple(f"{said} {name}'s maximum of {most}" for name, most in limits.items() if context + gamma + 1 > most)
-
-
-def once(notes: Iterable[str]) -> tuple[str, ...]:
-    """Notes in order, each once."""
-    return tuple(dict.fromkeys(notes))

@@ -11,7 +11,7 @@ from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import asks
 from perfmodel.answers.best import Best, best_batch
-from perfmodel.answers.break_even import Point, easiest_length, smallest_alpha
+from perfmodel.answers.break_even import easiest_length, smallest_alpha
 from perfmodel.answers.measured import Measured, measured
 from perfmodel.answers.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
 from perfmodel.answers.runs_in import runs_in
@@ -39,14 +39,14 @@ from perfmodel.speculation.workload import Workload
 
 BASELINE = "Baseline (no speculation), as asked"
 FIGURES = (
-    *("overhead_s", "speedup", "tpot_s", "ar_tpot_s", "iteration_s", "throughput_tokens_per_s"),
-    *("ar_throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal"),
-)
+    "overhead_s", "speedup", "tpot_s", "ar_tpot_s", "iteration_s", "throughput_tokens_per_s",
+    "ar_throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal",
+)  # fmt: skip
 """Of a prediction, those that an answer states under the same name."""
-UNKNOWN = (
-    *("speedup", "speedup_interval", "tpot_s", "throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal"),
-    *("break_even_new_tokens", "best"),
-)
+UNKNOWN: dict[str, Any] = dict.fromkeys((
+    "speedup", "speedup_interval", "tpot_s", "throughput_tokens_per_s", "gamma_optimal", "speedup_at_gamma_optimal",
+    "break_even_new_tokens", "best",
+))  # fmt: skip
 """What is None where no acceptance is known."""
 
 
@@ -145,7 +145,6 @@ class WhatIf(Answer):
         return BASELINE if asked else SENTENCES[self.verdict]
 
     def headline(self) -> str:
-        """See `Answer.headline`."""
         q = self.query
         if self.speedup is None:
             return f"{self.sentence}: {self.reason}"
@@ -179,7 +178,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     asked, batch, context = with_draft(query), float(query.batch), float(query.context)
     certain = resolve(asked, UNUSED)
     gamma = int(query.gamma or easiest_length(certain, batch, context, int(query.max_gamma)))
-    alpha = smallest_alpha(certain, Point(batch, context, gamma))
+    alpha = smallest_alpha(certain, batch, context, gamma)
     # what depends on the acceptance is priced at the least that pays, and left out
     scenario = resolve(asked, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown"))
     prediction = predict(scenario, Workload.of(batch, context, gamma), int(query.max_gamma))
@@ -189,7 +188,6 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     pays += "" if alpha is None else f" (gamma {gamma})"
     said = f"{unknown.why}; {pays}"
     word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
-    unknown_figures: dict[str, Any] = dict.fromkeys(UNKNOWN)
     return replace(
         a,
         verdict=word if a.memory.fits else a.verdict,
@@ -197,7 +195,7 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
         acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
         break_even_alpha=alpha,
         inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
-        **unknown_figures,
+        **UNKNOWN,
         warnings=(*(assumed(query, scenario) if query.draft is None else ()), *a.warnings),
     )
 
@@ -226,7 +224,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     target, draft = passes.steps(scenario)
     target_step, verify_step = target.at(0), target.at(-1)
     ratio, step_off = ratio_log_error(scenario, passes), step_log_error(scenario, target_step, batch, context)
-    interval = interval_of_speedup(scenario, gamma, float(p.speedup), ratio, float(p.tokens_per_iteration))
+    interval = interval_of_speedup(scenario, passes, float(p.speedup), ratio)
     ar_tpot = iteration = None
     if step_off is not None:
         ar_tpot = interval_of(float(p.ar_tpot_s), float(step_off))
@@ -248,10 +246,10 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         cost_ratios=CostRatios(float(p.draft_to_target), float(p.verify_to_target)),
         acceptance=_accepted(scenario, p, gamma),
         **{name: np.asarray(getattr(p, name)).item() for name in FIGURES},
-        speedup_interval=None if interval is None else interval.ends,
+        speedup_interval=interval,
         interval_coverage=None if interval is None else COVERAGE,
-        ar_tpot_interval=None if ar_tpot is None else ar_tpot.ends,
-        iteration_interval=None if iteration is None else iteration.ends,
+        ar_tpot_interval=ar_tpot,
+        iteration_interval=iteration,
         break_even_alpha=_break_even(p, gamma),
         inflection=context_lengths(scenario, batch, gamma, query.ends)
         if gamma

@@ -79,7 +79,6 @@ class LazyGroup(TyperGroup):
     """The verbs of `COMMANDS`, each imported on use."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `AsTyped`."""
         AsTyped.let(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
@@ -88,7 +87,6 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """See `command`."""
         return command(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

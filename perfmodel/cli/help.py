@@ -45,7 +45,6 @@ class GroupedCommand(TyperCommand):
     """A command whose ``--help`` is in groups."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `AsTyped`."""
         AsTyped.let(self.get_params(ctx))
         return super().parse_args(ctx, args)
 

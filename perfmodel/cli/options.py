@@ -31,7 +31,6 @@ class App(typer.Typer):
     def command(  # type: ignore[override]
         self, name: str | None = None, **settings: Any
     ) -> Callable[[Command], Command]:
-        """See `typer.Typer.command`."""
         return super().command(name, **{"cls": GroupedCommand} | settings)
 
 

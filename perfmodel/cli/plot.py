@@ -1,7 +1,7 @@
 """``perfmodel plot``: pictures of what the other verbs print, as .png or .svg."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from perfmodel import plots
 from perfmodel.answers import arguments as arg
-from perfmodel.answers.arguments import COUNTS, Argument
+from perfmodel.answers.arguments import COUNTS, argument, question
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.query import UNUSED, Options, Query, acceptances_of, resolve
 from perfmodel.answers.readers import Numbers, counts
@@ -53,18 +53,17 @@ HeldOut = Annotated[bool, typer.Option("--held-out", help="Predict fitted rows b
 NoIdeal = Annotated[bool, typer.Option("--no-ideal", help="Leave the ideal roofline (dashed) out.")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@question
 class Points(Options):
     """A question at many batches and contexts at once, all else being one value; `DEFAULTS` where none are typed."""
 
-    model: arg.Model
-    hardware: arg.Hardware
-    batch: Annotated[
-        Numbers | None, Argument("Batches: a line each, or a span.", COUNTS, "--batch-size -b", counts)
-    ] = None
-    context: Annotated[
-        Numbers | None, Argument("Contexts: a line each, or a span.", COUNTS, "--context-length -c", counts)
-    ] = None
+    _: KW_ONLY
+    batch: Numbers | None = argument(
+        "Batches: a line each, or a span.", COUNTS, "--batch-size -b", counts, default=None
+    )
+    context: Numbers | None = argument(
+        "Contexts: a line each, or a span.", COUNTS, "--context-length -c", counts, default=None
+    )
     gamma: arg.Gamma = None
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None

@@ -9,16 +9,16 @@ import base64
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.answers.answer import plain
-from perfmodel.answers.arguments import COUNTS, Argument
+from perfmodel.answers.arguments import COUNTS, argument, question
 from perfmodel.answers.measured import measured_speedups
 from perfmodel.answers.query import Query
 from perfmodel.answers.readers import Names, Numbers, counts, gammas, methods, names, numbers
@@ -41,29 +41,35 @@ POINT = ("model", "hardware", "tp", "draft_kv", "batch", "context", "gamma", "al
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@question
 class Exploration(Grid):
     """A question about surfaces: all of it has a default, batch and context rise, acceptance is the page's slider."""
 
-    model: Annotated[Names, Argument("Target models, with commas.", "NAME|PATH,...", "-m", names)] = (
-        "llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b"
+    model: Names = argument(
+        "Target models, with commas.", "NAME|PATH,...", "-m", names, default="llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b"
     )
-    hardware: Annotated[Names, Argument("Devices, with commas.", "NAME|PATH,...", "--gpu --device", names)] = (
-        "a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb"
+    hardware: Names = argument(
+        "Devices, with commas.",
+        "NAME|PATH,...",
+        "--gpu --device",
+        names,
+        default="a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb",
     )
-    batch: Annotated[Numbers, Argument("Rows of the map.", COUNTS, "--batch-size -b", counts)] = "1..256x2,3..192x2"
-    context: Annotated[Numbers, Argument("Columns of the map.", COUNTS, "--context-length -c", counts)] = (
-        "1k..128kx2,1536..96kx2"
+    batch: Numbers = argument("Rows of the map.", COUNTS, "--batch-size -b", counts, default="1..256x2,3..192x2")
+    context: Numbers = argument(
+        "Columns of the map.", COUNTS, "--context-length -c", counts, default="1k..128kx2,1536..96kx2"
     )
-    gamma: Annotated[
-        str | int | Sequence[str | int | None] | None,
-        Argument("Where the draft-length slider starts.", "N|auto", "-g", gammas, default="auto"),
-    ] = None
-    tp: Annotated[Numbers, Argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel", counts)] = 8
-    draft_kv: Annotated[Names, Argument("What the draft reads of the cache.", "METHOD[:BUDGET],...", read=methods)] = (
-        "streamingllm:512,snapkv:2k,quest:1k"
+    gamma: str | int | Sequence[str | int | None] | None = argument(
+        "Where the draft-length slider starts.", "N|auto", "-g", gammas, shown="auto", default=None
     )
-    alpha: Annotated[Numbers | None, Argument("Where the acceptance slider starts.", "RATE", read=numbers)] = 0.8
+    tp: Numbers = argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel", counts, default=8)
+    draft_kv: Names = argument(
+        "What the draft reads of the cache.",
+        "METHOD[:BUDGET],...",
+        read=methods,
+        default="streamingllm:512,snapkv:2k,quest:1k",
+    )
+    alpha: Numbers | None = argument("Where the acceptance slider starts.", "RATE", read=numbers, default=0.8)
 
     def check(self) -> None:
         """Refuse (InputError) what a page with sliders cannot take."""

@@ -31,6 +31,12 @@ def method(name: str) -> type[KVMethod]:
     return class_in(f"{__name__}.{name}", KVMethod)
 
 
+@cache
+def _kinds(name: str) -> dict[str, Any]:
+    """The types of a method's options."""
+    return get_type_hints(method(name))
+
+
 def methods() -> dict[str, type[KVMethod]]:
     """Name -> class of all methods, sorted by name; imports them all."""
     return {name: method(name) for name in names()}
@@ -46,7 +52,7 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     name, colon, budget = head.partition(":")
     found = _resolve(name.strip(), flag)
     fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(found)}  # type: ignore[arg-type]
-    kinds = get_type_hints(found)
+    kinds = _kinds(found.name)
     given: dict[str, str] = {"budget": budget.strip()} if colon else {}
     for option in options:
         key, equals, value = option.partition("=")

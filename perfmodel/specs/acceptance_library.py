@@ -114,7 +114,8 @@ class LibraryEntry:
 
 def published_drafts(target: str) -> tuple[str, ...]:
     """The drafts of a target, by `short_name`, of which anything was printed."""
-    return tuple(dict.fromkeys(row.draft for row in library() if row.target in (target, _undated(target))))
+    names = (target, _undated(target))
+    return tuple(dict.fromkeys(row.draft for row in library() if row.target in names))
 
 
 def _undated(target: str) -> str:

@@ -228,19 +228,6 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
     assert best(rate=rates | budgets) >= now
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"objective": "speed"}, "no objective named"),
-    ({"batch": ()}, "one value or more"),
-    ({"rate": {"self@quest": "0.8"}}, "needs budget"),
-    ({"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in \\[0, 1\\]"),
-    ({"rate": {"ngram": "1.5x3"}}, "rate ngram: hit probability: must be in"),
-    ({"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
-])  # fmt: skip
-def test_refusals(given: dict, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        advise(request(**given))
-
-
 def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
     row = {"target": "llama-3.1-8b", "draft": "self", "draft_kv": "quest", "kv_budget_tokens": 777, "alpha": 0.9}
     other = row | {"target": "qwen3-8b"}

@@ -64,10 +64,6 @@ def test_a_mixture_goes_through_every_context_and_acceptance() -> None:
     found = serving("llama-3.1-8b", "h100", 24, **given)
     contexts, alphas = [2048.0, 16384.0, 65536.0] * 4, [0.85] * 3 + [0.5] * 3
     assert found.speedup == pytest.approx(mixed_speedup(scenario(), contexts * 2, alphas * 4, 3), rel=1e-12)
-    with pytest.raises(InputError, match="dp: must be 1 here"):
-        serving("deepseek-r1", "h200", 2, 4096, 0.8, 2, 8, dp=8)
-    with pytest.raises(InputError, match="gamma: must be at most 3 with medusa, given 9"):
-        serving("llama-3.1-8b", "h100", 1, 4096, 0.5, 9, draft="medusa:heads=3")
 
 
 def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:

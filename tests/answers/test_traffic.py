@@ -122,26 +122,6 @@ def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
     assert shares @ np.arange(1, 65) == pytest.approx(row.running_mean), "8192 tokens in the middle of an answer"
 
 
-@pytest.mark.parametrize(("more", "told"), [
-    ({}, "request_rate, max_concurrency: must be one of them"),
-    ({"request_rate": 1, "max_concurrency": 2}, "given both"),
-    ({"request_rate": 0}, "request_rate: must be a finite number above 0"),
-    ({"request_rate": "1,-2"}, "request_rate"),
-    ({"max_concurrency": 0}, "max_concurrency"),
-    ({"request_rate": 1, "output_len": 1}, "output_len: must be a whole number from 2"),
-    ({"request_rate": 1, "input_len": 131_000, "output_len": 100}, "131072 positions"),
-    ({"request_rate": 1, "slo": "latency:3"}, "slo: must be ttft:MS"),
-    ({"request_rate": 1, "slo": "tpot:0"}, "slo"),
-    ({"request_rate": 1, "gamma": "two"}, "gamma"),
-    ({"request_rate": 1, "gamma": "1,3", "tokens_per_iteration": 1.5}, "tokens_per_iteration: needs one"),
-    ({"request_rate": 1, "alpha": 0.5, "rate": "0.5"}, "only one of them"),
-    ({"request_rate": 1, "context_std": 5}, "context_std"),
-])  # fmt: skip
-def test_what_is_refused(more, told):
-    with pytest.raises(pm.InputError, match=told):
-        pm.traffic(**ASK | more)
-
-
 # A prediction as llm-d's benchmark report: its classes (llmd-benchmark-report 0.2.1) took one of just this form.
 
 LINE = ["traffic", "--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3", "--gamma", "3"]

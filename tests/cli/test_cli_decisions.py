@@ -1,4 +1,4 @@
-"""The verbs of decisions and of serving: the Python answers under them, what can be pasted, what they refuse."""
+"""The verbs of decisions and of serving: the Python answers under them."""
 
 import shlex
 
@@ -8,16 +8,9 @@ import pytest
 from perfmodel.answers.query import Query, resolve
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.two_levels import predict_two_levels
-from tests.commands import read, read_row, refused, run
+from tests.commands import read, read_row, run
 
-ADVISE = shlex.split(
-    "advise -m llama-3.1-8b --hardware h100 -c 32k -b 1..32 --rate self@streamingllm:512=0.8 --rate eagle=0.7"
-)
-SCHEDULE = shlex.split(
-    "schedule -m llama-3.1-8b --hardware a100 -c 1k --draft eagle --alpha 0.5 --draft-path your/head --dynamic-price 0"
-)
 TREE = shlex.split("tree -m llama-3.1-8b --hardware h100 -b 1,16 -c 4k --draft llama-3.2-1b --rates 0.6,0.1,0.05")
-COMPARE = shlex.split("compare -m llama-3.1-8b --hardware h100 -c 1k -g 9 --alpha 0.7")
 HIERARCHY = shlex.split("hierarchy -m llama-2-7b-32k --hardware a100 -b 1 -c 122k --draft-kv retrieval:4096,every=1000 "
                         "--alpha 0.91 --small llama-68m --small-rate 0.46")  # fmt: skip
 SERVING = shlex.split("serving -m llama-3.1-8b --hardware h100 -b 24 -c 2k,16k,64k -g 3 --alpha 0.85,0.5 "
@@ -62,34 +55,3 @@ def test_a_batch_that_does_not_fit_is_told(capsys: pytest.CaptureFixture[str], a
     assert f"does not fit in 73.6 GB; the largest that does is {most}\n" in run(capsys, *asked)
     assert "warning" not in run(capsys, *asked, "-b", str(most), "--memory-fraction", "1")
     assert read_one(capsys, *asked, "-b", "6", "--memory-fraction", "0.01")["max_batch"] == 0
-
-
-@pytest.mark.parametrize(("arguments", "words"), [
-    ((*ADVISE, "--rate", "eagle"), "DRAFT=RATE"),
-    ((*ADVISE, "--rate", "eagle=0.5"), "given twice"),
-    ((*ADVISE, "--rate", "quest=0.5"), "no model named"),
-    ((*ADVISE, "--max-tpot-ms", "-1"), "--max-tpot-ms"),
-    ((*SCHEDULE, "--max-batch", "9999"), "--max-batch"),
-    ((*SCHEDULE, "--hysteresis", "2"), "--hysteresis"),
-    ((*SCHEDULE, "--shares", "fair"), "--shares"),
-    ((*SCHEDULE, "--max-batch", "8,16"), "--max-batch: must be a positive whole number"),
-    ((*SCHEDULE, "--rate", "0.5"), "give one of them"),
-    ((*SCHEDULE[:-6], "--tokens-per-iteration", "2.5"), "needs --gamma N"),
-    ((*SCHEDULE[:-6], "--rate", "tree:0.5/0.1"), "belongs to"),
-    (("schedule", "-m", "llama-3.1-405b", "--hardware", "a100", "-c", "4k", "--alpha", "0.5"), "not one sequence"),
-    ((*TREE, "--size", "9999"), "tree size"),
-    ((*TREE, "--levels", "0"), "tree levels"),
-    ((*TREE[:-1], "0.9,0.9"), "at most 1 in sum"),
-    ((*TREE[:-1], "absent.yaml"), "absent.yaml"),
-    ((*COMPARE, "--gamma", "auto"), "--gamma"),
-    ((*HIERARCHY, "--gamma-1", "0"), "--gamma-1"),
-    ((*HIERARCHY, "--gamma-2", "999"), "--gamma-2"),
-    ((*HIERARCHY[:-1], "tree:0.5/0.1"), "chains only"),
-    ((*HIERARCHY[:9], "--alpha", "0.9", "--small", "llama-68m", "--small-rate", "0.5"), "--draft-kv"),
-    ((*HIERARCHY, "--small", "medusa:heads=2", "--small-kv", "full", "--gamma-1", "3"), "--gamma-1: must be at"),
-    ((*HIERARCHY[:-1], "0.7/0.5", "--gamma-1", "3"), "--gamma-1: must be at most 2"),
-    ((*SERVING, "--alpha", "1.5"), "from 0 to 1"),
-    ((*SERVING, "--graph-sizes", "8,4"), "--graph-sizes: must be rising"),
-])  # fmt: skip
-def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
-    assert words in refused(capsys, *arguments)

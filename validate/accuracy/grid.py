@@ -7,19 +7,19 @@ from typing import Any
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.solving import grouped
 
-Case = tuple[Any, ...]
-"""Target, draft, KV method, batch, context."""
-Pair = tuple[Any, ...]
-"""Target, draft, KV method, gamma."""
+Key = tuple[Any, ...]
+Found = dict[Key, tuple[int | None, int | None]]
+"""What is measured and what is predicted."""
 
 
-def _pair(c: Cell) -> tuple[Any, ...]:
-    return c.point.target, c.point.draft, c.point.draft_kv
+def chain_of(c: Cell) -> Key:
+    """Target, draft, KV method, gamma."""
+    return c.point.target, c.point.draft, c.point.draft_kv, c.point.gamma
 
 
-def best_gammas(speedups: Sequence[Cell]) -> dict[Case, tuple[int | None, int | None]]:
-    """The gamma with the best speedup, measured and predicted, where more than one was measured."""
-    groups = grouped(speedups, lambda c: (*_pair(c), c.point.batch, c.point.asked_context or c.point.context))
+def best_gammas(speedups: Sequence[Cell]) -> Found:
+    """The gamma with the best speedup by target, draft, KV method, batch and context that have more than one."""
+    groups = grouped(speedups, lambda c: (*chain_of(c)[:3], c.point.batch, c.point.asked_context or c.point.context))
     return {
         key: (max(group, key=lambda c: c.measured).point.gamma, max(group, key=lambda c: c.predicted).point.gamma)
         for key, group in groups.items()
@@ -27,14 +27,14 @@ def best_gammas(speedups: Sequence[Cell]) -> dict[Case, tuple[int | None, int | 
     }
 
 
-def inflections(speedups: Sequence[Cell], tolerance: float) -> dict[Pair, tuple[int | None, int | None]]:
-    """The smallest measured context from which on speedup does not fall with batch, measured and predicted.
+def inflections(speedups: Sequence[Cell], tolerance: float) -> Found:
+    """By `chain_of` the smallest measured context from which on speedup does not fall with batch.
 
     Both by the same rule on the same grid; None where it falls at the longest context. A fall within `tolerance`
-    (relative) counts as none. Pairs that were not measured at two batches of one context have no entry.
+    (relative) counts as none. What was not measured at two batches of one context has no entry.
     """
     found = {}
-    for key, group in grouped(speedups, lambda c: (*_pair(c), c.point.gamma)).items():
+    for key, group in grouped(speedups, chain_of).items():
         by_batch = sorted(group, key=lambda c: c.point.batch)
         curves = grouped(by_batch, lambda c: c.point.asked_context or c.point.context)
         judged = {context: curve for context, curve in curves.items() if len(curve) > 1}

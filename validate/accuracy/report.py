@@ -10,18 +10,10 @@ import numpy as np
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.lengths import inflection_context
 from perfmodel.validate.accuracy import report_pictures
-from perfmodel.validate.accuracy.compare import (
-    LABELS,
-    Cell,
-    calibration_of,
-    compare_record,
-    error,
-    file_label,
-)
-from perfmodel.validate.accuracy.grid import best_gammas, inflections
+from perfmodel.validate.accuracy.compare import LABELS, Cell, calibration_of, compare_record, error, file_label
+from perfmodel.validate.accuracy.grid import best_gammas, chain_of, inflections
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.counted import PointSet, scenario_of
 from perfmodel.validate.fit.errors import Errors
@@ -30,6 +22,7 @@ from perfmodel.validate.fit.stack import fit_stack
 from perfmodel.validate.records.schema import RecordedProtocol
 from perfmodel.validate.records.store import Record, records, withdrawn
 from perfmodel.validate.records.summary import points, quiet_line, repeatability
+from perfmodel.validate.solving import grouped
 
 FIGURES = tuple(name for name in LABELS if name != "speedup_alpha")
 ERROR_HEAD = ["figure", "mean error", "worst", "bias", "points"]
@@ -77,14 +70,12 @@ def picture_stem(record: Record) -> str:
 
 def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
     """Header and a row a point: predicted / measured / error of each figure that was measured."""
-    found: dict[str, dict[str, Cell]] = {}
-    for c in cells:
-        found.setdefault(c.point.row_id, {})[c.quantity] = c
-    shown = [name for name in figures if any(name in of for of in found.values())]
+    shown = [name for name in figures if any(c.quantity == name for c in cells)]
     rows = []
-    for of in found.values():
-        p = next(iter(of.values())).point
-        rows.append([*_subject(p), *(_figure(of[name]) if name in of else "–" for name in shown)])
+    for of in grouped(cells, lambda c: c.point.row_id).values():
+        p, told = of[0].point, {c.quantity: _figure(c) for c in of}
+        pair = _pair(p.target, p.draft or "", p.read)
+        rows.append([pair, f"{p.batch}", f"{p.asked_context}", p.drafted, *(told.get(name, "–") for name in shown)])
     heads = (LABELS[name] + (", ms" if name.endswith("_s") else "") for name in shown)
     return ["pair", "B", "S", "γ", *heads], rows
 
@@ -100,10 +91,6 @@ def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
 
 def _error_row(name: str, e: Errors) -> list[str]:
     return [LABELS[name], f"{e.mape:.1%}", f"{e.worst:+.1%}", f"{e.bias:+.1%}", f"{e.rows}"]
-
-
-def _subject(p: MeasuredPoint) -> list[str]:
-    return [_pair(p.target, p.draft or "", p.read), f"{p.batch}", f"{p.asked_context}", p.drafted]
 
 
 def _figure(c: Cell) -> str:
@@ -135,24 +122,22 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         "",
         *([f"![what the passes are made of]({stem}-passes.png)", ""] if chains else []),
         *([f"![speedup over context]({stem}-speedup.png)", ""] if chains else []),
-        "### Errors",
-        "",
-        *table(*error_table(cells)),
-        "",
+        *_part("Errors", table(*error_table(cells))),
         *_bounds(cells),
         *_timer(record, protocol),
         f"{quiet_line(record)}.",
         "",
         *_scaled(record, hardware or record.hardware, calibration),
-        "### Every point (predicted / measured / error)",
-        "",
-        *table(*point_table(cells)),
-        "",
+        *_part("Every point (predicted / measured / error)", table(*point_table(cells))),
         *_gammas(speedups),
         *_inflections(speedups, calibration),
         *_terms(cells, calibration),
         *_failures(record),
     ]
+
+
+def _part(title: str, lines: Sequence[str], words: str = "") -> list[str]:
+    return [f"### {title}", "", *([words, ""] if words else []), *lines, ""]
 
 
 def below_bounds(cells: Sequence[Cell]) -> list[str]:
@@ -188,15 +173,12 @@ def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str
         return []
     found = fit_stack(measured, calibration)
     factors = ", ".join(f"{kind} {factor:.2f}" for kind, factor in found.factors.items())
-    return [
-        "### Scaled to whole passes",
-        "",
+    words = (
         "Four stack factors fitted on one half of the points (no baseline pass on both sides) and judged on the other, "
-        f"both ways. On all points they are: {factors}.",
-        "",
-        *table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()]),
-        "",
-    ]
+        f"both ways. On all points they are: {factors}."
+    )
+    errors = table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()])
+    return _part("Scaled to whole passes", errors, words)
 
 
 def _gammas(speedups: Sequence[Cell]) -> list[str]:
@@ -205,38 +187,28 @@ def _gammas(speedups: Sequence[Cell]) -> list[str]:
         return []
     same = sum(measured == predicted for measured, predicted in found.values())
     rows = [[_pair(*key[:3]), *(str(n) for n in (*key[3:], *best))] for key, best in found.items()]
-    return [
-        "### Best γ of those measured",
-        "",
-        f"Equal in {same} of {len(found)} cases.",
-        "",
-        *table(["pair", "B", "S", "measured", "predicted"], rows),
-        "",
-    ]
+    lines = table(["pair", "B", "S", "measured", "predicted"], rows)
+    return _part("Best γ of those measured", lines, f"Equal in {same} of {len(found)} cases.")
 
 
 def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str]:
     found = inflections(speedups, TOLERANCE)
     if not found:
         return []
-    rows = []
-    for (target, draft, kv, gamma), (measured, predicted) in found.items():
-        mine = [
-            p for c in speedups if ((p := c.point).target, p.draft, p.draft_kv, p.gamma) == (target, draft, kv, gamma)
-        ]
-        low, high = min(p.batch for p in mine), max(p.batch for p in mine)
-        exact = inflection_context(scenario_of(mine[0], calibration), gamma, (float(low), float(high)), TOLERANCE)
-        lengths = ("none" if value is None else f"{value:,.0f}" for value in (measured, predicted, exact))
-        rows.append([_pair(target, draft, kv), str(gamma), f"{low}..{high}", *lengths])
-    return [
-        "### S_inflection",
-        "",
+    rows, chains = [], grouped(speedups, chain_of)
+    for chain, on_grid in found.items():
+        *pair, gamma = chain
+        batches = [c.point.batch for c in chains[chain]]
+        low, high, scenario = min(batches), max(batches), scenario_of(chains[chain][0].point, calibration)
+        exact = inflection_context(scenario, gamma, (float(low), float(high)), TOLERANCE)
+        lengths = ("none" if value is None else f"{value:,.0f}" for value in (*on_grid, exact))
+        rows.append([_pair(*pair), str(gamma), f"{low}..{high}", *lengths])
+    words = (
         f"Smallest context from which on speedup does not fall (by more than {TOLERANCE:.0%}) as the batch grows: on "
-        "the measured grid, measured and predicted, and the engine's own, between grid points.",
-        "",
-        *table(["pair", "γ", "batches", "measured", "predicted, same grid", "predicted"], rows),
-        "",
-    ]
+        "the measured grid, measured and predicted, and the engine's own, between grid points."
+    )
+    lines = table(["pair", "γ", "batches", "measured", "predicted, same grid", "predicted"], rows)
+    return _part("S_inflection", lines, words)
 
 
 def _pair(target: str, draft: str, kv: str) -> str:
@@ -249,7 +221,7 @@ def _terms(cells: Sequence[Cell], calibration: Calibration) -> list[str]:
     rows = dict(row for name in ("target_s", "verify_s", "draft_s") for row in _pass_rows(counted, name))
     head = ["pass", "of", *LIMITERS.values(), "predicted", "lower bound", "limited by"]
     lines = table(head, rows.values(), text_columns=(0, 1, len(head) - 1))
-    return ["### What the predicted passes are spent on, ms", "", *lines, ""]
+    return _part("What the predicted passes are spent on, ms", lines)
 
 
 def _pass_rows(counted: PointSet, quantity: str) -> Iterator[tuple[str, list[str]]]:
@@ -269,10 +241,8 @@ def _pass_rows(counted: PointSet, quantity: str) -> Iterator[tuple[str, list[str
 
 
 def _failures(record: Record) -> list[str]:
-    if not record.failures():
-        return []
     lines = [f"- {row.key}: {row.status}: {row.error}" for row in record.failures()]
-    return ["### Rows without a time", "", *lines, ""]
+    return _part("Rows without a time", lines) if lines else []
 
 
 def _repeats(found: Sequence[Record]) -> list[str]:

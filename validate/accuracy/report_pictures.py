@@ -10,6 +10,7 @@ from perfmodel.plots.passes import row_of
 from perfmodel.plots.theme import above, caption, label, panels, shades, sign, styled
 from perfmodel.specs.calibration import Calibration
 from perfmodel.validate.accuracy.compare import Cell
+from perfmodel.validate.accuracy.grid import chain_of
 from perfmodel.validate.fit.counted import scenario_of
 from perfmodel.validate.solving import grouped
 
@@ -26,8 +27,7 @@ def draw(cells: Sequence[Cell], calibration: Calibration, stem: Path) -> list[Pa
     """``<stem>-errors.png``; of the chains with the most points ``-passes.png`` and ``-speedup.png``."""
     drawn = {"errors": plots.residuals(cells)}
     if chains := [c for c in cells if c.point.gamma is not None]:
-        groups = grouped(chains, lambda c: (c.point.target, c.point.draft, c.point.draft_kv, c.point.gamma))
-        mine = max(groups.values(), key=len)
+        mine = max(grouped(chains, chain_of).values(), key=len)
         drawn |= {"passes": passes(mine, calibration), "speedup": speedup(mine, calibration)}
     return [plots.save(figure, stem.with_name(f"{stem.name}-{name}.png")) for name, figure in drawn.items()]
 

@@ -148,7 +148,7 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
         if shard.rank == 0:
             generated.texts(reader, texts, baseline)
             typer.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.spelled}")
-            generated.table(baseline, runs, [generated.predicted(pair, run, q.hardware) for run in runs])
+            generated.table(baseline, runs, q.hardware, [generated.predicted(pair, run, q.hardware) for run in runs])
             generated.details(runs, trees)
             if out is not None:
                 write(out, as_text(observed(target, second, pair, texts, runs)), "--out")

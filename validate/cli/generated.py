@@ -1,23 +1,22 @@
 """What ``perfmodel validate generate`` prints: texts, runs measured beside predicted, what trees and levels gained."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import whatif
 from perfmodel.cli.output import Column
 from perfmodel.cli.output import table as show
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
-from perfmodel.speculation.tree_cost import speedup
 from perfmodel.speculation.tree_shape import widths
-from perfmodel.speculation.two_levels import inner_rounds, predict_two_levels
+from perfmodel.speculation.two_levels import inner_rounds
 from perfmodel.validate.decoder.tree import TreeCounts
 from perfmodel.validate.decoder.two_levels import LevelCounts
+from perfmodel.validate.harness.estimate import predicted_times
 
 if TYPE_CHECKING:
     from perfmodel.validate.cli.trees import Planned
@@ -29,62 +28,33 @@ SHOWN_TOKENS = 60
 """Of a prompt's end."""
 
 
-@dataclass(frozen=True)
-class Predicted:
-    """The engine's answer for a device: tokens/s of the baseline, and the speedup."""
+def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, float] | None:
+    """Tokens/s of the baseline and the speedup of what was run, None where there is nothing to predict with.
 
-    hardware: str
-    baseline_tokens_per_s: float
-    speedup: float
-
-
-def predicted(pair: "Pair", run: "Run", hardware: str | None) -> Predicted | None:
-    """Tokens/s of the baseline and the speedup, None where there is nothing to predict with.
-
-    Chains, trees and two levels each by the engine part of that name.
+    Acceptance is as it was observed: of a chain by its tokens per iteration, of each of two levels by its rate.
     """
-    request = run.request
+    request, gained = run.request, run.generation.tokens_per_iteration
     if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
         return None
-    if request.middle_kv is not None:
-        return Predicted(hardware, *_two_levels(pair, run, hardware, request.middle_kv))
-    query = _query(pair, run, hardware, tokens_per_iteration=run.generation.tokens_per_iteration)
-    if request.tree is not None:
-        return Predicted(hardware, *_tree(query, request.tree, run.generation.tokens_per_iteration))
-    told = whatif(query)
-    assert told.speedup is not None  # the query says what was accepted
-    return Predicted(hardware, told.ar_throughput_tokens_per_s, told.speedup)
+    weights, kv = pair.formats
+    query = Query(
+        pair.target, hardware, request.batch, request.context, request.gamma, tp=pair.tp, draft_tp=pair.draft_tp,
+        draft=pair.draft_model or "self", draft_kv=request.draft_kv, weights=weights, kv_dtype=kv,
+        tokens_per_iteration=gained)  # fmt: skip
+    tree, upper = None, None
+    if request.tree is not None:  # whose acceptance is by rank; the chain's is not used, and 0 stands in for it
+        tree, query = Tree(request.tree, widths(request.tree), gained), replace(query, **_accepted(0.0))
+    if isinstance(run.counts, LevelCounts):
+        inner, outer = map(_accepted, run.counts.alphas)
+        upper = resolve(replace(query, draft="self", draft_tp=None, draft_kv=request.middle_kv, **outer))
+        query = replace(query, **inner)
+    gammas = (request.inner_gamma, request.gamma)
+    target_s, _, speedup = predicted_times(resolve(query), request.batch, request.context, gammas, tree, upper)
+    return request.batch / target_s, speedup
 
 
-def _query(pair: "Pair", run: "Run", hardware: str, **more: Any) -> Query:
-    request, (weights, kv) = run.request, pair.formats
-    asked: dict[str, Any] = {
-        "tp": pair.tp,
-        "draft": pair.draft_model or "self",
-        "draft_tp": pair.draft_tp,
-        "draft_kv": request.draft_kv,
-        "weights": weights,
-        "kv_dtype": kv,
-    }
-    return Query(pair.target, hardware, request.batch, request.context, request.gamma, **asked | more)
-
-
-def _tree(query: Query, parents: tuple[int, ...], tokens_per_iteration: float) -> tuple[float, float]:
-    # acceptance is the tree's, by rank; the chain's is not used, and 0 stands in for it
-    scenario = resolve(replace(query, tokens_per_iteration=None, alpha=0.0))
-    shape = Tree(parents, widths(parents), tokens_per_iteration)
-    baseline_s = float(scenario.target_pass_s(float(query.batch), float(query.context)))
-    return float(query.batch) / baseline_s, float(speedup(scenario, float(query.batch), float(query.context), shape))
-
-
-def _two_levels(pair: "Pair", run: "Run", hardware: str, middle_kv: str) -> tuple[float, float]:
-    assert isinstance(run.counts, LevelCounts)
-    request, (inner, outer) = run.request, run.counts.alphas
-    small = resolve(_query(pair, run, hardware, alpha=inner))
-    sparse = resolve(_query(pair, run, hardware, alpha=outer, draft="self", draft_tp=None, draft_kv=middle_kv))
-    batch, context = float(request.batch), float(request.context)
-    told = predict_two_levels(small, sparse, batch, context, request.inner_gamma, request.gamma)
-    return batch / float(told.target_s), float(told.speedup)
+def _accepted(alpha: float) -> dict[str, Any]:
+    return {"tokens_per_iteration": None, "alpha": alpha}
 
 
 def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run") -> None:
@@ -97,7 +67,9 @@ def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run")
     typer.echo("---")
 
 
-def table(baseline: "Run", runs: "list[Run]", predicted: list[Predicted | None]) -> None:
+def table(
+    baseline: "Run", runs: "list[Run]", hardware: str | None, predicted: list[tuple[float, float] | None]
+) -> None:
     """One line for each run, and what is to be said about all of them."""
     request, told = runs[0].request, next((p for p in predicted if p), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
@@ -105,7 +77,7 @@ def table(baseline: "Run", runs: "list[Run]", predicted: list[Predicted | None])
         f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
         f"draft {request.draft}, {request.sampling}; prefill {baseline.prefill_s:.2f} s; "
         f"baseline {baseline.tokens_per_s:.1f} tokens/s"
-        + (f" (predicted for {told.hardware}: {told.baseline_tokens_per_s:.1f})" if told else "")
+        + (f" (predicted for {hardware}: {told[0]:.1f})" if told else "")
         + f", T_T {baseline.verify_s * 1e3:.2f} ms"
     )
     header = ["draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"]
@@ -118,14 +90,14 @@ def table(baseline: "Run", runs: "list[Run]", predicted: list[Predicted | None])
     typer.echo(parts if told else parts + "; predicted: name a device with --hardware")
 
 
-def _row(run: "Run", baseline: "Run", predicted: Predicted | None) -> list[str]:
+def _row(run: "Run", baseline: "Run", predicted: tuple[float, float] | None) -> list[str]:
     ran, alpha = run.timed_iterations and baseline.timed_iterations, run.generation.alpha
     return [
         run.request.cache_name,
         f"{run.tokens_per_s:.1f}" if ran else "-",
         f"{run.tokens_per_s / baseline.tokens_per_s:.2f}" if ran else "-",
         f"{run.speedup_from_parts(baseline):.2f}" if ran else "-",
-        f"{predicted.speedup:.2f}" if predicted else "-",
+        f"{predicted[1]:.2f}" if predicted else "-",
         f"{run.draft_s * 1e3:.2f}",
         f"{run.verify_s * 1e3:.2f}",
         f"{run.outside_s * 1e3:.2f}" if ran else "-",

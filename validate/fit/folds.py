@@ -40,11 +40,6 @@ class HeldOut:
     fold: NDArray[np.intp]
     fits: tuple[Fit, ...]
 
-    @property
-    def speedup(self) -> Array:
-        """Speedup at the measured tokens per iteration."""
-        return self.points.speedup(self.times)
-
 
 @cache
 def whole_fit(recipe: Recipe) -> Fit:
@@ -61,11 +56,9 @@ def folds_of(points: tuple[MeasuredPoint, ...], by: str) -> NDArray[np.intp]:
 
 @cache
 def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
-    """Refit a recipe once without each fold and predict the fold with it. Raises ValueError for a single fold."""
+    """Refit a recipe once without each fold and predict the fold with it; there are two or more (`has_folds`)."""
     points = points_of(recipe)
     fold = folds_of(points.points, by)
-    if not fold.any():
-        raise ValueError(f"{recipe.name}: one fold only by {by}")
     times = {name: np.full(len(points.points), np.nan) for name in TIMES}
     fits = []
     for number in np.unique(fold):

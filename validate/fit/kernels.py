@@ -21,15 +21,7 @@ from perfmodel.validate.solving import least_squares
 
 Array = NDArray[np.float64]
 GEMM_FORMS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
-EXPERT_FORMS = {
-    "bfloat16": "bf16",
-    "fp8": "fp8",
-    "fp8_block": "fp8-block",
-    "nvfp4": "nvfp4",
-    "int4_wo": "int4",
-    "w4a16_mxfp4": "mxfp4",
-    "w4a8_mxfp4_mxfp8": "mxfp4-a8",
-}
+EXPERT_FORMS = GEMM_FORMS | {"int4_wo": "int4", "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4-a8"}
 KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
 """Tokens at which a GEMM's efficiency is taken: kernels change their tiles past 16, 64, 128 and 256."""
@@ -64,8 +56,6 @@ class Kernels:
     """Everything that the tables say of one device and engine."""
 
     source: str
-    start_s: float
-    gemm_fixed_s: float
     gemm: dict[str, TableFit]
     experts: dict[str, TableFit]
     attention: dict[str, TableFit]
@@ -85,20 +75,14 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
         raise InputError(
             f"--version: must be one of {', '.join(known) or 'none'} for {engine} on {gpu.name}, given {version}"
         )
-    first = _gemms(tables, gpu, engine, version)
-    start, fixed = first["bf16"].values[:2]
-    gemm, experts = dict(first), _experts(tables, gpu, engine, version)
+    gemm, experts = _gemms(tables, gpu, engine, version), _experts(tables, gpu, engine, version)
     for other in (e for e in ("sglang", *ENGINES) if e != engine):
-        for newest in tables.versions("gemm", other, "gemm_perf")[-1:]:
-            for form, fitted in _gemms(tables, gpu, other, newest).items():
-                gemm.setdefault(form, fitted)
-        for newest in tables.versions("moe", other, "moe_perf")[-1:]:
-            for form, fitted in _experts(tables, gpu, other, newest).items():
-                experts.setdefault(form, fitted)
+        for found, family, name, fits in ((gemm, "gemm", "gemm_perf", _gemms), (experts, "moe", "moe_perf", _experts)):
+            for newest in tables.versions(family, other, name)[-1:]:
+                for form, fitted in fits(tables, gpu, other, newest).items():
+                    found.setdefault(form, fitted)
     return Kernels(
         source=f"{tables.package}, {engine} {version}",
-        start_s=start,
-        gemm_fixed_s=fixed,
         gemm=gemm,
         experts=experts,
         attention=_attention(tables, gpu, engine, version),
@@ -190,13 +174,11 @@ def _usual(part: Table) -> Table:
 
 def _main_source(part: Table) -> Table:
     """The kernel that most rows are of; where another one timed the same call faster, that time."""
-    main = _usual(part)
     keys = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
-    best: dict[tuple[int, ...], float] = {}
-    for *key, seconds in zip(*(part[c].tolist() for c in keys), part["seconds"].tolist(), strict=True):
-        best[tuple(key)] = min(seconds, best.get(tuple(key), seconds))
-    rows = zip(*(main[c].tolist() for c in keys), strict=True)
-    return main | {"seconds": np.array([best[tuple(row)] for row in rows])}
+    calls = np.unique(np.stack([part[c] for c in keys]), axis=1, return_inverse=True)[1].ravel()
+    best = np.full(len(calls), np.inf)
+    np.minimum.at(best, calls, part["seconds"])
+    return _usual(part | {"seconds": best[calls]})
 
 
 def _fastest(part: Table, keys: tuple[str, ...]) -> Table:

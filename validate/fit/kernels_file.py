@@ -16,20 +16,20 @@ INDEX = ("index_bandwidth_fraction", "index_layer_s", "index_token_s")
 
 def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | None = None) -> Calibration:
     """The calibration of these kernels, of today if no date is given."""
-    curve = dict(_pairs(k.gemm["bf16"]))
+    curve, (start_s, fixed_s) = dict(_pairs(k.gemm["bf16"])), k.gemm["bf16"].values[:2]
     wide, narrow = k.attention["bfloat16"], k.attention.get("fp8")
     latent, latent_fp8 = k.latent.get("bfloat16"), k.latent.get("fp8")
     shortest = f"shortest GEMM in a CUDA graph, {k.source}"
     values: dict[str, tuple[float, str]] = {
         "gemm_bandwidth_fraction": (curve[16.0], f"16-bit GEMMs at 16 tokens, {k.source}"),
         "gemm_flops_fraction": (curve[4096.0], f"16-bit GEMMs at 4096 tokens, {k.source}"),
-        "gemm_fixed_s": (k.gemm_fixed_s, f"start of 16-bit GEMMs of 16 MB and more, {k.source}"),
+        "gemm_fixed_s": (fixed_s, f"start of 16-bit GEMMs of 16 MB and more, {k.source}"),
         "gemm_blend_power": (3, "not used beside gemm_efficiency"),
-        "quantise_s": (k.start_s, shortest),
+        "quantise_s": (start_s, shortest),
         "attention_bandwidth_fraction": (wide.values[1], _calls(wide)),
         "attention_flops_fraction": (curve[4096.0], "no figure for attention: the GEMM one"),
         "attention_fixed_s": (wide.values[0], _calls(wide)),
-        "small_kernel_s": (k.start_s, shortest),
+        "small_kernel_s": (start_s, shortest),
         "small_bandwidth_fraction": (0.867, COPY),
         "allreduce_multiplier": (1, "the table as it is"),
     }

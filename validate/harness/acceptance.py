@@ -115,9 +115,6 @@ def entry(
 
 def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
     """The draft's KV methods by spelling. Raises InputError for what cannot be run, or told apart in a table."""
-    for flag, value in (("--gamma", setting.gamma), ("--documents", setting.count), ("--batch", setting.batch)):
-        if value < 1:
-            raise refuse(flag, None, "1 or more", value)
     if setting.gamma > MAX_GAMMA:
         raise refuse("--gamma", None, f"at most {MAX_GAMMA}", setting.gamma)
     spellings = setting.draft_kv or (METHODS if setting.pair.kind == "self" else ("full",))

@@ -85,12 +85,16 @@ def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
 
 def _one(plan: Plan, point: PlanPoint, scenario: Scenario, upper: Scenario | None = None) -> Estimate:
     batch, context, fraction = float(point.batch), float(point.context), capacity.DEFAULT_MEMORY_FRACTION
-    drafted = point.queries[-1] - 1
+    drafted, tree = point.queries[-1] - 1, None
     if upper is None:
         room = capacity.memory_of(scenario, batch, context, drafted, fraction)
     else:
         room = memory_of_both(scenario, upper, batch, context, drafted, fraction)
-    target_s, iteration_s, speedup = _times(point, scenario, upper)
+    if point.parents is not None:
+        gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))
+        tree = Tree(point.parents, widths(point.parents), gained)
+    gammas = (point.inner_gamma or 0, point.gamma)
+    target_s, iteration_s, speedup = predicted_times(scenario, batch, context, gammas, tree, upper)
     needed = float(room.weight_bytes + room.kv_bytes + room.draft_weight_bytes + room.draft_kv_bytes)
     protocol = plan.protocol
     loops = (protocol.samples + protocol.warmup) * protocol.iterations * len(protocol.modes)
@@ -98,18 +102,21 @@ def _one(plan: Plan, point: PlanPoint, scenario: Scenario, upper: Scenario | Non
     return Estimate(point, needed, bool(room.fits), target_s, iteration_s, speedup, seconds)
 
 
-def _times(point: PlanPoint, scenario: Scenario, upper: Scenario | None) -> tuple[float, float, float]:
-    """T_T, an iteration and the speedup: as `whatif`, `tree` and `hierarchy` have them."""
-    batch, context = float(point.batch), float(point.context)
-    if point.parents is not None:
-        gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))
-        shape = Tree(point.parents, widths(point.parents), gained)
-        iteration_s = tree_cost.iteration_s(scenario, batch, context, shape)
+def predicted_times(
+    scenario: Scenario, batch: float, context: float, gammas: tuple[int, int], tree: Tree | None, upper: Scenario | None
+) -> tuple[float, float, float]:
+    """T_T, an iteration (seconds) and the speedup, as `whatif`, `tree` and `hierarchy` have them.
+
+    gammas: drafted tokens of an inner round of two levels, and of an iteration. tree: what is drafted if no chain.
+    upper: the scenario of two levels above `scenario`.
+    """
+    if tree is not None:
         target_s = scenario.target_pass_s(batch, context)
-        return float(target_s), float(iteration_s), float(gained * target_s / iteration_s)
-    prediction: Prediction | TwoLevels
+        iteration_s = tree_cost.iteration_s(scenario, batch, context, tree)
+        return float(target_s), float(iteration_s), float(tree.tokens_per_iteration * target_s / iteration_s)
+    told: Prediction | TwoLevels
     if upper is not None:
-        prediction = predict_two_levels(scenario, upper, batch, context, point.inner_gamma or 1, point.gamma)
+        told = predict_two_levels(scenario, upper, batch, context, *gammas)
     else:
-        prediction = predict(scenario, Workload.of(batch, context, point.gamma))
-    return float(prediction.target_s), float(prediction.iteration_s), float(prediction.speedup)
+        told = predict(scenario, Workload.of(batch, context, gammas[1]))
+    return float(told.target_s), float(told.iteration_s), float(told.speedup)

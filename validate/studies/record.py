@@ -143,7 +143,8 @@ def coverage(recipe: Recipe) -> dict[str, Any]:
 def covered(out: HeldOut) -> Array:
     """1 where the interval of a held-out row holds its measured speedup, else 0."""
     measured = np.array([p.speedup for p in out.points.points], dtype=float)
-    off = np.log(out.speedup / measured)
+    predicted = out.points.speedup(out.times)
+    off = np.log(predicted / measured)
     inside = np.zeros(len(measured))
     for i, p in enumerate(out.points.points):
         others = out.fold != out.fold[i]
@@ -151,7 +152,7 @@ def covered(out: HeldOut) -> Array:
         scatter = float(np.sqrt(np.mean(off[others] ** 2)))
         stated = {"speedup": Scatter(log_rms=scatter, rows=int(others.sum()), source="rows of the other folds")}
         c = refit.calibration.model_copy(update={"observed_error": stated})
-        interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(out.speedup[i]))
+        interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(predicted[i]))
         assert interval is not None
         inside[i] = interval.low <= measured[i] <= interval.high
     return inside

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from perfmodel.answers.query import Query, resolve
 from perfmodel.errors import InputError
-from perfmodel.speculation.tree import Tree
+from perfmodel.validate.cli import generated
 from perfmodel.validate.cli.generate import generate
-from perfmodel.validate.cli.generated import Predicted, level_lines, table
+from perfmodel.validate.cli.generated import level_lines, table
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
@@ -130,37 +130,39 @@ def test_token_trees(folder) -> None:
     assert "accepted 0..2" in text
 
 
-def test_a_tree_is_predicted_by_what_a_tree_costs(folder, monkeypatch) -> None:
-    """A chain given as a tree has the chain's prediction; the engine is asked for the tree that was run."""
+def test_a_chain_drawn_as_a_tree_has_the_chains_prediction(folder) -> None:
     asked = ("--checkpoint", folder, "--draft-kv", "full", "--hardware", "h100", "--dtype", "fp32")
     rows = [row(output(*asked, *shape), "full") for shape in (["--gamma", "2"], ["--tree", "1x1"])]
     assert rows[0][8] == rows[1][8], "the same acceptance"
     assert rows[0][4] == rows[1][4]
-    trees: list[Tree] = []
 
-    def speedup(scenario: object, batch: float, context: float, tree: Tree) -> float:
-        trees.append(tree)
-        assert (batch, context) == (2, 80)
-        return 1.25
 
-    monkeypatch.setattr("perfmodel.validate.cli.generated.speedup", speedup)
-    cells = row(output(*asked, "--tree", "3x2"), "full")
-    assert cells[4] == "1.25"
-    (tree,) = trees
-    assert tree.widths == (1, 3, 6)
-    assert tree.tokens_per_iteration == pytest.approx(float(cells[8]), abs=0.005)
+def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
+    """A chain and a tree with the tokens per iteration that were observed; 1 ms a step is 2000 tokens/s at batch 2."""
+    asked: list[Any] = []
+    monkeypatch.setattr(generated, "predicted_times", lambda *given: (asked.append(given), (1e-3, 1.0, 1.25))[1])
+    for drafted in (["--gamma", "4"], ["--tree", "3x2"]):
+        text = output(
+            *("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16"),
+            *drafted,
+        )
+        assert "tokens/s (predicted for h100-sxm-80gb: 2000.0), T_T " in text
+        cells = row(text, "snapkv:40")
+        assert cells[4] == "1.25"
+        (scenario, *sizes, tree, upper), gained = asked.pop(), pytest.approx(float(cells[8]), abs=0.005)
+        assert (scenario.precision.weights.name, scenario.draft.kv.budget) == ("bf16", 40)
+        if tree is None:
+            assert sizes == [2, 80, (0, 4)]
+            assert scenario.acceptance.tokens_per_iteration(4) == gained
+        else:
+            assert (sizes, tree.widths, tree.tokens_per_iteration) == ([2, 80, (0, 2)], (1, 3, 6), gained)
+        assert upper is None
 
 
 def test_two_levels_are_predicted(folder, monkeypatch) -> None:
     """The engine is asked for both levels, with the rates that were measured in them."""
     asked: list[Query] = []
-    inner = resolve
-
-    def spy(query: Query) -> object:
-        asked.append(query)
-        return inner(query)
-
-    monkeypatch.setattr("perfmodel.validate.cli.generated.resolve", spy)
+    monkeypatch.setattr(generated, "resolve", lambda query: (asked.append(query), resolve(query))[1])
     text = output(
         *("--checkpoint", folder, "--draft", folder, "--draft-kv", "streamingllm:16", "--middle-kv", "snapkv:40"),
         *("--gamma", "3", "--inner-gamma", "2", "--hardware", "h100", "--dtype", "bf16"),
@@ -169,7 +171,7 @@ def test_two_levels_are_predicted(folder, monkeypatch) -> None:
     assert "accepted 0..5" in text
     cells = row(text, "snapkv:40 < streamingllm:16")
     assert 0 < float(cells[6]) < float(cells[10]), "predicted is less than tokens per iteration"
-    small, sparse = asked
+    sparse, small = asked
     assert (small.draft, small.draft_kv) == (folder, "streamingllm:16")
     assert (sparse.draft, sparse.draft_kv) == ("self", "snapkv:40")
     rates = [line.split("rate ")[1].split(";")[0] for line in text.splitlines() if ": rate " in line]
@@ -238,33 +240,16 @@ def test_the_figures_of_a_run_in_a_line(capsys) -> None:
     drafted = Request(2, 70, 20, 4)
     one = Run(drafted, Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]), 2.0, 100, 10, 0.0, 0.01, 0.05)
     plain = Run(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 1.25, 0.0, 0.04)
-    table(plain, [one], [None])
+    table(plain, [one], None, [None])
     text = capsys.readouterr().out
     cells = ["full", "50.0", "2.00", "1.16", "-", "10.00", "50.00", "110.00", "2.60", "0.640", "3", "2", "2", "2", "1"]
     assert row(text, "full") == cells
     assert "batch 2, context 70, 20 new tokens, gamma 4, draft self, greedy; prefill 1.25 s; baseline 25.0" in text
     assert "tokens/s, T_T 40.00 ms" in text
-    table(plain, [one], [Predicted("h200-sxm-141gb", 1234.56, 1.75)])
+    table(plain, [one], "h200-sxm-141gb", [(1234.56, 1.75)])
     text = capsys.readouterr().out
     assert "tokens/s (predicted for h200-sxm-141gb: 1234.6), T_T " in text
     assert row(text, "full")[4] == "1.75"
     nothing = replace(one, timed_iterations=0, timed_tokens=0, generation=Generation([[0]] * 2, [[0, 0]] * 2))
-    table(plain, [nothing], [None])
+    table(plain, [nothing], None, [None])
     assert row(capsys.readouterr().out, "full")[:10] == ["full", *"----", "10.00", "50.00", "-", "-", "-"]
-
-
-def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
-    asked: list[Query] = []
-
-    def answer(query: Query) -> SimpleNamespace:
-        asked.append(query)
-        return SimpleNamespace(ar_throughput_tokens_per_s=1.0, speedup=1.5)
-
-    monkeypatch.setattr("perfmodel.validate.cli.generated.whatif", answer)
-    text = output("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16")
-    cells = row(text, "snapkv:40")
-    (query,) = asked
-    assert (query.batch, query.context, query.gamma) == (2, 80, 4)
-    assert (query.weights, query.kv_dtype, query.draft_kv) == ("bf16", "bf16", "snapkv:40")
-    assert query.tokens_per_iteration == pytest.approx(float(cells[8]), abs=0.005)
-    assert cells[4] == "1.50"

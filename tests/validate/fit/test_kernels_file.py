@@ -31,10 +31,10 @@ LATENT, LATENT_FP8 = (
 )
 DAY = datetime.date(2031, 2, 3)
 ALL = Kernels(
-    "tables 1, vllm 2", 6e-6, 4.5e-6, {"bf16": GEMM, "fp8": FP8}, {"nvfp4": EXPERTS}, {"bfloat16": WIDE, "fp8": NARROW},
+    "tables 1, vllm 2", {"bf16": GEMM, "fp8": FP8}, {"nvfp4": EXPERTS}, {"bfloat16": WIDE, "fp8": NARROW},
     {"bfloat16": LATENT, "fp8": LATENT_FP8}, {2: [(16384.0, 5e-6), (65536.0, 1e-05)]},
 )  # fmt: skip
-LEAST = Kernels("tables 1, vllm 2", 6e-6, 4.5e-6, {"bf16": GEMM}, {}, {"bfloat16": WIDE}, {})
+LEAST = Kernels("tables 1, vllm 2", {"bf16": GEMM}, {}, {"bfloat16": WIDE}, {})
 
 
 def stated(kernels: Kernels, gpu: GPUSpec, date: datetime.date | None = DAY) -> Any:
