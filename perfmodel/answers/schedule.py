@@ -33,6 +33,7 @@ from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
 MAX_BATCHES = 256
+MAX_CONTEXTS = 1000
 LEAST_GAIN = 0.02
 """Over the best single length, below which a table is not worth having."""
 
@@ -112,6 +113,8 @@ class ScheduleQuery(Options):
         super().check()
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         assert isinstance(self.context, tuple)
+        if len(self.context) > MAX_CONTEXTS:
+            raise refuse("--context", None, f"at most {MAX_CONTEXTS} contexts", len(self.context))
         if self.request_rate is not None and not 2 <= float(self.output_len) < min(self.context):
             raise refuse("--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len)
         if isinstance(self.shares, str) and self.shares not in ("octaves", "equal"):

@@ -8,8 +8,8 @@ from perfmodel.specs.engines import DRIFT
 from perfmodel.specs.fits import Relation
 from perfmodel.specs.frozen import defaults
 from perfmodel.validate.solving import significant
-from perfmodel.validate.studies.engines import RATIO_KEYS, RatioFold
-from perfmodel.validate.studies.held_out import KEYS, ROUNDS, of_groups, own_rows, refits, replay
+from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS, RatioFold
+from perfmodel.validate.studies.held_out import ROUNDS, of_groups, own_rows, refits, replay
 from perfmodel.validate.studies.iterations import Iterations
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
 from perfmodel.validate.studies.robust import Array, FittedRows, FittedValues, Row, Values
@@ -38,7 +38,7 @@ RATIOS_WITHOUT = {
     "computing at the rate of the tables": "h100-sxm-94gb.gemm_flops_factor",
 }
 """What is changed -> the place of the constant that is not fitted and not there."""
-RATIO_FOLDS: tuple[RatioFold, ...] = ("seen", "model")
+FOLDS_OF_RATIOS: tuple[RatioFold, ...] = ("seen", "model")
 
 
 CHANGED = {
@@ -90,12 +90,12 @@ def _absent(names: tuple[str, ...]) -> dict[str, Any]:
 
 def _judge_steps(rows: DecodeRows, near: Values) -> dict[str, float]:
     groups = [group_of(row) for row in rows.rows]
-    return _judge(rows, rows.fit(near, ROUNDS), {by: KEYS[by] for by in FOLDS}, groups)
+    return _judge(rows, rows.fit(near, ROUNDS), {by: STEP_FOLDS[by].key for by in FOLDS}, groups)
 
 
 def _judge_ratios(whole: Values, parameters: Sequence[Parameter]) -> dict[str, float]:
     rows = Iterations(whole, parameters)
-    return _judge(rows, rows.fit(), {by: RATIO_KEYS[by] for by in RATIO_FOLDS}, range(len(rows.rows)))
+    return _judge(rows, rows.fit(), {by: RATIO_FOLDS[by].key for by in FOLDS_OF_RATIOS}, range(len(rows.rows)))
 
 
 def _judge(

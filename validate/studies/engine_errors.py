@@ -4,41 +4,21 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.operations import Array
-from perfmodel.specs.fits import Relation
 from perfmodel.validate.fit.errors import errors_of
-from perfmodel.validate.studies.engines import HeldOutReplay, RatioFold, recorded, replayed_from, step_errors
-from perfmodel.validate.studies.held_out import FEW, KEYS, HeldOutErrors, covered, of_groups, rows_of
+from perfmodel.validate.solving import grouped
+from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS, HeldOutReplay, recorded, replayed, step_errors
+from perfmodel.validate.studies.held_out import FEW, HeldOutErrors, covered, name_of, of_groups, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
-
-RELATIONS: dict[Relation, str] = {
-    "seen": "model x device x degree",
-    "version": "version",
-    "model": "model",
-    "gpu": "device",
-    "transferred": "device and its kernels",
-    "maker": "maker of the device",
-}
-"""What is left out -> in words."""
-RATIOS: dict[RatioFold, str] = {
-    "seen": "draft length or task",
-    "version": "version",
-    "model": "study",
-    "draft": "kind of draft",
-    "context": "context",
-    "width": "tokens verified at once",
-    "transferred": "engine",
-}
 
 
 def figures() -> dict[str, Any]:
     """What the accuracy record holds of engines."""
     record = recorded()
-    errors = replayed_from(record)
+    errors = replayed(record)
     return {
         "steps": _steps(errors),
-        "cells": _cells(step_errors(rows_of("seen"), KEYS["seen"], record["step_folds"]["seen"])),
-        "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIOS},
+        "cells": _cells(step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, record["step_folds"]["seen"])),
+        "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIO_FOLDS},
         "sides": sides(errors),
         "ablations": record["ablations"],
     }
@@ -48,23 +28,26 @@ def _steps(errors: HeldOutReplay) -> dict[str, Any]:
     """By relation; no interval is narrower than where less was new, as in answers (`HeldOutReplay.stated`)."""
     found: dict[str, Any] = {}
     least: dict[str, float] = {}
-    for relation in RELATIONS:
+    for relation in STEP_FOLDS:
         found[relation] = _by_engine(errors.steps[relation], least)
         least |= {engine: float(np.log1p(e["width"])) for engine, e in found[relation].items() if "width" in e}
     return found
 
 
 def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
-    """least: of each engine, the half-width that its intervals have at least."""
+    """With the rows inside the interval that the other groups give, and its median half-width as a share.
+
+    least: of each engine, the half-width that its intervals have at least.
+    """
     if len(set(errors.groups)) <= FEW:
         return {errors.engines[0]: _errors(errors)}
     inside, width = covered(errors, least)
-    found = {"all": _errors(errors) | _share(inside, width)}
-    for engine in ENGINES:
-        mine = np.array([e == engine for e in errors.engines])
-        if mine.any():
-            part = errors.part(np.flatnonzero(mine))
-            found[engine] = _errors(part) | _share(inside[mine], width[mine])
+    found = {}
+    for engine in ("all", *ENGINES):
+        mine = [i for i, name in enumerate(errors.engines) if engine in ("all", name)]
+        if mine:
+            share = {"inside": int(inside[mine].sum()), "width": float(np.expm1(np.median(width[mine])))}
+            found[engine] = _errors(errors.part(mine)) | share
     return found
 
 
@@ -82,19 +65,10 @@ def _errors(errors: HeldOutErrors) -> dict[str, Any]:
     }
 
 
-def _share(inside: Array, width: Array) -> dict[str, Any]:
-    """Rows inside the interval that the other groups give, and its median half-width as a share."""
-    return {"inside": int(inside.sum()), "width": float(np.expm1(np.median(width)))}
-
-
 def _cells(errors: HeldOutErrors) -> dict[str, Any]:
     """By engine, device and model, degrees together, each degree predicted without its rows."""
-    keys = [" ".join(map(str, group[:3])) for group in errors.groups]  # type: ignore[index]
-    found = {}
-    for key in dict.fromkeys(keys):
-        mine = np.array([k == key for k in keys])
-        found[key] = _errors(errors.part(np.flatnonzero(mine)))
-    return found
+    cells = grouped(range(len(errors.groups)), lambda i: name_of(errors.groups[i][:3]))
+    return {name: _errors(errors.part(index)) for name, index in cells.items()}
 
 
 def sides(errors: HeldOutReplay) -> dict[str, Any]:
@@ -104,7 +78,7 @@ def sides(errors: HeldOutReplay) -> dict[str, Any]:
     """
     rows = errors.rows
     counts: dict[str, Any] = {}
-    for by in RATIOS:
+    for by in RATIO_FOLDS:
         width = errors.widened(by, covered(errors.ratios[by], {})[1])
         counts[by] = {}
         for engine in ("all", *ENGINES):

@@ -1,7 +1,7 @@
 """Everything that the engines' rows say, made in one go: the constants, the folds, the errors to state, the ablations.
 
 ``results/engines.json`` keeps the constants of every fold, so that the accuracy gate replays held-out rows without
-fitting anything; what is left out together is in `held_out.KEYS` and `RATIO_KEYS`.
+fitting anything; what is left out together is in `STEP_FOLDS` and `RATIO_FOLDS`.
 """
 
 import datetime
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from perfmodel.validate.studies.engines_file import Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
     FEW,
-    KEYS,
     HeldOutErrors,
     quantile,
     refits,
@@ -45,42 +44,52 @@ LONG_CONTEXT = 1024.0
 WIDE = 256.0
 """Tokens from which on a verification is wide."""
 RatioFold = Literal["seen", "version", "model", "draft", "context", "width", "transferred"]
-RATIO_KEYS: dict[RatioFold, Callable[[Iteration], str]] = {
-    "seen": lambda row: row.group,
-    "version": lambda row: f"{row.engine} {release(row.version)[:2]}",
-    "model": lambda row: row.study,
-    "draft": lambda row: row.kind,
-    "context": lambda row: "long" if row.context > LONG_CONTEXT else "short",
-    "width": lambda row: "wide" if row.tokens > WIDE else "narrow",
-    "transferred": lambda row: row.engine,
-}
-"""What is held out together of ratios: another draft length or task of a study, all of a version, a study, a kind of
-draft, a range of contexts or of tokens verified at once, or an engine."""
-RATIO_OF: dict[Relation, RatioFold] = {
-    "seen": "seen", "version": "version", "model": "model", "gpu": "model", "transferred": "transferred",
-    "maker": "transferred",
-}  # fmt: skip
-"""Which of them says what is stated."""
-STEPS_LEFT_OUT: dict[Relation, str] = {
-    "seen": "at one degree of a device, left out where another degree was seen",
-    "version": "of versions left out whole",
-    "model": "of models left out whole",
-    "gpu": "of devices left out whole",
-    "transferred": "of devices left out whole, with the kernels of another",
-    "maker": "of a device of another maker, with the kernels of an H200",
-}
-RATIOS_LEFT_OUT: dict[RatioFold, str] = {
-    "seen": "draft lengths or tasks",
-    "version": "versions",
-    "model": "studies",
-    "transferred": "engines",
-}
-"""Both in words, from what says little to what says more."""
-FITTED: tuple[Relation, ...] = ("seen", "version", "model", "gpu")
-FOLD_OF: dict[Relation, Relation] = {"transferred": "gpu", "maker": "gpu"}
-"""Whose folds are fitted; where kernels are transferred too, the constants are those of the device left out."""
 Constants = Mapping[str, Mapping[str, float]]
 """Name of a fold -> the constants fitted without it."""
+
+
+class Fold(NamedTuple):
+    """What is held out together: rows of one `key`. words: for tables. said: of the errors that are stated.
+
+    ratio: of steps, which fold of ratios is stated beside it.
+    """
+
+    key: Callable[[Any], Hashable]
+    words: str
+    said: str = ""
+    ratio: RatioFold = "seen"
+
+
+STEP_FOLDS: dict[Relation, Fold] = {
+    "seen": Fold(
+        group_of, "model x device x degree", "at one degree of a device, left out where another degree was seen"
+    ),
+    "version": Fold(lambda row: (row.engine, version_of(row)), "version", "of versions left out whole", "version"),
+    "model": Fold(lambda row: (row.engine, row.model), "model", "of models left out whole", "model"),
+    "gpu": Fold(lambda row: row.hardware, "device", "of devices left out whole", "model"),
+    "transferred": Fold(
+        lambda row: row.hardware,
+        "device and its kernels",
+        "of devices left out whole, with the kernels of another",
+        "transferred",
+    ),
+    "maker": Fold(
+        lambda row: row.hardware,
+        "maker of the device",
+        "of a device of another maker, with the kernels of an H200",
+        "transferred",
+    ),
+}
+"""From what says little to what says more. The last two take the constants of devices left out, as "gpu" does."""
+RATIO_FOLDS: dict[RatioFold, Fold] = {
+    "seen": Fold(lambda row: row.group, "draft length or task", "draft lengths or tasks"),
+    "version": Fold(lambda row: f"{row.engine} {release(row.version)[:2]}", "version", "versions"),
+    "model": Fold(lambda row: row.study, "study", "studies"),
+    "draft": Fold(lambda row: row.kind, "kind of draft"),
+    "context": Fold(lambda row: "long" if row.context > LONG_CONTEXT else "short", "context"),
+    "width": Fold(lambda row: "wide" if row.tokens > WIDE else "narrow", "tokens verified at once"),
+    "transferred": Fold(lambda row: row.engine, "engine", "engines"),
+}
 
 
 @dataclass(frozen=True)
@@ -102,10 +111,11 @@ def make() -> EngineFits:
     """Fit everything anew: a minute."""
     steps = rows_of("seen")
     whole, slopes = steps.fit()
-    step_folds: dict[Relation, Constants] = {by: refits(steps, KEYS[by], whole.values, slopes) for by in FITTED}
+    fitted = {by: fold for by, fold in STEP_FOLDS.items() if by not in ("transferred", "maker")}
+    step_folds = {by: refits(steps, fold.key, whole.values, slopes) for by, fold in fitted.items()}
     rows = Iterations(whole.values)
     iteration, slopes = rows.fit()
-    ratio_folds = {by: refits(rows, key, iteration.values, slopes) for by, key in RATIO_KEYS.items()}
+    ratio_folds = {by: refits(rows, fold.key, iteration.values, slopes) for by, fold in RATIO_FOLDS.items()}
     return EngineFits(whole, iteration, step_folds, ratio_folds)
 
 
@@ -124,12 +134,12 @@ class HeldOutReplay:
     def _of(self, engine: str) -> dict[Relation, Any]:
         stated: dict[Relation, Any] = {}
         before: dict[str, Scatter] = {}
-        for relation in STEPS_LEFT_OUT:
-            by = _first(STEPS_LEFT_OUT, relation, self.steps, engine)
-            over = _first(RATIOS_LEFT_OUT, RATIO_OF[relation], self.ratios, engine)
+        for relation, fold in STEP_FOLDS.items():
+            by = _first(STEP_FOLDS, relation, self.steps, engine)
+            over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
             observed = {
-                "target_s": _of_few(self.steps[by], engine, f"steps {STEPS_LEFT_OUT[by]}"),
-                "ratio": _of_few(self.ratios[over], engine, f"{RATIOS_LEFT_OUT[over]} left out of ratios"),
+                "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].said}"),
+                "ratio": _of_few(self.ratios[over], engine, f"{RATIO_FOLDS[over].said} left out of ratios"),
             }
             before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
             stated[relation] = before
@@ -159,7 +169,7 @@ class HeldOutReplay:
 
     def widened(self, by: RatioFold, width: Array) -> Array:
         """Half-widths of `covered`, as of answers to questions wider than what the other rows of an engine verified."""
-        keys, each = [RATIO_KEYS[by](row) for row in self.rows], Z * self.unseen_width().deviation
+        keys, each = [RATIO_FOLDS[by].key(row) for row in self.rows], Z * self.unseen_width().deviation
         tokens, engines = np.array([row.tokens for row in self.rows]), np.array([row.engine for row in self.rows])
         widest = [
             max(tokens[(engines == engine) & (np.array(keys) != key)], default=np.inf)
@@ -168,10 +178,11 @@ class HeldOutReplay:
         return np.hypot(width, beyond(tokens, np.array(widest)) * each)
 
 
-def _first(order: Iterable[Any], relation: str, errors: Mapping[Any, HeldOutErrors], engine: str) -> Any:
+def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOutErrors], engine: str) -> Any:
     """The first that has rows of the engine, from `relation` on; else the last, which is the widest."""
-    *_, last = later = [*itertools.dropwhile(lambda left_out: left_out != relation, order)]
-    return next((left_out for left_out in later if engine in errors[left_out].engines), last)
+    stated = [by for by, fold in folds.items() if fold.said]
+    later = stated[stated.index(relation) :]
+    return next((by for by in later if engine in errors[by].engines), later[-1])
 
 
 def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
@@ -190,20 +201,18 @@ def step_errors(rows: DecodeRows, key: Callable[[DecodeRow], Hashable], folds: M
     return HeldOutErrors(replay(rows, key, folds), [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
 
 
-def replayed(
-    whole: Values, step_folds: Mapping[Any, Any], ratio_folds: Mapping[Any, Any], iteration: Values
-) -> HeldOutReplay:
-    """Predictions of every row by constants that have not seen its fold."""
-    steps: dict[Relation, HeldOutErrors] = {}
-    for relation, key in KEYS.items():
-        rows = rows_of(relation)
-        folds = dict.fromkeys((r.hardware for r in rows.rows), whole) | step_folds[FOLD_OF.get(relation, relation)]
-        errors = step_errors(rows, key, folds)
+def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
+    """Predictions of every row by constants that have not seen its fold; constants: as `recorded` has them."""
+    whole, steps, ratios = constants["steps"], {}, {}
+    for relation, fold in STEP_FOLDS.items():
+        rows, folds = rows_of(relation), constants["step_folds"].get(relation, constants["step_folds"]["gpu"])
+        of_devices = dict.fromkeys((r.hardware for r in rows.rows), whole)
+        errors = step_errors(rows, fold.key, of_devices | folds)
         steps[relation] = errors.beside_others() if relation == "seen" else errors
-    measured, ratios = Iterations(whole), {}
+    measured = Iterations(whole)
     names = [row.engine for row in measured.rows], [row.group for row in measured.rows]
-    for by, ratio_key in RATIO_KEYS.items():
-        ratios[by] = HeldOutErrors(replay(measured, ratio_key, ratio_folds[by]), *names)
+    for by, fold in RATIO_FOLDS.items():
+        ratios[by] = HeldOutErrors(replay(measured, fold.key, constants["ratio_folds"][by]), *names)
     return HeldOutReplay(steps, ratios, measured.rows)
 
 
@@ -235,7 +244,9 @@ def _carried(rates: Sequence[float]) -> list[float]:
 
 def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -> tuple[str, str]:
     """``hardware/engines.yaml`` and ``results/engines.json``."""
-    errors = replayed(fits.steps.values, fits.step_folds, fits.ratio_folds, fits.iteration.values)
+    constants: dict[str, Any] = {"steps": fits.steps.values, "iteration": fits.iteration.values}
+    constants |= {"step_folds": fits.step_folds, "ratio_folds": fits.ratio_folds}
+    errors = replayed(constants)
     steps, rows = rows_of("seen").rows, errors.rows
     fitted = {
         engine: _fitted([r for r in steps if r.engine == engine], [r for r in rows if r.engine == engine])
@@ -248,14 +259,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
         "unseen_width": errors.unseen_width(),
     }
     yaml = render(fits.steps, fits.iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
-    recorded = {
-        "schema_version": SCHEMA_VERSION,
-        "steps": _short(fits.steps.values),
-        "iteration": _short(fits.iteration.values),
-        "step_folds": {by: {k: _short(v) for k, v in folds.items()} for by, folds in fits.step_folds.items()},
-        "ratio_folds": {by: {k: _short(v) for k, v in folds.items()} for by, folds in fits.ratio_folds.items()},
-        "ablations": ablations,
-    }
+    recorded = {"schema_version": SCHEMA_VERSION, **_short(constants), "ablations": ablations}
     return yaml, json.dumps(recorded, indent=1) + "\n"
 
 
@@ -283,14 +287,9 @@ def recorded() -> dict[str, Any]:
     return found
 
 
-def replayed_from(record: Mapping[str, Any]) -> HeldOutReplay:
-    """What `recorded` says."""
-    return replayed(record["steps"], record["step_folds"], record["ratio_folds"], record["iteration"])
-
-
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return {gpu: [model for _, model in of] for gpu, of in grouped(dict.fromkeys(pairs), lambda pair: pair[0]).items()}
 
 
-def _short(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: significant(value, 4) for name, value in values.items()}
+def _short(constants: Any) -> Any:
+    return significant(constants, 4) if isinstance(constants, float) else {k: _short(v) for k, v in constants.items()}

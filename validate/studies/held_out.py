@@ -7,6 +7,7 @@ what it says.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.parameters import DECODING
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values
-from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
+from perfmodel.validate.studies.steps import DecodeRows
 
 BORROWED = 0.1
 """What a group of another engine weighs beside one of the engine itself."""
@@ -37,15 +38,6 @@ STAND_INS = {
     "mi325x-256gb": "h200-sxm-141gb",
 }
 """Device with rows -> another whose kernels stand in for its own, to see what a transfer is worth."""
-KEYS: dict[Relation, Callable[[DecodeRow], Hashable]] = {
-    "seen": group_of,
-    "version": lambda row: (row.engine, version_of(row)),
-    "model": lambda row: (row.engine, row.model),
-    "gpu": lambda row: row.hardware,
-    "transferred": lambda row: row.hardware,
-    "maker": lambda row: row.hardware,
-}
-"""What is held out together."""
 
 
 def name_of(key: Hashable) -> str:
@@ -98,7 +90,7 @@ class HeldOutErrors:
 
     off: Array
     engines: Sequence[str]
-    groups: Sequence[Hashable]
+    groups: Sequence[Any]
 
     def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
         """Of rows, for what is said of one engine: a row of another counts `borrowed`.
@@ -128,17 +120,10 @@ class HeldOutErrors:
         index = [int(i) for i in keep]
         return HeldOutErrors(self.off[index], [self.engines[i] for i in index], [self.groups[i] for i in index])
 
-    def without(self, names: Iterable[str]) -> "HeldOutErrors":
-        """The others' errors; names: `name_of` of groups."""
-        gone = set(names)
-        return self.part(i for i, group in enumerate(self.groups) if name_of(group) not in gone)
-
     def beside_others(self) -> "HeldOutErrors":
         """Those of models that were seen at another degree of the same device, and not left out whole."""
-        degrees: dict[Hashable, set[Hashable]] = {}
-        for group in self.groups:
-            degrees.setdefault(group[:3], set()).add(group)  # type: ignore[index]
-        return self.without(name_of(g) for g in self.groups if len(degrees[g[:3]]) == 1)  # type: ignore[index]
+        degrees = grouped(dict.fromkeys(self.groups), lambda group: group[:3])
+        return self.part(i for i, group in enumerate(self.groups) if len(degrees[group[:3]]) > 1)
 
     def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
         """What to state of an engine: the quantile, widened as an interval of a next one for the number behind it.
@@ -172,10 +157,10 @@ def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, A
     least: half-width that the intervals of an engine have at least.
     """
     inside, width = np.empty(len(errors.off)), np.empty(len(errors.off))
-    for group in dict.fromkeys(errors.groups):
-        mine = np.array([g == group for g in errors.groups])
-        engine = errors.engines[int(np.flatnonzero(mine)[0])]
-        stated = errors.without([name_of(group)]).scatter(engine, "rows of the other groups")
+    for group, mine in grouped(range(len(errors.off)), lambda i: errors.groups[i]).items():
+        engine = errors.engines[mine[0]]
+        others = errors.part(i for i, other in enumerate(errors.groups) if other != group)
+        stated = others.scatter(engine, "rows of the other groups")
         width[mine] = max(stated.log_within or 0.0, least.get(engine, 0.0))
         inside[mine] = np.abs(errors.off[mine]) <= width[mine]
     return inside, width

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from perfmodel.answers.query import Query, resolve
 from perfmodel.drafts import kinds
 from perfmodel.specs.calibration import Calibration
-from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
@@ -27,7 +26,7 @@ from perfmodel.validate.studies.published_engines import (
     step_law,
 )
 from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
-from perfmodel.validate.studies.steps import FittedConstants, batch_of, version_of
+from perfmodel.validate.studies.steps import FittedConstants, StepGroup, batch_of, version_of
 
 NAMED_CONTEXT = 512
 """Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""
@@ -61,11 +60,11 @@ class Iteration:
     step_batch: float
     context: float
     steps: int
-    width: int
     verified: int
     ratio: float
     spread: Spread
     gained: float | None = None
+    width: int = 1
 
     @property
     def tokens(self) -> float:
@@ -75,9 +74,8 @@ class Iteration:
     @property
     def alike(self) -> tuple[object, ...]:
         """What rows share that differ in batch and context alone."""
-        q = self.query
-        served = q.model, q.hardware, q.tp, q.ep, q.weights, q.kv_dtype, q.draft
-        return self.engine, self.version, served, self.steps, self.width, self.verified
+        served = replace(self.query, batch=1, context=1)
+        return self.engine, self.version, served, self.width, self.verified
 
     @property
     def kind(self) -> str:
@@ -86,19 +84,14 @@ class Iteration:
         return word if word in kinds() else "model"
 
 
-@dataclass(frozen=True)
-class IterationGroup:
-    """Rows that differ in batch and context alone, the first of them. index: their places among all rows."""
+@dataclass
+class IterationGroup(StepGroup):
+    """Iterations over baseline steps, the first of them."""
 
-    constants: FittedConstants
-    scenario: Scenario
-    index: NDArray[np.intp]
-    batch: Array
     step_batch: Array
-    context: Array
     first: Iteration
 
-    def ratio(self, calibration: Calibration) -> Array:
+    def predict(self, calibration: Calibration) -> Array:
         """An iteration over a baseline step."""
         s, batch, context, row = with_calibration(self.scenario, calibration), self.batch, self.context, self.first
         drafting = row.steps * s.draft_token_s(batch, context, np.array([row.steps]))
@@ -130,17 +123,14 @@ class Iterations(FittedRows[Iteration]):
         # a scenario's shards are worked out once: what they depend on is the decoding's
         nothing = {p.place: p.expected for p in self.parameters}
         scenario = with_calibration(resolve(r.query), constants.calibration({**nothing, **self._decoding}))
-        batch, step_batch, context = (
-            np.array([getattr(r, n) for r in rows]) for n in ("batch", "step_batch", "context")
+        batch, context, step_batch = (
+            np.array([getattr(r, n) for r in rows]) for n in ("batch", "context", "step_batch")
         )
-        return IterationGroup(constants, scenario, np.array(index), batch, step_batch, context, r)
+        return IterationGroup(constants, scenario, np.array(index), batch, context, step_batch, r)
 
-    def off(self, values: Values) -> Array:
-        """Logarithm of predicted over measured ratio."""
-        logs, everything = np.empty(len(self.rows)), {**self._decoding, **values}
-        for group in self.groups:
-            logs[group.index] = np.log(group.ratio(group.constants.calibration(everything)))
-        return np.asarray(logs - self.logs)
+    def predict(self, values: Values) -> Array:
+        """See `FittedRows.predict`."""
+        return super().predict({**self._decoding, **values})
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """Every group is a kind of its own."""
@@ -181,7 +171,6 @@ def _served(row: ServedRow, name: str, group: str, ratio: float, spread: Spread)
         step_batch=float(row.batch),
         context=NAMED_CONTEXT,
         steps=row.gamma,
-        width=1,
         verified=row.gamma + 1,
         ratio=ratio,
         spread=spread,

@@ -14,7 +14,7 @@ from perfmodel.specs.fits import COVERAGE
 from perfmodel.validate.accuracy.compare import LABELS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
-from perfmodel.validate.studies.engine_errors import RATIOS, RELATIONS
+from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.systems import SLACK
 from perfmodel.validate.studies.traffic import FIGURES as SERVED
@@ -254,11 +254,11 @@ def _engines(found: Record) -> list[str]:
     """Step times by engine and by what the constants have not seen."""
     rows = [
         [
-            f"{ENGINES[engine]}, by {words}",
+            f"{ENGINES[engine]}, by {fold.words}",
             *_figures(e, "groups", "rows", "mape", "groups_mape", "bias", "worst"),
             *_inside(e),
         ]
-        for relation, words in RELATIONS.items()
+        for relation, fold in STEP_FOLDS.items()
         for engine in ENGINES
         if (e := found["engines"]["steps"][relation].get(engine))
     ]
@@ -286,14 +286,14 @@ def _inside(e: Record) -> list[str]:
 def _engine_ratios(found: Record) -> list[str]:
     """An iteration over a baseline step, and the side of 1 that the speedup is on."""
     rows = []
-    for by, words in RATIOS.items():
+    for by, fold in RATIO_FOLDS.items():
         for engine, e in found["engines"]["ratios"][by].items():
             if engine == "all":
                 continue
             side = found["engines"]["sides"][by][engine]
             sides = [f"{side['right']} of {side['rows']}", f"{side['sure_and_wrong']} of {side['sure']}"]
             cells = _figures(e, "rows", "mape", "bias", "worst")
-            rows.append([f"{ENGINES[engine]}, by {words}", *cells, *_inside(e), *sides])
+            rows.append([f"{ENGINES[engine]}, by {fold.words}", *cells, *_inside(e), *sides])
     head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %"]
     return table([*head, *INSIDE, "side of 1 right", "sure, wrong"], rows)
 

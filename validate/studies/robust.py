@@ -9,7 +9,7 @@ to be linear in the logarithms of the parameters, anew in every round, so that a
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,14 +100,26 @@ Row = TypeVar("Row")
 
 
 class FittedRows(ABC, Generic[Row]):
-    """Measured rows in a fixed order, with their errors as functions of the parameters."""
+    """Measured rows in a fixed order, with their errors as functions of the parameters.
+
+    logs: of what was measured. groups: of rows that are predicted together (`steps.StepGroup`).
+    """
 
     rows: tuple[Row, ...]
     parameters: Sequence[Parameter]
+    logs: Array
+    groups: Sequence[Any]
 
-    @abstractmethod
+    def predict(self, values: Values) -> Array:
+        """Logarithm of what each row measured."""
+        logs = np.empty(len(self.rows))
+        for group in self.groups:
+            logs[group.index] = np.log(group.at(values))
+        return logs
+
     def off(self, values: Values) -> Array:
         """Logarithm of predicted over measured, of each row."""
+        return self.predict(values) - self.logs
 
     @abstractmethod
     def parts(self, train: NDArray[np.bool_]) -> Parts:

@@ -122,11 +122,11 @@ class StepGroup:
     index: NDArray[np.intp]
     batch: Array
     context: Array
-    _counted: tuple[tuple[object, ...], list[Op]] | None = None
-    _known: dict[tuple[float, ...], Array] = field(default_factory=dict)
+    _counted: tuple[tuple[object, ...], list[Op]] | None = field(default=None, kw_only=True)
+    _known: dict[tuple[float, ...], Array] = field(default_factory=dict, kw_only=True)
 
-    def seconds(self, values: Values) -> Array:
-        """Of a step, by the values of the parameters; those that this group does not depend on cost nothing."""
+    def at(self, values: Values) -> Array:
+        """What the rows measured, by the values of the parameters; those that it does not depend on cost nothing."""
         key = tuple(values[parameter.place] for parameter in self.constants.parameters)
         if key not in self._known:
             if len(self._known) >= REMEMBERED:
@@ -173,17 +173,6 @@ class DecodeRows(FittedRows[DecodeRow]):
         scenario = replace(decoding(first, constants.kernels), context_std=std)
         batch, context = np.array([batch_of(r) for r in rows]), np.array([r.context_tokens for r in rows], float)
         return StepGroup(constants, scenario, np.array(index), batch, context)
-
-    def predict(self, values: Values) -> Array:
-        """Logarithm of each row's step in seconds."""
-        logs = np.empty(len(self.rows))
-        for group in self.groups:
-            logs[group.index] = np.log(group.seconds(values))
-        return logs
-
-    def off(self, values: Values) -> Array:
-        """Logarithm of predicted over measured."""
-        return np.asarray(self.predict(values) - self.logs)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """Of a model on an engine and architecture, of its groups by version, and of rows."""

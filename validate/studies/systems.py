@@ -102,25 +102,10 @@ def _tree_scenario(p: MeasuredPoint) -> Scenario:
 
 def _tree_row(p: MeasuredPoint) -> SystemRow:
     assert p.tree is not None
-    assert p.tokens_per_iteration is not None
-    assert p.speedup is not None
-    scenario = _tree_scenario(p)
-    predicted = tree_speedup(p, scenario, own_steps=True)
-    chains = p.notes.startswith("SpecInfer")
-    return SystemRow(
-        row=p.row_id,
-        study="Sequoia, SpecInfer's trees" if chains else "Sequoia",
-        target=p.target,
-        draft=p.draft or "",
-        task=p.task,
-        batch=p.batch,
-        drafted=f"{p.tree[0]} nodes, {p.tree[1]} levels",
-        tokens_per_iteration=p.tokens_per_iteration,
-        measured=p.speedup,
-        low=predicted,
-        high=predicted,
-        by_calibration=tree_speedup(p, scenario, own_steps=False),
-    )
+    scenario, chains = _tree_scenario(p), p.notes.startswith("SpecInfer")
+    study, drafted = "Sequoia, SpecInfer's trees" if chains else "Sequoia", f"{p.tree[0]} nodes, {p.tree[1]} levels"
+    ends, alone = [tree_speedup(p, scenario, own_steps=True)], tree_speedup(p, scenario, own_steps=False)
+    return _row(p, p.row_id, study, drafted, ends, alone)
 
 
 def _served_row(row: ServedRow) -> SystemRow:
@@ -131,20 +116,18 @@ def _served_row(row: ServedRow) -> SystemRow:
     sizes, gained = (row.batch, NAMED_CONTEXT, row.gamma), row.tokens_per_iteration
     asked = Query(row.target, row.hardware, *sizes, row.tensor_parallel, draft=row.draft, tokens_per_iteration=gained)
     alone = predict(resolve(asked), Workload.of(*sizes), row.gamma)
+    return _row(row, row.id, f"SpecDecode-Bench, {HEADS[row.draft]}", str(row.gamma), ends, float(alone.speedup))
+
+
+def _row(
+    of: MeasuredPoint | ServedRow, name: str, study: str, drafted: str, ends: list[float], by_calibration: float
+) -> SystemRow:
+    assert of.tokens_per_iteration is not None
+    assert of.speedup is not None
     return SystemRow(
-        row=row.id,
-        study=f"SpecDecode-Bench, {HEADS[row.draft]}",
-        target=row.target,
-        draft=row.draft,
-        task=row.task,
-        batch=row.batch,
-        drafted=str(row.gamma),
-        tokens_per_iteration=gained,
-        measured=row.speedup,
-        low=min(ends),
-        high=max(ends),
-        by_calibration=float(alone.speedup),
-    )
+        name, study, of.target, of.draft or "", of.task, of.batch, drafted, of.tokens_per_iteration, of.speedup,
+        low=min(ends), high=max(ends), by_calibration=by_calibration,
+    )  # fmt: skip
 
 
 def transferred() -> list[dict[str, Any]]:

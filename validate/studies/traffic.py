@@ -311,11 +311,11 @@ def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[in
         return (*(run.cells[n] for n in (*SERVER, "concurrency")), round(run.output_tokens, -3))
 
     base = {place(c.run): c for c in everything if c.run.steps == 0}
-    right = asked = 0
+    right = []
     for c in some:
         alone = base.get(place(c.run)) if c.run.steps else None
         if alone is not None:
             measured = alone.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")
             predicted = measured * alone.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"]
-            asked, right = asked + 1, right + ((measured > 1) == (predicted > 1))
-    return right, asked
+            right.append((measured > 1) == (predicted > 1))
+    return sum(right), len(right)

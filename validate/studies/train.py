@@ -42,7 +42,8 @@ SPEC = ModelSpec(
 )
 EVALUATED_AT = (1024, 4096, 8192)
 """Contexts of the held-out text."""
-SAVE_EVERY_S, TOLD_EVERY = 240.0, 50
+TOLD_EVERY = 50
+"""Steps between two lines of progress."""
 BETAS, CLIP = (0.9, 0.95), 1.0
 """Of Adam; the most that the norm of a step's gradients counts for."""
 EVALUATED = 16
@@ -183,30 +184,21 @@ class Trainer:
         self.trained[key] = self.trained.get(key, 0) + stage.batch * stage.context
         return loss.item() / math.log(2)
 
-    def report(self, finished: bool) -> dict[str, object]:
-        """Recipe and what was done of it."""
-        return {
-            "recipe": asdict(self.recipe),
-            "steps": self.steps,
-            "trained_bytes": self.trained,
-            "finished": finished,
-            "torch": torch.__version__,
-        }
-
 
 def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[str, object]:
-    """Run the recipe; the folder holds a usable checkpoint from the first save on. Returns what recipe.json says."""
-    trainer = Trainer(recipe, device)
-    began = saved = time.monotonic()
+    """Run the recipe, save the checkpoint, and return what its recipe.json says: the recipe and what came out."""
+    trainer, began = Trainer(recipe, device), time.monotonic()
     while (progress := (time.monotonic() - began) / (60 * recipe.minutes)) < 1:
         bits = trainer.step(progress)
         if trainer.steps % TOLD_EVERY == 1:
             print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
-        if time.monotonic() - saved > SAVE_EVERY_S:
-            save(trainer.model, folder, trainer.report(finished=False))
-            saved = time.monotonic()
-    held_out = [evaluate(trainer.model.eval(), context) for context in EVALUATED_AT]
-    report = {**trainer.report(finished=True), "held_out": held_out}
+    report = {
+        "recipe": asdict(recipe),
+        "steps": trainer.steps,
+        "trained_bytes": trainer.trained,
+        "torch": torch.__version__,
+        "held_out": [evaluate(trainer.model.eval(), context) for context in EVALUATED_AT],
+    }
     save(trainer.model, folder, report)
     return report
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from perfmodel.errors import one_line
 from perfmodel.specs import files
-from perfmodel.specs.huggingface import recurrent, sparse
+from perfmodel.specs.huggingface import recurrent
 from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, Family
 from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
 from perfmodel.specs.huggingface.quantised import formats_of
@@ -38,7 +38,7 @@ def from_config(
     refuse_unread(keys)
     quantised = Keys(data, where) if "quantization_config" in data else keys
     sidecar = Keys(beside, str(Path(where).with_name("hf_quant_config.json"))) if beside else None
-    formats = formats_of(quantised, sidecar, _gemm_layers(keys, shape), family.modules)
+    formats = formats_of(quantised, sidecar, _gemm_layers(keys, shape), shape["model_type"])
     return files.parse(ModelSpec, shape | formats, where)
 
 
@@ -95,9 +95,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         or keys.integer("intermediate_size", family.mlp_ratio * hidden if family.mlp_ratio else NEEDED),
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
-        "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.flags),
+        "tie_word_embeddings": keys.flag("tie_word_embeddings", family.says("tied")),
         **_biases(keys, family),
-        "rms_norm_eps": keys.number("rms_norm_eps", family.eps),
+        "rms_norm_eps": keys.number("rms_norm_eps", family.rms_norm_eps or 1e-5),
         **_rotary(keys, family, positions),
         "num_nextn_predict_layers": _predicting(keys),
         "source": keys.where,
@@ -109,12 +109,12 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
 
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
     """A null num_key_value_heads means num_attention_heads; in some families an absent one does too."""
-    may_omit = "heads_are_kv_heads" in family.flags or keys.data.get("num_key_value_heads", NEEDED) is None
+    may_omit = family.says("heads_are_kv_heads") or keys.data.get("num_key_value_heads", NEEDED) is None
     return keys.integer("num_key_value_heads", heads if may_omit else NEEDED)
 
 
 def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
-    if "head_dim_needed" in family.flags or keys.data.get("head_dim") is not None:
+    if family.says("head_dim_needed") or keys.data.get("head_dim") is not None:
         return keys.integer("head_dim")
     if hidden % heads:
         raise keys.bad("head_dim", f"given where num_attention_heads ({heads}) does not divide hidden_size ({hidden})")
@@ -122,18 +122,18 @@ def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
 
 
 def _biases(keys: Keys, family: Family) -> dict[str, bool]:
-    if "use_bias" in family.flags:
+    if family.says("use_bias"):
         return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("use_bias", True))
-    asked = keys.flag("attention_bias", "bias_default" in family.flags)
+    asked = keys.flag("attention_bias", family.says("bias_default"))
     mlp = keys.flag("mlp_bias", False)
-    if family.readers[0] is sparse.latent and (asked or mlp):
+    if family.says("unbiased") and (asked or mlp):
         raise keys.bad("attention_bias" if asked else "mlp_bias", "false for this architecture")
-    whole = asked and "attention_bias" in family.flags
-    qkv = whole or (asked and "attention_bias_of_qkv" in family.flags)
+    whole = asked and family.says("attention_bias")
+    qkv = whole or (asked and family.says("attention_bias_of_qkv"))
     if keys.data["model_type"] == "qwen2_moe":
         qkv = keys.flag("qkv_bias", True)
     output = keys.flag("attention_out_bias", whole)
-    return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and "mlp_bias" in family.flags}
+    return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and family.says("mlp_bias")}
 
 
 def _predicting(keys: Keys) -> int | None:
@@ -159,7 +159,7 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     newer = keys.mapping("rope_parameters")
     if newer and "full_attention" in newer.data:
         newer = newer.mapping("full_attention")
-    theta = (newer or keys).number("rope_theta", keys.number("rope_theta", family.rope_theta))
+    theta = (newer or keys).number("rope_theta", keys.number("rope_theta", family.rope_theta or 1e4))
     scaling = newer or keys.mapping("rope_scaling")
     share = "partial_rotary_factor"
     rotary = {"rope_theta": theta, share: (newer or keys).number(share, keys.number(share, 1.0))}

@@ -1,6 +1,5 @@
 """Routed experts of each family: the `moe` mapping of ModelSpec, and the width of its dense layers."""
 
-from collections.abc import Callable
 from typing import Any
 
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
@@ -9,7 +8,7 @@ from perfmodel.specs.huggingface.recurrent import blocks
 from perfmodel.specs.parts import MAX_LAYERS
 
 
-def _routed(
+def routed(
     keys: Keys,
     layers: int,
     experts: str = "num_experts",
@@ -42,11 +41,6 @@ def _routed(
     return {"moe": {**sizes, "router_bias": bias, **more}}
 
 
-def of(experts: str, *keys_of: str, **options: Any) -> Callable[[Keys, int], Fields]:
-    """Reader of experts: `_routed` with these keys."""
-    return lambda keys, layers: _routed(keys, layers, experts, *keys_of, **options)
-
-
 def _one(keys: Keys, key: str, default: Any = NEEDED) -> int:
     """A whole number, or of a list the one that all layers have."""
     value = keys.data.get(key)
@@ -67,7 +61,7 @@ def qwen(keys: Keys, layers: int) -> Fields:
     step, only = keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS), set(keys.integers("mlp_only_layers"))
     dense = [i for i in range(layers) if i in only or (i + 1) % step]
     shared = keys.count("shared_expert_intermediate_size")
-    return _routed(
+    return routed(
         keys,
         layers,
         "num_local_experts" if "num_local_experts" in keys.data else "num_experts",
@@ -95,7 +89,7 @@ def deepseek(keys: Keys, layers: int) -> Fields:
     keys.ignore("num_experts", "num_local_experts")
     if kinds is not None and kinds != ["dense" if i in dense else "sparse" for i in range(layers)]:
         raise keys.bad("mlp_layer_types", "dense for the first first_k_dense_replace layers, then sparse")
-    return _routed(
+    return routed(
         keys,
         layers,
         "n_routed_experts",
@@ -107,14 +101,14 @@ def deepseek(keys: Keys, layers: int) -> Fields:
 
 def gpt_oss(keys: Keys, layers: int) -> Fields:
     keys.ignore("experts_per_token")
-    return _routed(keys, layers, "num_local_experts", "intermediate_size", bias=True, expert_bias=True)
+    return routed(keys, layers, "num_local_experts", "intermediate_size", bias=True, expert_bias=True)
 
 
 def minimax(keys: Keys, layers: int) -> Fields:
     shared, bias = keys.count("shared_intermediate_size"), keys.flag("use_routing_bias", True)
     keys.ignore("mtp_transformer_layers")
     names = ("num_local_experts", "intermediate_size")
-    return _routed(keys, layers, *names, bias=bias, shared_intermediate_size=shared)
+    return routed(keys, layers, *names, bias=bias, shared_intermediate_size=shared)
 
 
 def minimax_m3(keys: Keys, layers: int) -> Fields:
@@ -123,25 +117,25 @@ def minimax_m3(keys: Keys, layers: int) -> Fields:
     keys.ignore("first_k_dense_replace", "moe_intermediate_size", "n_shared_experts")
     dense = kinds.count("dense") if isinstance(kinds, list) else freq.count(0)
     names, shared = ("num_local_experts", "intermediate_size"), "shared_intermediate_size"
-    found = _routed(keys, layers, *names, shared_width=shared, bias=True, first_dense_layers=dense)
+    found = routed(keys, layers, *names, shared_width=shared, bias=True, first_dense_layers=dense)
     return found | {"intermediate_size": keys.integer("dense_intermediate_size")}
 
 
 def mimo_v2(keys: Keys, layers: int) -> Fields:
     """`moe_layer_freq` is a list: 0 dense, 1 experts."""
-    routed = keys.integers("moe_layer_freq")
-    if len(routed) != layers or not {*routed} <= {0, 1}:
+    listed = keys.integers("moe_layer_freq")
+    if len(listed) != layers or not {*listed} <= {0, 1}:
         raise keys.bad("moe_layer_freq", f"a list of {layers} zeros (dense) and ones (experts)")
-    dense = layers - sum(routed)
-    return _routed(keys, layers, "n_routed_experts", shared="n_shared_experts", bias=True, first_dense_layers=dense)
+    dense = layers - sum(listed)
+    return routed(keys, layers, "n_routed_experts", shared="n_shared_experts", bias=True, first_dense_layers=dense)
 
 
 def llama4(keys: Keys, layers: int) -> Fields:
     """Experts in every `interleave_moe_layer_step`-th layer, each beside a shared one; the other layers are wider."""
     step, width = keys.integer("interleave_moe_layer_step", 1, high=MAX_LAYERS), keys.integer("intermediate_size")
-    routed = len(keys.integers("moe_layers")) or len(range(step - 1, layers, step))
-    names, dense = ("num_local_experts", "intermediate_size"), layers - routed
-    found = _routed(keys, layers, *names, shared_intermediate_size=width, first_dense_layers=dense)
+    dense = layers - (len(keys.integers("moe_layers")) or len(range(step - 1, layers, step)))
+    names = ("num_local_experts", "intermediate_size")
+    found = routed(keys, layers, *names, shared_intermediate_size=width, first_dense_layers=dense)
     return found | {"intermediate_size": keys.integer("intermediate_size_mlp")}
 
 
@@ -150,7 +144,7 @@ def gemma4(keys: Keys, layers: int) -> Fields:
     if not keys.flag("enable_moe_block", False):
         keys.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
         return {}
-    found = _routed(keys, layers, per_token="top_k_experts", shared_width="intermediate_size")
+    found = routed(keys, layers, per_token="top_k_experts", shared_width="intermediate_size")
     return found | {"norms_per_layer": 7}
 
 
@@ -159,7 +153,7 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
     if "moe" not in kinds:
         keys.ignore(*(key for key in keys.data if "expert" in key or key.startswith("moe_")))
         return {}
-    return _routed(
+    return routed(
         keys,
         layers,
         "n_routed_experts",
@@ -179,19 +173,19 @@ def ernie(keys: Keys, layers: int) -> Fields:
         raise keys.bad("moe_layer_interval", "1")
     dense = start + (0 if end < 0 else layers - 1 - end)
     names = {"experts": "moe_num_experts", "per_token": "moe_k", "shared": "moe_num_shared_experts"}
-    return _routed(keys, layers, **names, bias=True, first_dense_layers=dense)
+    return routed(keys, layers, **names, bias=True, first_dense_layers=dense)
 
 
 def hunyuan(keys: Keys, layers: int) -> Fields:
     """Hunyuan-Large and A13B: one shared expert unless the file says otherwise."""
     width = "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
     shared = _one(keys, "num_shared_expert", 1) * _one(keys, width)
-    return _routed(keys, layers, "num_experts", width, "moe_topk", shared_intermediate_size=shared)
+    return routed(keys, layers, "num_experts", width, "moe_topk", shared_intermediate_size=shared)
 
 
 def kimi(keys: Keys, layers: int) -> Fields:
     """Kimi-Linear and Kimi-K3: behind a narrower latent in K3, with shared experts of the full width."""
-    found = _routed(keys, layers, shared="num_shared_experts", first="first_k_dense_replace", bias=True)
+    found = routed(keys, layers, shared="num_shared_experts", first="first_k_dense_replace", bias=True)
     if keys.data.get("routed_expert_hidden_size") is not None:
         found["moe"]["latent_size"] = keys.integer("routed_expert_hidden_size")
     keys.ignore("moe_layer_freq", "num_expert_group", "latent_moe_use_norm")
@@ -204,7 +198,7 @@ def step(keys: Keys, layers: int) -> Fields:
     named = listed.split(",") if isinstance(listed, str) else keys.integers("moe_layers_enum")
     keys.ignore("n_shared_experts", "share_expert_dims", "mtp_mlp_layer_types")
     more: dict[str, Any] = {"first_dense_layers": layers - len(named)} if named else {"first": "first_k_dense_replace"}
-    return _routed(keys, layers, shared_width="share_expert_dim", bias=True, **more)
+    return routed(keys, layers, shared_width="share_expert_dim", bias=True, **more)
 
 
 def granite(keys: Keys, layers: int) -> Fields:
@@ -213,7 +207,7 @@ def granite(keys: Keys, layers: int) -> Fields:
     if not keys.data.get("num_local_experts"):
         keys.ignore("num_experts_per_tok")
         return {"intermediate_size": shared} if shared else {}
-    return _routed(keys, layers, "num_local_experts", "intermediate_size", shared_intermediate_size=shared)
+    return routed(keys, layers, "num_local_experts", "intermediate_size", shared_intermediate_size=shared)
 
 
 def jamba(keys: Keys, layers: int) -> Fields:
@@ -223,7 +217,7 @@ def jamba(keys: Keys, layers: int) -> Fields:
         keys.ignore("num_experts_per_tok")
         return {}
     dense = layers - len(range(offset, layers, period))
-    return _routed(keys, layers, "num_experts", "intermediate_size", first_dense_layers=dense)
+    return routed(keys, layers, "num_experts", "intermediate_size", first_dense_layers=dense)
 
 
 def longcat(keys: Keys, layers: int) -> Fields:
@@ -256,11 +250,11 @@ def dbrx(keys: Keys, layers: int) -> Fields:
 
 def behind_latent(keys: Keys, layers: int) -> Fields:
     """Muse: experts read and write a narrower state."""
-    return _routed(keys, layers, first="mlp_layer_types", latent_size=keys.integer("moe_hidden_size"))
+    return routed(keys, layers, first="mlp_layer_types", latent_size=keys.integer("moe_hidden_size"))
 
 
 def everywhere(keys: Keys, layers: int) -> Fields:
     """Every layer has experts and one shared; of DeepSeek-V4 the first ones choose by token, which costs nothing."""
-    found = _routed(keys, layers, shared="num_shared_experts", bias=True)
+    found = routed(keys, layers, shared="num_shared_experts", bias=True)
     keys.ignore("first_k_dense_replace", "intermediate_size", "mlp_layer_types")
     return found | {"intermediate_size": found["moe"]["intermediate_size"]}

@@ -1,6 +1,7 @@
 """Which layers have what: windows, heads of sliding layers, indexers, recurrent layers, as fields of ModelSpec."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from perfmodel.specs.huggingface.keys import Keys
@@ -37,24 +38,25 @@ def all_slide_if_given(keys: Keys, layers: int) -> Fields:
     return all_slide(keys, layers) if keys.data.get("sliding_window") is not None else {}
 
 
-def slides_but_every(step: int, needed: bool = False) -> Callable[[Keys, int], Fields]:
-    """Reader of families in which all layers but every `step`-th slide, or those that `layer_types` names.
+def _slides_but_every(keys: Keys, layers: int, step: int, needed: bool = True) -> Fields:
+    """All layers but every `step`-th slide, or those that `layer_types` names.
 
     needed: the file must say how wide the window is, null for none.
     """
+    names = ("sliding_window_pattern", "_sliding_window_pattern")
+    name = next((name for name in names if keys.data.get(name) is not None), names[0])
+    pattern = keys.data.get(name)
+    period = len(pattern) if pattern and isinstance(pattern, str) else keys.integer(name, step, high=MAX_LAYERS)
+    keys.ignore(*names, "sliding_window_size")
+    stated = needed or keys.data.get("sliding_window") is not None
+    window = keys.present_or_null("sliding_window", MAX_TOKENS) if stated else None
+    return _windowed(window, _sliding(keys, layers, [(i + 1) % period != 0 for i in range(layers)]))
 
-    def reader(keys: Keys, layers: int) -> Fields:
-        names = ("sliding_window_pattern", "_sliding_window_pattern")
-        name = next((name for name in names if keys.data.get(name) is not None), names[0])
-        pattern = keys.data.get(name)
-        period = len(pattern) if pattern and isinstance(pattern, str) else keys.integer(name, step, high=MAX_LAYERS)
-        keys.ignore(*names, "sliding_window_size")
-        stated = needed or keys.data.get("sliding_window") is not None
-        window = keys.present_or_null("sliding_window", MAX_TOKENS) if stated else None
-        slides = [(i + 1) % period != 0 for i in range(layers)]
-        return _windowed(window, _sliding(keys, layers, slides))
 
-    return reader
+every_second_full = partial(_slides_but_every, step=2)
+every_fourth_full = partial(_slides_but_every, step=4, needed=False)
+every_fifth_full = partial(_slides_but_every, step=5)
+every_sixth_full = partial(_slides_but_every, step=6)
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
@@ -208,19 +210,17 @@ def all_full(keys: Keys, layers: int) -> Fields:
     return {}
 
 
-def learned_positions(extra: int = 0) -> Callable[[Keys, int], Fields]:
-    """Reader of families with an embedding of each position, and of `extra` ones."""
+def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
+    """An embedding of each position, and of `extra` ones."""
+    positions = keys.integer("max_position_embeddings", high=MAX_TOKENS) + extra
+    if (width := keys.integer("word_embed_proj_dim", keys.integer("hidden_size"))) != keys.integer("hidden_size"):
+        raise keys.bad("word_embed_proj_dim", f"hidden_size, given {width}")
+    kv = {"num_key_value_heads": 1} if keys.flag("multi_query", False) else {}
+    keys.ignore("n_ctx", "num_key_value_heads")
+    return kv | {"table_params": positions * keys.integer("hidden_size")}
 
-    def reader(keys: Keys, layers: int) -> Fields:
-        positions = keys.integer("max_position_embeddings", high=MAX_TOKENS) + extra
-        keys.ignore("n_ctx", "word_embed_proj_dim")
-        if (width := keys.integer("word_embed_proj_dim", keys.integer("hidden_size"))) != keys.integer("hidden_size"):
-            raise keys.bad("word_embed_proj_dim", f"hidden_size, given {width}")
-        kv = {"num_key_value_heads": 1} if keys.flag("multi_query", False) else {}
-        keys.ignore("num_key_value_heads")
-        return kv | {"table_params": positions * keys.integer("hidden_size")}
 
-    return reader
+learned_positions_and_two = partial(learned_positions, extra=2)
 
 
 def gpt_neo(keys: Keys, layers: int) -> Fields:
@@ -229,7 +229,7 @@ def gpt_neo(keys: Keys, layers: int) -> Fields:
     if not isinstance(kinds, list):
         kinds = [kind for pattern, times in keys.data.get("attention_types") or () for kind in pattern * times]
     keys.ignore("attention_types")
-    return learned_positions()(keys, layers) | _windowed(keys.integer("window_size"), kinds.count("local"))
+    return learned_positions(keys, layers) | _windowed(keys.integer("window_size"), kinds.count("local"))
 
 
 def falcon(keys: Keys, layers: int) -> Fields:

@@ -36,15 +36,21 @@ _NAMED = {
 }
 MODULES = {gemm: tuple(names.split()) for gemm, names in _NAMED.items()}
 """GEMM -> modules of a layer that it multiplies with, in the spellings of all families."""
+_OF_GEMMA4 = {
+    "shared_gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "shared_down": ("mlp.down_proj",),
+    "experts": ("experts.0.gate_proj", "experts.gate_up_proj"),
+}
+"""Where the dense MLP stands beside the experts, as their shared one."""
 
 
 def formats_of(
-    keys: Keys, sidecar: Keys | None, layers: Mapping[str, Sequence[int]], modules: Mapping[str, Sequence[str]]
+    keys: Keys, sidecar: Keys | None, layers: Mapping[str, Sequence[int]], model_type: str
 ) -> dict[str, str]:
     """`weights` and `kv_dtype` of ModelSpec; nothing where the file says nothing.
 
     keys: a ``config.json``; sidecar: the ``hf_quant_config.json`` beside it, whose word counts where both speak.
-    layers: GEMM -> layers that have it, ``mtp`` those behind the model's own. modules: where not as in `MODULES`.
+    layers: GEMM -> layers that have it, ``mtp`` those behind the model's own.
     Raises InputError for a format that is not known.
     """
     found = keys.mapping("quantization_config") or keys.mapping("quantization")
@@ -56,8 +62,9 @@ def formats_of(
         scheme, said = scheme_of(found), found
     else:
         return {}
+    modules = MODULES | (_OF_GEMMA4 if model_type.startswith("gemma4") else {})
     formats = {
-        gemm: _mixed(Counter(_of_layer(scheme, modules.get(gemm, MODULES[gemm]), layer) for layer in where))
+        gemm: _mixed(Counter(_of_layer(scheme, modules[gemm], layer) for layer in where))
         for gemm, where in layers.items()
         if where and gemm != "mtp"
     }

@@ -138,18 +138,7 @@ def test_urls_that_lead_nowhere(url, says, capsys, tmp_path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-SHORTEST = [
-    "validate",
-    "engine",
-    "--model",
-    "llama-68m",
-    "--hardware",
-    "h100",
-    "--draft",
-    "ngram",
-    "--calibration",
-    "ideal",
-]
+SHORTEST = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--calibration", "ideal"]
 SHORTEST += ["--batches", "1", "--prompts", "8", "--new-tokens", "12"]
 
 
@@ -158,7 +147,7 @@ def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, mo
     monkeypatch.setattr(client, "PAGE_S", 0.2 if FAULTS[name].says == "is not whole after" else 60.0)
     monkeypatch.setattr(client, "ANSWER_S", client.PAGE_S)
     with broken(FAULTS[name]) as url:
-        assert run([*SHORTEST, "--url", url, "--results", str(tmp_path)]) == 2
+        assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 2
     line = capsys.readouterr().err.rstrip("\n")
     assert line.startswith("error: --url: ")
     assert line.isprintable()
@@ -168,6 +157,6 @@ def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, mo
 
 def test_a_server_without_a_fault_is_measured(tmp_path, capsys) -> None:
     with broken(None) as url:
-        assert run([*SHORTEST, "--url", url, "--results", str(tmp_path)]) == 0
+        assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 0
     assert "must hold two draft lengths" in capsys.readouterr().out
     assert len(list(tmp_path.rglob("engine-*-K0.json"))) == 1

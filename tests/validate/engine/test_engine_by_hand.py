@@ -103,27 +103,18 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
     ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
     ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
     ({"choices": {"text": "x"}}, [None], 2), ({"choices": [{"text": ""}]}, [], 2),
-    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 5}}, "a whole number from 2 to the 4 asked", 0),
-    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}, "a whole number from 2 to the 4 asked", 0),
 ])  # fmt: skip
 def test_an_event_of_a_stream(event, chunks, total) -> None:
     """Beside two tokens that were there before, of four that were asked for."""
     held = StreamedAnswer(0.0, [], 2)
-    if isinstance(chunks, str):
-        refused(chunks, held.add, event, 1.0, 4)
-        return
     held.add(event, 1.0, 4)
     assert ([chunk.tokens for chunk in held.chunks], held.total) == (chunks, total)
 
 
 def test_a_whole_answer_has_all_tokens_in_two_pieces_or_more() -> None:
+    """`hostile_server.FAULTS` has those that have not."""
     answer(4, (1.0, 2), (2.0, 2)).check_whole(4)
     answer(None, (1.0, None), (2.0, None)).check_whole(2)
-    full = StreamedAnswer(0.0, [Chunk(0.0, None)] * 3)
-    full.add([{"text": "x"}], 1.0, 4)
-    refused("more pieces than the 4", full.add, [{"text": "x"}], 1.0, 4)
-    for bad, says in ((answer(4, (1.0, 4)), "in 1 pieces$"), (answer(None, (1.0, None), (2.0, None)), "each counted")):
-        refused(f"4 tokens were asked for, .*{says}", bad.check_whole, 4)
 
 
 STARTS = {

@@ -13,7 +13,7 @@ from perfmodel.validate.studies.iterations import CLOCKED, Iteration, Iterations
 from perfmodel.validate.studies.parameters import Parameter
 
 QUERY = Query("llama-3.1-8b", "h100-sxm-80gb", 8, 512, 3, draft="eagle", alpha=0.7)
-ROW = Iteration("x", "s", "g", "vllm", "0.22", QUERY, 8.0, 8.0, 512.0, 3, 1, 4, 1.5, CLOCKED)
+ROW = Iteration("x", "s", "g", "vllm", "0.22", QUERY, 8.0, 8.0, 512.0, 3, 4, 1.5, CLOCKED)
 
 
 @pytest.fixture(scope="module")
