@@ -210,7 +210,7 @@ def _show_plan(plan: "Plan", calibration: str | None) -> None:
 
     found = estimate(plan, calibration)
     rows = [
-        [e.point.key, f"{e.needed_bytes / 1e9:.2f} GB" + ("" if e.fits else " (does not fit)"),
+        [e.point.name, f"{e.needed_bytes / 1e9:.2f} GB" + ("" if e.fits else " (does not fit)"),
          f"{e.target_s * 1e3:.2f} ms", f"{e.iteration_s * 1e3:.2f} ms", f"{e.speedup:.2f}", f"{e.seconds:.1f} s"]
         for e in found
     ]  # fmt: skip
