@@ -11,7 +11,10 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import Argument, Question
 from perfmodel.answers.readers import whole
 from perfmodel.cli.options import takes
-from perfmodel.errors import InputError, refuse
+from perfmodel.drafts import kinds
+from perfmodel.errors import InputError, one_line, refuse
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.model import hub_id, load_model
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 from perfmodel.validate.records.store import RESULTS, machine_folder
 
@@ -125,7 +128,6 @@ def _calibrate(
     q: EngineQuestion, query: "Query", files: tuple[str, ...], engine: str | None, version: str | None, out: Path | None
 ) -> None:
     """Fit what the files hold; after a measurement, too little of it is a next step and no error."""
-    from perfmodel.errors import one_line
     from perfmodel.validate.engine.calibrate import lines
     from perfmodel.validate.engine.fit import check_enough
     from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of, write_calibration
@@ -146,7 +148,6 @@ def _calibrate(
 
 def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]:
     """Time a running server: the record's path, the engine and its version."""
-    from perfmodel.specs.model import load_model
     from perfmodel.validate.engine.client import Server
     from perfmodel.validate.engine.driver import check, served_gamma
     from perfmodel.validate.engine.plan import loads
@@ -174,9 +175,6 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
-    from perfmodel.drafts import kinds
-    from perfmodel.specs.gpu import load_gpu
-    from perfmodel.specs.model import hub_id
     from perfmodel.validate.engine.plan import GAMMAS, PlanRequest, commands
 
     draft = q.draft or "ngram"
@@ -210,7 +208,6 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
 def _found(model: str, draft: str, method: str | None) -> str | None:
     """Where the engine finds a draft: the id of a model, or of the head that was published for the target."""
     from perfmodel.specs.acceptance_library import find_published, short_name
-    from perfmodel.specs.model import hub_id
     from perfmodel.validate.engine.plan import OWN
 
     if method is None:
