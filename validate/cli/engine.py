@@ -90,15 +90,6 @@ class EngineQuestion(Question):
         """Where records of the machine go. Raises InputError for a label that is not plain."""
         return machine_folder(self.machine, self.results or RESULTS)
 
-    def folder(self) -> Path:
-        """The machine's folder of results, made where it is missing. Raises InputError."""
-        folder = self.results_folder()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--results: {folder}: {error.strerror or error}") from None
-        return folder
-
 
 @takes(EngineQuestion)
 def engine(question: EngineQuestion, out: Out = None) -> None:
@@ -138,7 +129,7 @@ def _calibrate(
         except InputError as error:
             return typer.echo(f"next: {one_line(str(error))}; add the record above with --from")
     made = calibrate_engine(files, query, draft=q.draft, engine=engine, version=version, gamma=q.gamma)
-    path = out or q.folder() / f"{made.calibration.name}.yaml"
+    path = out or q.results_folder() / f"{made.calibration.name}.yaml"
     record = write_calibration(made, q.machine, path)
     typer.echo("\n".join(lines(made)))
     typer.echo(f"record: {record}\ncalibration: {path}")
@@ -167,7 +158,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     vocabulary = load_model(query.model).vocab_size
     check(server, name, vocabulary)
     try:
-        path = run(server, name, subject, vocabulary, points, length, q.folder(), q.resume)
+        path = run(server, name, subject, vocabulary, points, length, q.results_folder(), q.resume)
     except KeyboardInterrupt:
         typer.echo("\ninterrupted: every finished point is kept; go on with --resume", err=True)
         raise
