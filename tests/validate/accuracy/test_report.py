@@ -89,20 +89,9 @@ def cells_of(results: Path, **samples: tuple[float, ...]) -> list[Cell]:
     return compare_record(changed(record, rows), calibration_of(record))
 
 
-def test_errors_are_predicted_over_measured(results) -> None:
-    cells = cells_of(results)
-    assert sum(c.quantity == "speedup" for c in cells) == 8
-    assert not report_module.below_bounds(cells)  # no CPU is as fast as the H100 that the plan names
-    _, rows = report_module.error_table(cells)
-    shown = {row[0]: row[1:] for row in rows}
-    errors = [c.predicted / c.measured - 1 for c in cells if c.quantity == "verify_s"]
-    assert shown["T_V"] == [
-        f"{sum(map(abs, errors)) / 8:.1%}", f"{max(errors, key=abs):+.1%}", f"{sum(errors) / 8:+.1%}", "8",
-    ]  # fmt: skip
-
-
 def test_measured_below_the_bound_is_seen(results) -> None:
-    """A tiny model fits the cache of the device, which the page says."""
+    """A tiny model fits the cache of the device, which the page says; no CPU is as fast as the H100 of the plan."""
+    assert not report_module.below_bounds(cells_of(results))
     (line,) = report_module.below_bounds(cells_of(results, ar_target_s=(1e-12,) * 7))
     assert "T_T 1e-09 ms is below its bound" in line
     assert line.endswith("(its working set fits the last-level cache)")
