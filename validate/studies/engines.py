@@ -23,15 +23,7 @@ from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, to
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.engines_file import Stated, render
-from perfmodel.validate.studies.held_out import (
-    BORROWED,
-    FEW,
-    HeldOutErrors,
-    quantile,
-    refits,
-    replay,
-    rows_of,
-)
+from perfmodel.validate.studies.held_out import BORROWED, FEW, HeldOutErrors, quantile, refits, replay, rows_of
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_speculation, served

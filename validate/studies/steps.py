@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.query import resolve
 from perfmodel.operations import Op
 from perfmodel.specs.calibration import Calibration, read_kernels
 from perfmodel.specs.constants import Constant
@@ -17,7 +17,7 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import Parameter
-from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow
+from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow, query_of
 from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
 
 GRAPH_TOKENS = (8, 512)
@@ -71,12 +71,7 @@ class FittedConstants:
 
     @classmethod
     def of(
-        cls,
-        hardware: str,
-        engine: str,
-        version: str,
-        parameters: Sequence[Parameter],
-        kernels_of: str | None = None,
+        cls, hardware: str, engine: str, version: str, parameters: Sequence[Parameter], kernels_of: str | None = None
     ) -> "FittedConstants":
         """kernels_of: another device whose kernels stand in for this one's."""
         known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
@@ -183,15 +178,5 @@ class DecodeRows(FittedRows[DecodeRow]):
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
     """The question that a row answers; its draft is of no account."""
-    query = Query(
-        model=row.model,
-        hardware=row.hardware,
-        batch=row.batch,
-        context=round(row.context_tokens),
-        gamma=0,
-        tp=row.tensor_parallel,
-        ep=row.expert_parallel,
-        weights=row.weights,
-        kv_dtype=row.kv_dtype,
-    )
+    query = query_of(row, row.model, row.context_tokens, row.batch, 0)
     return with_calibration(resolve(query), calibration)
