@@ -17,7 +17,7 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import beyond
 from perfmodel.specs.engines import VERSION, release
-from perfmodel.specs.fits import Relation, Scatter, Z
+from perfmodel.specs.fits import Quantity, Relation, Scatter, Z
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
@@ -121,20 +121,18 @@ class HeldOutReplay:
 
     def stated(self) -> Stated:
         """The errors to state of each engine."""
-        return {engine: self._of(engine) for engine in ENGINES}
-
-    def _of(self, engine: str) -> dict[Relation, Any]:
-        stated: dict[Relation, Any] = {}
-        before: dict[str, Scatter] = {}
-        for relation, fold in STEP_FOLDS.items():
-            by = _first(STEP_FOLDS, relation, self.steps, engine)
-            over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
-            observed = {
-                "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].said}"),
-                "ratio": _of_few(self.ratios[over], engine, f"{RATIO_FOLDS[over].said} left out of ratios"),
-            }
-            before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
-            stated[relation] = before
+        stated: Stated = {engine: {} for engine in ENGINES}
+        for engine, of in stated.items():
+            before: dict[Quantity, Scatter] = {}
+            for relation, fold in STEP_FOLDS.items():
+                by = _first(STEP_FOLDS, relation, self.steps, engine)
+                over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
+                observed: dict[Quantity, Scatter] = {
+                    "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].said}"),
+                    "ratio": _of_few(self.ratios[over], engine, f"{RATIO_FOLDS[over].said} left out of ratios"),
+                }
+                before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
+                of[relation] = before
         return stated
 
     def unseen_draft(self) -> Scatter:
