@@ -10,7 +10,7 @@ from perfmodel.answers.query import resolve
 from perfmodel.operations import Op
 from perfmodel.specs.calibration import Calibration, read_kernels
 from perfmodel.specs.constants import Constant
-from perfmodel.specs.engines import DRIFT, architecture_of, newest_until
+from perfmodel.specs.engines import DRIFT, architecture_of, release
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.scenario import Scenario
@@ -22,7 +22,6 @@ from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, 
 
 GRAPH_TOKENS = (8, 512)
 """CUDA graphs of 1, 2, 4 and multiples of 8 tokens up to 512: vLLM's default (config/compilation.py)."""
-REMEMBERED = 64
 DATED = {
     "trtllm": {"2025-10-29": "1.1.0rc2", "2026-01-29": "1.2.0rc6", "2026-05-18": "1.3.0rc14"},
     "sglang": {"2026-01-13": "0.5.7", "2026-02-06": "0.5.9", "2026-05-15": "0.5.12"},
@@ -78,13 +77,9 @@ class FittedConstants:
         kernels = load_kernels(calibration_of(known, engine).name)
         scopes = ("all", architecture_of(hardware), hardware, engine, f"{engine}.{architecture_of(hardware)}")
         chosen = {p.name: p for scope in scopes for p in parameters if p.scope == scope}
-        dated: dict[str, dict[str, Parameter]] = {}
-        for p in parameters:
-            word, _, since = p.scope.partition(DRIFT)
-            if since and word == engine:
-                dated.setdefault(p.name, {})[since] = p
-        newest = ((of, newest_until(of, version)) for of in dated.values())
-        return cls(kernels, chosen, tuple(of[since] for of, since in newest if since is not None))
+        own = [(release(p.scope.partition(DRIFT)[2]), p) for p in parameters if p.scope.startswith(engine + DRIFT)]
+        drifts = {p.name: p for since, p in sorted(own, key=lambda drift: drift[0]) if since <= release(version)}
+        return cls(kernels, chosen, tuple(drifts.values()))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -124,8 +119,6 @@ class StepGroup:
         """What the rows measured, by the values of the parameters; those that it does not depend on cost nothing."""
         key = tuple(values[parameter.place] for parameter in self.constants.parameters)
         if key not in self._known:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
             self._known[key] = self.predict(self.constants.calibration(values))
         return self._known[key]
 
