@@ -9,7 +9,6 @@ import itertools
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -31,6 +30,8 @@ from perfmodel.validate.studies.robust import Array, FittedValues, Values
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 SCHEMA_VERSION = 2
+PATH = BUNDLED / "engines.json"
+"""The constants of the folds."""
 LONG_CONTEXT = 1024.0
 """From here on a row is one of long context."""
 WIDE = 256.0
@@ -92,11 +93,6 @@ class EngineFits:
     iteration: FittedValues
     step_folds: Mapping[Relation, Constants]
     ratio_folds: Mapping[RatioFold, Constants]
-
-
-def path() -> Path:
-    """Where the constants of the folds are kept."""
-    return BUNDLED / "engines.json"
 
 
 def make() -> EngineFits:
@@ -269,11 +265,11 @@ def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, 
 def recorded() -> dict[str, Any]:
     """``results/engines.json``. Raises InputError where there is none that this version can read."""
     try:
-        found: dict[str, Any] = json.loads(path().read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path()}: must be there; `perfmodel validate calibrate engines --write` ({error})") from None
+        raise InputError(f"{PATH}: must be there; `perfmodel validate calibrate engines --write` ({error})") from None
     if found.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(f"{path()}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}")
+        raise InputError(f"{PATH}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}")
     return found
 
 

@@ -5,6 +5,7 @@ The tables are ``results/published/<name>.csv``; what must hold within a row is 
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from perfmodel.answers.query import Query
@@ -162,19 +163,12 @@ class StepLaw:
         return row.tokens_per_iteration * baseline / iteration
 
 
-def engine_decode() -> tuple[DecodeRow, ...]:
-    """Baseline steps."""
-    return read_published("engine_decode", DecodeRow)
-
-
-def engine_speculation() -> tuple[EngineSpeculationRow, ...]:
-    """Speculating runs."""
-    return read_published("engine_speculation", EngineSpeculationRow)
-
-
-def served() -> tuple[ServedRow, ...]:
-    """SpecDecode-Bench's speedups in vLLM."""
-    return read_published("served", ServedRow)
+engine_decode = partial(read_published, "engine_decode", DecodeRow)
+"""Baseline steps."""
+engine_speculation = partial(read_published, "engine_speculation", EngineSpeculationRow)
+"""Speculating runs."""
+served = partial(read_published, "served", ServedRow)
+"""SpecDecode-Bench's speedups in vLLM."""
 
 
 def step_law() -> StepLaw:
