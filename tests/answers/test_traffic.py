@@ -14,7 +14,7 @@ from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.answers.traffic_rows import TrafficRow
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.timing import Said
-from tests.commands import refused, run
+from tests.commands import run
 
 ASK = {"model": "gpt-oss-120b", "hardware": "h200", "input_len": "8k", "output_len": "1k", "draft": "eagle:features=3"}
 
@@ -149,10 +149,3 @@ def test_the_report_is_the_row_of_the_verdict(tmp_path: Path, capsys: pytest.Cap
     assert engine["native"]["args"]["num_speculative_tokens"] == 3
     with pytest.raises(pm.InputError, match="a prediction is no measurement"):
         read(where, Said(batch=8))
-
-
-def test_what_is_no_one_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = tmp_path / "report.json"
-    for rate, says in (("1,2", "one --request-rate"), ("100", "a load that the server sustains")):
-        assert says in refused(capsys, *LINE, *LENGTHS, "--request-rate", rate, "--report", str(where))
-        assert not where.exists()

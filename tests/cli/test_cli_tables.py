@@ -15,7 +15,7 @@ from perfmodel.cli.output import Column
 from perfmodel.specs.files import bundled_names
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import calibration_of
-from tests.commands import refused, run
+from tests.commands import run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
 FILES = ("plot", "validate", "sweep", "explore", "calibrations import")
@@ -121,14 +121,3 @@ def test_devices_name_the_calibration_that_answers(out: Out) -> None:
     listed = {row["name"]: row["calibration"] for row in json.loads(out("gpus list --json"))["rows"]}
     assert listed == {name: calibration_of(load_gpu(name)).name for name in bundled_names("gpus")}
     assert "\ncalibration: h100-sxm-80gb.vllm\n" in out("gpus show h100")
-
-
-@pytest.mark.parametrize(("line", "instead"), [
-    (f"tree {LLAMA} --batch 1 --context 4k --alpha 0.8", "--alpha: a tree's acceptance is by rank of the child"),
-    (f"tree {LLAMA} --batch 1 --context 4k --acceptance x", "--acceptance: a tree's acceptance is by rank"),
-    (f"advise {LLAMA} --context 4k --alpha 0.8", "--alpha: acceptances are by draft here: --rate DRAFT=0.8"),
-    ("plot pareto --acceptance-rate 0.8", "--acceptance-rate: acceptances are by draft here"),
-    ("hierarchy --draft llama-68m", "--draft: the small model is --small, the middle's cache --draft-kv"),
-])  # fmt: skip
-def test_a_flag_of_another_verb_names_what_stands_for_it(capsys, line, instead) -> None:
-    assert refused(capsys, *shlex.split(line)).startswith(f"error: {instead}")

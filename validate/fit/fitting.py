@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
-from perfmodel.specs.constants import Constant, Scope
+from perfmodel.specs.constants import Constant
 from perfmodel.specs.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.uncertainty import with_values
@@ -22,6 +22,8 @@ SOFT = 0.05
 """Log ratio from which a residual counts linearly (soft L1), so that one odd row does not bend the fit."""
 ENOUGH = 1e-8
 """Relative change of parameters or cost below which a fit is done."""
+SEARCHED = {name: declared.search for name, declared in CONSTANTS.items() if declared.search}
+"""Where a fit looks for each constant that can be fitted."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,6 @@ def start_of(recipe: Recipe) -> Calibration:
     return load_calibration(recipe.base).model_copy(update={**pinned, "shards_lm_head": recipe.shards_lm_head})
 
 
-def search_of(name: str) -> Scope:
-    """Where a fit looks for a constant. Raises ValueError for one whose declaration does not say."""
-    search = CONSTANTS[name].search
-    if search is None:
-        raise ValueError(f"{name}: its declaration in specs/calibration.py must give a `search` to be fitted")
-    return search
-
-
 def used(points: tuple[MeasuredPoint, ...], train: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
     """Which points speak for which quantity: a plain decoding time printed in several rows is one measurement."""
     first = np.zeros(len(points), dtype=bool)
@@ -79,7 +73,7 @@ def fit(
     begin: dict[str, float] | None = None,
 ) -> Fit:
     """Fit the `free` constants to the points of `train`, the others staying as in `start`."""
-    searched = [search_of(name) for name in free]
+    searched = [SEARCHED[name] for name in free]
     scale = np.array([s.scale for s in searched])
     low, high = np.array([s.low for s in searched]) / scale, np.array([s.high for s in searched]) / scale
     first = np.array([(begin or {}).get(name, s.start) for name, s in zip(free, searched, strict=True)]) / scale

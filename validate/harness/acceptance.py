@@ -16,9 +16,9 @@ from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.graphs import capture
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.shard import joined
 from perfmodel.validate.decoder.text import end_tokens, last_tokens, tokenizer
 from perfmodel.validate.harness.clusters import standard_error
 from perfmodel.validate.harness.progress import RowProgress
@@ -115,9 +115,6 @@ def entry(
 
 def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
     """The draft's KV methods by spelling. Raises InputError for what cannot be run, or told apart in a table."""
-    for flag, value in (("--gamma", setting.gamma), ("--documents", setting.count), ("--batch", setting.batch)):
-        if value < 1:
-            raise refuse(flag, None, "1 or more", value)
     if setting.gamma > MAX_GAMMA:
         raise refuse("--gamma", None, f"at most {MAX_GAMMA}", setting.gamma)
     spellings = setting.draft_kv or (METHODS if setting.pair.kind == "self" else ("full",))

@@ -5,7 +5,7 @@ import json
 import os
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ def as_record(header: str, rows: Sequence[str]) -> str:
     return header.removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n"
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """Lines of ``<crc32> <json>``: a header, then a row each. Held by one process at a time.
 
     A last line that a crash tore is cut off when the journal is opened again; a fault before it is refused.
@@ -107,9 +107,6 @@ class Journal:
         self.close()
         self.path.unlink()
         return path
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -3,7 +3,6 @@
 Raw samples are all that a record keeps of times; `summary.py` makes the statistics.
 """
 
-import re
 import statistics
 from typing import Annotated, Any, Literal, Self
 
@@ -31,22 +30,6 @@ SAMPLES: dict[str, dict[str, str]] = {
     "kernel": {"call_s": "one call of the kernel, the mean of a stretch of `calls` calls"},
 }
 """Mode of a row (or ``kernel``) -> its samples: name -> what was timed, in seconds."""
-RENAMED_IN_2 = {
-    "plain_s": "ar_s",
-    "speculative_s": "sd_s",
-    "plain_verify_s": "ar_target_s",
-    "plain_decide_s": "ar_accept_s",
-    "plain_commit_s": "ar_commit_s",
-    "draft_propose_s": "sd_draft_s",
-    "draft_verify_s": "sd_verify_s",
-    "draft_decide_s": "sd_accept_s",
-    "draft_commit_s": "sd_commit_s",
-    "plain": "ar",
-    "speculative": "sd",
-    "most_bytes": "max_bytes",
-}
-"""Keys of version 1 -> their names since version 2."""
-
 KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "copy": ("bytes",),
     "read": ("bytes",),
@@ -223,7 +206,7 @@ class Environment(_Part):
 
 
 class _Record(_Part):
-    schema_version: int = Field(description=f"now {SCHEMA_VERSION}; older ones are migrated on reading")
+    schema_version: int = Field(description=f"{SCHEMA_VERSION}; another is refused")
     machine: str = Field(description="label of the machine: the folder under `results/`")
     hardware: str = Field(description="device that predictions are for: a name, or a file beside the record")
     calibration: str | None = Field(
@@ -263,17 +246,3 @@ class KernelRecord(_Record):
     kind: Literal["microbench"]
     kinds: tuple[str, ...] = Field((), description="kinds of kernels that were timed")
     points: tuple[KernelRow, ...]
-
-
-def migrated(value: Any) -> Any:
-    """A record of version 1, or a part of it, under the names of version 2."""
-    if isinstance(value, dict):
-        return {RENAMED_IN_2.get(name, name): migrated(inner) for name, inner in value.items()}
-    return [migrated(inner) for inner in value] if isinstance(value, list) else value
-
-
-def as_recorded(message: str) -> str:
-    """What is said of a record of version 1, with the names that its file has."""
-    for old, new in RENAMED_IN_2.items():
-        message = re.sub(rf"\b{new}\b", old, message)
-    return message

@@ -13,7 +13,6 @@ from pydantic import Field
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import PACKAGE, files
 from perfmodel.specs.strict import Strict
-from perfmodel.validate.records import schema
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
 BUNDLED = (PACKAGE / "results").resolve()
@@ -77,22 +76,15 @@ def beside(record: Path, name: str) -> str:
 
 
 def read_record(path: Path) -> Record:
-    """Read and check one file. Raises InputError naming file and key; a newer schema is refused."""
+    """Read and check one file. Raises InputError naming file and key, also for another schema."""
     raw = files.read_mapping(path)
-    version = raw.get("schema_version")
-    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-        allowed = f"from 1 to {SCHEMA_VERSION} (update perfmodel for a newer one)"
-        raise refuse(str(path), "schema_version", allowed, version)
+    if raw.get("schema_version") != SCHEMA_VERSION:
+        allowed = f"{SCHEMA_VERSION} (update perfmodel for a newer one)"
+        raise refuse(str(path), "schema_version", allowed, raw.get("schema_version"))
     kind = raw.get("kind")
     if kind not in KINDS:
         raise refuse(str(path), "kind", " or ".join(KINDS), kind)
-    try:
-        return Record(path, files.parse(KINDS[kind], schema.migrated(raw) if version == 1 else raw, str(path)))
-    except InputError as error:
-        if version > 1:
-            raise
-        what = error.as_flags.removeprefix(str(path))
-        raise InputError(f"{path}{schema.as_recorded(what)}") from None
+    return Record(path, files.parse(KINDS[kind], raw, str(path)))
 
 
 class _Withdrawal(Strict):

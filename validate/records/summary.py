@@ -4,7 +4,6 @@ import math
 import statistics
 from typing import Any
 
-from perfmodel.errors import InputError
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.tree_shape import widths
 from perfmodel.validate.records.plan import model_reference
@@ -96,8 +95,6 @@ def _phases(row: PointRow) -> dict[str, Any]:
 
 def repeatability(one: Record, two: Record, within: float) -> float | None:
     """Share of end-to-end times of two runs of one plan that agree within a fraction; None where none are common."""
-    if one.data.plan != two.data.plan:
-        raise InputError(f"{two.path}: must be of the same plan as {one.path}")
     other = {p.row_id: p for p in points(two)}
     both = [(p, other[p.row_id]) for p in points(one) if p.row_id in other]
     pairs = [(getattr(p, name), getattr(q, name)) for p, q in both for name in ("ar_tpot_s", "iteration_s")]

@@ -11,14 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from perfmodel.answers.whatif import whatif
-from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
+from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.cli import app
 from perfmodel.validate.fit.calibrate import path_of, refreshed, report_lines, strong, with_literature_error
 from perfmodel.validate.fit.counted import TIMES, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
-from perfmodel.validate.fit.fitting import fit, points_of, search_of, used
+from perfmodel.validate.fit.fitting import fit, points_of, used
 from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
 
@@ -159,12 +159,6 @@ def test_a_plain_step_printed_in_several_rows_is_one_measurement() -> None:
     rows = used(points, np.array([False, True, True, True, True, True]))
     assert rows["target_s"].tolist() == [False, True, True, True, True, False]
     assert rows["verify_s"].tolist() == rows["draft_s"].tolist() == [False, True, True, True, True, True]
-
-
-def test_what_is_never_searched_for_cannot_be_fitted() -> None:
-    name = next(name for name, declared in CONSTANTS.items() if declared.search is None)
-    with pytest.raises(ValueError, match="must give a `search` to be fitted"):
-        search_of(name)
 
 
 def test_what_a_draft_time_is_the_mean_or_sum_of() -> None:

@@ -18,7 +18,7 @@ from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import clock_for
 from perfmodel.validate.harness.estimate import scenarios_of
-from perfmodel.validate.harness.micro.fit import KernelFit, _bounded, attention_choices, calibration_from
+from perfmodel.validate.harness.micro.fit import KernelFit, attention_choices, calibration_from
 from perfmodel.validate.harness.micro.grid import Job, jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.harness.micro.host import host_spec
 from perfmodel.validate.harness.micro.kernels import KernelMaker
@@ -91,7 +91,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
         "system": "Linux x86_64", "world_size": plan.tensor_parallel,
     }  # fmt: skip
     record = {
-        "schema_version": 1, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": "0123456789abcdef",
+        "schema_version": 2, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": "0123456789abcdef",
         "dirty": False, "plan": plan.resolved(), "plan_sha256": plan.digest, "points": rows, "environment": environment,
         "protocol": {"timer": "perf_counter", "timer_overhead_s": 1e-7, "samples": 7},
     }  # fmt: skip
@@ -277,10 +277,9 @@ def test_a_fit_takes_each_shapes_fastest_and_keeps_the_choice(record, fitted, gp
         return row.model_copy(update={"at": {**row.at, "implementation": "sdpa"}, "samples": samples})
 
     slower = [other(row, 1.5).model_copy(update={"at": row.at}) for row in rows]
-    fastest = KernelFit(record, gpu, {"attention": slower + [other(row, 1.0) for row in rows]}, "median").attention({})
-    assert fastest["attention_bandwidth_fraction"]["value"] == pytest.approx(
-        TRUTH["attention_bandwidth_fraction"], 0.02
-    )
+    both = {"attention": slower + [other(row, 1.0) for row in rows]}
+    share, _ = KernelFit(record, gpu, both, "median").attention((0.5, 0.1))["attention_bandwidth_fraction"]
+    assert share == pytest.approx(TRUTH["attention_bandwidth_fraction"], 0.02)
     factors = [0.5 if row.at["batch"] * row.at["context"] < 1000 else 2.0 for row in rows]
     points = record.data.points + tuple(map(other, rows, factors))
     both = replace(record, data=record.data.model_copy(update={"points": points}))
@@ -316,15 +315,15 @@ def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:
     fit = KernelFit(record, gpu, {}, "median")
     fit.residuals = {"gemm": 0.26, "attention": 0.25}
     for share, doubt in ((0.01, "its gemm times"), (1.0, "its gemm times"), (0.5, "")):
-        ends = {f"{kind}_bandwidth_fraction": {"value": share} for kind in fit.residuals}
+        ends = {f"{kind}_bandwidth_fraction": (share, 0.1) for kind in fit.residuals}
         assert doubt in fit._doubts(ends)
         assert bool(fit._doubts(ends)) == bool(doubt)
 
 
-def test_a_constant_that_is_not_determined_states_the_widest_error() -> None:
+def test_a_constant_that_is_not_determined_states_the_widest_error(record, gpu) -> None:
     """Or the calibration's own reader would refuse the file after the measurement."""
-    known = {"value": 0.5, "stderr": 0.1, "source": "a test"}
-    assert _bounded("gemm_flops_fraction", known) == known
+    stated, flops = KernelFit(record, gpu, {}, "median")._stated, "gemm_flops_fraction"
+    assert (stated(flops, 0.5, 0.1)["value"], stated(flops, 0.5, 0.1)["stderr"]) == (0.5, 0.1)
     for error in (52.65, float("inf"), float("nan")):
-        assert _bounded("gemm_flops_fraction", known | {"stderr": error})["stderr"] == pytest.approx(1.1)
-    assert _bounded("pass_fixed_s", known | {"stderr": 3.0})["stderr"] < 1
+        assert stated(flops, 0.5, error)["stderr"] == pytest.approx(1.1)
+    assert stated("pass_fixed_s", 0.5, 3.0)["stderr"] < 1

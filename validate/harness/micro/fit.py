@@ -20,7 +20,7 @@ from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.validate.harness.micro.grid import SMALL, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
-from perfmodel.validate.solving import least_squares, nonnegative, significant
+from perfmodel.validate.solving import grouped, least_squares, nonnegative, significant
 
 Array = NDArray[np.float64]
 Statistic = Literal["median", "best"]
@@ -30,6 +30,8 @@ COLUMN_S = 1e-8
 """Scale at which the time of an output column is fitted."""
 SOFT = 1.0
 """Logarithm from which a residual counts linearly."""
+Found = dict[str, tuple[float, float]]
+"""Constant -> its value and standard error."""
 Ranges = tuple[tuple[float, float, float], ...]
 GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.0, 16.0), (0.1, 0.0, 1e3))
 ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
@@ -53,12 +55,7 @@ def calibration_from(
     gpu: the device (default: the one that the record names). name: the calibration's (default ``<device>.micro``).
     statistic: which of a kernel's samples counts; ``best`` where other work shared the machine.
     """
-    if record.data.kind != "microbench":
-        raise InputError(f"--from-microbench: {record.path} must be of kind microbench, given {record.data.kind}")
-    kinds: dict[str, list[KernelRow]] = {}
-    for row in record.kernels:
-        if row.status == "ok":
-            kinds.setdefault(row.kind, []).append(row)
+    kinds = grouped((row for row in record.kernels if row.status == "ok"), lambda row: row.kind)
     missing = [kind for kind in ("gemm", "attention", "norm", "shell", "bare", "loop", "sampling") if kind not in kinds]
     if missing:
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
@@ -75,16 +72,12 @@ class KernelFit:
         self.precision = self.plan.precisions()
         self.bandwidth = gpu.memory_bandwidth_bytes_per_s
         self.peak = gpu.peak_flops(self.precision.weights.base.compute)
-        self.residuals: dict[str, float] = {}
+        self.residuals, self.sources = dict[str, float](), dict[str, str]()
 
     def calibration(self, name: str) -> Calibration:
         """All stages, in the order in which they need each other."""
-        constants = self.gemm()
-        constants |= self.attention(constants["gemm_flops_fraction"])
-        constants |= self.small()
-        constants |= self.host()
-        constants |= self.loop()
-        constants = {name: _bounded(name, stated) for name, stated in constants.items()}
+        found = self.gemm()
+        found |= self.attention(found["gemm_flops_fraction"]) | self.small() | self.host() | self.loop()
         worst = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
         libraries = self.record.data.environment.libraries
         fixed: dict[str, Any] = {
@@ -95,22 +88,23 @@ class KernelFit:
             "fitted_on": (self.record.name,),
             "date": datetime.datetime.strptime(self.record.path.name[:8], "%Y%m%d").date(),
             "notes": f"From kernels alone ({self.statistic} samples), no whole pass. Kernels: {worst} rms."
-            + self._doubts(constants),
-            "allreduce_multiplier": self._constant(1.0, None, "the curve as measured"),
+            + self._doubts(found),
+            "allreduce_multiplier": {"value": 1.0, "source": "the curve as measured"},
         }
         if table := self.allreduce():
             fixed["allreduce"] = table
         if choices := attention_choices(self.kinds["attention"], self._s):
             fixed["attention_choices"] = choices
+        constants = {name: self._stated(name, value, error) for name, (value, error) in found.items()}
         return files.parse(Calibration, fixed | constants, str(self.record.path))
 
-    def _doubts(self, constants: dict[str, Any]) -> str:
+    def _doubts(self, found: Found) -> str:
         """What to say of kernels that no efficiency of this device explains."""
-        ends = {kind: constants[f"{kind}_bandwidth_fraction"]["value"] for kind in self.residuals}
+        ends = {kind: found[f"{kind}_bandwidth_fraction"][0] for kind in self.residuals}
         far = [k for k, error in self.residuals.items() if error > FAR and not LEAST_FRACTION < ends[k] < 0.999]
         return f" WARNING: no efficiency of {self.gpu.name} explains its {' and '.join(far)} times." if far else ""
 
-    def gemm(self) -> dict[str, Any]:
+    def gemm(self) -> Found:
         """Bandwidth and FLOP fraction, launch, blend and time per output column of the linear ops."""
         rows = self.kinds["gemm"]
         n, k, m = (np.array([row.at[key] for row in rows], float) for key in "nkm")
@@ -125,10 +119,8 @@ class KernelFit:
             return math.exp(x[2]) + (memory ** x[3] + flops ** x[3]) ** (1 / x[3])
 
         x, error = self._fit("gemm", rows, model, GEMM, weight)
-        return self._ends("gemm", x, error) | {
-            "gemm_blend_power": self._constant(x[3], error[3]),
-            "gemm_column_s": self._constant(x[4] * COLUMN_S, error[4] * COLUMN_S),
-        }
+        others = {"gemm_blend_power": (x[3], error[3]), "gemm_column_s": (x[4] * COLUMN_S, error[4] * COLUMN_S)}
+        return _ends("gemm", x, error) | others
 
     def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
         """Share of each shape in the linear time of a pass at its M: an error counts for what it costs."""
@@ -139,7 +131,7 @@ class KernelFit:
         spent = np.array([launches[row.at["n"], row.at["k"]] * self._s(row) for row in rows])
         return np.array([s * np.count_nonzero(m == at) / spent[m == at].sum() for s, at in zip(spent, m, strict=True)])
 
-    def attention(self, gemm_flops: dict[str, Any]) -> dict[str, Any]:
+    def attention(self, gemm_flops: tuple[float, float]) -> Found:
         """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache, each shape's fastest."""
         rows = [min(timed.values(), key=self._s) for timed in by_shape(self.kinds["attention"]).values()]
         heads, kv, dim, batch, context, query = (
@@ -160,13 +152,16 @@ class KernelFit:
 
         x, error = self._fit("attention", rows, model, ATTENTION, np.ones(len(rows)))
         computes = compute / math.exp(x[1]) > KINK * memory_s(x)
-        found = self._ends("attention", x, error) | {"kv_reread_per_query": self._constant(x[3], error[3])}
+        found = _ends("attention", x, error) | {"kv_reread_per_query": (x[3], error[3])}
         if not computes.any():
-            why = "not determined, no attention call was limited by FLOPs: the GEMM one"
-            found["attention_flops_fraction"] = {**gemm_flops, "source": why}
+            name, why = (
+                "attention_flops_fraction",
+                "not determined, no attention call was limited by FLOPs: the GEMM one",
+            )
+            found[name], self.sources[name] = gemm_flops, why
         return found
 
-    def small(self) -> dict[str, Any]:
+    def small(self) -> Found:
         """Bandwidth fraction of element-wise kernels: the slope of time over bytes, an intercept for each kind."""
         slopes = []
         for kind in filter(self.kinds.__contains__, SMALL):
@@ -176,9 +171,9 @@ class KernelFit:
             slopes.append(np.polyfit(moved, seconds, 1, w=1 / seconds)[0])
         fractions = 1 / np.maximum(np.array(slopes) * self.bandwidth, 1.0)
         spread = float(fractions.std() / math.sqrt(len(fractions)))
-        return {"small_bandwidth_fraction": self._constant(float(np.median(fractions)), spread)}
+        return {"small_bandwidth_fraction": (float(np.median(fractions)), spread)}
 
-    def host(self) -> dict[str, Any]:
+    def host(self) -> Found:
         """What a pass with next to no work takes beyond its linear ops and attention; drawing a draft's token."""
         rows = self.kinds["shell"]
         bare = defaultdict[tuple[int, int], float](float)
@@ -187,27 +182,19 @@ class KernelFit:
         seconds = np.array([self._s(row) for row in rows])
         rest = seconds - [row.at["layers"] * bare[row.at["batch"], row.at["query"]] for row in rows]
         tokens = np.array([row.at["batch"] * row.at["query"] for row in rows], float)
-        smalls = [shell_smalls(row.at["layers"], self.plan) for row in rows]
-        x, error = _nonnegative(np.stack([smalls, np.ones(len(rows)), tokens], 1), rest, seconds)
+        smalls = np.array([shell_smalls(row.at["layers"], self.plan) for row in rows])
+        columns = {"small_kernel_s": smalls, "pass_fixed_s": np.ones(len(rows)), "token_s": tokens}
         layers = max(row.at["layers"] for row in rows)
         drawn = [self._s(row) / (row.at["batch"] * layers) for row in self.kinds["sampling"]]
-        return {
-            "small_kernel_s": self._constant(x[0], error[0]),
-            "pass_fixed_s": self._constant(x[1], error[1]),
-            "token_s": self._constant(x[2], error[2]),
-            "sparse_cache_sequence_s": self._constant(float(np.median(drawn)), float(np.std(drawn))),
-        }
+        sampled = float(np.median(drawn)), float(np.std(drawn))
+        return _nonnegative(columns, rest, seconds) | {"sparse_cache_sequence_s": sampled}
 
-    def loop(self) -> dict[str, Any]:
+    def loop(self) -> Found:
         """Deciding and committing: per iteration and per sequence."""
         rows = self.kinds["loop"]
         batch = np.array([row.at["batch"] for row in rows], float)
         seconds = np.array([self._s(row) for row in rows])
-        x, error = _nonnegative(np.stack([np.ones(len(rows)), batch], 1), seconds, seconds)
-        return {
-            "iteration_fixed_s": self._constant(x[0], error[0]),
-            "iteration_sequence_s": self._constant(x[1], error[1]),
-        }
+        return _nonnegative({"iteration_fixed_s": np.ones(len(rows)), "iteration_sequence_s": batch}, seconds, seconds)
 
     def allreduce(self) -> dict[str, Any] | None:
         """The curve as it was measured, for the ranks it was measured on."""
@@ -218,12 +205,7 @@ class KernelFit:
         return {"knots": {ranks: [(row.at["bytes"], self._s(row)) for row in rows]}, "source": self._source()}
 
     def _fit(
-        self,
-        kind: str,
-        rows: Sequence[KernelRow],
-        model: Callable[[Array], Array],
-        ranges: Ranges,
-        weight: Array,
+        self, kind: str, rows: Sequence[KernelRow], model: Callable[[Array], Array], ranges: Ranges, weight: Array
     ) -> tuple[Array, Array]:
         measured, root = np.log([self._s(row) for row in rows]), np.sqrt(weight)
         start, low, high = ([*np.log(column[:3]), *column[3:]] for column in zip(*ranges, strict=True))
@@ -233,15 +215,10 @@ class KernelFit:
         spread = float(np.sum(weight * left**2) / max(1, len(rows) - len(start)))
         return solution.x, np.sqrt(np.abs(np.diag(solution.covariance)) * spread)
 
-    def _ends(self, kind: str, x: Array, error: Array) -> dict[str, Any]:
-        """Both efficiencies and the fixed time, of which x begins with the logarithms."""
-        names = (f"{kind}_bandwidth_fraction", f"{kind}_flops_fraction", f"{kind}_fixed_s")
-        values = np.exp(x[:3])
-        return {name: self._constant(v, v * e) for name, v, e in zip(names, values, error[:3], strict=True)}
-
-    def _constant(self, value: float, error: float | None, source: str = "") -> dict[str, Any]:
-        rounded = None if error is None else significant(error, 4)
-        return {"value": significant(value, 4), "stderr": rounded, "source": source or self._source()}
+    def _stated(self, name: str, value: float, error: float) -> dict[str, Any]:
+        """The constant with a standard error that its file may state: of one that is not determined, the widest."""
+        stderr = significant(error, 4) if error <= CONSTANTS[name].widest else CONSTANTS[name].widest
+        return {"value": significant(value, 4), "stderr": stderr, "source": self.sources.get(name, self._source())}
 
     def _s(self, row: KernelRow) -> float:
         return row.best_s if self.statistic == "best" else row.call_s
@@ -284,13 +261,13 @@ def attention_choices(rows: Sequence[KernelRow], seconds: Callable[[KernelRow], 
     return choices if any(choice["name"] != "auto" for choice in choices) else []
 
 
-def _nonnegative(matrix: Array, seconds: Array, scale: Array) -> tuple[Array, Array]:
-    """Least squares on relative errors with no negative constant, and standard errors."""
-    return nonnegative(matrix / scale[:, None], seconds / scale)
+def _ends(kind: str, x: Array, error: Array) -> Found:
+    """Both efficiencies and the fixed time, of which x begins with the logarithms."""
+    names = (f"{kind}_bandwidth_fraction", f"{kind}_flops_fraction", f"{kind}_fixed_s")
+    return {name: (v, v * e) for name, v, e in zip(names, np.exp(x[:3]), error[:3], strict=True)}
 
 
-def _bounded(name: str, stated: dict[str, Any]) -> dict[str, Any]:
-    """The constant with a standard error that its file may state: of one that is not determined, the widest."""
-    if stated["stderr"] is None or stated["stderr"] <= CONSTANTS[name].widest:
-        return stated
-    return {**stated, "stderr": CONSTANTS[name].widest}
+def _nonnegative(columns: dict[str, Array], seconds: Array, scale: Array) -> Found:
+    """Least squares on relative errors with no negative constant, each a column's."""
+    x, error = nonnegative(np.stack([*columns.values()], 1) / scale[:, None], seconds / scale)
+    return dict(zip(columns, zip(x, error, strict=True), strict=True))

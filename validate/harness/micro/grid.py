@@ -32,10 +32,7 @@ class Job:
 
 def jobs(plan: Plan) -> list[Job]:
     """All jobs of a plan, each once; the many of attention last, so that a run cut short has some of every kind."""
-    by_key: dict[str, Job] = {}
-    for job in _all(plan):
-        by_key.setdefault(job.key, job)
-    return list(by_key.values())
+    return list({job.key: job for job in _all(plan)}.values())
 
 
 def _all(plan: Plan) -> list[Job]:
@@ -63,7 +60,7 @@ def attention_by(wanted: Sequence[Job], names: Sequence[str]) -> list[Job]:
 
 def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
     """(outputs, inputs) of every dense projection of one device, LM head included."""
-    heads, kv_heads, dim = _heads(spec, devices).values()
+    heads, kv_heads, dim = heads_of(spec, devices).values()
     inner, width = spec.intermediate_size // devices, heads * dim
     return [
         (width + 2 * kv_heads * dim, spec.hidden_size),
@@ -74,7 +71,8 @@ def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
     ]
 
 
-def _heads(spec: ModelSpec, devices: int) -> dict[str, int]:
+def heads_of(spec: ModelSpec, devices: int) -> dict[str, Any]:
+    """Query heads, KV heads and head size of one device."""
     kv = max(1, spec.num_key_value_heads // devices)
     return {"heads": spec.num_attention_heads // devices, "kv_heads": kv, "head_dim": spec.head_dim}
 
@@ -84,7 +82,7 @@ def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
     batches = sorted({p.batch for p in points})
     contexts = sorted({*SMALL_CACHES, *(p.context for p in points)})
     queries = sorted({1, *(n for p in points for n in p.queries)})
-    heads = _heads(spec, plan.tensor_parallel)
+    heads = heads_of(spec, plan.tensor_parallel)
     return [
         Job("attention", {**heads, "batch": batch, "context": context, "query": query})
         for batch in batches
@@ -95,7 +93,7 @@ def _attention(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
     inner = spec.intermediate_size // plan.tensor_parallel
-    at = {**_heads(spec, plan.tensor_parallel), "hidden": spec.hidden_size, "inner": inner}
+    at = {**heads_of(spec, plan.tensor_parallel), "hidden": spec.hidden_size, "inner": inner}
     out = [Job(kind, {**at, "tokens": tokens}) for tokens in SMALL_TOKENS for kind in SMALL]
     return out + [Job("sampling", {"vocab": spec.vocab_size, "batch": b}) for b in (1, 4, 16)]
 
@@ -110,7 +108,7 @@ def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
     shells = [Job("shell", {"layers": n, **size}) for n in layers for size in sizes]
     shells += [Job("bare", {"what": what, **size}) for what in BARE for size in sizes]
     kv = next(block.draft_kv[0] for block in plan.grid if spec.name in (block.target, block.draft))
-    at = {**_heads(spec, 1), "layers": spec.num_hidden_layers, "vocab": spec.vocab_size, "draft_kv": kv}
+    at = {**heads_of(spec, 1), "layers": spec.num_hidden_layers, "vocab": spec.vocab_size, "draft_kv": kv}
     return shells + [Job("loop", {**at, "batch": b, "gamma": g}) for b in batches for g in (1, 4)]
 
 

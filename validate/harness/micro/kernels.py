@@ -25,7 +25,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.rope import rotary
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.weights import RandomWeights, build
-from perfmodel.validate.harness.micro.grid import Job, linear_shapes, shell_spec
+from perfmodel.validate.harness.micro.grid import Job, heads_of, linear_shapes, shell_spec
 from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
 from perfmodel.validate.records.plan import Plan
 
@@ -156,12 +156,8 @@ class KernelMaker:
         """The linear ops, or the attention, of one layer of a shell."""
         spec = shell_spec(1)
         if what == "attention":
-            heads: dict[str, Any] = {
-                "heads": spec.num_attention_heads,
-                "kv_heads": spec.num_key_value_heads,
-                "head_dim": spec.head_dim,
-            }
-            return replace(self._attention(**heads, batch=batch, context=SHELL_CONTEXT, query=query), spacer=None)
+            timed = self._attention(**heads_of(spec, 1), batch=batch, context=SHELL_CONTEXT, query=query)
+            return replace(timed, spacer=None)
         *layer, _ = linear_shapes(spec)
         pairs = [
             (self._random(batch * query, k), self._random(n, k, dtype=self.stored), self._linear(n)) for n, k in layer
