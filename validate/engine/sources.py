@@ -1,160 +1,157 @@
-"""The records of any folder, each figure beside its prediction: own decoder's and serving engines' alike."""
+"""From the files that an operator names to a calibration: ``perfmodel validate engine --from``, for Python too."""
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.errors import InputError, as_names, one_line
-from perfmodel.reading import read_head
+from perfmodel.errors import InputError, in_names, refuse
+from perfmodel.reading import read_text
 from perfmodel.specs import files
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.gpu import load_gpu
-from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.accuracy.compare import calibration_of, compare_record
-from perfmodel.validate.engine.calibrate import speedup_pairs
-from perfmodel.validate.engine.fit import ANY, EngineRows
-from perfmodel.validate.engine.record import EngineRecord, read_engine_record
-from perfmodel.validate.engine.timing import Timing
-from perfmodel.validate.records.store import beside, read_record, withdrawn
-
-KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
-HEAD_BYTES = 1000
-"""A record says within so many bytes what it is of; any other JSON file of the folder is none."""
-NOT_CHECKED = ("overhead_s", "speedup_alpha")
-"""A small part of `sd_tpot_s`, and what needs a published acceptance; all else has tokens per iteration as measured."""
-ENGINE_FIGURES = {"pass": "verify_s", "pass_with_draft": "draft_and_verify_s"}
-"""Kind of an engine's timing -> what is predicted; of an iteration the time per token, plain or speculating."""
+from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
+from perfmodel.validate.engine.fit import ANY
+from perfmodel.validate.engine.formats import RECORD, read
+from perfmodel.validate.engine.record import EngineSubject, read_engine_record
+from perfmodel.validate.engine.text import parse_objects
+from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.harness.micro.write import destination_of, write_yaml
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured figure and its prediction.
+@dataclass(frozen=True)
+class BenchFile:
+    """A benchmark's file, and what is said of it behind its name."""
 
-    part: what its error counts under, ``machine/plan/quantity``: later runs of the plan come under the same.
-    fitted: the calibration was fitted on this very record.
+    path: Path
+    said: Said
+
+    @classmethod
+    def parse(cls, text: str) -> "list[BenchFile]":
+        """``FILE[,batch=N,input=N,...]``; of a pattern such as ``K*.json`` every file. Raises InputError."""
+        name, *pairs = text.split(",")
+        values: dict[str, float] = {}
+        known = tuple(Said.__dataclass_fields__)
+        for pair in pairs:
+            key, equals, value = pair.partition("=")
+            try:
+                values[key] = float(value)
+            except ValueError:
+                equals = ""
+            if not equals or key not in known or not 0 <= values[key] < 1e9:
+                raise refuse("--from", name, f"followed by {', '.join(k + '=NUMBER' for k in known)} only", pair)
+        length = values.pop("gamma", None)
+        if length is not None and length != int(length):
+            raise refuse("--from", f"{name}: gamma", "a whole number", length)
+        said = Said(**values, gamma=None if length is None else int(length))
+        path = Path(name)
+        if "*" not in path.name or path.exists():
+            return [cls(path, said)]
+        paths = sorted(path.parent.glob(path.name))
+        if not paths:
+            raise refuse("--from", None, "a file, or a pattern that files answer to", name)
+        return [cls(one, said) for one in paths]
+
+
+def sources_of(texts: Iterable[str]) -> list[BenchFile]:
+    """The files behind ``--from``, each once. Raises InputError."""
+    return list(dict.fromkeys(source for text in texts for source in BenchFile.parse(text)))
+
+
+def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list[Timing]:
+    """The steps that they time. gamma: of those that do not say. Raises InputError, also where there is none."""
+    timings = [t for s in sources for t in read(s.path, s.said.over(Said(gamma=gamma)))]
+    if not timings:
+        raise InputError(
+            f"--from: {', '.join(str(s.path) for s in sources)}: must hold decode steps, and none is there"
+        )
+    return timings
+
+
+def served(
+    query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing], draft: str | None,
+    engine: str | None, version: str | None,
+) -> EngineSubject:  # fmt: skip
+    """What was served, by the question and the records among the files, which say engine, version and draft themselves.
+
+    query: its draft is `draft` where one was given. engine, version: stand before those of records. Raises InputError
+    where the draft is stated nowhere, or otherwise than a record does.
     """
-
-    part: str
-    record: str
-    row: str
-    measured: float
-    predicted: float
-    calibration: str
-    fitted: bool
-
-    @property
-    def name(self) -> str:
-        """The figure, whatever else is measured."""
-        return f"{self.record}/{self.row}/{quantity_of(self.part)}"
-
-    @property
-    def error(self) -> float:
-        """Signed relative error."""
-        return self.predicted / self.measured - 1.0
+    for source in sources:
+        text = read_text(source.path)
+        if source.path.suffix == ".json" and all(map(RECORD.has, parse_objects(str(source.path), text))):
+            subject = read_engine_record(source.path).subject
+            engine, version = engine or subject.engine, version or subject.engine_version
+            other = draft is not None and Path(draft).name != Path(subject.draft).name
+            if other and any(t.gamma for t in timings):
+                raise refuse("--draft", None, f"{subject.draft}, which {source.path} was served with", draft)
+            draft = draft or subject.draft
+    drafting = next((t for t in timings if t.gamma), None)
+    if drafting and draft is None:
+        raise InputError(f"--draft: must be given: {drafting.where} times {drafting.gamma} drafted tokens")
+    return EngineSubject.of(replace(query, draft=draft or "ngram"), engine or "vllm", version or "unknown")
 
 
-def quantity_of(part: str) -> str:
-    """The last word of a part's name."""
-    return part.rpartition("/")[2]
+def bases_of(query: Query) -> list[Calibration]:
+    """The one that the question names; else the device's own, all bundled ones of the device, and ``ideal``."""
+    if query.calibration is not None:
+        return [resolve(query, ANY).machine.calibration]
+    resolve(replace(query, calibration="ideal"), ANY)  # whatever else is wrong with the question is told first
+    device = load_gpu(query.hardware)
+    bundled = [name for name in files.bundled_names("calibrations") if name.startswith(f"{device.name}.")]
+    bases: dict[str, Calibration] = {}
+    for name in (device.calibration, *bundled, "ideal"):
+        try:
+            base = load_calibration(name)
+        except InputError:  # a device file of one's own may name what was made elsewhere
+            continue
+        bases.setdefault(base.name, base)
+    return list(bases.values())
 
 
-def figures(
-    folder: Path, calibration: str | None = None, pinned: Mapping[str, Calibration] | None = None
-) -> list[Figure]:
-    """Every figure of every record below a folder that is not withdrawn. Raises InputError where there is none.
+@in_names
+def calibrate_engine(
+    sources: Iterable[str],
+    query: Query,
+    *,
+    draft: str | None = None,
+    engine: str | None = None,
+    version: str | None = None,
+    gamma: int | None = None,
+    machine: str = "local-1",
+    out: Path | str | None = None,
+) -> EngineCalibration:
+    """A calibration of a serving engine from files of its benchmarks.
 
-    calibration: for all of them, by name or path; else, of an engine's, the one in `pinned` (`served_by`), or what a
-    record's run made or was given, else the device's own.
+    sources: names or patterns of files, as ``--from`` takes them. query: a question with model, hardware, formats and
+    tensor-parallel degree; its calibration, where one is named, is the base. draft: who drafted, where files hold
+    drafting steps. engine, version: what was served, where no record among the files says it. gamma: draft length of
+    files that do not say. out: where to write the calibration, and its record beside it. Raises InputError.
     """
-    found: list[Figure] = []
-    for path, kind in _records(folder):
-        found += _engine(path, calibration, pinned or {}) if kind == "engine" else _own(path, calibration)
-    if not found:
-        raise InputError(one_line(f"--results: {folder} must hold records of measurements, and it holds none"))
-    return found
+    found = sources_of(sources)
+    timings = read_sources(found, gamma)
+    subject = served(query, found, timings, draft, engine, version)
+    query = replace(query, draft=subject.draft)
+    seen = tuple(dict.fromkeys(source.path.name for source in found))
+    made = calibrate(timings, query, bases_of(query), subject, seen)
+    if out is not None:
+        write_calibration(made, machine, Path(out))
+    return made
 
 
-def _records(folder: Path) -> Iterator[tuple[Path, str]]:
-    gone = {root / name for root in (folder, folder.parent) for name in withdrawn(root)}
-    for path in sorted({*folder.rglob("*.json")} - gone):
-        kind = _kind(path)
-        if kind in ("measure", "engine"):
-            yield path, kind
+def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path:
+    """Write the calibration and, beside it, the record of its rows: the record's path. Raises InputError.
 
-
-def _kind(path: Path) -> str | None:
-    """Of what a file is a record, None where of nothing. Raises InputError for one that cannot be read."""
-    kind = KIND.search(read_head(path, HEAD_BYTES).decode("utf-8", errors="replace"))
-    return kind[1] if kind else None
-
-
-def engine_calibrations(folder: Path) -> dict[str, Calibration]:
-    """What was served (`served_by`) -> the calibration that the engine's record is predicted with."""
-    records = [(path, read_engine_record(path)) for path, kind in _records(folder) if kind == "engine"]
-    return {served_by(record): _made_from(path, record) for path, record in records}
-
-
-def served_by(record: EngineRecord) -> str:
-    """Machine, engine and model of a record: later runs of the same come under the same name."""
-    return f"{record.machine}/{record.subject.engine}/{Path(record.subject.model).stem}"
-
-
-def _own(path: Path, calibration: str | None) -> list[Figure]:
-    record = read_record(path)
-    used = calibration_of(record, None, calibration)
-    part, fitted = f"{record.data.machine}/{record.data.plan.name}", record.name in used.fitted_on
-    return [
-        Figure(f"{part}/{c.quantity}", record.name, c.point.row_id, c.measured, c.predicted, used.name, fitted)
-        for c in compare_record(record, used)
-        if c.quantity not in NOT_CHECKED
-    ]
-
-
-def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibration]) -> list[Figure]:
-    record = read_engine_record(path)
-    sources = [path.parent / source for source in record.sources]
-    if sources and all(source.is_file() and _kind(source) == "engine" for source in sources):
-        return []  # their rows once more
-    name, part = f"{record.machine}/{path.stem}", served_by(record)
-    used = load_calibration(calibration) if calibration else pinned.get(part) or _made_from(path, record)
-    points = [point for point in record.points if point.status == "ok"]
-    if not points:
-        return []
-    rows = _rows([point.timing(str(path)) for point in points], path, record, used)
-    seconds = rows.predict(used)
-    fitted = bool({path.name, *record.sources} & {*used.fitted_on})
-
-    def figure(quantity: str, row: str, measured: float, predicted: float) -> Figure:
-        return Figure(f"{part}/{quantity}", name, row, float(measured), float(predicted), used.name, fitted)
-
-    found = []
-    for point, timing, predicted in zip(points, rows.timings, seconds, strict=True):
-        quantity = ENGINE_FIGURES.get(timing.kind, "sd_tpot_s" if timing.gamma else "ar_tpot_s")
-        gained = timing.tokens_per_iteration if timing.kind == "iteration" else 1.0
-        found.append(figure(quantity, point.key, timing.seconds / gained, predicted / gained))
-    for i, j in speedup_pairs(rows.timings):
-        gained = rows.timings[i].tokens_per_iteration
-        measured, predicted = (gained * times[j] / times[i] for times in (rows.measured, seconds))
-        found.append(figure("speedup", points[i].key, measured, predicted))
-    return found
-
-
-def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:
-    asked = {key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")}
-    asked |= {key: beside(path, asked[key]) for key in ("model", "hardware", "draft")}
-    try:
-        scenario = resolve(Query(batch=1, context=1, calibration="ideal", **asked), ANY)
-    except InputError as error:
-        raise InputError(f"{path}: subject: {as_names(error.as_flags)}") from None
-    return EngineRows(tuple(timings), with_calibration(scenario, used))
-
-
-def _made_from(path: Path, record: EngineRecord) -> Calibration:
-    """The calibration beside an engine's record that was fitted to it, else the one that its device names."""
-    for made in sorted(path.parent.glob("*.yaml")):
-        fitted_on = files.read_mapping(made).get("fitted_on") or ()
-        if fitted_on and (made.stem == path.stem or path.name in fitted_on):
-            return load_calibration(str(made))
-    return load_calibration(load_gpu(beside(path, record.hardware), f"{path}: hardware").calibration)
+    Paths in the record are relative to its folder, so that both can be moved together.
+    """
+    destination_of(path)
+    seen, subject, record = made.calibration.fitted_on, made.subject, path.with_suffix(".json")
+    places = {
+        name: os.path.relpath(value, path.parent)
+        for name in ("model", "hardware", "draft")
+        if files.looks_like_path(value := getattr(subject, name)) and Path(value).exists()
+    }
+    text = record_text(made, machine, subject.model_copy(update=places), seen)
+    write_yaml(made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", (record, text))
+    return record
