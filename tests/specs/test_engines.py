@@ -6,7 +6,6 @@ from typing import get_args
 
 import pytest
 
-from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.specs.calibration import load_bundled, over_host, read_kernels
 from perfmodel.specs.engines import engines, release
@@ -47,20 +46,6 @@ def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_
     assert calibration_of(own, None, "ideal").name == "ideal"
     own = own.model_copy(update={"calibration": "hardware/calibrations/ideal.yaml"})
     assert calibration_of(own).name == "ideal" != calibration_of(own, "vllm").name
-
-
-@pytest.mark.parametrize(("gpu", "engine", "calibration", "words"), [
-    ("h100-sxm-80gb", "vlm", None, "no engine named 'vlm'; did you mean vllm"),
-    ("h100-sxm-80gb", "vllm@new", None, "--engine: must be ENGINE@VERSION of a serving engine (fitted: vllm: 0."),
-    ("h100-sxm-80gb", "magicdec@1.0", None, "--engine: must be ENGINE@VERSION of a serving engine"),
-    ("h100-sxm-80gb", "vllm", "ideal", "--engine: must be left out, or that of --calibration ideal"),
-    ("h100-sxm-80gb", "perfmodel", None, "--engine: must be an engine with a calibration of such a device (vllm"),
-    ("xeon-amx-2core", "vllm", None, "such a device (perfmodel)"),
-])  # fmt: skip
-def test_engines_that_cannot_be(gpu: str, engine: str, calibration: str | None, words: str) -> None:
-    with pytest.raises(InputError) as refused:
-        calibration_of(load_gpu(gpu), engine, calibration)
-    assert words in str(refused.value)
 
 
 def test_versions_sort() -> None:
