@@ -11,8 +11,9 @@ from perfmodel.answers.rates import parse_chain_rate
 from perfmodel.answers.readers import as_given, gammas, value
 from perfmodel.answers.text import times
 from perfmodel.errors import InputError, refuse
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
 from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
+from perfmodel.speculation.workload import Workload
 
 Lengths = str | int | Sequence[int] | None
 
@@ -116,15 +117,15 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     given = {"alpha": None, "tokens_per_iteration": None, "acceptance": None}
     small = resolve(question.query(draft=question.small, draft_kv=question.small_kv, **given), rate)
     sparse = resolve(query)
-    best = best_two_levels(small, sparse, batch, context, ones, twos, int(query.max_gamma))
-    found = best.levels
-    drafted = best.gamma_1 + best.gamma_2
+    found = best_two_levels(small, sparse, batch, context, ones, twos)
+    alone = predict(sparse, Workload.of(batch, context), int(query.max_gamma))
+    drafted = found.gamma_1 + found.gamma_2
     room = memory_of_both(small, sparse, batch, context, drafted, float(query.memory_fraction)).single()
     return Hierarchy(
         batch=batch,
         context=context,
-        gamma_1=best.gamma_1,
-        gamma_2=best.gamma_2,
+        gamma_1=found.gamma_1,
+        gamma_2=found.gamma_2,
         inner_rounds=found.rounds,
         drafted=found.drafted,
         tokens_per_iteration=found.tokens_per_iteration,
@@ -134,7 +135,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
         ar_tpot_s=float(found.target_s),
         tpot_s=float(found.iteration_s) / found.tokens_per_iteration,
         speedup=float(found.speedup),
-        middle_alone=MiddleAlone(best.alone_gamma, best.alone_speedup),
+        middle_alone=MiddleAlone(int(alone.gamma_optimal), float(alone.speedup_at_gamma_optimal)),
         calibration=sparse.machine.calibration.name,
         fits=room.fits,
         max_batch=room.max_batch,

@@ -224,7 +224,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     target, draft = passes.steps(scenario)
     target_step, verify_step = target.at(0), target.at(-1)
     ratio, step_off = ratio_log_error(scenario, passes), step_log_error(scenario, target_step, batch, context)
-    interval = interval_of_speedup(scenario, gamma, float(p.speedup), ratio, float(p.tokens_per_iteration))
+    interval = interval_of_speedup(scenario, passes, float(p.speedup), ratio)
     ar_tpot = iteration = None
     if step_off is not None:
         ar_tpot = interval_of(float(p.ar_tpot_s), float(step_off))
@@ -246,10 +246,10 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         cost_ratios=CostRatios(float(p.draft_to_target), float(p.verify_to_target)),
         acceptance=_accepted(scenario, p, gamma),
         **{name: np.asarray(getattr(p, name)).item() for name in FIGURES},
-        speedup_interval=None if interval is None else interval.ends,
+        speedup_interval=interval,
         interval_coverage=None if interval is None else COVERAGE,
-        ar_tpot_interval=None if ar_tpot is None else ar_tpot.ends,
-        iteration_interval=None if iteration is None else iteration.ends,
+        ar_tpot_interval=ar_tpot,
+        iteration_interval=iteration,
         break_even_alpha=_break_even(p, gamma),
         inflection=context_lengths(scenario, batch, gamma, query.ends)
         if gamma

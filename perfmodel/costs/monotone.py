@@ -8,6 +8,7 @@ so that the time of any GEMM rises with its rows, its weights and what it moves,
 """
 
 import math
+from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
@@ -30,19 +31,20 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
     rows = sorted({place, *(at for at, _ in shares)})
     measured = {at for at, _ in shares}
     logs = [math.log(max(1.0, at / ridge) / float(interpolated(shares, np.asarray(at)))) for at in rows]
-    times = [math.exp(log) for log in _pooled(logs, [1.0 if at in measured else _UNMEASURED for at in rows])]
+    blocks = pooled(logs, [1.0 if at in measured else _UNMEASURED for at in rows])
+    level = [mean for mean, _, members in blocks for _ in range(members)]
+    times = [math.exp(mean + _RISE * i) for i, mean in enumerate(level)]
     loaded = tuple((at, 1.0 / time) for at, time in zip(rows, times, strict=True) if at <= place)
     computed = tuple((at, max(1.0, at / ridge) / time) for at, time in zip(rows, times, strict=True) if at >= place)
     return loaded, computed
 
 
-def _pooled(logs: list[float], weights: list[float]) -> list[float]:
-    """The rising sequence nearest to these, each block of violators at its mean."""
-    blocks: list[tuple[float, float, int]] = []  # mean, weight, members
-    for log, weight in zip(logs, weights, strict=True):
-        blocks.append((log, weight, 1))
-        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[float, float, int]]:
+    """Blocks (mean, weight, members) of the rising sequence nearest to these: each block of violators at its mean."""
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(values, weights, strict=True):
+        blocks.append((value, weight, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
             (a, w, m), (b, v, n) = blocks[-2:]
             blocks[-2:] = [((a * w + b * v) / (w + v), w + v, m + n)]
-    level = [mean for mean, _, members in blocks for _ in range(members)]
-    return [mean + _RISE * i for i, mean in enumerate(level)]
+    return blocks

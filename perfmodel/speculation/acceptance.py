@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.costs.monotone import pooled
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.specs.acceptance_rows import AcceptanceRow
@@ -225,16 +226,10 @@ def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
     """Lengths, and the tokens gained since the one before; gains a token never grow (pool adjacent violators)."""
     _require("gamma", lengths, 1, np.inf)
     _check_tokens(omega, lengths)
-    blocks: list[tuple[float, float]] = []  # (last length, tokens gained)
-    for length, gain in zip(lengths.tolist(), np.diff(omega, prepend=1.0).tolist(), strict=True):
-        blocks.append((length, max(gain, 0.0)))
-        while len(blocks) > 1:
-            start = blocks[-3][0] if len(blocks) > 2 else 0.0
-            (middle, first), (end, second) = blocks[-2:]
-            if second / (end - middle) <= first / (middle - start):
-                break
-            blocks[-2:] = [(end, first + second)]
-    return np.array([end for end, _ in blocks]), np.array([gain for _, gain in blocks])
+    widths = np.diff(lengths, prepend=0.0)
+    each = np.maximum(np.diff(omega, prepend=1.0), 0.0) / widths
+    falling, steps, _ = map(np.array, zip(*pooled(-each, widths), strict=True))
+    return np.cumsum(steps), -falling * steps
 
 
 def _brief(value: object) -> str:

@@ -227,10 +227,7 @@ def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
     """Pick each point's gamma from a leading axis that starts at gamma = 0."""
     if gamma.size == 1:
         return np.asarray(values[int(gamma.reshape(-1)[0])])
-    dims = max(values.ndim - 1, gamma.ndim)
-    values = values.reshape(len(values), *(1,) * (dims + 1 - values.ndim), *values.shape[1:])
-    index = gamma.reshape((1,) * (dims - gamma.ndim) + gamma.shape)
-    return np.take_along_axis(values, index[None], 0)[0]
+    return np.asarray(np.take_along_axis(values, gamma[None], 0)[0])
 
 
 def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:

@@ -10,7 +10,6 @@ Closed forms, for self-speculation on the ideal roofline, are derived in docs/mo
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +44,7 @@ def context_lengths(
     if gamma == 0:
         return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
     batches, gammas = batches_between(*batch_range), np.array([gamma])
-    loading, breaking, turning = ContextSearch(last=True), ContextSearch(last=False), ContextSearch(last=True)
+    loading, breaking, turning = ContextSearch(), ContextSearch(), ContextSearch()
     sequences = np.array([batch, batch, *batches])[:, None]
     smooth = without_waves(scenario, np.arange(len(sequences))[:, None] > 1)
     for _ in range(ROUNDS):
@@ -56,10 +55,10 @@ def context_lengths(
                 np.broadcast_to(seconds, passes.query.shape[:1] + contexts.shape)[0, 0]
                 for seconds in scenario.machine.load_and_compute_s(passes.target_ops)
             )
-            loading.narrow(np.less(load, compute))
+            loading.narrow(no_more(np.less(load, compute)))
         gains = passes.speedups(smooth)[0]
         breaking.narrow(gains[1] >= 1.0)
-        turning.narrow(falls(gains[2:]))
+        turning.narrow(no_more(falls(gains[2:])))
         if loading.settled and breaking.settled and turning.settled:
             break
     return ContextLengths(loading.found, breaking.found, turning.found)
@@ -122,36 +121,34 @@ def without_waves(scenario: Scenario, where: NDArray[np.bool_] | bool = True) ->
 
 
 class ContextSearch:
-    """Seeks a context in 1 ... SEARCH_TO, on a log grid that is refined around where a property turns.
+    """Seeks the first context in 1 ... SEARCH_TO with a property, on a log grid that is refined around where it turns.
 
-    last: the context from which on the property is false to the end; else the first for which it holds.
+    found: that context, None where there is none; settled: whether no finer grid can tell more.
     """
 
-    def __init__(self, last: bool) -> None:
-        self._last = last
+    def __init__(self) -> None:
         self.grid = np.geomspace(1.0, SEARCH_TO, POINTS)
         self.found: float | None = None
         self.settled = False
 
     def narrow(self, holds: NDArray[np.bool_]) -> None:
         """Take in where on the grid the property holds, and refine the grid unless that settles it."""
-        hits = np.flatnonzero(holds)
+        first = int(np.argmax(holds))
         if self.settled:
             return
-        if hits.size == 0:
-            self.found, self.settled = (float(self.grid[0]) if self._last else None), True
-        elif self._last and hits[-1] == POINTS - 1:
-            self.found, self.settled = None, True
-        elif not self._last and hits[0] == 0:
-            self.found, self.settled = float(self.grid[0]), True
-        else:
-            below = hits[-1] if self._last else hits[0] - 1
-            low, high = float(self.grid[below]), float(self.grid[below + 1])
-            self.found, self.grid = high, np.geomspace(low, high, POINTS)
+        self.found, self.settled = float(self.grid[first]) if holds[first] else None, first == 0
+        if first:
+            self.grid = np.geomspace(float(self.grid[first - 1]), float(self.grid[first]), POINTS)
 
 
-def _sought(last: bool, property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    search = ContextSearch(last)
+def no_more(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Places on a grid from which on to its end a property is false."""
+    return ~np.logical_or.accumulate(holds[::-1])[::-1]
+
+
+def first_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
+    """Smallest context in 1 ... SEARCH_TO for which a property holds (as seen on a log grid, then refined), or None."""
+    search = ContextSearch()
     for _ in range(ROUNDS):
         search.narrow(property_of(search.grid))
         if search.settled:
@@ -159,7 +156,6 @@ def _sought(last: bool, property_of: Callable[[NDArray[np.float64]], NDArray[np.
     return search.found
 
 
-first_where = partial(_sought, False)
-"""Smallest context in 1 ... SEARCH_TO for which a property holds (as seen on a log grid, then refined), or None."""
-last_where = partial(_sought, True)
-"""Context from which on a property is false up to SEARCH_TO, or None if it holds at the end."""
+def last_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
+    """Context from which on a property is false up to SEARCH_TO, or None if it holds at the end."""
+    return first_where(lambda context: no_more(property_of(context)))

@@ -38,10 +38,8 @@ class TreeChoice:
     rule_speedup: float
 
 
-@lru_cache(maxsize=8)
-def growth(acceptance: TreeAcceptance, size: int, levels: int) -> Growth:
-    """The programme's table, kept: it does not depend on hardware, batch or context."""
-    return Growth(acceptance, size, levels)
+growth = lru_cache(maxsize=8)(Growth)
+"""The programme's table, kept: it does not depend on hardware, batch or context."""
 
 
 def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:

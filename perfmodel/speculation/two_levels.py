@@ -20,9 +20,8 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.chain import check_draft_length, predict
+from perfmodel.speculation.chain import check_draft_length
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
 
 MAX_GAMMA = 256
 DEFAULT_GAMMA_1, DEFAULT_GAMMA_2 = 6, 12
@@ -71,6 +70,8 @@ class TwoLevels:
     draft_s: all inner rounds. verify_s: the expected full-cache verification. `tokens_per_iteration` is E[Omega(m)].
     """
 
+    gamma_1: int
+    gamma_2: int
     rounds: float
     drafted: float
     tokens_per_iteration: float
@@ -117,6 +118,8 @@ def predict_two_levels(
         for length, probability in zip(lengths, found.drafted, strict=True)
     ]
     return TwoLevels(
+        gamma_1=gamma_1,
+        gamma_2=gamma_2,
         rounds=found.expected,
         drafted=found.expected_drafted,
         tokens_per_iteration=float(gained @ found.drafted),
@@ -127,20 +130,6 @@ def predict_two_levels(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BestTwoLevels:
-    """The best pair of draft lengths at one batch and context, and the middle level without the small model.
-
-    alone_gamma is the best draft length of the sparse target alone (0: the baseline), with alone_speedup.
-    """
-
-    gamma_1: int
-    gamma_2: int
-    levels: TwoLevels
-    alone_gamma: int
-    alone_speedup: float
-
-
 def best_two_levels(
     small: Scenario,
     sparse: Scenario,
@@ -148,19 +137,15 @@ def best_two_levels(
     context: float,
     gammas_1: Sequence[int] | None,
     gammas_2: Sequence[int] | None,
-    max_gamma: int,
-) -> BestTwoLevels:
-    """Every pair of the given lengths; the shorter ones on a tie. Raises InputError as `predict_two_levels` does.
+) -> TwoLevels:
+    """The fastest pair of the given lengths; the shorter ones on a tie. Raises InputError as `predict_two_levels` does.
 
     None tries 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the small draft and the acceptances go.
     """
-    tried = [
-        (g1, g2, predict_two_levels(small, sparse, batch, context, g1, g2))
-        for g1, g2 in _pairs(small, sparse, gammas_1, gammas_2)
-    ]
-    g1, g2, best = max(tried, key=lambda pair: float(pair[2].speedup))
-    alone = predict(sparse, Workload.of(batch, context), max_gamma)
-    return BestTwoLevels(g1, g2, best, int(alone.gamma_optimal), float(alone.speedup_at_gamma_optimal))
+    pairs = _pairs(small, sparse, gammas_1, gammas_2)
+    return max(
+        (predict_two_levels(small, sparse, batch, context, *pair) for pair in pairs), key=lambda p: float(p.speedup)
+    )
 
 
 def memory_of_both(

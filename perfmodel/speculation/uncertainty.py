@@ -9,7 +9,8 @@ length at which it was not measured, what that is off by is a third.
 import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,39 +37,33 @@ OF_EXPERTS = ("expert_popularity", "routing_independence")
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """An interval that should hold the measured value in `COVERAGE` of cases."""
+class Interval(NamedTuple):
+    """Ends of an interval that should hold the measured value in `COVERAGE` of cases."""
 
     low: float
     high: float
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Both, the lower one first."""
-        return self.low, self.high
 
 
 def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
     """Interval around a predicted speedup; None where the calibration states no observed error (ideal)."""
     passes = Passes(scenario, batch, context, np.array([gamma]))
-    ratio = ratio_log_error(scenario, passes) if gamma else 0.0
-    return interval_of_speedup(scenario, gamma, speedup, ratio, float(passes.gained[0]))
+    return interval_of_speedup(scenario, passes, speedup, ratio_log_error(scenario, passes))
 
 
 def interval_of_speedup(
-    scenario: Scenario, gamma: int, speedup: float, ratio_error: float | None, most: float
+    scenario: Scenario, passes: Passes, speedup: float, ratio_error: float | None
 ) -> Interval | None:
-    """`speedup_interval` from `ratio_log_error`; None without one, and just 1 at gamma 0.
+    """`speedup_interval` from the passes of one point and their `ratio_log_error`; just 1 at gamma 0.
 
-    It ends at the tokens per iteration, `most`: no engine verifies in less than a baseline step takes.
+    It ends at the tokens per iteration: no engine verifies in less than a baseline step takes.
     """
-    if gamma == 0:
+    if not passes.gammas[0]:
         return Interval(1.0, 1.0)
     if ratio_error is None:
         return None
-    ends = interval_ends(speedup, math.hypot(ratio_error, float(acceptance_log_error(scenario, gamma))), most)
-    return Interval(float(ends[0]), float(ends[1]))
+    error = np.hypot(ratio_error, acceptance_log_error(scenario, passes.gammas))
+    low, high = interval_ends(speedup, error, passes.gained)
+    return Interval(float(low[0]), float(high[0]))
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:

@@ -9,23 +9,11 @@ from perfmodel.errors import InputError
 from perfmodel.specs.huggingface.heads import load_head
 from perfmodel.specs.model import load_model
 from tests.drafts.test_drafts import LAYER, QKV, scenario
-from tests.specs.configs import sizes
+from tests.specs.configs import table
 
-EAGLE3 = {  # yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "draft_vocab_size": 32000,
-    **sizes(1, 4096, 32, 8, 14336, 128256, 2048),
-}  # fmt: skip
-SPECULATORS = {  # the layout of RedHatAI/*-speculator.eagle3
-    "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "draft_vocab_size": 64000,
-    "target_hidden_size": 2880, "eagle_aux_hidden_state_layer_ids": [2, 18, 33],
-    "transformer_layer_config": {"model_type": "llama", **sizes(1, 4096, 32, 8, 14336, 201088, 4096)},
-}  # fmt: skip
-WINDOWS = ["sliding_attention"] * 3 + ["full_attention"] * 2
-DFLASH = {  # the layout of z-lab/*-DFlash-b16
-    "architectures": ["DFlashDraftModel"], "model_type": "qwen3", **sizes(5, 4096, 32, 8, 12288, 151936, 40960),
-    "head_dim": 128, "block_size": 16,
-    "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
-}  # fmt: skip
+HEADS = table("heads")
+EAGLE3, SPECULATORS, DFLASH, DSPARK_V4 = HEADS["heads"].values()
+"""Of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B; in the layouts of RedHatAI/*-speculator.eagle3 and z-lab/*-DFlash-b16."""
 
 
 def head(tmp_path: Path, config: dict) -> str:
@@ -53,23 +41,6 @@ def test_a_head_of_another_width_and_in_the_layout_of_speculators(tmp_path: Path
     assert read == 2 * (LAYER + QKV + 64000 * 4096)
 
 
-@pytest.mark.parametrize(
-    ("changes", "features", "vocab"),
-    [
-        ({}, 3, 32000),
-        ({"num_aux_hidden_states": 4}, 4, 32000),
-        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2]}}, 2, 32000),
-        ({"eagle_config": {"use_aux_hidden_state": False}}, 1, 32000),
-        ({"draft_vocab_size": None, "architectures": ["EagleLlamaForCausalLM"]}, 1, 0),
-        ({"draft_vocab_size": None, "architectures": ["LlamaForCausalLMEagle3"]}, 3, 128256),
-    ],
-)
-def test_how_many_features_a_head_takes(tmp_path: Path, changes: dict, features: int, vocab: int) -> None:
-    config = {key: value for key, value in (EAGLE3 | changes).items() if value is not None}
-    found = scenario(head(tmp_path, config)).draft
-    assert (found.features, found.vocab) == (features, vocab)  # type: ignore[attr-defined]
-
-
 def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     s = scenario(head(tmp_path, DFLASH), model="qwen3-8b")
     same = scenario("dflash:layers=5,features=5,block=16", model="qwen3-8b")
@@ -84,36 +55,19 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
 
 
-@pytest.mark.parametrize(
-    ("changes", "fields"),
-    [
-        ({}, {"vocab": 0, "sliding_window": None, "value_head_dim": None, "features": 5}),
-        ({"draft_vocab_size": 1000, "v_head_dim": 64}, {"vocab": 1000, "vocab_size": 1000, "value_head_dim": 64}),
-        ({"sliding_window": 512, "layer_types": WINDOWS}, {"sliding_window": 512, "num_sliding_layers": 3}),
-        ({"sliding_window": 512}, {"sliding_window": None, "num_sliding_layers": 0}),
-        ({"sliding_window": 512, "layer_types": WINDOWS, "use_sliding_window": False}, {"num_sliding_layers": 0}),
-        ({"architectures": None, "target_layer_ids": [1, 2]}, {"features": 2, "block": 16}),
-        ({"target_hidden_size": 2048, "block_size": None}, {"target_width": 2048, "block": 16}),
-        ({"block_size": 8, "target_hidden_size": 4096}, {"target_width": 0, "block": 8}),
-    ],
-)
-def test_layers_of_a_block_by_their_config(tmp_path: Path, changes: dict, fields: dict) -> None:
-    found = load_head(head(tmp_path, DFLASH | changes), load_model("qwen3-8b"))
+@pytest.mark.parametrize(("kind", "changes", "fields"), HEADS["stated"])
+def test_what_a_file_states_of_its_head(tmp_path: Path, kind: str, changes: dict, fields: dict) -> None:
+    """How many features it takes, its vocabulary, its layers and its block."""
+    config = {key: value for key, value in (HEADS["heads"][kind] | changes).items() if value != "absent"}
+    found = load_head(head(tmp_path, config), load_model("qwen3-8b"))
     assert found is not None
     stated = {"vocab": 0, "target_width": 0} | vars(found.model) | found.options
-    assert (found.kind, {name: stated[name] for name in fields}) == ("dflash", fields)
+    assert (found.kind, {name: stated[name] for name in fields}) == (kind.removesuffix("3"), fields)
 
 
 def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     """Three layers of the target's kind, windows alone: every one of 256 experts and a shared one is held."""
-    config = {
-        "architectures": ["DSparkV4DraftModel"], "block_size": 5, "hidden_size": 4096, "num_hidden_layers": 3,
-        "num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512, "q_lora_rank": 1024, "o_lora_rank": 1024,
-        "o_groups": 8, "sliding_window": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 6,
-        "moe_intermediate_size": 2048, "vocab_size": 129280, "num_target_layers": 43, "rms_norm_eps": 1e-6,
-        "dflash_config": {"markov_rank": 256, "projector_type": "dspark_v4", "target_layer_ids": [40, 41, 42]},
-    }  # fmt: skip
-    s = scenario(head(tmp_path, config), model="deepseek-v4-flash", hardware="b200", tp=1)
+    s = scenario(head(tmp_path, DSPARK_V4), model="deepseek-v4-flash", hardware="b200", tp=1)
     model = s.draft.model
     assert (s.draft.name, model.num_sliding_layers, model.compressed, model.indexer) == ("dspark", 3, (), None)
     attention = 4096 * (1024 + 512) + 1024 * 64 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
@@ -123,21 +77,10 @@ def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     assert s.draft.own_weight_bytes(s.draft_shard) == pytest.approx(own, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        (EAGLE3 | {"draft_vocab_size": "32000"}, "draft_vocab_size: must be a whole number"),
-        (EAGLE3 | {"hidden_size": None}, "hidden_size: must be a whole number"),
-        (DFLASH | {"dflash_config": {"target_layer_ids": [1], "gru_hidden_dim": 64}}, "dflash_config.gru_hidden_dim: "),
-        (DFLASH | {"architectures": ["DominoDraftModel"]}, "must be of EAGLE, P-EAGLE, DFlash or DSpark"),
-        (DFLASH | {"dflash_config": {}}, "target_layer_ids: must be the list"),
-        (DFLASH | {"architectures": ["Qwen3DSparkModel"]}, "markov_rank: .*missing"),
-        (EAGLE3 | {"index_topk": 64}, "index_topk: must be absent for model_type llama"),
-    ],
-)
-def test_a_head_that_is_not_understood_is_named(tmp_path: Path, config: dict, words: str) -> None:
+@pytest.mark.parametrize(("kind", "changes", "words"), HEADS["refused"])
+def test_a_head_that_is_not_understood_is_named(tmp_path: Path, kind: str, changes: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        scenario(head(tmp_path, config))
+        scenario(head(tmp_path, HEADS["heads"][kind] | changes))
 
 
 def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) -> None:

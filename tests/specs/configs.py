@@ -8,7 +8,7 @@ from perfmodel.specs.model import ModelSpec
 
 Config = dict[str, Any]
 FOLDER = Path(__file__).parent
-DESCRIPTIVE = {"name", "title", "hf_id", "aliases", "model_type", "published", "source", "notes", "rope_scaling"}
+DESCRIPTIVE = {"name", "title", "hf_id", "aliases", "model_type", "published", "source", "notes"}
 
 
 def table(name: str) -> Any:
@@ -22,13 +22,23 @@ def sizes(*given: int) -> Config:
     return dict(zip(names, given, strict=True))
 
 
+def page(value: Any, unit: str) -> Config:
+    """A quantity of a device, as a file states it."""
+    return {"value": value, "unit": unit, "source": "a page"}
+
+
+DEVICE: Config = {
+    "name": "mine", "title": "Mine", "vendor": "me", "architecture": "x", "calibration": "ideal",
+    "memory": page(1.0, "GB"), "memory_bandwidth": page(1.0, "TB/s"), "peak": {"bf16": page(1, "TFLOP/s")},
+}  # fmt: skip
+
+
 def shape(spec: ModelSpec) -> Config:
-    return spec.model_dump(exclude=DESCRIPTIVE)
+    return spec.model_dump(exclude=DESCRIPTIVE | {"rope_scaling"})
 
 
 PUBLISHED: dict[str, tuple[str, Config]] = {f: (e["name"], e["config"]) for f, e in table("family_configs").items()}
 """Family -> a bundled model and its published config file, which must give it."""
 LLAMA, GEMMA3, DEEPSEEK_V3 = (PUBLISHED[name][1] for name in ("llama", "gemma3_text", "deepseek_v3"))
-LLAMA3_ROPE = LLAMA["rope_scaling"]
 TABLE: dict[str, Config] = table("published_configs")
 """Newer bundled models -> the fewest keys of published files from which the reader gets each, with their sources."""

@@ -9,40 +9,30 @@ import yaml
 
 from perfmodel.errors import InputError
 from perfmodel.specs import files
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import load_model
+from perfmodel.specs.acceptance_file import AcceptanceFile
+from perfmodel.specs.calibration import Calibration, load_calibration
+from perfmodel.specs.gpu import GPUSpec, load_gpu
+from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.specs.strict_yaml import read_yaml
+from tests.specs.configs import DEVICE, table
+from tests.specs.test_acceptance_rows import ROW
 
 LOADERS = [load_gpu, load_model, load_calibration]
 BOMB = "a: &a [x, x, x, x]\n" + "".join(
     f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True)
 )
-YAML = {
-    "billion laughs": BOMB, "alias": "a: &x {b: 1}\nc: *x\n", "alias loop": "a: &x [*x]\n",
-    "merge key": "a: {b: 1}\n<<: {c: 1}\n", "duplicate key": "name: a\nname: b\n",
-    "nested duplicate key": "memory: {value: 1, value: 2}\n", "deep nesting": "a: " + "[" * 50000 + "]" * 50000,
-    "deep mapping": "\n".join(" " * i + "a:" for i in range(900)), "list": "- 1\n- 2\n", "scalar": "42\n", "empty": "",
-    "tab": "a:\n\t- b\n", "python object": "a: !!python/object/apply:os.system ['true']\n",
-    "unknown tag": "a: !thing 1\n", "tagged mapping": "a: !!map [x, y]\n", "tagged set": "a: !!set {x, x}\n",
-    "tagged integer": "a: !!int zebra\n", "tagged time": "a: !!timestamp zebra\n", "bad date": "a: 2024-99-99\n",
-    "list as key": "? [1, 2]\n: x\n", "null key": "~: 1\n", "two documents": "a: 1\n---\nb: 2\n",
-    "control characters": 'a: "\\x00\\e[31m"\n"\\e[31mkey": 1\n', "raw control": "a: \x07\n",
-    "newline in key": '"a\\nb": 1\n', "long key": "k" * 5000 + ": 1\n",
-    "huge hex integer": "name: 0x" + "f" * 100000 + "\n", "huge integer": "name: " + "9" * 100000 + "\n",
-    "nan": "name: .nan\n", "infinite": "name: .inf\n", "sexagesimal": "name: 1:2:3\n",
+CASES = table("bad_files")
+YAML = CASES["yaml"] | {
+    "billion laughs": BOMB, "deep nesting": "a: " + "[" * 50000 + "]" * 50000, "long key": "k" * 5000 + ": 1\n",
+    "deep mapping": "\n".join(" " * i + "a:" for i in range(900)), "huge integer": "name: " + "9" * 100000 + "\n",
+    "huge hex integer": "name: 0x" + "f" * 100000 + "\n",
 }  # fmt: skip
-JSON = {
-    "nan": '{"name": NaN}', "infinity": '{"hidden_size": -Infinity}',
-    "overflow": '{"model_type": "llama", "num_hidden_layers": 1e999}', "duplicate key": '{"a": 1, "a": 2}',
-    "nested duplicate key": '{"a": {"b": 1, "b": 1}}', "deep nesting": '{"a": ' + "[" * 100000 + "]" * 100000 + "}",
-    "deep, just parsed": '{"model_type": ' + "[" * 900 + "]" * 900 + "}", "list": "[1]", "null": "null", "empty": "",
-    "cut off": '{"a": ', "trailing text": "{} {}", "huge integer": '{"num_hidden_layers": ' + "9" * 100000 + "}",
+JSON = CASES["json"] | {
+    "deep nesting": '{"a": ' + "[" * 100000 + "]" * 100000 + "}",
+    "deep, just parsed": '{"model_type": ' + "[" * 900 + "]" * 900 + "}",
+    "huge integer": '{"num_hidden_layers": ' + "9" * 100000 + "}",
     "big integer": '{"model_type": "llama", "num_hidden_layers": ' + "9" * 4000 + "}",
-    "lone surrogate": '{"name": "\\ud800", "title": "x", "source": "abc"}',
-    "newline in key": '{"name": "x", "title": "x", "source": "abc", "a\\nb": 1}',
-    "text as type": '{"model_type": "a\\nb\\u001b[31m"}',
-}  # fmt: skip
+}
 
 
 def refused(load: object, name: str) -> str:
@@ -59,6 +49,29 @@ def test_hostile_text(tmp_path: Path, name: str) -> None:
     path = tmp_path / ("x.yaml" if name in YAML else "x.json")
     path.write_text(YAML.get(name) or JSON.get(name.removesuffix(" in JSON"), ""))
     assert str(path) in refused(load_gpu if name in YAML else load_model, str(path))
+
+
+GOOD: dict[str, tuple[type, dict[object, object]]] = {
+    "gpu": (GPUSpec, DEVICE),
+    "model": (ModelSpec, files.read_mapping(files.data_directory("models") / "llama-3.1-8b.yaml")),
+    "calibration": (Calibration, load_calibration("a100-sxm-80gb.magicdec").model_dump()),
+    "ideal": (Calibration, load_calibration("ideal").model_dump()),
+    "acceptance": (AcceptanceFile, {"schema_version": 1, "source": "a test", "rows": [ROW | {"alpha": 0.5}]}),
+}
+HUGE = [("model", {"hidden_size": 1 << 100000}, "hidden_size"), ("model", {1: 2}, "1")]
+
+
+@pytest.mark.parametrize(("kind", "changes", "words"), [*CASES["refused"], *HUGE])
+def test_a_bad_file_is_one_line_naming_the_key(kind: str, changes: dict[object, object], words: str) -> None:
+    """A good file with some keys changed, or the row of an acceptance file."""
+    if kind == "acceptance row":
+        kind, changes = "acceptance", {"rows": [ROW | changes]}
+    spec, good = GOOD[kind]
+    with pytest.raises(InputError) as error:
+        files.parse(spec, good | changes, "mine.yaml")
+    assert str(error.value).startswith("mine.yaml: ")
+    assert words in str(error.value)
+    assert str(error.value).isprintable()
 
 
 def test_json_may_hold_infinity_where_python_writes_it_and_nothing_else(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ import pytest
 from pydantic import ValidationError
 
 from perfmodel.answers.query import Query, resolve
-from perfmodel.errors import InputError
-from perfmodel.specs import files
 from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
 from perfmodel.specs.constants import AllReduce, Constant, interpolated
 from perfmodel.specs.engine_constants import EngineConstants
@@ -97,47 +95,6 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
     assert (declared.work, declared.term) in moved
     routing = {"small"} if name == "expert_kernels" else set()  # they hold the kernels that serve them
     assert {work for work, _ in moved} - routing == {declared.work}
-
-
-# Bounds.
-
-
-def refused(data: dict[str, object]) -> str:
-    with pytest.raises(InputError) as error:
-        files.parse(Calibration, data, "mine.yaml")
-    return str(error.value)
-
-
-@pytest.mark.parametrize(("name", "value", "words"), [
-    ("gemm_bandwidth_fraction", 1.11, "above 0 and at most 1.1, given 1.11"),
-    ("gemm_bandwidth_fraction", 0.0, "above 0 and at most 1.1, given 0"),
-    ("gemm_fixed_s", -1e-6, "from 0 to below 1 second, given -1e-06"),
-    ("gemm_column_s", 1.0, "from 0 to below 1 second, given 1"),
-    ("small_kernel_s", float("nan"), "from 0 to below 1 second, given nan"),
-    ("pass_fixed_s", float("inf"), "from 0 to below 1 second, given inf"),
-    ("allreduce_multiplier", -0.5, "from 0 to 100, given -0.5"),
-    ("kv_reread_per_query", 1.01, "from 0 to 1, given 1.01"),
-    ("attention_blocks_per_multiprocessor", -1.0, "from 0 to 1024, given -1"),
-    ("gemm_blend_power", 0.5, "from 1 to 16, or .inf, given 0.5"),
-    ("gemm_blend_power", 17.0, "from 1 to 16, or .inf, given 17"),
-])  # fmt: skip
-def test_impossible_values_are_refused(name: str, value: float, words: str) -> None:
-    data = A100.model_dump() | {name: {"value": value, "source": "a test"}}
-    assert refused(data) == f"mine.yaml: {name}: must be {words}"
-
-
-@pytest.mark.parametrize(("change", "words"), [
-    ({"fit": {"parameters": ("token_s",), "correlation": ((1.0,),)}}, "fit and errors must be left out"),
-    ({"observed_error": {"speedup": {"log_rms": 0.1, "rows": 2, "source": "a test"}}}, "fit and errors must be left"),
-    ({"allreduce": {"knots": {2: ((1, 1e-6), (2, 1e-6))}, "source": "a test"}},
-     "allreduce must be 0 where kind is ideal"),
-    ({"gemm_efficiency": {"knots": {"bf16": ((1, 1.0), (2, 0.9))}, "source": "a test"}}, "gemm_efficiency must be 1"),
-    ({"gemm_flops_fraction": {"value": 0.99, "source": "a test"}}, "gemm_flops_fraction must be 1 where"),
-    ({"token_s": {"value": 0.0, "stderr": 1e-6, "source": "a test"}}, "token_s must have no stderr where"),
-    ({"transfer_error": {"log_rms": 0.1, "rows": 2, "source": "a test"}}, "fit and errors must be left out"),
-])  # fmt: skip
-def test_ideal_is_ideal(change: dict[str, object], words: str) -> None:
-    assert words in refused(load_calibration("ideal").model_dump() | change)
 
 
 # Curves.

@@ -1,7 +1,7 @@
 """``perfmodel validate engine``: a calibration of a serving engine, from its benchmark files or its running server."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -166,8 +166,10 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
+    from perfmodel.answers.query import resolve
     from perfmodel.validate.engine.plan import GAMMAS, PlanRequest, commands
 
+    resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do
     draft = q.draft or "ngram"
     word = draft.partition(":")[0]
     eagle = "eagle3" if "features=" in draft else "eagle"

@@ -105,7 +105,7 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
     from perfmodel.validate.cli.trees import Planned, check_tree, planned
     from perfmodel.validate.decoder import kv
     from perfmodel.validate.decoder.pair import Pair
-    from perfmodel.validate.decoder.parallel import joined
+    from perfmodel.validate.decoder.shard import joined
     from perfmodel.validate.decoder.text import end_tokens, last_tokens, read_prompts, tokenizer
     from perfmodel.validate.harness.side_by_side import compare
 

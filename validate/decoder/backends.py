@@ -1,20 +1,54 @@
 """Which implementations of attention and pointwise steps: by name, or the fastest known to work on the device."""
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 import torch
+from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import AttentionChoice
-from perfmodel.validate.decoder.attention import FoldedAttention
-from perfmodel.validate.decoder.by_shape import AttentionByShape
+from perfmodel.validate.decoder.attention import FoldedAttention, Span
 from perfmodel.validate.decoder.fp8 import multiplies
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.selection import Selection
 
 NAMES = ("auto", "math", "sdpa", "triton")
+
+
+class AttentionByShape(FoldedAttention):
+    """The implementation that was chosen for these heads, the nearest number of queries and as many cached tokens.
+
+    default: what takes everything else. Shapes are known to the host, so that a captured graph keeps its choice.
+    """
+
+    def __init__(
+        self, default: FoldedAttention, choices: Sequence[AttentionChoice], by_name: Mapping[str, FoldedAttention]
+    ) -> None:
+        super().__init__(default.name)
+        self.name, self.default, self.by_name = "by shape", default, by_name
+        self._choices: dict[tuple[int, int, int], list[AttentionChoice]] = {}
+        for choice in choices:
+            self._choices.setdefault((choice.heads, choice.kv_heads, choice.head_dim), []).append(choice)
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
+        batch, heads, query, dim = q.shape
+        chosen = self.of((heads, new_k.shape[1], dim), query, batch * (span.bound - span.start))
+        return chosen(q, k, v, span, new_k, new_v, sees)
+
+    def of(self, heads: tuple[int, int, int], query: int, tokens: int) -> FoldedAttention:
+        """For (heads, KV heads, head size), queries of a sequence and cached tokens of all sequences."""
+        known = self._choices.get(heads)
+        if known is None:
+            return self.default
+        nearest = min((c.query for c in known), key=lambda measured: abs(math.log(measured / query)))
+        reached = [c for c in known if c.query == nearest and c.from_tokens <= tokens]
+        last = max(reached, key=lambda c: c.from_tokens, default=None)
+        return self.default if last is None else self.by_name.get(last.name, self.default)
 
 
 def choose(
@@ -46,20 +80,16 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = F
 
     fp8: what the cache is, see `Pointwise`.
     """
-    found = _pointwise(name, device, dtype, fp8)
-    found.fp8 = fp8
-    return found
-
-
-def _pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool) -> Pointwise:
     if name not in ("auto", "torch", "triton"):
         raise InputError(f"--pointwise: must be one of auto, torch, triton, given {name!r}")
-    if name == "torch" or (name == "auto" and (device.type != "cuda" or not runs_triton(device, dtype, fp8))):
-        return Pointwise()
-    _check_triton("--pointwise", device, dtype, fp8)
-    from perfmodel.validate.decoder.triton_pointwise import Fused
+    found = Pointwise()
+    if name == "triton" or (name == "auto" and device.type == "cuda" and runs_triton(device, dtype, fp8)):
+        _check_triton("--pointwise", device, dtype, fp8)
+        from perfmodel.validate.decoder.triton_pointwise import Fused
 
-    return Fused()
+        found = Fused()
+    found.fp8 = fp8
+    return found
 
 
 def selection(attention: FoldedAttention) -> Selection:

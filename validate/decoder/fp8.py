@@ -30,10 +30,8 @@ class Fp8Linear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        rows, self.in_features = linear.weight.shape
-        codes, scale = torch.empty(rows, self.in_features, dtype=FP8), torch.empty(rows)
-        self.weight, self.scale = (nn.Parameter(values, requires_grad=False) for values in (codes, scale))
-        self.bias = linear.bias
+        self.in_features, self.bias, weight = linear.in_features, linear.bias, linear.weight.detach()
+        self.hold(weight, weight.abs().amax(1))
 
     def hold(self, weight: Tensor, peaks: Tensor) -> None:
         """Quantise weight [outputs, inputs], all or a rank's part of rows whose largest values are peaks [outputs]."""
@@ -73,7 +71,7 @@ def by_row(x: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def to_fp8(x: Tensor) -> Tensor:
-    """The nearest values of the format."""
+    """The nearest values of the format. Older torch makes no number of larger ones."""
     return x.clamp(-MOST, MOST).to(FP8)
 
 
@@ -83,7 +81,7 @@ def bits(x: Tensor) -> Tensor:
 
 
 def quantise(model: nn.Module) -> None:
-    """Every matrix product of a model becomes an `Fp8Linear`, still without values."""
+    """Every matrix product of a model becomes an `Fp8Linear`."""
     for parent in [*model.modules()]:
         for name, child in parent.named_children():
             if isinstance(child, nn.Linear):

@@ -7,11 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.model import ModelSpec, MoE
 from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.families import check_supported
-from perfmodel.validate.decoder.moe import RoutedExperts
 from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
 from perfmodel.validate.decoder.shard import RankShard
 
@@ -31,8 +30,12 @@ class Projected:
     def rotate(
         self, out: tuple[Tensor, Tensor] | None = None, slots: Slots | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v [batch, heads or kv_heads, n, head_dim]; see `Pointwise.rotate`."""
-        return self.pointwise.rotate(self.layer, self.qkv, self.turns, out, slots)
+        """Queries, keys and values [batch, heads or kv_heads, n, head_dim].
+
+        Queries and keys are normed where the layer does so, and rotated. Keys and values are written to `out`, where
+        given (and returned from there), and to a cache's `slots`.
+        """
+        return self.pointwise.rotate(self, out, slots)
 
 
 Attend = Callable[[int, Projected], Tensor]
@@ -50,6 +53,31 @@ class MLP(nn.Module):
     def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
         """x [batch, n, hidden] to the same shape."""
         return self.down(pointwise.silu_mul(self.gate_up(x)))
+
+
+class RoutedExperts(nn.Module):
+    """Gated MLPs [num_experts, ...] and their router; a tensor-parallel rank holds a part of each expert.
+
+    Every token goes to its best few, and all experts' products are two grouped matrix products.
+    """
+
+    def __init__(self, moe: MoE, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.chosen, self.normalized = moe.experts_per_token, moe.normalized_weights
+        self.router = nn.Parameter(torch.empty(moe.num_experts, hidden))
+        self.gate_up = nn.Parameter(torch.empty(moe.num_experts, 2 * inner, hidden))
+        self.down = nn.Parameter(torch.empty(moe.num_experts, hidden, inner))
+
+    def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
+        """x [batch, n, hidden] to the same shape; nothing waits for the device."""
+        rows = x.flatten(0, 1)
+        weights, experts = F.linear(rows, self.router).float().softmax(-1).topk(self.chosen, dim=-1)
+        if self.normalized:
+            weights = weights / weights.sum(-1, keepdim=True)
+        experts, order = experts.flatten().sort(stable=True)
+        inner = pointwise.silu_mul(pointwise.by_expert(rows[order // self.chosen], self.gate_up, experts))
+        out = pointwise.by_expert(inner, self.down, experts)[order.argsort()].unflatten(0, (-1, self.chosen))
+        return (out * weights[..., None].to(x.dtype)).sum(1).view_as(x)
 
 
 class Layer(nn.Module):

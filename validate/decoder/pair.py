@@ -9,8 +9,7 @@ from perfmodel.errors import refuse
 from perfmodel.specs.formats import weight_format
 from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.parallel import for_draft, local_device
-from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder.shard import RankShard, for_draft, local_device
 from perfmodel.validate.decoder.weights import head_of, load, load_head
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64, "fp8": torch.bfloat16}

@@ -11,7 +11,7 @@ from perfmodel.validate.decoder.cache import Slots, read_tokens, write_tokens
 from perfmodel.validate.decoder.fp8 import to_fp8
 
 if TYPE_CHECKING:
-    from perfmodel.validate.decoder.model import Layer
+    from perfmodel.validate.decoder.model import Projected
 
 _grouped_mm = getattr(F, "grouped_mm", None)
 """Torch 2.10 and later; `torch._grouped_mm` before, for bf16 alone."""
@@ -58,19 +58,11 @@ class Pointwise:
         return F.silu(gate) * up
 
     def rotate(
-        self,
-        layer: "Layer",
-        qkv: Tensor,
-        turns: Turns,
-        out: tuple[Tensor, Tensor] | None = None,
-        slots: Slots | None = None,
+        self, given: "Projected", out: tuple[Tensor, Tensor] | None, slots: Slots | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values [batch, heads or kv_heads, n, head_dim] of qkv [batch, n, all heads x head_dim].
-
-        Queries and keys are normed where the layer does so, and rotated. Keys and values are written to `out`, where
-        given (and returned from there), and to a cache's `slots`.
-        """
-        heads = qkv.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2)
+        """See `Projected.rotate`."""
+        layer, turns = given.layer, given.turns
+        heads = given.qkv.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2)
         q, k, v = heads.split((layer.heads, layer.kv_heads, layer.kv_heads), dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = norm(q, layer.q_norm, layer.eps), norm(k, layer.k_norm, layer.eps)

@@ -23,31 +23,22 @@ class Topology:
 
     def __init__(self, parents: Sequence[int], device: torch.device) -> None:
         check_parents(parents)
-        self.parents, self.size = tuple(parents), len(parents)
-        depth, rank, num_children = depths(parents), [0], [0] * self.size
+        self.size, self.widths = len(parents), widths(parents)
+        rank, num_children = [0], [0] * self.size
+        children = torch.zeros(self.size, max(map(parents.count, range(self.size))), dtype=torch.int64)
         sees = torch.eye(self.size, dtype=torch.bool)
         for node, parent in enumerate(parents[1:], 1):
+            children[parent, num_children[parent]] = node
             rank.append(num_children[parent])
             num_children[parent] += 1
             sees[node] |= sees[parent]
-        self.levels = depth[-1] + 1
-        self.widths = widths(parents)
-        self.starts = tuple(accumulate(self.widths, initial=0))
-        levels = [num_children[start:stop] for start, stop in pairwise(self.starts)]
-        self.max_children = tuple(map(max, levels[:-1]))
-        children = torch.zeros(self.size, max(num_children), dtype=torch.int64)
-        for node, parent in enumerate(parents[1:], 1):
-            children[parent, rank[node]] = node
+        self.levels, self.starts = len(self.widths), tuple(accumulate(self.widths, initial=0))
+        self.max_children = tuple(max(num_children[start:stop]) for start, stop in pairwise(self.starts[:-1]))
+        made = (torch.tensor(depths(parents)), torch.tensor(rank), torch.tensor(num_children), sees, children)
+        self.depth, self.rank, self.num_children, self.sees, self.children = (table.to(device) for table in made)
         self.picks = [
-            torch.tensor(
-                [
-                    (parents[node] - self.starts[level]) * self.max_children[level] + rank[node]
-                    for node in range(self.starts[level + 1], self.starts[level + 2])
-                ],
-                device=device,
+            (torch.tensor(parents[first:stop], device=device) - start) * most + self.rank[first:stop]
+            for (start, first), stop, most in zip(
+                pairwise(self.starts), self.starts[2:], self.max_children, strict=False
             )
-            for level in range(self.levels - 1)
         ]
-        self.depth, self.rank = torch.tensor(depth, device=device), torch.tensor(rank, device=device)
-        self.num_children = torch.tensor(num_children, device=device)
-        self.sees, self.children = sees.to(device), children.to(device)

@@ -81,7 +81,6 @@ class TreeDecoder(Decoder):
         return self.target.model.logits(hidden)
 
     def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedPath:
-        """The path that stands."""
         nodes = self._nodes(state, draft_tokens)
         if draft_probs is None:
             return accept_tree_greedy(self.tree, nodes, logits)

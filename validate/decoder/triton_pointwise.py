@@ -10,8 +10,8 @@ from torch import Tensor
 
 from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.fp8 import FP8, LEAST_PEAK
-from perfmodel.validate.decoder.model import Layer
-from perfmodel.validate.decoder.pointwise import Pointwise, Turns
+from perfmodel.validate.decoder.model import Projected
+from perfmodel.validate.decoder.pointwise import Pointwise
 
 BLOCK = 1024
 """Values that one program of `_silu_mul` takes."""
@@ -187,16 +187,11 @@ class Fused(Pointwise):
         return out
 
     def rotate(
-        self,
-        layer: Layer,
-        qkv: Tensor,
-        turns: Turns,
-        out: tuple[Tensor, Tensor] | None = None,
-        slots: Slots | None = None,
+        self, given: Projected, out: tuple[Tensor, Tensor] | None, slots: Slots | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        batch, n, _ = qkv.shape
-        heads, kv_heads, d, (cosine, sine) = layer.heads, layer.kv_heads, layer.head_dim, turns
-        qkv, q = qkv.contiguous(), qkv.new_empty(batch, heads, n, d)
+        layer, qkv, (batch, n, _) = given.layer, given.qkv.contiguous(), given.qkv.shape
+        heads, kv_heads, d, (cosine, sine) = layer.heads, layer.kv_heads, layer.head_dim, given.turns
+        q = qkv.new_empty(batch, heads, n, d)
         k, v = out or qkv.new_empty(2, batch, kv_heads, n, d)
         cache_k, cache_v, _, where = slots or (k, v, None, q)  # not touched where there is no cache
         _rotate[(batch * n, heads + 2 * kv_heads)](

@@ -244,11 +244,8 @@ class LevelCounts:
     def alphas(self) -> tuple[float, float]:
         """Rate at which a token is accepted if its forerunners were: of the small model, and of the sparse target."""
         gained = sum(j * count for j, count in enumerate(self.inner))
-        return _share(gained, sum(self.inner[:-1])), _share(self.accepted, self.iterations - self.complete)
-
-
-def _share(accepted: int, rejected: int) -> float:
-    return accepted / max(1, accepted + rejected)
+        tried = gained + sum(self.inner[:-1]), self.accepted + self.iterations - self.complete
+        return gained / max(1, tried[0]), self.accepted / max(1, tried[1])
 
 
 class LevelCounter:

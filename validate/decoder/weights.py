@@ -3,8 +3,9 @@
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,7 +23,7 @@ from perfmodel.validate.decoder.eagle import HeadModel
 from perfmodel.validate.decoder.families import check_supported
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, check_runs, quantise
 from perfmodel.validate.decoder.memory import check_fits
-from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.model import Model, RoutedExperts
 from perfmodel.validate.decoder.shard import RankShard
 
 
@@ -41,72 +42,61 @@ class Piece:
         return whole[:, self.start : self.stop] if self.dim else whole[self.start : self.stop]
 
 
-class WeightSource(Protocol):
-    """Where pieces of weights come from."""
-
-    def read(self, piece: Piece) -> Tensor:
-        """The piece on the source's device in the source's type."""
-        ...
-
-
 Pieces = Iterator[tuple[str, tuple[Piece, ...]]]
 """(parameter of `Model`, the Hugging Face pieces it is the concatenation of), for one rank."""
+Rows = list[tuple[str, int, tuple[int, int]]]
+"""Tensors whose rows are one after another here: name, all rows, [start, stop) of this rank."""
+NORMS = {
+    "attention_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm", "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+}  # fmt: skip
+FUSED = {"qkv": "self_attn.qkv_proj", "mlp.gate_up": "mlp.gate_up_proj"}
 
 
-def pieces(spec: ModelSpec, shard: RankShard) -> Pieces:
+def pieces(model: Model) -> Pieces:
     """Of all parameters."""
-    vocabulary, rows = (spec.vocab_size, spec.hidden_size), shard.split(spec.vocab_size)
+    spec, rows = model.spec, model.shard.split(model.spec.vocab_size)
+    vocabulary = (spec.vocab_size, spec.hidden_size)
     yield "embedding", (Piece("model.embed_tokens.weight", vocabulary, 0, *rows),)
-    for layer in range(spec.num_hidden_layers):
-        for name, parts in _layer_pieces(spec, shard, layer, f"model.layers.{layer}"):
-            yield f"layers.{layer}.{name}", parts
+    for number, layer in enumerate(model.layers):
+        for name, parts in _layer_pieces(spec, model.shard, layer, f"model.layers.{number}"):
+            yield f"layers.{number}.{name}", parts
     yield "final_norm", (Piece("model.norm.weight", (spec.hidden_size,)),)
-    if not spec.tie_word_embeddings:
+    if model.head is not None:
         yield "head", (Piece("lm_head.weight", vocabulary, 0, *rows),)
 
 
-def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: int, theirs: str) -> Pieces:
-    d, hidden, inner = spec.head_dim, spec.hidden_size, spec.intermediate_size
+def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, theirs: str) -> Pieces:
+    """Of the parameters that a layer has; `theirs` is its name there."""
+    d, inner = spec.head_dim, spec.intermediate_size
     first, last = shard.kv_heads(spec.num_key_value_heads)
-    q, kv, phi3 = spec.num_attention_heads * d, spec.num_key_value_heads * d, spec.model_type == "phi3"
-    q_rows, kv_rows, rows = shard.split(q), (first * d, last * d), shard.split(inner)
-    attention, mlp = f"{theirs}.self_attn", f"{theirs}.mlp"
-    qkv = {"q_proj": (q, q_rows), "k_proj": (kv, kv_rows), "v_proj": (kv, kv_rows)}
-    for kind, parts in _stacked(attention, "qkv_proj" if phi3 else None, qkv, hidden, spec.qkv_bias):
-        yield f"qkv.{kind}", parts
-    yield "output.weight", (Piece(f"{attention}.o_proj.weight", (hidden, q), 1, *q_rows),)
-    if spec.output_bias and shard.rank == 0:
-        yield "output.bias", (Piece(f"{attention}.o_proj.bias", (hidden,)),)
-    if spec.moe and layer >= spec.moe.first_dense_layers:
+    q, kv = spec.num_attention_heads * d, spec.num_key_value_heads * d
+    query, key, width = (q, shard.split(q)), (kv, (first * d, last * d)), (inner, shard.split(inner))
+    rows: dict[str, Rows] = {
+        "qkv": [("self_attn.q_proj", *query), ("self_attn.k_proj", *key), ("self_attn.v_proj", *key)],
+        "mlp.gate_up": [("mlp.gate_proj", *width), ("mlp.up_proj", *width)],
+    }
+    if spec.model_type == "phi3":
+        rows = {own: _held_by(whole, rows[own]) for own, whole in FUSED.items()}
+    columns = {"output": ("self_attn.o_proj", *query), "mlp.down": ("mlp.down_proj", *width)}
+    for name, parameter in layer.named_parameters():
+        (own, _, kind), (count, *rest) = name.rpartition("."), parameter.shape
+        if name in NORMS:
+            yield name, (Piece(f"{theirs}.{NORMS[name]}.weight", (count,)),)
+        elif own in rows and kind != "scale":
+            yield name, tuple(Piece(f"{theirs}.{at}.{kind}", (n, *rest), 0, *part) for at, n, part in rows[own])
+        elif own in columns and kind != "scale":
+            at, n, part = columns[own]
+            their = f"{theirs}.{at}.{kind}"
+            yield name, (Piece(their, (count, n), 1, *part) if rest else Piece(their, (count,)),)
+    if isinstance(layer.mlp, RoutedExperts):
         yield from _expert_pieces(spec, shard, theirs)
-    else:
-        gate_up = {"gate_proj": (inner, rows), "up_proj": (inner, rows)}
-        for kind, parts in _stacked(mlp, "gate_up_proj" if phi3 else None, gate_up, hidden, spec.mlp_bias):
-            yield f"mlp.gate_up.{kind}", parts
-        yield "mlp.down.weight", (Piece(f"{mlp}.down_proj.weight", (hidden, inner), 1, *rows),)
-        if spec.mlp_bias and shard.rank == 0:
-            yield "mlp.down.bias", (Piece(f"{mlp}.down_proj.bias", (hidden,)),)
-    yield "attention_norm", (Piece(f"{theirs}.input_layernorm.weight", (hidden,)),)
-    yield "mlp_norm", (Piece(f"{theirs}.post_attention_layernorm.weight", (hidden,)),)
-    if spec.qk_norm:
-        yield "q_norm", (Piece(f"{attention}.q_norm.weight", (d,)),)
-        yield "k_norm", (Piece(f"{attention}.k_norm.weight", (d,)),)
 
 
-def _stacked(
-    block: str, whole: str | None, parts: dict[str, tuple[int, tuple[int, int]]], columns: int, bias: bool
-) -> Pieces:
-    """Rows of matrices that are one here: parts are name -> (rows, [start, stop) of this rank).
-
-    whole: the tensor that holds them one after another, where they are not tensors of their own.
-    """
-    total, before, placed = sum(n for n, _ in parts.values()), 0, []
-    for name, (n, (start, stop)) in parts.items():
-        placed.append((name, n, start, stop) if whole is None else (whole, total, before + start, before + stop))
-        before += n
-    yield "weight", tuple(Piece(f"{block}.{name}.weight", (n, columns), 0, i, j) for name, n, i, j in placed)
-    if bias:
-        yield "bias", tuple(Piece(f"{block}.{name}.bias", (n,), 0, i, j) for name, n, i, j in placed)
+def _held_by(whole: str, parts: Rows) -> Rows:
+    """The same rows of one tensor that holds all parts."""
+    before = [0, *accumulate(n for _, n, _ in parts)]
+    return [(whole, before[-1], (at + i, at + j)) for at, (_, _, (i, j)) in zip(before, parts, strict=False)]
 
 
 def _expert_pieces(spec: ModelSpec, shard: RankShard, theirs: str) -> Pieces:
@@ -224,13 +214,17 @@ class RandomWeights:
         return part if part.shape == full.shape else part.clone()
 
 
+WeightSource = Checkpoint | RandomWeights
+"""Its `read` gives a piece on the source's device in the source's type."""
+
+
 def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None, fp8: bool = False) -> Model:
     """A model of `spec` with the weights of `source`; parameters are made once, at their final place and type.
 
     fp8: its layers' matrices are quantised as they are read, see `fp8`.
     """
     model = _empty(spec, shard, fp8)
-    fill(model, pieces(spec, model.shard), source)
+    fill(model, pieces(model), source)
     return model.eval()
 
 
@@ -308,19 +302,17 @@ def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtyp
     return checkpoint
 
 
-def head_pieces(spec: ModelSpec, target: ModelSpec, layer: str) -> Pieces:
+def head_pieces(head: HeadModel, layer: str) -> Pieces:
     """Of an EAGLE-3 head; `layer` is what its file calls its one layer, midlayer or layers.0."""
-    hidden, vocab = spec.hidden_size, spec.vocab_size
-    yield "project.weight", (Piece("fc.weight", (hidden, 3 * target.hidden_size)),)
-    yield "embedding_norm", (Piece(f"{layer}.input_layernorm.weight", (hidden,)),)
-    for name, parts in _layer_pieces(spec, RankShard(), 0, layer):
-        if name == "qkv.weight":
-            parts = tuple(replace(part, shape=(part.shape[0], 2 * hidden)) for part in parts)
-        if name == "attention_norm":
-            parts = (Piece(f"{layer}.hidden_norm.weight", (hidden,)),)
-        yield f"layers.0.{name}", parts
-    yield "final_norm", (Piece("norm.weight", (hidden,)),)
-    yield "head", (Piece("lm_head.weight", (vocab, hidden)),)
+    names = {
+        "project.weight": "fc", "embedding_norm": f"{layer}.input_layernorm", "final_norm": "norm", "head": "lm_head",
+        "layers.0.attention_norm": f"{layer}.hidden_norm",
+    }  # fmt: skip
+    for name, their in names.items():
+        yield name, (Piece(f"{their}.weight", tuple(head.get_parameter(name).shape)),)
+    for name, parts in _layer_pieces(head.spec, RankShard(), head.layers[0], layer):
+        if name != "attention_norm":
+            yield f"layers.0.{name}", parts
 
 
 def load_head(name: str, weights: str, target: Model) -> HeadModel:
@@ -338,7 +330,7 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
         if isinstance(target.layers[0].qkv, Fp8Linear):
             quantise(head)
     newer_names = isinstance(source, Checkpoint) and source.whole("midlayer.hidden_norm.weight") is None
-    fill(head, head_pieces(draft.model, target.spec, "layers.0" if newer_names else "midlayer"), source)
+    fill(head, head_pieces(head, "layers.0" if newer_names else "midlayer"), source)
     head.embedding = target.embedding
     vocab, most = draft.model.vocab_size, target.spec.vocab_size
     head.to_target = torch.arange(vocab, device=target.device) * (most // vocab)
@@ -365,7 +357,7 @@ def save_tensors(model: Model) -> dict[str, Tensor]:
     """The whole model's tensors by Hugging Face name (no tensor parallelism)."""
     parameters = dict(model.named_parameters())
     out: dict[str, Tensor] = {}
-    for name, parts in pieces(model.spec, RankShard()):
+    for name, parts in pieces(model):
         whole = parameters[name].detach().reshape(-1, *parts[0].shape[1:])
         rows = [part.shape[0] if part.dim else (part.stop or part.shape[0]) - part.start for part in parts]
         for part, tensor in zip(parts, whole.split(rows), strict=True):

@@ -16,9 +16,9 @@ from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.graphs import capture
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.decoder.parallel import joined
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
+from perfmodel.validate.decoder.shard import joined
 from perfmodel.validate.decoder.text import end_tokens, last_tokens, tokenizer
 from perfmodel.validate.harness.clusters import standard_error
 from perfmodel.validate.harness.progress import RowProgress

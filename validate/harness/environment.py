@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.parallel import local_device
+from perfmodel.validate.decoder.shard import local_device
 from perfmodel.validate.records.code_version import run
 
 VARIABLES = (

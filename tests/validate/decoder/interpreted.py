@@ -18,7 +18,7 @@ from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.fp8 import FP8, by_row, to_fp8
-from perfmodel.validate.decoder.model import Layer, Model
+from perfmodel.validate.decoder.model import Layer, Model, Projected
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.shard import RankShard
@@ -99,10 +99,10 @@ def pointwise() -> None:
                 cache = KVCache((1, 3, 2, 64, spec.head_dim), CPU, dtype)
                 scratch = torch.zeros(2, 3, 2, 4, spec.head_dim, dtype=dtype)
                 out = scratch[0][:, :, 1:3], scratch[1][:, :, 1:3]
-                q, k, v = each.rotate(layer, qkv, turns, out, cache.at(0, slots))
+                projected = Projected(layer, qkv, turns, each)
+                q, k, v = projected.rotate(out, cache.at(0, slots))
                 assert k.data_ptr() == out[0].data_ptr()
-                bare = each.rotate(layer, qkv, turns)
-                made.append((q, k, v, *bare, cache.kv, scratch))
+                made.append((q, k, v, *projected.rotate(), cache.kv, scratch))
             near(*made, tolerance)
 
 
@@ -165,9 +165,10 @@ def eight() -> None:
         for each in (fused, plain):
             cache, copied = (KVCache((1, 3, 2, 64, 16), CPU, FP8) for _ in "ab")
             slots, turns = torch.tensor([[0, 1], [5, 6], [63, 2]]), (flat, torch.zeros_like(flat))
-            heads = each.rotate(layer, qkv, turns, None, cache.at(0, slots))
+            projected = Projected(layer, qkv, turns, each)
+            heads = projected.rotate(None, cache.at(0, slots))
             each.copy_tokens(cache.kv.flatten(0, 1), slots, copied.kv.flatten(0, 1), slots)
-            made.append((*heads, *each.rotate(layer, qkv, turns), cache.kv.float(), copied.kv.float()))
+            made.append((*heads, *projected.rotate(), cache.kv.float(), copied.kv.float()))
         near(*made)
         assert made[0][-1].any()
         span = Span(torch.tensor([0, 60, 128]), 128)

@@ -1,5 +1,6 @@
 """Logits equal `transformers`' own implementation on tiny random models of each family: fp32, 1e-4."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -121,11 +122,11 @@ def test_every_parameter_of_a_spec_is_there(changes) -> None:
     assert all(map(torch.equal, model.parameters(), again.parameters()))
 
 
-class Saved:
+@dataclass
+class Saved(RandomWeights):
     """What was saved, as a source of weights."""
 
-    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.tensors = tensors
+    tensors: dict[str, torch.Tensor]
 
     def read(self, piece: Piece) -> torch.Tensor:
         assert tuple(self.tensors[piece.name].shape) == piece.shape

@@ -1,6 +1,7 @@
 """Eight-bit weights and caches: what is stored, and where it cannot be run; test_greedy.py has their losslessness."""
 
 from itertools import combinations
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -30,8 +31,9 @@ def eight() -> Model:
 def test_a_weight_by_hand() -> None:
     """Peaks 448 and 0.5: scales 1 and 0.5 / 448. 300 lies between 288 and 320 (steps of 32), 89.6 between 88 and 96."""
     weight = torch.tensor([[448.0, -300.0, 1.0], [0.5, -0.25, 0.1]])
-    linear = Fp8Linear(torch.nn.Linear(3, 2))
-    linear.hold(weight, weight.abs().amax(1))
+    given = torch.nn.Linear(3, 2)
+    given.weight.data = weight
+    linear = Fp8Linear(given)
     assert linear.weight.dtype == FP8
     assert linear.weight.float().tolist() == [[448.0, -288.0, 1.0], [448.0, -224.0, 88.0]]
     assert linear.scale.tolist() == pytest.approx([1.0, 0.5 / 448], rel=1e-7)
@@ -39,6 +41,9 @@ def test_a_weight_by_hand() -> None:
     assert codes.float().eq(0).all()
     assert scale.gt(0).all()
     assert to_fp8(torch.tensor([1e9, -465.0, 0.001])).float().tolist() == [448.0, -448.0, 2**-9], "it saturates"
+    asked = Mock()
+    to_fp8(asked)
+    asked.clamp.assert_called_once_with(-448.0, 448.0)  # what this torch does by itself, older ones do not
     assert linear.bias is not None
     linear.bias.data = torch.tensor([10.0, 20.0])
     ones = linear(torch.ones(1, 3))

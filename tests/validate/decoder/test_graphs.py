@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import graphs, parallel, recording
+from perfmodel.validate.decoder import graphs, recording, shard
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.model import Model
@@ -209,12 +209,12 @@ def test_a_failed_capture_gives_the_stream_back(events) -> None:
 @pytest.mark.parametrize("fails", [False, True])
 def test_graphs_go_before_their_process_group(monkeypatch, events, fails) -> None:
     """Also where an error is on its way up, which holds what it has passed."""
-    monkeypatch.setattr(parallel.dist, "init_process_group", lambda backend: None)
-    monkeypatch.setattr(parallel.dist, "get_rank", lambda: 0)
-    monkeypatch.setattr(parallel.dist, "barrier", lambda: events.append("waited"))
-    monkeypatch.setattr(parallel.dist, "destroy_process_group", lambda: events.append("group destroyed"))
+    monkeypatch.setattr(shard.dist, "init_process_group", lambda backend: None)
+    monkeypatch.setattr(shard.dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(shard.dist, "barrier", lambda: events.append("waited"))
+    monkeypatch.setattr(shard.dist, "destroy_process_group", lambda: events.append("group destroyed"))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with suppress(ZeroDivisionError), parallel.joined(2, torch.device("cpu")):
+    with suppress(ZeroDivisionError), shard.joined(2, torch.device("cpu")):
         held = recording.record(lambda: None)
         if fails:
             raise ZeroDivisionError

@@ -8,10 +8,9 @@ import torch
 
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.parallel import for_draft, joined
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder.shard import RankShard, for_draft, joined
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate import ranks
 from tests.validate.refused import refused
@@ -41,7 +40,7 @@ sys.path[:0] = [{tests!r}, {root!r}]
 import torch
 torch.set_num_threads(1)
 from test_parallel import CASES, run
-from perfmodel.validate.decoder.parallel import joined
+from perfmodel.validate.decoder.shard import joined
 with joined(2, torch.device("cpu")) as shard:
     print(json.dumps([run(case, shard) for case in CASES]))
 """

@@ -138,8 +138,6 @@ ODD = {"model_type": "phi3", "partial_rotary_factor": 0.375} | {
 def test_prompts(target, prompts) -> None:
     made = make_decoder(target, Request(4, 70, 60, 2))
     before = made.target.cache.k.clone()
-    refused("prompt: must be at most", lambda: made.generate([[1] * 2000, [1], [1], [1]], 60))
-    refused("positions of tiny", lambda: make_decoder(target, Request(1, 2000, 60)).generate([[1] * 2000], 60))
     refused("at most 129 tokens, .* in the caches", lambda: made.generate([[1] * 140, [1], [1], [1]], 60))
     refused("must be 4 non-empty lists", lambda: made.generate(prompts[:3], 60))
     refused("must be 4 non-empty lists", lambda: made.generate([[], [1], [1], [1]], 60))

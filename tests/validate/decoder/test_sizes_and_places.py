@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder import backends, memory, parallel
+from perfmodel.validate.decoder import backends, memory, shard
 from perfmodel.validate.decoder.attention import Span, causal_bias, partial_sdpa
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.decoder.parallel import for_draft
 from perfmodel.validate.decoder.request import Request, check_prompts
-from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder.shard import RankShard, for_draft
 from perfmodel.validate.decoder.weights import Piece, RandomWeights, load, load_head
 from tests.validate.refused import refused
 from tests.validate.tiny_spec import tiny_spec
@@ -182,7 +181,7 @@ def test_every_method_and_its_budget() -> None:
 
 
 def test_drafts_split_over_fewer_ranks(monkeypatch) -> None:
-    monkeypatch.setattr(parallel.dist, "new_group", tuple)
+    monkeypatch.setattr(shard.dist, "new_group", tuple)
     whole: Any = RankShard(4, 6, None)
     assert for_draft(whole, 6) is whole
     assert for_draft(whole, 2) == RankShard(0, 2, (4, 5))

@@ -43,7 +43,6 @@ class QuantizedView(View):
         write_tokens(self.scales.flatten(0, 1), self.source.rows, positions, scales)
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """Attention over the values that the codes stand for."""
         k, v = self.restored(layer, q.dtype)
         return self.attention(q, k, v, self._span, new_k, new_v, sees)
 

@@ -52,7 +52,6 @@ class QuestView(View):
         self._chosen = Span(filled * self.page - (-lengths) % self.page, count * self.page)
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """Attention over the best pages."""
         cache, seen = self.source, -(-self.source.bound // self.page)
         bounds = self.low[layer][:, :, :seen], self.high[layer][:, :, :seen]
         return self.selection.over_pages(

@@ -71,7 +71,6 @@ class RetrievalView(Packed):
         self._unseen = len(self.k)
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """Attention over the packed tokens."""
         if self._unseen:
             self.latest[layer].copy_(q[:, :, -1:])
             self._unseen -= 1
@@ -91,7 +90,6 @@ class RetrievalView(Packed):
         self.raise_bound(self.bound + n)
 
     def refresh(self) -> None:
-        """Rebuild when it is time."""
         self.iteration += 1
         if self.iteration % self.every == 0:
             self._rebuild()

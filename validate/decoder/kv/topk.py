@@ -12,12 +12,10 @@ class TopKView(View):
     by_query = True
 
     def begin(self) -> None:
-        """How many tokens are read, of each sequence."""
         super().begin()
         bound = min(self.budget or self._span.bound, self._span.bound)
         self._chosen = Span(self._span.lengths.clamp(max=bound), bound)
 
     def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
-        """Attention over the best tokens."""
         k, v = self._span.of(self.source.k[layer]), self._span.of(self.source.v[layer])
         return self.selection.over_tokens(q, k, v, self._span.lengths, self._chosen, new_k, new_v, sees)
