@@ -1,18 +1,18 @@
 """Expert parallelism and data-parallel attention: what each device computes, reads, holds and sends, by hand."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.scenario import Scenario
 from tests.costs.counting import count as counted
 from tests.costs.counting import part
+from tests.speculation import asked
 
-
-def scenario(**flags) -> Scenario:
-    r1 = {"model": "deepseek-r1", "hardware": "h200-sxm-141gb", "batch": 64, "context": 8192, "gamma": 0, "tp": 8}
-    return resolve(Query(**(r1 | flags)))
+scenario = partial(
+    asked.scenario, model="deepseek-r1", hardware="h200-sxm-141gb", batch=64, context=8192, gamma=0, tp=8, alpha=None
+)
 
 
 def test_every_device_reads_its_share_of_whole_experts() -> None:

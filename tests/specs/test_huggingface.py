@@ -8,8 +8,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import SUPPORTED, from_config
-from perfmodel.specs.huggingface.families import FAMILIES
-from perfmodel.specs.huggingface.wrappers import WRAPPERS
+from perfmodel.specs.huggingface.families import FAMILIES, WRAPPERS
 from perfmodel.specs.model import load_model
 from tests.specs.configs import DESCRIPTIVE, GEMMA3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 

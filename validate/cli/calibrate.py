@@ -80,9 +80,9 @@ def _engines(write: bool) -> None:
     need_studies("calibrate engines")
     from perfmodel.validate.studies import engines as engine_make
     from perfmodel.validate.studies.ablations import ablations
-    from perfmodel.validate.studies.engines_file import path as place
+    from perfmodel.validate.studies.engines_file import PATH as CONSTANTS
 
-    places = (place(), engine_make.path())
+    places = (CONSTANTS, engine_make.PATH)
     for where in places if write else ():
         destination(where, flag="--write")
     typer.echo("fitting steps and iterations, whole and without each fold ...", err=True)

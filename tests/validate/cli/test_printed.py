@@ -113,8 +113,8 @@ def test_constants_of_engines_are_shown_or_written(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(f"{studies}.engines.make", lambda: SimpleNamespace(steps=SimpleNamespace(values=[])))
     monkeypatch.setattr(f"{studies}.ablations.ablations", lambda _: [("less", {"all": 0.123})])
     monkeypatch.setattr(f"{studies}.engines.texts", lambda made, found, day: ("a: 1\n", f"{found}"))
-    monkeypatch.setattr(f"{studies}.engines.path", lambda: tmp_path / "record")
-    monkeypatch.setattr(f"{studies}.engines_file.path", lambda: tmp_path / "constants")
+    monkeypatch.setattr(f"{studies}.engines.PATH", tmp_path / "record")
+    monkeypatch.setattr(f"{studies}.engines_file.PATH", tmp_path / "constants")
     for flags, out, written in (([], "a: 1\n", []), (["--write"], "", ["a: 1\n", "{'less': {'all': 0.123}}"])):
         assert run(["validate", "calibrate", "engines", *flags]) == 0
         said = capsys.readouterr()

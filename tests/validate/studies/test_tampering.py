@@ -22,7 +22,7 @@ OWN = "results/cpu-1/20261121T122043Z-94313695-cpu-full"
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Any]:
-    return gate.read(accuracy.path())
+    return gate.read(accuracy.PATH)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_a_malformed_record_is_one_line(
 
 def test_a_record_that_is_none_or_with_a_figure_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "accuracy.json"
-    text = accuracy.path().read_text(encoding="utf-8")
+    text = accuracy.PATH.read_text(encoding="utf-8")
     figures = [re.sub(r'"mape": [0-9.]+', f'"mape": {value}', text, count=1) for value in ("NaN", "Infinity", "1e999")]
     for wrong in (None, "{", "[]", "{}", '{"schema_version": 1}', *figures):
         if wrong is not None:
