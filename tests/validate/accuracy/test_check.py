@@ -122,20 +122,6 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     assert (len(moved), moved[-1]) == (7, "moved: 2 more parts")
 
 
-@pytest.mark.parametrize(("more", "words"), [
-    (["--write"], "--write: needs --baseline"),
-    (["--max-error", "ten"], "--max-error: must be a number"),
-    (["--baseline", "none.json"], "must exist; write it with --write"),
-    (["--figure", "speeedup"], "did you mean speedup"),
-    (["--calibration", "nope"], "no calibration named 'nope'"),
-])  # fmt: skip
-def test_wrong_input_is_one_line(folder, more, words, capsys) -> None:
-    assert check(folder, *more) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert told.count("\n") == 1
-
-
 def test_an_empty_or_damaged_folder_is_refused(folder, capsys) -> None:
     """A pipe is not waited for."""
     (folder / "empty").mkdir()

@@ -92,19 +92,6 @@ def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
     assert needed == [3001 * (2 * 2 * 2 * 8) * 8 / 2], "keys and values of two layers and heads of 8, each 8 bytes"
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    ("calibrate --judge a --stack b", "--judge, --stack: must not both be given"),
-    ("calibrate --results a", "--results: is of --from-microbench"),
-    ("calibrate --from-microbench a --write", "--from-microbench: takes only NAME"),
-    ("calibrate --from-microbench a --json", "--from-microbench: takes only NAME"),
-    ("calibrate engines --json", "engines: takes only --write"),
-    ("run --out /dev/null/x", "--out: /dev/null/x/calibration.yaml: "),
-])  # fmt: skip
-def test_flags_that_do_not_go_together(capsys, words, says) -> None:
-    assert run(["validate", *words.split()]) == 2
-    assert says in " ".join(capsys.readouterr().err.split())
-
-
 def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) -> None:
     assert run(["validate", "calibrate", "--from-microbench", "cpu-1", "--judge", "cpu-1"]) == 0
     stated = yaml.safe_load(capsys.readouterr().out)["observed_error"]
