@@ -112,12 +112,16 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
     Raises InputError naming file, line, row and column: for a cell that is no such thing, an `id` given twice, no rows.
     """
     types = {f.name: f.type for f in fields(row_type) if f.default is MISSING}  # type: ignore[arg-type]
+    typed = {name: get_args(kind) or (kind,) for name, kind in types.items() if kind is not str}
     rows, ids = [], set[str]()
+    cells: dict[str, Any]
     for line, cells in read_csv(path, types):
         if any(cells[name] != text for name, text in having.items()):
             continue
         place = f"{path}: line {line} (row {cells.get('id', '?')[:40]})"
-        rows.append(row_type(**{name: _cell(place, name, types[name], text) for name, text in cells.items()}))
+        for name, kind in typed.items():
+            cells[name] = _cell(place, name, kind, cells[name])
+        rows.append(row_type(**cells))
         if (name := cells.get("id", str(line))) in ids:
             raise InputError(f"{place}: id: must be given once in a file")
         ids.add(name)
@@ -129,14 +133,11 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
 _WORDS = {int: "a whole number", float: "a finite number", bool: "yes or no", str: "given"}
 
 
-def _cell(place: str, column: str, kind: Any, text: str) -> Any:
-    """One cell as its column's type, ``T`` or ``T | None``."""
-    if kind is str:
-        return text
-    possible = get_args(kind)
-    if not text and type(None) in possible:
+def _cell(place: str, column: str, possible: tuple[Any, ...], text: str) -> Any:
+    """One cell as its column's type, ``(T,)`` or ``(T, None)``."""
+    if not text and len(possible) > 1:
         return None
-    plain = possible[0] if possible else kind
+    plain = possible[0]
     try:
         value = {"yes": True, "no": False}[text] if plain is bool else plain(text)
     except (ValueError, KeyError):

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ParamSpec, Protocol, TypeVar, dataclass_trans
 
 from perfmodel.answers.readers import (
     READERS,
+    Count,
     Number,
     Read,
     as_given,
@@ -24,16 +25,11 @@ from perfmodel.answers.readers import (
     gammas,
     methods,
     names,
-    number,
     numbers,
-    span,
     whole,
 )
 from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
 from perfmodel.parse import items, parse_text
-from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
-from perfmodel.specs.stacks import ENGINES, parse_engine
-from perfmodel.speculation.scenario import Rollback
 from perfmodel.speculation.workload import MAX_GAMMA
 
 COUNTS, TOKENS = "COUNTS", "TOKENS"
@@ -155,9 +151,9 @@ Hardware = Annotated[
         many=names,
     ),
 ]
-Batch = Annotated[Number, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", count, counts)]
+Batch = Annotated[Count, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", many=counts)]
 Context = Annotated[
-    Number, Argument("Cached tokens per sequence; 32k is 32768.", TOKENS, "--context-length -c", count, counts)
+    Count, Argument("Cached tokens per sequence; 32k is 32768.", TOKENS, "--context-length -c", many=counts)
 ]
 Gamma = Annotated[
     int | str | None,
@@ -166,35 +162,12 @@ Gamma = Annotated[
     ),
 ]
 GivenGamma = Annotated[
-    int | str, Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", count, counts, limits=(1, MAX_GAMMA))
+    Count, Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", many=counts, limits=(1, MAX_GAMMA))
 ]
-TP = Annotated[Number, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", count, counts)]
-EP = Annotated[
-    Number, Argument("Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", count)
-]
-DP = Annotated[
-    Number,
-    Argument(
-        "Groups of the devices that each attend for sequences of their own (data-parallel attention).",
-        "N",
-        "--data-parallel",
-        count,
-    ),
-]
-_WHO = "Who drafts: the target itself, a kind, or a model."
-Draft = Annotated[str, Argument(_WHO, "self|KIND|NAME|PATH", "--draft-model")]
-UsualDraft = Annotated[
-    str | None,
-    Argument(
-        _WHO,
-        "self|KIND|NAME|PATH",
-        "--draft-model",
-        default="one published for the model that the engine runs; self where acceptance or --draft-kv is given",
-    ),
-]
-DraftTP = Annotated[
-    Number | None, Argument("Devices of the draft.", "N", read=count, default="as --tp, or as many as it allows")
-]
+TP = Annotated[Count, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", many=counts)]
+WHO_DRAFTS = "Who drafts: the target itself, a kind, or a model."
+Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model")]
+DraftTP = Annotated[Count | None, Argument("Devices of the draft.", "N", default="as --tp, or as many as it allows")]
 DraftKV = Annotated[
     str | None,
     Argument(
@@ -206,7 +179,7 @@ DraftKV = Annotated[
 ]
 Alpha = Annotated[
     Number | None,
-    Argument("P(a drafted token is accepted, given all before it are).", "RATE", "", number, numbers, limits=SHARE),
+    Argument("P(a drafted token is accepted, given all before it are).", "RATE", many=numbers, limits=SHARE),
 ]
 ChainRate = Annotated[
     str | float | None,
@@ -214,17 +187,8 @@ ChainRate = Annotated[
         "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.", "RATE", read=as_given
     ),
 ]
-AcceptanceRate = Annotated[
-    Number | None,
-    Argument(
-        "Share of drafted tokens accepted at the given --gamma, as engines log it; instead of --alpha.",
-        "SHARE",
-        read=number,
-        limits=SHARE,
-    ),
-]
 TokensPerIteration = Annotated[
-    Number | None, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N", read=number)
+    Number | None, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N")
 ]
 AcceptanceFile = Annotated[str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE")]
 Task = Annotated[
@@ -239,61 +203,11 @@ Task = Annotated[
 Weights = Annotated[
     str | None, Argument("Weights: bf16, fp8, nvfp4, int4-g128, ...", "FORMAT", "--dtype", default="the checkpoint's")
 ]
-DraftWeights = Annotated[
-    str | None, Argument("The draft's weights.", "FORMAT", default="as --weights, else its checkpoint's")
-]
 KVType = Annotated[
     str | None, Argument("KV cache: bf16, fp8, int8, ...", "FORMAT", "--kv-cache-dtype", default="the checkpoint's")
 ]
-DraftKVType = Annotated[str | None, Argument("The draft's KV-cache format.", "FORMAT", default="as --kv-dtype")]
-KVReread = Annotated[
-    Number | None,
-    Argument(
-        "How often verification reads the cache, 1 to gamma + 1.",
-        "R",
-        read=number,
-        default="calibrated",
-        limits=(1, MAX_GAMMA + 1),
-    ),
-]
-EngineName = Annotated[
-    str | None,
-    Argument(
-        "What serves, such as vllm or vllm@0.20.1.",
-        "|".join(ENGINES) + "[@VERSION]",
-        read=parse_engine,
-        default=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
-    ),
-]
-CalibrationName = Annotated[
-    str | None, Argument("Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal")
-]
-ContextStd = Annotated[
-    Number,
-    Argument("Standard deviation of --context over the sequences of a batch.", "COUNT", read=whole, limits=(0, 2**40)),
-]
-KVPage = Annotated[Number, Argument("Tokens per page of the caches.", TOKENS, "--block-size", count, limits=(1, 2**20))]
-TopkReuse = Annotated[
-    Number,
-    Argument(
-        "Sparse attention: chosen tokens that the next query token chooses again.", "SHARE", read=number, limits=SHARE
-    ),
-]
-StateRollback = Annotated[
-    str, Argument("Recurrent layers: verification keeps every state, or one.", choices=get_args(Rollback))
-]
 MaxGamma = Annotated[
-    Number, Argument("Longest draft that the search for the best one tries.", "N", read=whole, limits=(0, MAX_GAMMA))
-]
-BatchRange = Annotated[
-    tuple[float, float] | str,
-    Argument(
-        "Batches over which speedup must not fall at inflection_context.", "LOW..HIGH", read=span, default="32..256"
-    ),
-]
-MemoryFraction = Annotated[
-    Number,
-    Argument("Share of device memory that may be used.", "SHARE", "--gpu-memory-utilization", number, limits=(TINY, 1)),
+    Count, Argument("Longest draft that the search for the best one tries.", "N", read=whole, limits=(0, MAX_GAMMA))
 ]
 
 
@@ -317,9 +231,9 @@ def declared_by(hint: Any, own: Argument | None = None) -> Argument | None:
         return None
     bare = _bare(hint)
     types = get_args(bare) if isinstance(bare, UnionType) else (bare,)
-    kinds = [kind for kind in types if kind is not NoneType]
-    read = found.read or (READERS.get(kinds[0], parse_text) if len(kinds) == 1 else parse_text)
-    several = found.repeated or kinds == [tuple[str, ...]]
+    kinds = tuple(kind for kind in types if kind is not NoneType)
+    read = found.read or READERS.get(kinds, parse_text)
+    several = found.repeated or kinds == (tuple[str, ...],)
     return replace(found, read=read, repeated=several, optional=NoneType in types)
 
 

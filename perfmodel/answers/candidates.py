@@ -14,7 +14,7 @@ from perfmodel.answers.acceptance_of import measured_acceptance
 from perfmodel.answers.arguments import COUNTS, argument, question
 from perfmodel.answers.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.rates import parse_rate
-from perfmodel.answers.readers import Names, Number, Numbers, counts, methods, number, texts
+from perfmodel.answers.readers import Counts, Names, Number, methods, texts
 from perfmodel.answers.runs_in import RunsIn, runs_in
 from perfmodel.drafts import kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
@@ -67,8 +67,8 @@ class AdviseQuery(CommonOptions):
     """
 
     context: arg.Context
-    batch: Numbers = argument("Batch sizes to choose from.", COUNTS, "--batch-size -b", counts, default="1..256")
-    tp: Numbers = argument("Degrees of the target to choose from.", COUNTS, "--tensor-parallel", counts, default=1)
+    batch: Counts = argument("Batch sizes to choose from.", COUNTS, "--batch-size -b", default="1..256")
+    tp: Counts = argument("Degrees of the target to choose from.", COUNTS, "--tensor-parallel", default=1)
     draft: Names | None = argument(
         "A draft to search; may be repeated.",
         "self|KIND|NAME|PATH",
@@ -80,9 +80,7 @@ class AdviseQuery(CommonOptions):
     draft_kv: Names | None = argument(
         "KV methods to search.", "METHOD[:BUDGET],...", read=methods, shown="all that are known", default=None
     )
-    draft_tp: Numbers | None = argument(
-        "Degrees of the draft to choose from.", COUNTS, read=counts, shown="as --tp", default=None
-    )
+    draft_tp: Counts | None = argument("Degrees of the draft to choose from.", COUNTS, shown="as --tp", default=None)
     rate: Mapping[str, str | float] | Sequence[str] = argument(
         "Measured: 0.8, by position 0.8/0.7/0.5, n-gram hits x runs 0.4x3, tree:0.6/0.1; may be repeated.",
         "DRAFT[@KV]=RATE",
@@ -95,12 +93,10 @@ class AdviseQuery(CommonOptions):
     any_draft: bool = argument("Choose also among drafts that the engine does not run.", default=False)
     objective: str = argument("What to look for.", choices=OBJECTIVES, default="throughput")
     max_tpot_ms: Number | None = argument(
-        "Bound on the time per output token.", "MS", read=number, limits=arg.POSITIVE, default=None
+        "Bound on the time per output token.", "MS", limits=arg.POSITIVE, default=None
     )
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    price: Number | None = argument(
-        "Price of a device and hour.", "DOLLARS", read=number, limits=arg.POSITIVE, default=None
-    )
+    price: Number | None = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
         super().check()
@@ -179,7 +175,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
 
     Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
     """
-    named = Named.of(query.model, query.hardware, query.engine, query.calibration)
+    named = Named.of(query)
     known, unknown = _accepted(query, named)
     named.gpu.check_peaks(precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype).weights.computes)
     if named.gpu.memory is None:
@@ -205,7 +201,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
 
 def unmeasured(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
     """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
-    _, unknown = _accepted(query, Named.of(query.model, query.hardware, query.engine, query.calibration))
+    _, unknown = _accepted(query, Named.of(query))
     return tuple((name, kv) for name, kv, _ in unknown)
 
 

@@ -7,7 +7,7 @@ from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import TOKENS, argument, asks, question
 from perfmodel.answers.query import Options, length_of, resolve, with_draft
-from perfmodel.answers.readers import Number, count, value
+from perfmodel.answers.readers import Count, value
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.speculation.lengths import ContextLengths, context_lengths
@@ -30,11 +30,10 @@ class InflectionQuery(Options):
         shown="auto",
         default=None,
     )
-    context: Number | None = argument(
+    context: Count | None = argument(
         "Context at which the acceptance is looked up; not needed with --alpha.",
         TOKENS,
         "--context-length -c",
-        count,
         default=None,
     )
     tp: arg.TP = 1

@@ -7,7 +7,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import POSITIVE, argument, asks, question
 from perfmodel.answers.break_even import easiest_length, smallest_alpha, speedup_at, turn
 from perfmodel.answers.query import UNUSED, Query, length_of, resolve, with_draft
-from perfmodel.answers.readers import Number, number, value
+from perfmodel.answers.readers import Number, value
 from perfmodel.answers.text import NONE, times, tokens
 from perfmodel.answers.verdict import beyond
 from perfmodel.errors import refuse
@@ -22,7 +22,7 @@ from perfmodel.speculation.workload import Workload
 class InverseQuery(Query):
     """A question and the speedup that is to be reached."""
 
-    speedup: Number = argument("The speedup to reach; 1 is break even.", "X", read=number, limits=POSITIVE, default=1.0)
+    speedup: Number = argument("The speedup to reach; 1 is break even.", "X", limits=POSITIVE, default=1.0)
 
     def check(self) -> None:
         super().check()

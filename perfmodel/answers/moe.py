@@ -15,7 +15,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import COUNTS, argument, asks, question
 from perfmodel.answers.break_even import turn
 from perfmodel.answers.query import Options, assumed, resolve
-from perfmodel.answers.readers import Number, Numbers, count, counts, number, value
+from perfmodel.answers.readers import Count, Counts, Number, value
 from perfmodel.answers.text import devices, times
 from perfmodel.costs import Experts
 from perfmodel.errors import InputError, refuse
@@ -33,28 +33,19 @@ class MoEQuery(Options):
 
     context: arg.Context
     gamma: arg.GivenGamma
-    batch: Numbers = argument(
-        "Batch sizes to look at.", COUNTS, "--batch-size -b", counts, limits=(1, MAX_BATCH), default="1..512x2"
+    batch: Counts = argument(
+        "Batch sizes to look at.", COUNTS, "--batch-size -b", limits=(1, MAX_BATCH), default="1..512x2"
     )
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = None
     routing_independence: Number | None = argument(
-        "1: tokens of a sequence route independently; 0: all alike.",
-        "SHARE",
-        read=number,
-        limits=arg.SHARE,
-        default=None,
+        "1: tokens of a sequence route independently; 0: all alike.", "SHARE", limits=arg.SHARE, default=None
     )
     fewer_experts: Number | None = argument(
-        "Instead: by how much fewer distinct experts a verification was seen to touch.",
-        "SHARE",
-        read=number,
-        default=None,
+        "Instead: by how much fewer distinct experts a verification was seen to touch.", "SHARE", default=None
     )
-    fewer_experts_at: Number = argument(
-        "The batch size at which that was seen.", "N", read=count, limits=(1, MAX_BATCH), default=1
-    )
+    fewer_experts_at: Count = argument("The batch size at which that was seen.", "N", limits=(1, MAX_BATCH), default=1)
 
     def check(self) -> None:
         super().check()

@@ -1,13 +1,14 @@
 """A question in the user's words, and the scenario that it resolves to."""
 
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Any
+from typing import Any, get_args
 
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.acceptance_of import measured_acceptance
+from perfmodel.answers.arguments import SHARE, TINY, TOKENS, argument, question
 from perfmodel.answers.placement import check_engine, check_groups
-from perfmodel.answers.readers import value
-from perfmodel.answers.usual_draft import usual_draft
+from perfmodel.answers.readers import Count, Number, span, value, whole
+from perfmodel.answers.runs_in import usual_draft
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
@@ -19,13 +20,14 @@ from perfmodel.specs.calibration import Calibration
 from perfmodel.specs.formats import Precision, kv_format
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.specs.model import ModelSpec, load_model, precision_of
-from perfmodel.specs.stacks import calibration_of, engine_of
+from perfmodel.specs.stacks import DEFAULT as DEFAULT_ENGINE
+from perfmodel.specs.stacks import ENGINES, calibration_of, engine_of, parse_engine
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
 from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import MAX_BATCH, Workload
+from perfmodel.speculation.scenario import Rollback, Scenario
+from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA, Workload
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Stands in where no answer depends on what is accepted."""
@@ -33,7 +35,7 @@ NO_ACCEPTANCE = "none needed at gamma 0"
 GIVEN = "as given"
 
 
-@dataclass(frozen=True)
+@question
 class CommonOptions(arg.Question):
     """What every question has: model and device first, then by name formats, constants, pages and memory."""
 
@@ -41,37 +43,94 @@ class CommonOptions(arg.Question):
     hardware: arg.Hardware
     _: KW_ONLY
     weights: arg.Weights = None
-    draft_weights: arg.DraftWeights = None
+    draft_weights: str | None = argument(
+        "The draft's weights.", "FORMAT", shown="as --weights, else its checkpoint's", default=None
+    )
     kv_dtype: arg.KVType = None
-    draft_kv_dtype: arg.DraftKVType = None
-    kv_reread: arg.KVReread = None
-    engine: arg.EngineName = None
-    calibration: arg.CalibrationName = None
-    ep: arg.EP = 1
-    dp: arg.DP = 1
-    context_std: arg.ContextStd = 0
-    kv_page: arg.KVPage = 1
-    topk_reuse: arg.TopkReuse = 0.0
-    state_rollback: arg.StateRollback = "keep"
-    memory_fraction: arg.MemoryFraction = DEFAULT_MEMORY_FRACTION
+    draft_kv_dtype: str | None = argument("The draft's KV-cache format.", "FORMAT", shown="as --kv-dtype", default=None)
+    kv_reread: Number | None = argument(
+        "How often verification reads the cache, 1 to gamma + 1.",
+        "R",
+        shown="calibrated",
+        limits=(1, MAX_GAMMA + 1),
+        default=None,
+    )
+    engine: str | None = argument(
+        "What serves, such as vllm or vllm@0.20.1.",
+        "|".join(ENGINES) + "[@VERSION]",
+        read=parse_engine,
+        shown=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
+        default=None,
+    )
+    calibration: str | None = argument(
+        "Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal", default=None
+    )
+    ep: Count = argument(
+        "Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", default=1
+    )
+    dp: Count = argument(
+        "Groups of the devices that each attend for sequences of their own (data-parallel attention).",
+        "N",
+        "--data-parallel",
+        default=1,
+    )
+    context_std: Number = argument(
+        "Standard deviation of --context over the sequences of a batch.",
+        "COUNT",
+        read=whole,
+        limits=(0, 2**40),
+        default=0,
+    )
+    kv_page: Count = argument("Tokens per page of the caches.", TOKENS, "--block-size", limits=(1, 2**20), default=1)
+    topk_reuse: Number = argument(
+        "Sparse attention: chosen tokens that the next query token chooses again.", "SHARE", limits=SHARE, default=0.0
+    )
+    state_rollback: str = argument(
+        "Recurrent layers: verification keeps every state, or one.", choices=get_args(Rollback), default="keep"
+    )
+    memory_fraction: Number = argument(
+        "Share of device memory that may be used.",
+        "SHARE",
+        "--gpu-memory-utilization",
+        limits=(TINY, 1),
+        default=DEFAULT_MEMORY_FRACTION,
+    )
 
     def query(self, **changes: Any) -> "Query":
         """The `Query` with the same values of what both have, and these changes."""
         return Query(**{f.name: getattr(self, f.name) for f in fields(Query) if hasattr(self, f.name)} | changes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@question
 class Options(CommonOptions):
     """What a question about chains of drafted tokens has beside its model, device and workload."""
 
-    draft: arg.UsualDraft = None
+    _: KW_ONLY
+    draft: str | None = argument(
+        arg.WHO_DRAFTS,
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        shown="one published for the model that the engine runs; self where acceptance or --draft-kv is given",
+        default=None,
+    )
     draft_tp: arg.DraftTP = None
-    acceptance_rate: arg.AcceptanceRate = None
+    acceptance_rate: Number | None = argument(
+        "Share of drafted tokens accepted at the given --gamma, as engines log it; instead of --alpha.",
+        "SHARE",
+        limits=SHARE,
+        default=None,
+    )
     tokens_per_iteration: arg.TokensPerIteration = None
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    batch_range: arg.BatchRange = DEFAULT_BATCH_RANGE
+    batch_range: tuple[float, float] | str = argument(
+        "Batches over which speedup must not fall at inflection_context.",
+        "LOW..HIGH",
+        read=span,
+        shown="32..256",
+        default=DEFAULT_BATCH_RANGE,
+    )
 
     def check(self) -> None:
         super().check()
@@ -134,10 +193,10 @@ class Named:
     calibration: Calibration
 
     @classmethod
-    def of(cls, model: str, hardware: str, engine: str | None, calibration: str | None) -> "Named":
+    def of(cls, question: CommonOptions) -> "Named":
         """Raises InputError for a name that is unknown, or a file that cannot be read."""
-        target, gpu = load_model(model), load_gpu(hardware)
-        return cls(target, gpu, calibration_of(gpu, engine, calibration))
+        gpu = load_gpu(question.hardware)
+        return cls(load_model(question.model), gpu, calibration_of(gpu, question.engine, question.calibration))
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
@@ -145,7 +204,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
     acceptance: stands for whatever the question says of it. named: what the question names, where it was read before.
     """
-    found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
+    found = named or Named.of(query)
     target, gpu, tp = found.target, found.gpu, int(query.tp)
     precision = precision_of(target, gpu.peak, query.weights, query.kv_dtype)
     draft_kv_type = precision.kv
@@ -193,7 +252,7 @@ def with_draft(query: Query, named: Named | None = None) -> Query:
     """The question with the draft whose acceptance is looked up, where it leaves open who drafts."""
     if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
         return query
-    found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
+    found = named or Named.of(query)
     return replace(query, draft=usual_draft(query.model, found.target, engine_of(found.calibration), query.engine))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from perfmodel.errors import refuse
 from perfmodel.parse import (
@@ -21,8 +21,11 @@ from perfmodel.parse import (
 )
 
 Number = float | str
-"""A number, or text such as ``32k``."""
+"""A number, or text such as ``0.8``."""
+Count = int | str
+"""A whole number from 1, or text such as ``32k``."""
 Numbers = Number | Sequence[Number]
+Counts = Count | Sequence[Count]
 Names = str | Sequence[str]
 Read = Callable[[Any, str], Any]
 
@@ -81,13 +84,18 @@ number, numbers = parse_number, several(parse_numbers)
 names, methods = several(parse_names), several(parse_methods)
 
 
-READERS: dict[Any, Read] = {
-    int: parse_count,
-    float: parse_number,
-    bool: parse_switch,
-    Path: path,
-    tuple[str, ...]: texts,
-    tuple[int, ...]: counts,
-    tuple[float, ...]: numbers,
+READERS: dict[tuple[Any, ...], Read] = {
+    (int,): parse_count,
+    (float,): parse_number,
+    (bool,): parse_switch,
+    (Path,): path,
+    (tuple[str, ...],): texts,
+    (tuple[int, ...],): counts,
+    (tuple[float, ...],): numbers,
+    get_args(Count): parse_count,
+    get_args(Counts): counts,
+    get_args(Number): parse_number,
+    get_args(Numbers): numbers,
+    get_args(Names): names,
 }
-"""Type of an argument -> how it is read where its declaration does not say; text for all others."""
+"""Type of an argument, or those that it may be of -> how it is read where its declaration does not say; else text."""

@@ -16,7 +16,7 @@ from perfmodel.answers.draft_lengths import DEFAULT_HYSTERESIS, MAX_BATCH, Catch
 from perfmodel.answers.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
 from perfmodel.answers.query import Options, Query, acceptances_of, assumed, resolve
 from perfmodel.answers.rates import given_rate
-from perfmodel.answers.readers import Number, Numbers, count, counts, number, numbers, whole
+from perfmodel.answers.readers import Count, Counts, Number, numbers, whole
 from perfmodel.answers.runs_in import runs_in
 from perfmodel.answers.text import devices, times
 from perfmodel.answers.verdict import Calibrated, warnings
@@ -33,6 +33,7 @@ from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
 MAX_BATCHES = 256
+MAX_CONTEXTS = 1000
 LEAST_GAIN = 0.02
 """Over the best single length, below which a table is not worth having."""
 
@@ -46,13 +47,12 @@ def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
 class ScheduleQuery(Options):
     """A question over all batch sizes; several contexts are the upper ends of context ranges."""
 
-    context: Numbers = argument(
-        "One context, or the rising ends of context ranges.", COUNTS, "--context-length -c", counts, limits=(1, 2**40)
+    context: Counts = argument(
+        "One context, or the rising ends of context ranges.", COUNTS, "--context-length -c", limits=(1, 2**40)
     )
-    max_batch: Number | None = argument(
+    max_batch: Count | None = argument(
         "Largest batch size of the table.",
         "N",
-        read=count,
         shown=f"what fits, at most {MAX_BATCHES}",
         limits=(1, MAX_BATCH),
         default=None,
@@ -72,7 +72,6 @@ class ScheduleQuery(Options):
     hysteresis: Number = argument(
         "Share of time that every border between ranges must earn.",
         "SHARE",
-        read=number,
         limits=arg.SHARE,
         default=DEFAULT_HYSTERESIS,
     )
@@ -85,13 +84,10 @@ class ScheduleQuery(Options):
     request_rate: Number | None = argument(
         "Instead of --shares: requests per second, whose baseline decides the time at each batch size.",
         "RATE",
-        read=number,
         limits=arg.POSITIVE,
         default=None,
     )
-    output_len: Number = argument(
-        "Output tokens of such a request, of a context's last ones.", TOKENS, read=count, default=256
-    )
+    output_len: Count = argument("Output tokens of such a request, of a context's last ones.", TOKENS, default=256)
     missed: Number = argument(
         "Tokens decoded while drafting was off, that a draft catches up on.",
         "COUNT",
@@ -102,7 +98,6 @@ class ScheduleQuery(Options):
     dynamic_price: Number | None = argument(
         "Share of time that a length by batch size costs in the engine.",
         "SHARE",
-        read=number,
         limits=(0, 1),
         shown="the engine's, where it is known",
         default=None,
@@ -118,6 +113,8 @@ class ScheduleQuery(Options):
         super().check()
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         assert isinstance(self.context, tuple)
+        if len(self.context) > MAX_CONTEXTS:
+            raise refuse("--context", None, f"at most {MAX_CONTEXTS} contexts", len(self.context))
         if self.request_rate is not None and not 2 <= float(self.output_len) < min(self.context):
             raise refuse("--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len)
         if isinstance(self.shares, str) and self.shares not in ("octaves", "equal"):

@@ -10,7 +10,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import COUNTS, argument, asks, question
 from perfmodel.answers.mixed import best_gamma, mixed_memory, mixed_speedup, mixed_target_s
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
-from perfmodel.answers.readers import Number, Numbers, count, counts, numbers
+from perfmodel.answers.readers import Count, Counts, Numbers
 from perfmodel.answers.text import times
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.errors import refuse
@@ -25,13 +25,11 @@ MAX_SEQUENCES = 4096
 class ServingQuery(CommonOptions):
     """A question about one batch whose sequences differ in context and acceptance."""
 
-    batch: Number = argument("Sequences decoded together.", "N", "--batch-size -b", count)
-    context: Numbers = argument(
-        "Contexts that the sequences have, in turn; 32k is 32768.", COUNTS, "--context-length -c", counts
+    batch: Count = argument("Sequences decoded together.", "N", "--batch-size -b")
+    context: Counts = argument(
+        "Contexts that the sequences have, in turn; 32k is 32768.", COUNTS, "--context-length -c"
     )
-    alpha: Numbers = argument(
-        "Acceptances that the sequences have, in turn, every context alike.", "RATES", read=numbers
-    )
+    alpha: Numbers = argument("Acceptances that the sequences have, in turn, every context alike.", "RATES")
     gamma: int | str | None = argument(
         "Drafted tokens per iteration; auto is the best from 1 on.",
         "N|auto",
@@ -45,8 +43,8 @@ class ServingQuery(CommonOptions):
     draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = None
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    graph_sizes: Numbers | None = argument(
-        "Token counts of captured CUDA graphs.", COUNTS, read=counts, shown="vLLM's, to 512", default=None
+    graph_sizes: Counts | None = argument(
+        "Token counts of captured CUDA graphs.", COUNTS, shown="vLLM's, to 512", default=None
     )
 
     def check(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import COUNTS, TOKENS, argument, question
 from perfmodel.answers.query import CommonOptions
-from perfmodel.answers.readers import Number, Numbers, count, counts, gammas, number, numbers, whole
+from perfmodel.answers.readers import Count, Counts, Number, Numbers, gammas, whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import items, parse_switch, parse_text
@@ -55,17 +55,13 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
 class TrafficQuery(CommonOptions):
     """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
 
-    input_len: Number = argument("Prompt tokens of a request, mean.", TOKENS, read=count)
-    output_len: Number = argument("Output tokens of a request, mean.", TOKENS, read=count, limits=(2, 2**40))
+    input_len: Count = argument("Prompt tokens of a request, mean.", TOKENS)
+    output_len: Count = argument("Output tokens of a request, mean.", TOKENS, limits=(2, 2**40))
     request_rate: Numbers | None = argument(
-        "Requests per second of all clients together (open loop).",
-        "RATES",
-        read=numbers,
-        limits=arg.POSITIVE,
-        default=None,
+        "Requests per second of all clients together (open loop).", "RATES", limits=arg.POSITIVE, default=None
     )
-    max_concurrency: Numbers | None = argument(
-        "Clients that each wait for their answer (closed loop).", COUNTS, read=counts, default=None
+    max_concurrency: Counts | None = argument(
+        "Clients that each wait for their answer (closed loop).", COUNTS, default=None
     )
     gamma: str | Sequence[int | str] | int | None = argument(
         "Draft lengths; auto is the best at each load, table one by running batch. 0 is always there.",
@@ -95,39 +91,25 @@ class TrafficQuery(CommonOptions):
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
     acceptance_std: Number = argument(
-        "Standard deviation of the acceptance between requests.",
-        "SHARE",
-        read=number,
-        limits=(0, 0.5),
-        default=DEFAULT_STD,
+        "Standard deviation of the acceptance between requests.", "SHARE", limits=(0, 0.5), default=DEFAULT_STD
     )
     max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    input_std: Number = argument("Standard deviation of --input-len.", TOKENS, read=number, default=0.0)
-    output_std: Number = argument("Standard deviation of --output-len.", TOKENS, read=number, default=0.0)
+    input_std: Number = argument("Standard deviation of --input-len.", TOKENS, default=0.0)
+    output_std: Number = argument("Standard deviation of --output-len.", TOKENS, default=0.0)
     burstiness: Number = argument(
-        "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
-        "SHAPE",
-        read=number,
-        limits=(0.01, 1000),
-        default=1.0,
+        "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.", "SHAPE", limits=(0.01, 1000), default=1.0
     )
-    max_num_seqs: Number = argument("Requests that run at once.", "N", read=count, limits=(1, 4096), default=256)
-    max_num_batched_tokens: Number = argument(
-        "Tokens of one pass.", TOKENS, read=count, limits=(2, 2**24), default=8192
-    )
+    max_num_seqs: Count = argument("Requests that run at once.", "N", limits=(1, 4096), default=256)
+    max_num_batched_tokens: Count = argument("Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192)
     replay: bool = argument(
         "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
     )
     trace: str | None = argument(
         "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
     )
-    num_prompts: Number = argument(
-        "Requests that are drawn for --replay.", "N", read=count, limits=(10, 1_000_000), default=2000
-    )
+    num_prompts: Count = argument("Requests that are drawn for --replay.", "N", limits=(10, 1_000_000), default=2000)
     seed: Number = argument("Of what is drawn for --replay.", "N", read=whole, default=0)
-    price: Number | None = argument(
-        "Price of a device and hour.", "DOLLARS", read=number, limits=arg.POSITIVE, default=None
-    )
+    price: Number | None = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
         if (self.request_rate is None) == (self.max_concurrency is None):

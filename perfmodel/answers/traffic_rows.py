@@ -115,7 +115,7 @@ def rows_of(
                 requests_per_s=float(served.requests_per_s[i]),
                 saturation_rate=served.saturation_rate,
                 slo_share=None if shares is None else 0.0 if over else float(shares[i]),
-                kv_share=float(served.kv_share[i]),
+                kv_share=min(float(served.running[i]) * steps.kv_share, 1.0),
                 replicas=replicas[i],
                 tpot_interval=None if low is None else (float(low[i]), float(high[i])),
                 tokens_per_iteration=steps.tokens_per_iteration,

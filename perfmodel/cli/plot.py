@@ -13,7 +13,7 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import COUNTS, argument, question
 from perfmodel.answers.candidates import AdviseQuery
 from perfmodel.answers.query import UNUSED, Options, Query, acceptances_of, resolve
-from perfmodel.answers.readers import Numbers, counts
+from perfmodel.answers.readers import Counts
 from perfmodel.answers.traffic import traffic
 from perfmodel.answers.traffic_query import TrafficQuery
 from perfmodel.cli.catalogue import Verbs
@@ -58,12 +58,8 @@ class Points(Options):
     """A question at many batches and contexts at once, all else being one value; `DEFAULTS` where none are typed."""
 
     _: KW_ONLY
-    batch: Numbers | None = argument(
-        "Batches: a line each, or a span.", COUNTS, "--batch-size -b", counts, default=None
-    )
-    context: Numbers | None = argument(
-        "Contexts: a line each, or a span.", COUNTS, "--context-length -c", counts, default=None
-    )
+    batch: Counts | None = argument("Batches: a line each, or a span.", COUNTS, "--batch-size -b", default=None)
+    context: Counts | None = argument("Contexts: a line each, or a span.", COUNTS, "--context-length -c", default=None)
     gamma: arg.Gamma = None
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None

@@ -4,13 +4,12 @@
 """
 
 from perfmodel.costs.gemms import Experts
-from perfmodel.costs.passes import cache_upkeep, core, forward, gemm, selection
+from perfmodel.costs.passes import core, forward, gemm, selection
 from perfmodel.costs.shards import Shard, check_tensor_parallel, largest_degree, shard
 
 __all__ = [
     "Experts",
     "Shard",
-    "cache_upkeep",
     "check_tensor_parallel",
     "core",
     "forward",

@@ -21,7 +21,7 @@ from perfmodel.answers.answer import plain
 from perfmodel.answers.arguments import COUNTS, argument, question
 from perfmodel.answers.measured import measured_speedups
 from perfmodel.answers.query import Query
-from perfmodel.answers.readers import Names, Numbers, counts, gammas, methods, names, numbers
+from perfmodel.answers.readers import Counts, Names, Numbers, gammas, methods
 from perfmodel.answers.sweep import Grid
 from perfmodel.answers.verdict import SENTENCES, Calibrated
 from perfmodel.costs.pass_time import LIMITERS, PassTime
@@ -46,30 +46,27 @@ class Exploration(Grid):
     """A question about surfaces: all of it has a default, batch and context rise, acceptance is the page's slider."""
 
     model: Names = argument(
-        "Target models, with commas.", "NAME|PATH,...", "-m", names, default="llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b"
+        "Target models, with commas.", "NAME|PATH,...", "-m", default="llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b"
     )
     hardware: Names = argument(
         "Devices, with commas.",
         "NAME|PATH,...",
         "--gpu --device",
-        names,
         default="a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb",
     )
-    batch: Numbers = argument("Rows of the map.", COUNTS, "--batch-size -b", counts, default="1..256x2,3..192x2")
-    context: Numbers = argument(
-        "Columns of the map.", COUNTS, "--context-length -c", counts, default="1k..128kx2,1536..96kx2"
-    )
+    batch: Counts = argument("Rows of the map.", COUNTS, "--batch-size -b", default="1..256x2,3..192x2")
+    context: Counts = argument("Columns of the map.", COUNTS, "--context-length -c", default="1k..128kx2,1536..96kx2")
     gamma: str | int | Sequence[str | int | None] | None = argument(
         "Where the draft-length slider starts.", "N|auto", "-g", gammas, shown="auto", default=None
     )
-    tp: Numbers = argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel", counts, default=8)
+    tp: Counts = argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel", default=8)
     draft_kv: Names = argument(
         "What the draft reads of the cache.",
         "METHOD[:BUDGET],...",
         read=methods,
         default="streamingllm:512,snapkv:2k,quest:1k",
     )
-    alpha: Numbers | None = argument("Where the acceptance slider starts.", "RATE", read=numbers, default=0.8)
+    alpha: Numbers | None = argument("Where the acceptance slider starts.", "RATE", default=0.8)
 
     def check(self) -> None:
         """Refuse (InputError) what a page with sliders cannot take."""

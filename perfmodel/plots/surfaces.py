@@ -88,8 +88,14 @@ def surface(
     axes.set_facecolor(PALE)
     inside = np.where(fits, drafting, np.minimum(drafting, levels[-1] * (1 - 1e-9)))
     filled = axes.contourf(contexts, batches, inside, levels, colors=colours, extend=beyond)
+    handles: list[Any] = []
+    if drafting.min() < 1.0 < drafting.max():
+        axes.contour(contexts, batches, drafting, [1.0], colors="black", linewidths=2.0)
+        handles.append(sign("break even", color="black", linewidth=2.0))
     inflection = inflection_context(scenario, gamma, batch_range) if gamma else None
-    handles = [*_break_even(axes, contexts, batches, drafting), *_inflection(axes, inflection, context)]
+    if inflection is not None and context[0] < inflection < context[1]:
+        name = f"inflection context ({inflection:,.0f})"
+        handles.append(axes.axvline(inflection, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name))
     _memory(axes, batches, contexts, fits)
     _axes(axes, batch, context)
     found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
@@ -192,20 +198,6 @@ def _bands() -> list[tuple[float, ...]]:
     slower = LinearSegmentedColormap.from_list("slower", BELOW[::-1])(np.linspace(0.0, 1.0, len(SLOWER)) ** 1.2)
     faster = LinearSegmentedColormap.from_list("faster", ABOVE)(np.linspace(0.0, 1.0, len(FASTER) + 1) ** 0.8)
     return [tuple(colour) for colour in (*slower, *faster)]
-
-
-def _break_even(axes: "Axes", contexts: Array, batches: Array, values: Array) -> list[Any]:
-    if not values.min() < 1.0 < values.max():
-        return []
-    axes.contour(contexts, batches, values, [1.0], colors="black", linewidths=2.0)
-    return [sign("break even", color="black", linewidth=2.0)]
-
-
-def _inflection(axes: "Axes", at: float | None, context: Span) -> list[Any]:
-    if at is None or not context[0] < at < context[1]:
-        return []
-    name = f"inflection context ({at:,.0f})"
-    return [axes.axvline(at, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name)]
 
 
 def _fits(

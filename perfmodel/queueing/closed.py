@@ -46,20 +46,26 @@ REGULAR = 1.0 / 6.0
 class ServedLoad:
     """Over ``[load]``. Times in seconds, of requests; saturated: more arrives than is served, and TTFT has no end.
 
-    running: requests that decode, mean over time. kv_share: of the KV room. share: of time by n, over ``[load, n]``.
-    metastable: at this rate a batch above the one told would hold itself up.
+    running: requests that decode, mean over time. share: of time by n, over ``[load, n]``. metastable: at this rate a
+    batch above the one told would hold itself up.
     """
 
+    lengths: Lengths
     running: Array
     requests_per_s: Array
     saturated: NDArray[np.bool_]
-    kv_share: Array
     ttft: Moments
     tpot: Moments
-    e2e: Moments
     saturation_rate: float
     share: Array
     metastable: NDArray[np.bool_]
+
+    @property
+    def e2e(self) -> Moments:
+        """To the last token: what follows the first is a product of independent numbers, tokens and time of each."""
+        mean, variance, each = self.lengths.decoded, self.lengths.output_std**2, self.tpot
+        both = mean**2 * each.variance + variance * (each.mean**2 + each.variance)
+        return self.ttft + Moments(mean * each.mean, both, mean**3 * each.third)
 
 
 def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> ServedLoad:
@@ -106,7 +112,7 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     bunch = burst / (1.0 - np.minimum(served * steps.prompt_s[0], FULL)) ** 2
     prompts = Moments(met, met * bunch, met)
     tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(np.maximum(running, 1.0)), batch, spread)
-    return _served(steps, lengths, running, served, o.saturated, ttft, tpot, most, o.share, o.metastable)
+    return ServedLoad(lengths, running, served, o.saturated, ttft, tpot, most, o.share, o.metastable)
 
 
 def _queued_behind(steps: StepTimes, rate: Array) -> Array:
@@ -140,7 +146,7 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     n, no = np.arange(steps.seats + 1.0), np.zeros(clients.shape, bool)
     running = served * decoding
     near = np.clip(1.0 - np.abs(n - running[:, None]), 0.0, 1.0)
-    return _served(steps, lengths, running, served, no, ttft, tpot, most, near, no)
+    return ServedLoad(lengths, running, served, no, ttft, tpot, most, near, no)
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
@@ -176,31 +182,11 @@ def _cycle(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -
     return decoding, first_token(steps, lengths, around, seen, per_pass, meeting), others
 
 
-def _served(
-    steps: StepTimes,
-    lengths: Lengths,
-    running: Array,
-    served: Array,
-    saturated: NDArray[np.bool_],
-    ttft: Moments,
-    tpot: Moments,
-    most: float,
-    share: Array,
-    metastable: NDArray[np.bool_],
-) -> ServedLoad:
-    mean, variance = lengths.decoded, lengths.output_std**2
-    # a product of two independent times: tokens and seconds of each
-    both = mean**2 * tpot.variance + variance * (tpot.mean**2 + tpot.variance)
-    e2e = Moments(mean * tpot.mean, both, mean**3 * tpot.third)
-    kv_share = np.minimum(running * steps.kv_share, 1.0)
-    return ServedLoad(running, served, saturated, kv_share, ttft, tpot, ttft + e2e, most, share, metastable)
-
-
 def _joined(parts: list[ServedLoad]) -> ServedLoad:
     def whole(values: list[Any]) -> Any:
         if isinstance(values[0], Moments):
             each = (np.broadcast_arrays(v.mean, v.variance, v.third, v.least) for v in values)
             return Moments(*map(np.concatenate, zip(*each, strict=True)))
-        return values[0] if isinstance(values[0], float) else np.concatenate(values)
+        return np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
 
     return ServedLoad(*(whole([getattr(part, f.name) for part in parts]) for f in fields(ServedLoad)))

@@ -9,7 +9,6 @@ factor on that, from a version on.
 
 import datetime
 import re
-from collections.abc import Iterable
 from dataclasses import field
 from functools import cache
 from typing import Annotated
@@ -127,12 +126,6 @@ def release(version: str) -> tuple[int, ...]:
         return ()
     major, minor, patch, candidate = found.groups()
     return int(major), int(minor), int(patch or 0), int(candidate) if candidate else _NO_CANDIDATE
-
-
-def newest_until(versions: Iterable[str], version: str) -> str | None:
-    """The newest of these versions that is not newer than `version`; None where all are."""
-    known = [v for v in versions if release(v) <= release(version)]
-    return max(known, key=release, default=None)
 
 
 def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:

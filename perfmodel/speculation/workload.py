@@ -23,11 +23,11 @@ class Workload:
     @classmethod
     def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
         """Check and convert. Raises InputError for numbers that are not positive and finite (gamma: whole, >= 0)."""
-        tokens = _numbers(gamma, "gamma")
-        fine = (tokens >= 0) & (tokens <= MAX_GAMMA) & (tokens == np.floor(tokens))
-        if not np.all(fine):
-            raise refuse("--gamma", None, f"whole numbers from 0 to {MAX_GAMMA}", _first(tokens, ~fine))
-        axes = _positive(batch, "batch", MAX_BATCH), _positive(context, "context", MAX_CONTEXT), tokens.astype(np.int64)
+        axes = (
+            _numbers(batch, "batch", 1, MAX_BATCH),
+            _numbers(context, "context", 1, MAX_CONTEXT),
+            _numbers(gamma, "gamma", 0, MAX_GAMMA, whole=True).astype(np.int64),
+        )
         try:
             np.broadcast_shapes(*(axis.shape for axis in axes))
         except ValueError:
@@ -36,21 +36,8 @@ class Workload:
         return cls(*axes)
 
 
-def _positive(given: ArrayLike, name: str, largest: float) -> NDArray[np.float64]:
-    values = _numbers(given, name)
-    fine = (values >= 1) & (values <= largest)
-    if not np.all(fine):
-        raise refuse(f"--{name}", None, f"numbers from 1 to {largest:.0f}", _first(values, ~fine))
-    return values
-
-
-def _first(values: NDArray[np.float64], wrong: NDArray[np.bool_]) -> float | int:
-    """The first value that is wrong, as it was typed."""
-    value = float(values[wrong][0])
-    return int(value) if value.is_integer() else value
-
-
-def _numbers(given: ArrayLike, name: str) -> NDArray[np.float64]:
+def _numbers(given: ArrayLike, name: str, low: float, high: float, whole: bool = False) -> NDArray[np.float64]:
+    """The numbers, all of them within these bounds; the first that is not is refused as it was typed."""
     try:
         values = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -58,4 +45,11 @@ def _numbers(given: ArrayLike, name: str) -> NDArray[np.float64]:
         raise refuse(f"--{name}", None, "a number", shown) from None
     if values.size == 0 or not np.all(np.isfinite(values)):
         raise refuse(f"--{name}", None, "finite numbers", given)
+    fine = (values >= low) & (values <= high)
+    if whole:
+        fine &= values == np.floor(values)
+    if not np.all(fine):
+        wrong = float(values[~fine][0])
+        allowed = f"{'whole ' * whole}numbers from {low} to {high:.0f}"
+        raise refuse(f"--{name}", None, allowed, int(wrong) if wrong.is_integer() else wrong)
     return values

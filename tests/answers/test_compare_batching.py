@@ -1,18 +1,17 @@
 """Speculation or batching: the textbook cases, in closed form and through the engine's own counts."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from perfmodel.answers.compare import both_ways, compose, crossover_cache_bytes
-from perfmodel.answers.query import Query, resolve
 from perfmodel.speculation.acceptance import Acceptance
+from tests.speculation.asked import scenario as llama
 
-
-def scenario(model="llama-3.1-8b", hardware="h100-sxm-80gb", **flags):
-    """alpha for Omega = 4 at gamma 9 unless given."""
-    alpha = float(Acceptance.from_tokens_per_iteration(4.0, 9).alpha)
-    return resolve(Query(**({"model": model, "hardware": hardware, "batch": 1, "context": 1, "alpha": alpha} | flags)))
+ALPHA = float(Acceptance.from_tokens_per_iteration(4.0, 9).alpha)
+"""Of 4 tokens an iteration at gamma 9."""
+scenario = partial(llama, hardware="h100-sxm-80gb", alpha=ALPHA)
 
 
 def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
@@ -31,7 +30,7 @@ def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
 @pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "phi-3-mini-4k", "deepseek-v2-lite", "mixtral-8x7b"])
 def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
     """Also where layers slide, whose cache stops growing; None where all do, before there is enough of it."""
-    s = scenario(model)
+    s = scenario(model=model)
     crossover = both_ways(s, 2048, 10).crossover_context
     if crossover is None:
         assert model == "phi-3-mini-4k"
@@ -51,4 +50,4 @@ def test_both_compose_under_capacity() -> None:
     assert long.batched / long.alone < short.batched / short.alone
     assert long.both / long.batched > short.both / short.batched
     assert long.both_gamma >= short.both_gamma
-    assert compose(scenario("llama-3.1-405b"), 1000, 2, 0.9) is None, "not one sequence fits"
+    assert compose(scenario(model="llama-3.1-405b"), 1000, 2, 0.9) is None, "not one sequence fits"

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,17 +18,15 @@ from perfmodel.answers.draft_lengths import (
     length_tables,
 )
 from perfmodel.answers.engine_lines import ServedTarget, export, five_item_rows
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.query import Query
 from perfmodel.answers.schedule import schedule
 from perfmodel.errors import InputError
 from perfmodel.specs import files
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload
+from tests.speculation.asked import scenario as llama
 
-
-def scenario(**flags):
-    asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.7}
-    return resolve(Query(**(asked | {"draft": "eagle"} | flags)))
+scenario = partial(llama, hardware="h100-sxm-80gb", draft="eagle", alpha=0.7)
 
 
 def assert_covers(table, max_batch: int) -> None:
@@ -103,29 +102,23 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     assert catch_up(s, length_tables(s, (1024,), 4, 3)[0], 1024.0, 256) is None
 
 
-@pytest.mark.parametrize(
-    ("kv", "words"),
-    [("full", "is the target itself: nothing to serve"), ("streamingllm:512", "vLLM has no method for")],
-)
-def test_a_self_draft_has_no_line_and_says_why(kv, words) -> None:
-    s = scenario(draft="self", draft_kv=kv)
-    out = export(LengthTable((Range(1, 8, 2, 1.5),), 1, 1, 1.5, 2, 1.4, 1.0), s.draft, ServedTarget("x"))
-    assert out.vllm is None
-    assert words in out.notes[0]
-
-
-def test_the_line_serves_what_was_modelled() -> None:
-    s = scenario()
-    table = length_tables(s, (4096,), 64, 6)[0]
-    served = ServedTarget("x", 4, "fp8", "fp8", 0.5)
-    out = export(table, replace(s.draft, tensor_parallel=4), served, "some/head")
-    line = "vllm serve x --tensor-parallel-size 4 --quantization fp8 --kv-cache-dtype fp8 --gpu-memory-utilization 0.5 "
-    assert out.vllm_line.startswith(line + "--max-num-seqs 64 --speculative-config")
-    assert "--tp 4 --quantization fp8 --kv-cache-dtype fp8_e4m3 --mem-fraction-static 0.5" in out.sglang_line
-    notes = export(table, s.draft, ServedTarget("x", weights="int4-g32", kv_dtype="int8"), "some/head").notes
-    assert any("int4-g32 weights" in note for note in notes)
-    assert any("SGLang has no int8 KV cache" in note for note in notes)
-    assert not any("vLLM has no" in note for note in notes), "int8_per_token_head"
+@pytest.mark.parametrize(("asked", "served", "fine", "note"), [
+    ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
+    ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
+    ({}, {"model_id": None}, False, "which checkpoint is served is yours to say: give --model-path"),
+    ({}, {"weights": "int4-g32"}, True, "int4-g32 weights"),
+    ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
+    ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),
+    ({"tp": 4, "draft_tp": 2}, {"tensor_parallel": 4}, False, "on 1 or 4 devices, not on 2"),
+    ({"draft": "llama-68m"}, {"vocab_size": 128_256}, False, "32000 vocabulary entries, the target 128256"),
+])  # fmt: skip
+def test_what_vllm_or_sglang_does_not_serve_is_said(asked: dict, served: dict, fine: bool, note: str) -> None:
+    """vLLM has an int8 cache, per token and head."""
+    table = LengthTable((Range(1, 8, 2, 1.5),), 1, 1, 1.5, 2, 1.4, (1.0,))
+    out = export(table, scenario(**asked).draft, ServedTarget(**{"model_id": "x"} | served), "some/head")
+    assert (out.vllm is not None) == fine
+    assert any(note in said for said in out.notes)
+    assert not any("vLLM has no int8" in said for said in out.notes)
 
 
 def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
@@ -137,28 +130,8 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
         "vllm serve org/r1 --data-parallel-size 4 --enable-expert-parallel --tensor-parallel-size 2 --max-num-seqs 32 "
     ), "126 sequences in 4 groups: at most 32 in one"
     assert out.vllm["num_speculative_tokens_per_batch_size"] == [[1, 2, 4], [3, 3, 2], [4, 32, 1]]
-    line = "--enable-dp-attention --dp 4 --ep 8 --tp 8 --mem-fraction-static 0.92 --max-running-requests 126"
-    assert line in out.sglang_line
-    assert not any("were taken by the parsers" in note for note in out.notes)
-    split = ServedTarget("org/r1", 8, expert_parallel=2)
-    assert export(table, s.draft, split).vllm_line is None
-    assert "--ep 2 --tp 8" in export(table, s.draft, split).sglang_line
     head = replace(scenario(tp=8).draft, tensor_parallel=8)
     assert export(table, head, ServedTarget("x", 8, data_parallel=8), "h").vllm["draft_tensor_parallel_size"] == 1
-
-
-def test_degrees_and_vocabularies_that_no_engine_takes() -> None:
-    s = scenario()
-    table = length_tables(s, (4096,), 64, 6)[0]
-    for degree, fine in ((1, True), (2, False), (4, True)):
-        out = export(table, replace(s.draft, tensor_parallel=degree), ServedTarget("x", 4), "some/head")
-        assert (out.vllm is not None) == fine
-        assert any("on 1 or 4 devices, not on 2" in note for note in out.notes) == (not fine)
-    small = scenario(draft="llama-68m")
-    table = length_tables(small, (1024,), 64, 6)[0]
-    out = export(table, small.draft, ServedTarget("x", vocab_size=128_256))
-    assert (out.vllm, out.sglang) == (None, None)
-    assert any("32000 vocabulary entries, the target 128256" in note for note in out.notes)
 
 
 @pytest.mark.parametrize("asked", [{}, {"draft": "self", "draft_kv": "streamingllm:512", "calibration": "ideal"}])
@@ -175,23 +148,14 @@ def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(asked: dict
     assert costs[1] <= costs[0] + 1e-12
 
 
-def test_lines_serve_the_models_that_were_named(tmp_path) -> None:
+def test_a_model_without_an_id_has_no_line(tmp_path) -> None:
     """A file is no name that an engine serves, nor is one that no maker is said of."""
-    asked = {"hardware": "h200", "context": 4096, "max_batch": 4}
-    named = schedule("Llama-3.3-70B", draft="llama-3.2-1b-instruct", alpha=0.7, **asked).tables[0].export
-    for line in (named.vllm_line, named.sglang_line):
-        assert "meta-llama/Llama-3.3-70B-Instruct" in line
-        assert "meta-llama/Llama-3.2-1B-Instruct" in line
-        assert "3.1" not in line
-    asked |= {"draft": "ngram", "rate": "0.4x3"}
-    given = schedule("llama-3.3-70b", model_path="models/mine", **asked).tables[0].export
-    assert given.vllm_line.startswith("vllm serve models/mine ")
+    asked = {"hardware": "h200", "context": 4096, "max_batch": 4, "draft": "ngram", "rate": "0.4x3"}
     path = tmp_path / "mine.yaml"
     path.write_text((files.data_directory("models") / "qwen3-8b.yaml").read_text().replace("hf_id", "#"), "utf-8")
     for unsaid in ("qwen2.5-7b-instruct", path):
         out = schedule(unsaid, **asked).tables[0].export
         assert (out.vllm_line, out.sglang_line) == (None, None)
-        assert out.notes == ("which checkpoint is served is yours to say: give --model-path",)
 
 
 def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:

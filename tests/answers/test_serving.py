@@ -1,12 +1,12 @@
 """Served batches: closed forms against sums, limits and a seeded discrete-event simulation."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from perfmodel.answers.mixed import mixed_draft_s, mixed_memory, mixed_speedup, mixed_target_s
-from perfmodel.answers.query import Query, resolve
 from perfmodel.answers.serving import serving
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.drafts import kinds
@@ -15,11 +15,9 @@ from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
+from tests.speculation.asked import scenario as llama
 
-
-def scenario(**flags):
-    asked = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb", "batch": 1, "context": 1, "alpha": 0.7}
-    return resolve(Query(**(asked | {"draft_kv": "streamingllm:512"} | flags)))
+scenario = partial(llama, hardware="h100-sxm-80gb", draft_kv="streamingllm:512", alpha=0.7)
 
 
 def simulate(alphas, gamma: int, tokens: int, slots: int, iterations: int, seed: int) -> float:

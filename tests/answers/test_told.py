@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -17,11 +18,9 @@ from perfmodel.errors import InputError
 from perfmodel.specs.fits import MeasuredRange
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree import TreeAcceptance
+from tests.speculation.asked import scenario as llama
 
-
-def scenario(**flags):
-    asked = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 4096, "alpha": 0.7}
-    return resolve(Query(**(asked | flags)))
+scenario = partial(llama, hardware="h100", context=4096, alpha=0.7)
 
 
 @pytest.mark.parametrize(("low", "high", "gamma", "fits", "word"), [

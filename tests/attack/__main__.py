@@ -29,18 +29,24 @@ of a seed."""
 LEAST_KILLED = 0.9
 Part = tuple[list[str], bool]
 """Lines of a table, and whether nothing got through."""
+Attack = Callable[[watch.Tally, Path], None]
 
 
-def tallied(head: str, attack: Callable[[watch.Tally, Path], None]) -> Part:
-    """A table with a row for each name that an attack counts, which runs in a folder to lose."""
+def attacked(attack: Attack) -> watch.Tally:
+    """What an attack found in a folder to lose."""
     tally = watch.Tally()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         attack(tally, Path(folder))
-    lines = [f"| {head} |", "| :-- | --: | --: | --: |"]
-    for name, tried in tally.tried.items():
-        through = sum(fault.startswith(f"{name}: ") for fault in tally.faults)
-        lines.append(f"| {name} | {tried} | {tally.refused[name]} | {through} |")
-    return _told(lines, tally.faults)
+    print(*tally.faults, sep="\n")
+    return tally
+
+
+def tallied(head: str, attack: Attack) -> Part:
+    """A table with a row for each name that an attack counts, and the sum of them."""
+    tally = attacked(attack)
+    through = {name: sum(fault.startswith(f"{name}: ") for fault in tally.faults) for name in tally.tried}
+    counts = [list(column.values()) for column in (tally.tried, tally.refused, through)]
+    return _table(head, list(tally.tried), counts), not tally.faults
 
 
 def spoiled(tally: watch.Tally, folder: Path) -> None:
@@ -50,26 +56,19 @@ def spoiled(tally: watch.Tally, folder: Path) -> None:
     surroundings.attack(tally, folder)
 
 
-def inputs() -> Part:
-    """What is read and asked, and the sum of it."""
-    lines, fine = tallied("what was read or asked | inputs | refused in one line | got through", spoiled)
-    rows = [[int(cell) for cell in line.strip("| ").split(" | ")[1:]] for line in lines[2:]]
-    tried, refused, through = map(sum, zip(*rows, strict=True))
-    return [*lines, f"| **all** | **{tried}** | {refused} | **{through}** |"], fine
-
-
 def broken() -> Part:
     """Kills and other faults, by job."""
-    tally = watch.Tally()
-    with tempfile.TemporaryDirectory() as folder:
-        faults.attack(tally, Path(folder), SEED, KILLS, EACH)
-    names = ["kill -9", *faults.FAULTS]
-    lines = [f"| run | {' | '.join(names)} |", "| :-- |" + " --: |" * len(names)]
+    tally = attacked(lambda tally, folder: faults.attack(tally, folder, SEED, KILLS, EACH))
     runs = list(dict.fromkeys(name.partition(": ")[0] for name in tally.tried))
-    counts = [[tally.tried.get(f"{run}: {name}", 0) for name in names] for run in runs]
-    lines += [f"| {run} | {' | '.join(map(str, row))} |" for run, row in zip(runs, counts, strict=True)]
-    lines.append(f"| **all** | {' | '.join(f'**{sum(column)}**' for column in zip(*counts, strict=True))} |")
-    return _told([*lines, "", f"Lost, torn or different: {len(tally.faults)}."], tally.faults)
+    counts = [[tally.tried.get(f"{run}: {name}", 0) for run in runs] for name in faults.FAULTS]
+    lines = _table(" | ".join(["run", *faults.FAULTS]), runs, counts)
+    return [*lines, "", f"Lost, torn or different: {len(tally.faults)}."], not tally.faults
+
+
+def _table(head: str, names: list[str], counts: list[list[int]]) -> list[str]:
+    """A row for each name, and the sums of the columns of counts."""
+    rows = [*zip(names, *counts, strict=True), ("**all**", *map(sum, counts))]
+    return [f"| {head} |", "| :-- |" + " --: |" * len(counts), *(f"| {' | '.join(map(str, row))} |" for row in rows)]
 
 
 def mutated() -> Part:
@@ -86,14 +85,8 @@ def mutated() -> Part:
     return lines, all(len(names) <= (1 - LEAST_KILLED) * MUTANTS for names in survivors.values())
 
 
-def _told(lines: list[str], found: list[str]) -> Part:
-    for fault in found:
-        print(fault)
-    return lines, not found
-
-
 PARTS: dict[str, Callable[[], Part]] = {
-    "inputs": inputs,
+    "inputs": lambda: tallied("what was read or asked | inputs | refused in one line | got through", spoiled),
     "gate": lambda: tallied(
         "data of | numbers changed | refused | unseen", lambda tally, at: tampered.attack(tally, at, SEED, CHANGED)
     ),

@@ -1,11 +1,13 @@
 """Commands in forks of this process, so that a hundred of them take a minute; killed when, or where, one is told."""
 
+import multiprocessing
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from perfmodel import cli
@@ -13,6 +15,7 @@ from perfmodel import cli
 LONGEST_S = 120.0
 CALLS = ("fsync", "replace", "truncate", "unlink")
 """Calls of `os` after which a folder looks different."""
+FORK = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True)
@@ -25,76 +28,66 @@ class Ending:
     calls: int
 
 
-def run(
-    arguments: list[str],
-    *,
-    stop_s: float | None = None,
-    stop_call: int | None = None,
-    before: Callable[[], None] | None = None,
-) -> Ending:
-    """A command in a fork, killed after `stop_s` or at the file call of that number; `before` prepares the fork."""
-    return finish(start(arguments, stop_call, before), stop_s)
+@dataclass(frozen=True)
+class Running:
+    """A fork, its end of stderr here, its count of file calls, and when it began."""
+
+    child: BaseProcess
+    said: int
+    calls: Any
+    begun: float
+
+    def finish(self, stop_s: float = LONGEST_S) -> Ending:
+        """Wait for it, or kill it when it is due."""
+        self.child.join(max(0.0, self.begun + stop_s - time.monotonic()))
+        self.child.kill()
+        with open(self.said, "rb") as stream:
+            text = stream.read().decode("utf-8", "replace")
+        self.child.join()
+        assert self.child.exitcode is not None
+        return Ending(self.child.exitcode, text, time.monotonic() - self.begun, self.calls.value)
 
 
-def start(
-    arguments: list[str], stop_call: int | None = None, before: Callable[[], None] | None = None
-) -> tuple[int, int, int, float]:
-    """Fork: (process, its stderr, its count of file calls, when it began)."""
-    (said, say), (counted, count) = os.pipe(), os.pipe()
-    begun = time.monotonic()
-    child = os.fork()
-    if child:
-        os.close(say)
-        os.close(count)
-        return child, said, counted, begun
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.dup2(say, 2)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-        _watch(stop_call, count)
-        if before:
-            before()
-        status = cli.run(arguments)
-        sys.stderr.flush()
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        sys.stderr.flush()
-        status = 99
-    os._exit(status)
+def start(arguments: list[str], stop_call: int = 0, before: Callable[[], object] = bool) -> Running:
+    """Begin a command in a fork, to be killed at the file call of that number; `before` prepares the fork."""
+    said, say = os.pipe()
+    calls, begun = FORK.Value("i", 0, lock=False), time.monotonic()
+    child = FORK.Process(target=_command, args=(arguments, say, calls, stop_call, before))
+    child.start()
+    os.close(say)
+    return Running(child, said, calls, begun)
 
 
-def _watch(stop_call: int | None, count: int) -> None:
+def run(arguments: list[str], *, stop_s: float = LONGEST_S, **how: Any) -> Ending:
+    """A command in a fork, killed after `stop_s` where it has not ended; `how` as in `start`."""
+    return start(arguments, **how).finish(stop_s)
+
+
+def _command(arguments: list[str], say: int, calls: Any, stop_call: int, before: Callable[[], object]) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(say, 2)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+    _watch(stop_call, calls)
+    before()
+    sys.exit(cli.run(arguments))
+
+
+def _watch(stop_call: int, calls: Any) -> None:
     """Tell every file call; kill the process before (odd numbers) or after (even) the one that is due."""
-    done, plain = 0, {name: getattr(os, name) for name in CALLS}
-    for name in CALLS:
 
-        def call(*args: Any, name: str = name, **kwargs: Any) -> Any:
-            nonlocal done
-            for step in (1, 2):
-                done += 1
-                os.write(count, b".")
-                if done == stop_call:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if step == 1:
-                    value = plain[name](*args, **kwargs)
+    def told(call: Callable[..., Any]) -> Callable[..., Any]:
+        def one_more() -> None:
+            calls.value += 1
+            if calls.value == stop_call:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            one_more()
+            value = call(*args, **kwargs)
+            one_more()
             return value
 
-        setattr(os, name, call)
+        return counted
 
-
-def finish(running: tuple[int, int, int, float], stop_s: float | None = None) -> Ending:
-    """Wait for a run, or kill it when it is due."""
-    child, said, counted, begun = running
-    end, killed = begun + (LONGEST_S if stop_s is None else stop_s), False
-    while not (done := os.waitpid(child, os.WNOHANG))[0]:
-        if time.monotonic() > end and not killed:
-            os.kill(child, signal.SIGKILL)
-            killed = True
-        time.sleep(0.001)
-    with open(said, "rb") as stream:
-        text = stream.read().decode("utf-8", "replace")
-    with open(counted, "rb") as stream:
-        calls = len(stream.read())
-    return Ending(os.waitstatus_to_exitcode(done[1]), text, time.monotonic() - begun, calls)
+    for name in CALLS:
+        setattr(os, name, told(getattr(os, name)))

@@ -7,15 +7,17 @@ import contextlib
 import importlib.abc
 import importlib.util
 import itertools
+import json
 import os
-import pickle
 import resource
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 
@@ -23,6 +25,7 @@ import coverage
 import pytest
 
 from tests.attack.changes import ROOT, Mutant, install, of_file
+from tests.attack.forks import FORK
 
 PICTURES = ("plots", "explorer")
 """Folders whose results are looked at, not computed with."""
@@ -74,32 +77,12 @@ def mutants() -> list[Mutant]:
     return [mutant for path in paths for mutant in of_file(path)]
 
 
-class Reached:
-    """A plugin of pytest: the processor time of each test, and the lines of the tree that it runs."""
+class Watch:
+    """A plugin of pytest: the processor time of each test, which is the context of the lines that it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, cover: coverage.Coverage) -> None:
+        self.cover = cover
         self.seconds: dict[str, float] = {}
-        self.lines: dict[tuple[str, int], set[str]] = {}
-
-    def run(self, module: str, said: str) -> int:
-        """Exit status of a test module, with the code as it is. What it runs while it is collected counts too."""
-        self.cover = coverage.Coverage(data_file=None, include=[f"{ROOT}/{top}/*" for top in TOP], messages=False)
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["COVERED"] = f"{folder}/child"
-            with self.cover.collect():
-                status = passes(None, [module], self, said=said)
-            self._keep(self.cover.get_data(), module)
-            for path in Path(folder).iterdir():
-                data = coverage.CoverageData(str(path))
-                data.read()
-                self._keep(data, module)
-        return status
-
-    def _keep(self, data: coverage.CoverageData, module: str) -> None:
-        for name in data.measured_files():
-            place = name.removeprefix(f"{ROOT}/").replace("perfmodel/validate/", "validate/")
-            for number, tests in data.contexts_by_lineno(name).items():
-                self.lines.setdefault((place, number), set()).update(test or module for test in tests)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -111,19 +94,21 @@ class Reached:
             self.cover.switch_context("")
             self.seconds[item.nodeid] = _computed_s() - begun
 
-    def add(self, seconds: dict[str, float], lines: dict[tuple[str, int], set[str]]) -> None:
-        """Join what another run saw."""
-        self.seconds |= seconds
-        for place, tests in lines.items():
-            self.lines.setdefault(place, set()).update(tests)
+
+@dataclass(frozen=True)
+class Reached:
+    """The processor time of each test, and (file, line) -> tests that run it, or modules as they are collected."""
+
+    seconds: dict[str, float]
+    lines: dict[Path, dict[int, set[str]]]
 
     def among(self, mutant: Mutant) -> set[str]:
         """Tests, and modules as they are collected, that run one of the mutant's lines; else tests that run the nearest
         line above it: of a frame that calls `asyncio.run`, coverage may lose all lines after that."""
-        place = str(mutant.path.relative_to(ROOT))
-        found = set().union(*(self.lines.get((place, line), ()) for line in mutant.lines))
-        above = max((line for path, line in self.lines if path == place and line < mutant.line), default=0)
-        return found or {test for test in self.lines.get((place, above), ()) if "::" in test}
+        lines = self.lines.get(mutant.path, {})
+        found = set().union(*(lines.get(line, ()) for line in mutant.lines))
+        above = max((line for line in lines if line < mutant.line), default=0)
+        return found or {test for test in lines.get(above, ()) if "::" in test}
 
 
 def _computed_s() -> float:
@@ -160,34 +145,29 @@ def passes(mutant: Mutant | None, tests: Iterable[str], *plugins: object, said: 
 
 def in_forks(calls: Iterable[tuple[Callable[[], int], float]]) -> Iterator[tuple[int, int]]:
     """(number, exit status) of each call as it ends, `JOBS` at once, none with more than its processor time."""
-    waiting, running = enumerate(calls), dict[int, tuple[int, float]]()
+    waiting, running = enumerate(calls), dict[int, tuple[BaseProcess, float]]()
     while True:
         for number, (call, limit_s) in itertools.islice(waiting, JOBS - len(running)):
-            running[_fork(call, limit_s)] = number, time.monotonic() + WAITS * limit_s
+            child = FORK.Process(target=_limited, args=(call, limit_s))
+            child.start()
+            running[number] = child, time.monotonic() + WAITS * limit_s
         if not running:
             return
         time.sleep(0.01)
-        for child, (number, end) in list(running.items()):
-            if time.monotonic() > end:
-                os.killpg(child, signal.SIGKILL)
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                del running[child]
+        for number, (child, end) in list(running.items()):
+            if child.exitcode is not None or time.monotonic() > end:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)  # what its tests have left running
-                yield number, os.waitstatus_to_exitcode(status)
+                    os.killpg(child.pid or 0, signal.SIGKILL)  # with what its tests have left running
+                child.join()
+                del running[number]
+                yield number, child.exitcode or 0
 
 
-def _fork(call: Callable[[], int], limit_s: float) -> int:
-    child = os.fork()
-    if child:
-        with contextlib.suppress(PermissionError):
-            os.setpgid(child, child)
-        return child
+def _limited(call: Callable[[], int], limit_s: float) -> None:
+    os.setpgid(0, 0)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s), int(limit_s) + 5))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     try:
-        os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s), int(limit_s) + 5))
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         status = call()
     except BaseException:
         status = CRASHED
@@ -199,23 +179,36 @@ def reached(tests: Collection[str]) -> Reached:
     _load()
     below = [path for name in tests for path in (ROOT / name).rglob("test_*.py")]
     modules = sorted({str(path.relative_to(ROOT)) for path in below} | {name for name in tests if ".py" in name})
-    found = Reached()
+    found = Reached({}, {})
     with tempfile.TemporaryDirectory() as folder:
-        kept = [Path(folder) / str(number) for number in range(len(modules))]
-
-        def watched(module: str, path: Path) -> int:
-            plugin = Reached()
-            status = plugin.run(module, f"{path}.txt")
-            path.write_bytes(pickle.dumps((plugin.seconds, plugin.lines)))
-            return status
-
-        calls = [(partial(watched, module, path), LONGEST_S) for module, path in zip(modules, kept, strict=True)]
+        calls = [(partial(_watched, module, f"{folder}/{i}"), LONGEST_S) for i, module in enumerate(modules)]
         for number, status in in_forks(calls):
             if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-                said = Path(f"{kept[number]}.txt").read_text(encoding="utf-8", errors="replace")
+                said = Path(f"{folder}/{number}.txt").read_text(encoding="utf-8", errors="replace")
                 raise RuntimeError(f"{modules[number]}: must pass before anything is changed:\n{said[-2000:]}")
-            found.add(*pickle.loads(kept[number].read_bytes()))
+            found.seconds.update(json.loads(Path(f"{folder}/{number}.json").read_text(encoding="utf-8")))
+        for path in Path(folder).glob("*.data.*"):
+            data = coverage.CoverageData(str(path))
+            data.read()
+            for file in data.measured_files():
+                lines = found.lines.setdefault(Path(file.replace("/perfmodel/validate/", "/validate/")), {})
+                for line, contexts in data.contexts_by_lineno(file).items():
+                    ran = ((test or module) for module, _, test in (context.partition("|") for context in contexts))
+                    lines.setdefault(line, set()).update(ran)
     return found
+
+
+def _watched(module: str, kept: str) -> int:
+    """Exit status of a test module with the code as it is; what it said, its times and its lines are in files."""
+    os.environ["COVERED"] = f"{kept}.data"
+    tree = [f"{ROOT}/{top}/*" for top in TOP]
+    cover = coverage.Coverage(f"{kept}.data", True, include=tree, context=module, messages=False)
+    watch = Watch(cover)
+    with cover.collect():
+        status = passes(None, [module], watch, said=f"{kept}.txt")
+    cover.save()
+    Path(f"{kept}.json").write_text(json.dumps(watch.seconds), encoding="utf-8")
+    return status
 
 
 def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, bool]]:

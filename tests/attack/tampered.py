@@ -30,7 +30,7 @@ def copied(folder: Path) -> Iterator[Path]:
 
 def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     """Change a number of one file after the other; which, follows from the seed."""
-    recorded = gate.read(record.path())["inputs"]
+    recorded = gate.read(record.PATH)["inputs"]
     with copied(folder) as package:
         paths = [sorted(package.glob(pattern)) for pattern in PATTERNS]
         for number in range(count):

@@ -13,6 +13,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
+from perfmodel.validate.records.store import read_record
 from tests.attack import (
     cliffs,
     faults,
@@ -103,15 +104,15 @@ def test_the_same_seed_spoils_alike() -> None:
 
 def test_a_journal_that_forgets_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its flush a journal loses what was reported done when the process is killed: the suite must notice."""
-    job = next(job for job in jobs.jobs("") if job.name == "measure")
+    job = jobs.Job("measure", "", "t-1/*.json", read_record)
     place = tmp_path / "t-1"
     place.mkdir()
     row = '{"key":"a"}'
     (place / "x.journal").write_bytes(b"00000000 {}\n00000000 " + row.encode() + b"\n")
     kept = {row, '{"key":"lost"}'}
-    assert faults._after(job, tmp_path, kept) == "1 finished rows are gone"
+    assert faults.after(job, tmp_path, kept) == "1 finished rows are gone"
     (place / "x.json").write_text("{")
-    assert "is no whole file" in (faults._after(job, tmp_path, set()) or "")
+    assert "is no whole file" in (faults.after(job, tmp_path, set()) or "")
 
 
 def test_a_run_can_be_killed_at_a_call_and_on_a_full_disk(tmp_path: Path) -> None:

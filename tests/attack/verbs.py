@@ -1,6 +1,8 @@
 """Every command and every option of the command line, with one to three values that nobody should give."""
 
 import contextlib
+import json
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -15,116 +17,38 @@ import typer
 
 from perfmodel import cli
 from tests.attack import hostile, watch
+from tests.scripts import of_docs
 
 ROOT = Path(__file__).parents[2]
-_VALUES = f"""
---model llama-3.1-8b qwen3-30b-a3b deepseek-v2-lite qwen3-next-80b-a3b
---hardware h100 a100-sxm-80gb h200 mi300x
---batch 4 64 1,8,64 | 1 1000000 1..256 1..1000000 1,2,3,5,8
---context 16k 1000,32k | 1 1000000000 1..1000 128k
---gamma 3 auto 1..4 | 0 1 64 512 0..20
---tp 1 8 | 2 4 1,2,4,8
---alpha 0.8 | 0 1 1e-12 0.999999 0,0.5,1
---draft self llama-3.2-1b eagle ngram mtp medusa
---draft-kv streamingllm:512 quest:1024,page=32 snapkv:2k full | full streamingllm:1e9 quest:1,page=1 topk:1
---small llama-68m
---rates 0.7,0.1,0.05 | 1 0 1e-9,1e-10 0.5,0.5
---rate 0.8/0.7/0.6 self@snapkv:2k=0.8
---small-rate 0.7
---output out.csv out.parquet
+ANSWERED = ROOT / "tests" / "pinned.json"
+UNANSWERED = f"""
+explore --model llama-3.1-8b --hardware h100 --output out.html
+gpus check h100 --json
+models check llama-3.1-8b
+kv check quest:512
+calibrations check ideal
+calibrations import h100.yaml out --gpu h100 --engine vllm --version 0.20.0 --out out.yaml
+validate generate --context 64 --draft-kv streamingllm:32 --batch 2 --gamma 3 --alpha 0.8 --dtype fp64 --device cpu
+validate measure cpu-quick --machine t-1 --hardware h100 --calibration ideal --results .
+validate microbench cpu-quick --machine t-1 --hardware h100 --results {ROOT}/results/cpu-1
+validate run cpu-quick --machine t-1 --hardware h100 --out out.yaml
+validate finish x.journal
+validate report cpu-1 --calibration ideal --hardware h100 --results {ROOT}/results
+validate plans
+validate acceptance --context 64 --draft-kv streamingllm:32 --batch 4 --gamma 3 --target llama-3.1-8b --dtype fp32
+validate engine --model llama-3.1-8b --hardware h100 --draft-kv full --gamma 3 --out out.yaml \
 --from {ROOT}/tests/validate/engine/files/vllm-forward.json
---out out.yaml
---plot out.svg
---weights fp8 int4-g128 | nvfp4 bf16,experts=mxfp4 int8-wo
---kv-dtype fp8
---calibration ideal h100-sxm-80gb.magicdec
---target 1.5 | 1 1e-9 100 1e9
---batch-range 32..64 | 1..1 1..1000000
---max-batch 64 | 1 100000
---baseline out.json
---results {ROOT}/results/cpu-1 .
---from-microbench {ROOT}/results/cpu-1
---url http://127.0.0.1:9
---machine t-1
---draft-tp 1 | 2 8
---acceptance-rate 0.5 | 0 1
---task code chat | none
---draft-weights fp8 int4-g128
---draft-kv-dtype fp8 int8
---ep 2 8 | 1
---dp 2 | 1 4
---context-std 1000 4k | 0
---stage target draft verify
---speedup 1.5 | 1 0.5 5
---hysteresis 0.01 | 0 0.2
---shares octaves equal
---missed 64 | 0
---dynamic-price 0.02 | 0
---small-kv streamingllm:256 full
---gamma-1 2 auto
---gamma-2 4 auto
---routing-independence 0.5 | 0 1
---fewer-experts 0.2 | 0
---fewer-experts-at 8
---request-rate 1 0.5,2
---max-concurrency 8,64 | 1 1000
---input-len 8k 1k
---output-len 500 64
---slo tpot:30 ttft:2000,tpot:30
---acceptance-std 0.1 | 0
---input-std 500 | 0
---output-std 100 | 0
---burstiness 0.5 | 4
---max-num-seqs 32 | 1
---max-num-batched-tokens 2048
---num-prompts 200
---seed 1
---engine vllm sglang trtllm
---tree 2x1 auto
---dtype fp32 fp64
---device cpu
---kv-reread | 1 1.5 4
---memory-fraction | 1e-9 0.01 1
---topk-reuse | 0 1
---max-gamma | 0 1 1000
---new-tokens | 1 100000 1000000000
---tokens-per-iteration | 1 2.5 4
---kv-page | 1 1000000
---price | 0 1e300 2.5
---max-tpot-ms | 1e-9 1e9
---objective | latency cost
---size | 1 2 4096
---levels | 1 2 64
---state-rollback | keep replay
+validate engine --model llama-3.1-8b --hardware h100 --draft ngram --new-tokens 12 --engine vllm --url http://127.0.0.1:9
+validate compare --set magicdec --row 3c-13 --results {ROOT}/results --plot out.svg
+validate calibrate h100-sxm-80gb.magicdec --hardware h100 --from-microbench {ROOT}/results/cpu-1 --out out.yaml
+validate check --results {ROOT}/results/cpu-1 --baseline out.json --calibration ideal
+validate accuracy
+validate history
 """
-_PARTS = [line.partition(" | ")[::2] for line in _VALUES.strip().splitlines()]
-GOOD = {good.split()[0]: tuple(good.split()[1:]) for good, _ in _PARTS if len(good.split()) > 1}
-EDGES = {good.split()[0]: tuple(edges.split()) for good, edges in _PARTS if edges}
-"""Flag -> good values, and such as are allowed at the ends of what is."""
-OWN: dict[str, dict[str, str]] = {
-    "explore": {"--output": "out.html"},
-    "plot": {"--output": "out.svg"},
-    "moe": {"--model": "qwen3-30b-a3b"},
-    "plot surface": {"--batch": "1..64", "--context": "1k..64k"},
-    "plot ratios": {"--context": "1k..64k"},
-    "validate engine": {"--from": GOOD["--from"][0], "--draft-kv": "full", "--gamma": "3"},
-    "validate check": {"--results": GOOD["--results"][0]},
-    "validate acceptance": {"--context": "64", "--draft-kv": "streamingllm:32"},
-    "validate generate": {"--context": "64", "--draft-kv": "streamingllm:32", "--batch": "2", "--gamma": "3"},
-}
-"""What a command or a group of them takes that others do not."""
+"""Command lines of the verbs of which no answer is pinned and no picture is shown."""
+FILES = re.compile("rows.json|trace.csv")
+"""Files of pinned questions."""
 NAMES = ("h100", "llama-3.1-8b", "ideal", "quest:512", "snapkv")
-STANDING = {
-    **dict.fromkeys(("validate measure", "validate microbench", "validate run"), "cpu-quick"),
-    "validate report": "cpu-1",
-    "validate calibrate": "h100-sxm-80gb.magicdec",
-}
-"""What stands without a flag, where it is of a kind of its own."""
-ASK = ("--model", "--hardware", "--batch", "--context", "--draft-kv", "--alpha", "--gamma")
-"""Given to every command that has them, so that it has something to answer."""
-UNASKED = {"validate generate": ("--model", "--rates")}
-"""But to these, which have a model of their own, or need another flag beside it."""
-NEEDED = ("--output", "--small", "--small-rate", "--rates", "--target")
 NEVER = {"--help", "--version"}
 """Not given: they answer whatever else is asked."""
 PLACES = {"--output", "--out", "--plot", "--baseline", "--draft-path", "--model-path"}
@@ -144,18 +68,29 @@ SLOW = {
 """Commands that draw or answer a grid get fewer inputs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verb:
-    """words: the command. options: flag -> whether it takes a value. arguments: how many stand without a flag."""
+    """words: the command. options: flag -> whether it takes a value."""
 
     words: tuple[str, ...]
     options: dict[str, bool]
-    arguments: int
 
     @property
     def name(self) -> str:
         """As it is typed."""
         return " ".join(self.words)
+
+    def read(self, line: str) -> tuple[dict[str, str | None], list[str]]:
+        """Flag -> value (None of a switch), and what stands without a flag, of a command line of this verb."""
+        words = iter(line.split()[len(self.words) :])
+        given: dict[str, str | None] = {}
+        free = []
+        for word in words:
+            if word.startswith("--"):
+                given[word] = next(words) if self.options[word] else None
+            else:
+                free.append(word)
+        return given, free
 
 
 @cache
@@ -170,38 +105,47 @@ def _below(command: Any, words: tuple[str, ...]) -> Iterator[Verb]:
         for name, inner in command.commands.items():
             yield from _below(inner, (*words, name))
         return
-    options = {p.opts[0]: not p.is_flag for p in command.params if p.opts[0].startswith("--")}
-    yield Verb(words, options, sum(not p.opts[0].startswith("--") for p in command.params))
+    yield Verb(words, {p.opts[0]: not p.is_flag for p in command.params if p.opts[0].startswith("--")})
+
+
+@cache
+def asked(verb: Verb) -> list[tuple[dict[str, str | None], list[str]]]:
+    """Good command lines of a verb, read: pinned questions, pictures of the docs, and those of `UNANSWERED`."""
+    pictures = (f"{line} --output out.svg" for line in of_docs("picture").PICTURES.values() if line[:5] == "plot ")
+    pinned = json.loads(ANSWERED.read_text(encoding="utf-8"))
+    answered = (line for line, found in pinned.items() if "error" not in found and not FILES.search(line))
+    lines = [*answered, *pictures, *UNANSWERED.strip().splitlines()]
+    return [verb.read(line) for line in lines if f"{line} ".startswith(f"{verb.name} ")]
+
+
+@cache
+def known() -> dict[str, list[str]]:
+    """Flag -> values that are given somewhere."""
+    values: dict[str, dict[str, None]] = {}
+    for given, _ in (line for verb in verbs() for line in asked(verb)):
+        for flag, value in given.items():
+            values.setdefault(flag, {})[value or ""] = None
+    return {flag: list(of) for flag, of in values.items()}
 
 
 def command(rng: Random, verb: Verb) -> list[str]:
     """One command line: a good question with something wrong in it."""
-    given = {flag: rng.choice((GOOD[flag][0], GOOD[flag][0], *GOOD[flag])) for flag in ASK if flag in verb.options}
-    given |= {flag: GOOD[flag][0] for flag in NEEDED if flag in verb.options}
-    given |= OWN.get(verb.words[0], {}) | OWN.get(verb.name, {})
-    for flag in UNASKED.get(verb.name, ()):
-        given.pop(flag)
+    before, standing = rng.choice(asked(verb))
+    given = dict(before)
     flags = [flag for flag in verb.options if flag not in NEVER]
-    switches: list[str] = []
     for flag in rng.sample(flags, min(len(flags), rng.choice((1, 1, 1, 2, 3)))):
-        known, edges = GOOD.get(flag, ("4", "0.5", "self")), EDGES.get(flag, ())
+        good = rng.choice(known().get(flag, ["4", "0.5", "self"]))
         if not verb.options[flag]:
-            switches.append(flag)
+            given[flag] = None
         elif flag in PLACES:
-            given[flag] = rng.choice((*known, "", "out.txt", "no/out.csv", "a\x00.csv", "x" * 300 + ".csv", "."))
+            given[flag] = rng.choice((good, "", "out.txt", "no/out.csv", "a\x00.csv", "x" * 300 + ".csv", "."))
         else:
-            some = (*rng.sample(edges, min(2, len(edges))), rng.choice(known))
-            given[flag] = rng.choice((hostile.value(rng), hostile.near(rng, rng.choice(known)), *some))
+            given[flag] = rng.choice((hostile.value(rng), hostile.near(rng, good), good))
     if rng.random() < 0.03 and given:
         given.pop(rng.choice(list(given)))
-    if "--json" in verb.options and rng.random() < 0.7:
-        switches.append("--json")
-    if "--overwrite" in verb.options:
-        switches.append("--overwrite")
-    free = [hostile.value(rng) for _ in range(verb.arguments)]
-    known_names = (STANDING[verb.name],) * 9 if verb.name in STANDING else NAMES
-    free = [rng.choice((text, *known_names)) for text in free]
-    return [*verb.words, *(part for item in given.items() for part in item), *switches, *free]
+    given |= {flag: None for flag in ("--json", "--overwrite") if flag in verb.options and rng.random() < 0.7}
+    free = [rng.choice((hostile.value(rng), word, word, word, rng.choice(NAMES))) for word in standing]
+    return [*verb.words, *(word for item in given.items() for word in item if word is not None), *free]
 
 
 def attack(tally: watch.Tally, seed: int, count: int) -> None:
@@ -235,6 +179,6 @@ def _no_work() -> Iterator[None]:
 
 
 def _share(verb: Verb) -> float:
-    if not verb.arguments and len(verb.options) < 2:
+    if len(verb.options) < 2 and not any(free for _, free in asked(verb)):
         return 0.1  # nothing to spoil
     return SLOW.get(verb.name, SLOW.get(verb.words[0], 1.0))

@@ -32,9 +32,9 @@ class Tally:
     refused: dict[str, int] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
-    def count(self, name: str, refused: bool, fault: str | None) -> None:
-        """Add one input."""
-        self.tried[name] = self.tried.get(name, 0) + 1
+    def count(self, name: str, refused: bool, fault: str | None, times: int = 1) -> None:
+        """Add one input, or some at once."""
+        self.tried[name] = self.tried.get(name, 0) + times
         self.refused[name] = self.refused.get(name, 0) + refused
         if fault:
             self.faults.append(f"{name}: {fault}")

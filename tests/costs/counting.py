@@ -23,8 +23,9 @@ def tiny(**shape) -> ModelSpec:
 
 
 def part(model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "bf16", **kwargs) -> Shard:
+    """With an indexer in fp8, if the model has one."""
     spec = load_model(model) if isinstance(model, str) else model
-    return shard(spec, tp, Precision(weight_format(weights), kv_format(kv)), **kwargs)
+    return shard(spec, tp, Precision(weight_format(weights), kv_format(kv), "fp8"), **kwargs)
 
 
 def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Op]:

@@ -40,31 +40,20 @@ def test_stored_weights_are_the_parameters(name):
     assert part(name).stored_weight_bytes == pytest.approx(2 * (model.total_params - left_out), rel=1e-12)
 
 
-@pytest.mark.parametrize(("tp", "kv_heads"), [(1, 8), (2, 4), (8, 1), (16, 1), (32, 1)])
-def test_kv_heads_divide_and_then_replicate(tp, kv_heads):
-    p = part("llama-3.1-8b", tp)
+@pytest.mark.parametrize(("kv_heads", "tp", "held"), [(8, 1, 8), (8, 2, 4), (8, 8, 1), (8, 40, 1), (10, 4, 3)])
+def test_kv_heads_divide_as_far_as_they_go_and_then_replicate(kv_heads, tp, held):
+    """Of 10 on 4 devices some hold 2, others 3, and a pass waits for those with 3. Query heads always divide."""
+    p, queries = part(tiny(num_attention_heads=40, num_key_value_heads=kv_heads), tp), 40 // tp
     ops = count(p, batch=5.0, query=2.0, context=1000.0)
-    assert ops["attention (full)"].cost.kv_bytes == 5 * 32 * 1000 * (2 * kv_heads * 128 * 2)
-    assert p.kv_bytes_per_token == 32 * 2 * kv_heads * 128 * 2
-    # queries always divide: FLOPs are a share
-    assert ops["attention (full)"].cost.flops == 5 * 32 * 4 * (32 // tp) * 128 * (2 * 1000 + 3)
+    assert ops["attention (full)"].cost.kv_bytes == 5 * 3 * 1000 * (held * (16 + 16) * 2)
+    assert ops["attention (full)"].work_items == ops["attention (full)"].rows == 5 * held
+    assert ops["attention (full)"].cost.flops == 5 * 3 * 4 * queries * 16 * (2 * 1000 + 3)
     # replicated heads are projected, and held, on every device
-    assert ops["qkv"].cost.weight_bytes == 32 * 2 * 4096 * (32 // tp + 2 * kv_heads) * 128
-    assert ops["kv append"].cost.activation_bytes == 5 * 2 * 32 * 2 * kv_heads * 128 * 2
-
-
-def test_kv_heads_that_do_not_divide_leave_the_fullest_device_to_time():
-    """10 KV heads on 4 devices: some hold 2, others 3, and a pass waits for those with 3."""
-    p = part(tiny(num_attention_heads=40, num_key_value_heads=10), 4)
-    ops = count(p, batch=5.0, query=2.0, context=1000.0)
-    assert ops["attention (full)"].cost.kv_bytes == 5 * 3 * 1000 * (3 * (16 + 16) * 2)
-    assert ops["attention (full)"].work_items == ops["attention (full)"].rows == 5 * 3
-    assert ops["attention (full)"].cost.flops == 5 * 3 * 4 * 10 * 16 * (2 * 1000 + 3)  # query heads divide: 10 each
-    assert ops["qkv"].cost.weight_bytes == 3 * 48 * (10 * 16 + 3 * 2 * 16) * 2
-    assert ops["qkv"].columns == 3 * (10 * 16 + 3 * 2 * 16)
-    assert ops["o"].cost.weight_bytes == 3 * 10 * 16 * 48 * 2
-    assert ops["kv append"].cost.activation_bytes == 5 * 2 * 3 * 3 * (16 + 16) * 2
-    assert p.kv_bytes_per_token == 3 * 3 * (16 + 16) * 2
+    assert ops["qkv"].cost.weight_bytes == 3 * 48 * (queries + 2 * held) * 16 * 2
+    assert ops["qkv"].columns == 3 * (queries + 2 * held) * 16
+    assert ops["o"].cost.weight_bytes == 3 * queries * 16 * 48 * 2
+    assert ops["kv append"].cost.activation_bytes == 5 * 2 * 3 * held * (16 + 16) * 2
+    assert p.kv_bytes_per_token == 3 * held * (16 + 16) * 2
 
 
 def test_head_may_stay_whole():

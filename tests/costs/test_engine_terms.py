@@ -3,41 +3,25 @@
 import numpy as np
 import pytest
 
-from perfmodel.costs import forward, shard
 from perfmodel.costs.gemms import Experts
 from perfmodel.costs.graphs import graph_sizes
-from perfmodel.costs.roofline import Machine, curve_of
-from perfmodel.kv.full import Full
+from perfmodel.costs.roofline import curve_of
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.constants import Constant
 from perfmodel.specs.engine_constants import ExpertKernel, ExpertKernels
-from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS, Precision, weight_format
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import load_model
-
-IDEAL, H100 = load_calibration("ideal"), load_gpu("h100-sxm-80gb")
-BW, F = 3.35e12, 989.4e12
-PLAIN = Precision(weight_format("bf16"), KV_FORMATS["bf16"])
-
-
-def number(value: float) -> Constant:
-    return Constant(value=value, source="by hand")
-
-
-def seconds(op: Op, **constants) -> float:
-    return float(Machine(H100, IDEAL.model_copy(update=constants)).op_predicted_s(op))
+from perfmodel.specs.formats import WEIGHT_FORMATS
+from tests.costs.counting import count, part
+from tests.costs.machines import BW, F, machine
 
 
 def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
-    part = shard(load_model("llama-3.1-8b"), 1, PLAIN, graph_sizes=graph_sizes(8, 512))
+    graphs = part("llama-3.1-8b", graph_sizes=graph_sizes(8, 512))
     tokens = np.array([1, 2, 3, 4, 5, 8, 9, 17, 512, 513.0])
-    assert part.rows(tokens).tolist() == [1, 2, 4, 4, 8, 8, 16, 24, 512, 513]
-    assert shard(load_model("llama-3.1-8b"), 1, PLAIN).rows(9.0) == 9.0
-    wide = shard(load_model("llama-3.1-8b"), 1, PLAIN, graph_sizes=graph_sizes(16, 500))
+    assert graphs.rows(tokens).tolist() == [1, 2, 4, 4, 8, 8, 16, 24, 512, 513]
+    assert part("llama-3.1-8b").rows(9.0) == 9.0
+    wide = part("llama-3.1-8b", graph_sizes=graph_sizes(16, 500))
     assert wide.rows(np.array([4, 5, 496, 497.0])).tolist() == [4, 16, 496, 497]
     # 3 sequences fill up to 4, so that attention is cut for 4 of 8 KV heads, however many tokens each verifies
-    (attention,) = (op for op in forward(part, 3.0, 3.0, 100.0, Full()) if op.kind == "attention")
+    attention = count(graphs, batch=3.0, query=3.0)["attention (full)"]
     assert (attention.work_items, attention.rows) == (3 * 8, 4 * 8)
 
 
@@ -60,10 +44,10 @@ def test_expert_kernels_add_loading_to_computing() -> None:
     )
     op = Op("experts", "linear", 4, Cost(flops=1e10, weight_bytes=1e8), expert_layers=2)
     by_hand = 2 * 5e-5 + 1e8 / BW / 0.5 + 1e10 / F / 0.25
-    assert seconds(op, expert_kernels=kernels) == pytest.approx(by_hand)
-    assert seconds(op, expert_kernels=kernels, expert_factor=number(0.8)) == pytest.approx(0.8 * by_hand)
+    assert machine(expert_kernels=kernels).op_predicted_s(op) == pytest.approx(by_hand)
+    assert machine(expert_kernels=kernels, expert_factor=0.8).op_predicted_s(op) == pytest.approx(0.8 * by_hand)
     at_peak = 2 * 5e-6 + 1e8 / BW + 1e10 / F  # ten times as fast reaches the peaks, and no more
-    assert seconds(op, expert_kernels=kernels, expert_factor=number(0.1)) == pytest.approx(at_peak)
+    assert machine(expert_kernels=kernels, expert_factor=0.1).op_predicted_s(op) == pytest.approx(at_peak)
 
 
 def test_a_format_without_a_kernel_takes_the_usual_one_of_its_peak() -> None:
@@ -76,8 +60,7 @@ def test_a_format_without_a_kernel_takes_the_usual_one_of_its_peak() -> None:
 
 
 def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
-    c = IDEAL.model_copy(update={"kv_reread_per_query": number(0.1)})
-    own = Machine(H100, c.model_copy(update={"latent_reread_per_query": number(0.5)}))
+    own = machine(kv_reread_per_query=0.1, latent_reread_per_query=0.5)
     # three tokens a sequence: the first read, and of the two others their share
     assert (own.reread(3.0), own.reread(3.0, latent=True)) == pytest.approx((1.2, 2.0))
-    assert Machine(H100, c).reread(3.0, latent=True) == pytest.approx(1.2)
+    assert machine(kv_reread_per_query=0.1).reread(3.0, latent=True) == pytest.approx(1.2)

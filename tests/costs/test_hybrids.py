@@ -1,26 +1,18 @@
 """Sparse attention, recurrent layers, heads that differ between layers: bytes and FLOPs by hand."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from perfmodel.answers.query import Query, resolve
-from perfmodel.costs import Shard, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.model import ModelSpec, load_model
 from perfmodel.speculation.capacity import memory_of
-from tests.costs.counting import count
+from tests.costs.counting import count, part
 from tests.specs.configs import sizes
-
-
-def part(model: str | ModelSpec, tp: int = 1, kv: str = "bf16") -> Shard:
-    """With an indexer in fp8."""
-    spec = load_model(model) if isinstance(model, str) else model
-    return shard(spec, tp, Precision(weight_format("bf16"), kv_format(kv), "fp8"))
+from tests.speculation import asked
 
 
 def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
@@ -94,16 +86,15 @@ def test_verification_keeps_every_state_or_replays() -> None:
     assert ops["state_out"].cost.weight_bytes == 30 * 4096 * 2048 * 2
     assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)  # queries with a gate each
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
-    asked = Query("qwen3.5-35b-a3b", "h200-sxm-141gb", 64, 8000, 3, draft="mtp", alpha=0.8)
-    keep = resolve(asked)
-    replay = resolve(Query(**(asked.__dict__ | {"state_rollback": "replay"})))
+    scenario = partial(asked.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
+    keep, replay = scenario(), scenario(state_rollback="replay")
     assert float(keep.target_pass_s(64.0, 8e3, 4.0)) > float(replay.target_pass_s(64.0, 8e3, 4.0))
     assert float(keep.target_pass_s(64.0, 8e3)) == float(replay.target_pass_s(64.0, 8e3))
     more = memory_of(keep, 1.0, 8000.0, 3.0, 0.9).kv_bytes - memory_of(replay, 1.0, 8000.0, 3.0, 0.9).kv_bytes
     assert more == 3 * STATE  # vLLM keeps 1 + num_speculative_tokens pages of state (v1/kv_cache_interface.py)
     assert memory_of(keep, 1.0, 8000.0, 0.0, 0.9).kv_bytes == p.stored_kv_bytes(8001.0)
     with pytest.raises(InputError, match="known: keep, replay"):
-        resolve(Query(**(asked.__dict__ | {"state_rollback": "guess"})))
+        scenario(state_rollback="guess")
 
 
 def test_a_layer_with_one_block() -> None:

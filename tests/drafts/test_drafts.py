@@ -98,31 +98,6 @@ def test_stacked_mtp_layers() -> None:
     assert (one.draft.max_gamma, three.draft.max_gamma) == (None, 3)
 
 
-@pytest.mark.parametrize(
-    ("draft", "flags", "words"),
-    [
-        ("eagle:layers=2", {}, "it takes features, vocab"),
-        ("suffix", {"draft_kv": "quest:512"}, "reads no cache"),
-        ("eagle:features=1,features=2", {}, "given twice"),
-        ("medusa:heads=many", {}, "a whole number"),
-        ("medusa:heads=1000000000", {}, "a whole number, given '1000000000'"),
-        ("eagle:vocab=1", {}, "vocab must be 2 to 128256"),
-        ("eagle:vocab=128257", {}, "vocab must be 2 to 128256"),
-        ("medusa", {"draft_kv": "snapkv:512"}, "read no cache"),
-        ("ngram:size=3", {}, "it takes none"),
-        ("mtp:modules=2", {"model": "deepseek-v3"}, "at most the 1 multi-token prediction layers of deepseek-v3"),
-        ("mtp:modules=4", {"model": "minimax-m2"}, "at most the 3 multi-token prediction layers"),
-        ("mtp", {"model": "kimi-k2"}, "kimi-k2 has none"),
-        ("parallel", {}, "parallel:MODEL"),
-        ("parallel:nothing", {}, "no model named"),
-        ("nothing", {}, "no model named"),
-    ],
-)
-def test_refusals(draft: str, flags: dict, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        scenario(draft, **flags)
-
-
 ENDS = {"eagle.features": (1, 16), "dflash.layers": (1, 64), "dflash.features": (1, 64), "dflash.block": (2, 1025),
         "dspark.rank": (1, 65536), "medusa.heads": (1, 64), "mtp.modules": (1, 64)}  # fmt: skip
 

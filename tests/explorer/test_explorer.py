@@ -15,8 +15,7 @@ from perfmodel.explorer import page as explore
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.uncertainty import log_error, speedup_interval
 from perfmodel.speculation.workload import Workload
-from tests.commands import refused
-from tests.explorer.small import ROUNDING, SMALL, of_pass, payload_of, queries, value, written
+from tests.explorer.small import ROUNDING, of_pass, payload_of, queries, value, written
 
 
 def test_the_page_holds_a_case_for_each_combination(content: dict[str, Any]) -> None:
@@ -110,28 +109,3 @@ def test_progress_is_for_terminals(tmp_path: Path, capsys: Any, monkeypatch: pyt
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     written(tmp_path / "shown.html")
     assert "\r0 of 8 surfaces\r1 of 8 surfaces" in capsys.readouterr().err
-
-
-BAD: list[tuple[tuple[str, ...], str]] = [
-    (("--tp", "3"), "must divide"),
-    (("--model", "llama-3.1-8b,llama-3.1-8b"), "is given twice"),
-    (("--hardware", "a100,a100-sxm-80gb"), "is given twice"),
-    (("--batch", "1..100", "--context", "1000..50000+1000"), "at most 4096 points"),
-    (("--batch", "1..64", "--context", "1000..64000+1000", "--max-gamma", "999"), "at most 5000000 points"),
-    (("--alpha", "0.5,0.6"), "one value, where its slider starts"),
-    (("--gamma", "1,2"), "one value, where its slider starts"),
-    (("--gamma", "0"), "auto or from 1 to 6"),
-    (("--gamma", "7"), "auto or from 1 to 6"),
-    (("--max-gamma", "0"), "--max-gamma"),
-    (("--acceptance", "x.json"), "--alpha says where it starts"),
-    (("--tokens-per-iteration", "2"), "--alpha says where it starts"),
-    (("-o", "page.txt"), "ending in .html"),
-    (("-o", "nowhere/page.html"), "in a folder that exists"),
-]
-
-
-@pytest.mark.parametrize(("more", "expected"), BAD)
-def test_bad_input_is_one_line(more, expected, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert expected in refused(capsys, *SMALL, "-o", "page.html", *more)
-    assert not list(tmp_path.iterdir())

@@ -19,25 +19,18 @@ def server(decode_s, prompt_s=0.0, gained=1.0, gamma=0, **more) -> StepTimes:
     return StepTimes(gamma, gained, decode, np.full(decode.size, prompt_s), decode.size, 0.01, **more)
 
 
-def test_saturation_by_hand():
-    """10 at once, 100 tokens in passes of 20 ms: 2 s of passes for 10 requests, and 0.05 s for each one's prompt."""
-    rate, batch = capacity(server([0.02] * 10, 0.05), LENGTHS, Limits())
-    assert rate == pytest.approx(1 / (100 * 0.02 / 10 + 0.05))
-    assert batch == 10
-    assert capacity(replace(server([0.02], 0.05), seats=0), LENGTHS, Limits()) == (0.0, 0)
-
-
-def test_speculation_divides_the_passes_only():
-    """With 2 tokens a pass of 30 ms: 100 x 0.03 / (10 x 2) of passes, and the same prompt."""
-    rate, _ = capacity(server([0.03] * 10, 0.05, gained=2.0, gamma=1), LENGTHS, Limits())
-    assert rate == pytest.approx(1 / (100 * 0.03 / 20 + 0.05))
-
-
-def test_prompts_must_fit_in_the_token_budget():
-    """2 tokens are decoded after each prompt of 1,000, of which a pass of 500 takes a half: two passes for a prompt."""
-    rate, batch = capacity(server([0.02] * 10, 0.05), Lengths(1000.0, 2.0), Limits(max_num_batched_tokens=500))
-    assert batch == 1
-    assert rate == pytest.approx(1 / (0.02 / ((500 - 1) / 1000) + 0.05))
+@pytest.mark.parametrize(("steps", "lengths", "limits", "expected"), [
+    # 10 at once, 100 tokens in passes of 20 ms: 2 s of passes for 10 requests, and 0.05 s for each one's prompt
+    (server([0.02] * 10, 0.05), LENGTHS, Limits(), (1 / (100 * 0.02 / 10 + 0.05), 10)),
+    (replace(server([0.02], 0.05), seats=0), LENGTHS, Limits(), (0, 0)),
+    # speculation divides the passes only: with 2 tokens a pass of 30 ms, 100 x 0.03 / (10 x 2), and the same prompt
+    (server([0.03] * 10, 0.05, gained=2.0, gamma=1), LENGTHS, Limits(), (1 / (100 * 0.03 / 20 + 0.05), 10)),
+    # 2 tokens are decoded after each prompt of 1,000, of which a pass of 500 takes a half: two passes for a prompt
+    (server([0.02] * 10, 0.05), Lengths(1000.0, 2.0), Limits(max_num_batched_tokens=500),
+     (1 / (0.02 / ((500 - 1) / 1000) + 0.05), 1)),
+])  # fmt: skip
+def test_saturation_by_hand(steps, lengths, limits, expected):
+    assert capacity(steps, lengths, limits) == pytest.approx(expected)
 
 
 def test_without_prompts_equal_passes_are_a_queue_of_many_servers():

@@ -25,7 +25,6 @@ def test_the_parts_of_an_answer_add_up(steps: StepTimes, load: Load, tokens: int
     limits = Limits(max_num_batched_tokens=tokens)
     told = serve(steps, load, limits, 0.1)
     np.testing.assert_allclose(told.tpot.mean, mean_tpot_s(steps, load, limits))
-    np.testing.assert_allclose(told.kv_share, np.minimum(told.running * steps.kv_share, 1.0))
     np.testing.assert_allclose(told.ttft.least, steps.own_s + steps.prompt_s[0] / 2)  # half a prompt, alone
     tokens, varies = LENGTHS.output_mean - 1, LENGTHS.output_std**2
     np.testing.assert_allclose(told.e2e.mean, told.ttft.mean + tokens * told.tpot.mean)

@@ -1,30 +1,28 @@
 """Traces of requests: the forms that are read, and what is refused of them."""
 
-import numpy as np
 import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.queueing.trace import read_trace
 
+MOONCAKE = """{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_ids": [1]}
 
-def test_mooncake_lines_are_in_milliseconds(tmp_path):
-    where = tmp_path / "trace.jsonl"
-    where.write_text(
-        '{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_ids": [1]}\n\n'
-        '{"timestamp": 1000, "input_length": 10, "output_length": 1}\n'
-    )
+{"timestamp": 1000, "input_length": 10, "output_length": 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("t.jsonl", MOONCAKE, ([0, 2], [10, 20], [1, 2])),  # in milliseconds
+        ("t.csv", "arrival_s,input_tokens,output_tokens\n0.5,100,7\n2,200,8\n", ([0, 1.5], [100, 200], [7, 8])),
+    ],
+)
+def test_what_is_read(tmp_path, name, text, expected):
+    where = tmp_path / name
+    where.write_text(text)
     trace = read_trace(where)
-    np.testing.assert_allclose(trace.at_s, [0, 2])
-    assert trace.input_tokens.tolist() == [10, 20]
-    assert trace.output_tokens.tolist() == [1, 2]
-
-
-def test_a_table_is_in_seconds(tmp_path):
-    where = tmp_path / "trace.csv"
-    where.write_text("arrival_s,input_tokens,output_tokens\n0.5,100,7\n2,200,8\n")
-    trace = read_trace(where)
-    np.testing.assert_allclose(trace.at_s, [0, 1.5])
-    assert trace.output_tokens.tolist() == [7, 8]
+    assert tuple(column.tolist() for column in (trace.at_s, trace.input_tokens, trace.output_tokens)) == expected
 
 
 @pytest.mark.parametrize(

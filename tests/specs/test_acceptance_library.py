@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import stdev
 
-import numpy as np
 import pytest
 
 from perfmodel.answers.acceptance_of import published_acceptance
@@ -23,7 +22,6 @@ from perfmodel.specs.acceptance_library import (
     short_name,
 )
 from perfmodel.specs.model import load_model
-from perfmodel.speculation.acceptance import Acceptance
 
 
 def test_every_row_is_possible_and_has_a_source() -> None:
@@ -113,38 +111,13 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     assert LibraryEntry((BY_HAND[3], replace(BY_HAND[3], drafted="2")), 0.0).tokens == {1: 2.0}
 
 
-def test_figures_at_several_lengths_by_hand() -> None:
-    """1.9 at one token is a_1 = 0.9; 2.61 at three leaves 0.71 for two more: 0.9 (a + a^2) = 0.71."""
-    found = Acceptance.from_lengths((1, 3), (1.9, 2.61), "by hand")
-    a = (-1 + math.sqrt(1 + 4 * 0.71 / 0.9)) / 2
-    assert found.prefix == pytest.approx((0.9, a, a))
-    assert found.tokens_per_iteration([1, 3]) == pytest.approx([1.9, 2.61])
-    assert found.carried([0, 1, 2, 3]) == pytest.approx([0, 0, math.log(4 / 3), 0])
-    carried = Acceptance.from_lengths((1,), (1.9,), "by hand", decay=0.5)
-    assert carried.prefix == pytest.approx((0.9, 0.45, 0.225))
-    with pytest.raises(InputError, match="tokens per iteration"):
-        Acceptance.from_lengths((1,), (2.1,), "impossible")
-
-
-def test_a_curve_that_falls_is_smoothed_and_never_gains_more_with_the_length() -> None:
-    """A K of 7 below the K of 6 (3.00 after 3.16) is pooled with its neighbours; the last figure stands."""
-    lengths, printed = (1, 2, 3, 4, 5, 6, 7, 8), (1.92, 2.61, 2.97, 3.0, 3.1, 3.16, 3.0, 3.11)
-    found = Acceptance.from_lengths(lengths, printed, "a noisy curve")
-    tokens = found.tokens_per_iteration(np.arange(9))
-    gains = np.diff(tokens)
-    assert np.all(gains >= -1e-12)
-    assert np.all(np.diff(gains) <= 1e-9)
-    assert tokens[[1, 2, 3, 8]] == pytest.approx([1.92, 2.61, 2.97, 3.11], rel=0.03)
-    source = whatif("kimi-k2.5", "h200", 8, "8k", tp=8, draft="eagle3", task="code", alpha=None).acceptance.source
-    assert "code text" in source
-
-
 def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None:
     point = {"model": "qwen3-32b", "hardware": "h100", "batch": 8, "context": 8192, "tp": 2}
     any_task, told = (whatif(**point, draft="eagle3", gamma=3, **task) for task in ({}, {"task": "chat"}))
     assert told.acceptance.tokens_per_iteration == any_task.acceptance.tokens_per_iteration
     widths = [high / low for low, high in (any_task.speedup_interval, told.speedup_interval)]
     assert widths[0] > widths[1]
+    assert "code text" in whatif(**point, draft="eagle3", task="code").acceptance.source
     assert whatif(**point, draft="mtp").verdict == "unknown_acceptance"
     with pytest.raises(InputError, match="no task named"):
         whatif(**point, draft="eagle3", task="poetry")

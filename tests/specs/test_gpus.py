@@ -48,8 +48,6 @@ def test_a_box_of_another_generation() -> None:
     """An L40S comes with PCIe 4.0; two of them without a link of their own talk over the box's."""
     assert [load_gpu(f"l40s{box}").link_rate(2) for box in ("", ":pcie4", ":pcie5")] == [32e9, 32e9, 64e9]
     assert load_gpu("l40s:pcie5").name == "l40s-48gb"
-    with pytest.raises(InputError, match="--hardware: must be NAME:pcie followed by one of 3, 4, 5, 6, given"):
-        load_gpu("l40s:pcie9")
 
 
 ENDS = {

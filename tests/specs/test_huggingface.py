@@ -8,8 +8,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import SUPPORTED, from_config
-from perfmodel.specs.huggingface.families import FAMILIES
-from perfmodel.specs.huggingface.wrappers import WRAPPERS
+from perfmodel.specs.huggingface.families import FAMILIES, WRAPPERS
 from perfmodel.specs.model import load_model
 from tests.specs.configs import DESCRIPTIVE, GEMMA3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 
@@ -68,15 +67,6 @@ def test_language_models_under_other_keys() -> None:
     llava = from_config({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}}, "c.json")
     assert llava.total_params == 6_738_939_904  # Llama-2-7B and 64 tokens more, twice
     assert "hidden_size 4096" in llava.notes
-
-
-def test_a_size_is_refused_by_the_files_own_name_for_it() -> None:
-    """Of names that stand for one size the first that says something counts."""
-    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 100}
-    spec = from_config(config | {"max_sequence_length": None, "n_inner": None}, "c.json")
-    assert (spec.max_position_embeddings, spec.intermediate_size) == (32, 256)
-    with pytest.raises(InputError, match=r"c\.json: n_embd: must be a whole number from 1"):
-        from_config(config | {"n_embd": -1}, "c.json")
 
 
 def test_every_supported_family_is_tested() -> None:

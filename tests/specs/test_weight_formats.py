@@ -63,17 +63,6 @@ def test_bits_of_a_weight_and_what_it_runs_at(name: str, bits: float, compute: s
     assert (form.compute, form.input_bytes) == (compute, input_bytes)
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("fp9", "no weight format named 'fp9'; did you mean fp8"),
-    ("fp8,head=bf16", "PART one of attention, indexer, recurrent, mlp"), ("fp8,lm_head", "PART=FORMAT"),
-    ("fp8,o=fp8,o=bf16", "o is given twice"), ("bf16+fp8", "FORMAT[*]LAYERS"), ("bf16*0+fp8*3", "FORMAT[*]LAYERS"),
-    ("int4-wo", "no weight format"), ("awq-g64-sym", "no weight format"), ("int4-g0", "no weight format"),
-])  # fmt: skip
-def test_refused_names(name: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        weight_format(name)
-
-
 # Formats by tensor.
 
 

@@ -15,8 +15,6 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.self import SelfDraft
 from perfmodel.kv import parse_kv
 from perfmodel.specs import files
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.formats import Precision, kv_format, weight_format
 from perfmodel.specs.gpu import GPUSpec, load_gpu
 from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance
@@ -24,10 +22,10 @@ from perfmodel.speculation.chain import predict
 from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
+from tests.costs.counting import BF16
+from tests.costs.machines import IDEAL
 from tests.speculation.asked import scenario
 
-BF16 = Precision(weight_format("bf16"), kv_format("bf16"))
-IDEAL = load_calibration("ideal")
 HAIR = 1e-9
 many = settings(max_examples=50, deadline=None)
 

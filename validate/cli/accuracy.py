@@ -37,13 +37,13 @@ def accuracy(
     from perfmodel.validate.studies import record as module
 
     if not write:
-        gate.read(module.path())  # before the work
+        gate.read(module.PATH)  # before the work
     found = module.record()
     if write:
         _renew(found)
     if json:
         typer.echo(module.render(found), nl=False)
-    faults = gate.faults(gate.read(module.path()), found)
+    faults = gate.faults(gate.read(module.PATH), found)
     for line in faults:
         typer.echo(line, err=True)
     if not json:
@@ -63,9 +63,9 @@ def _renew(found: dict[str, Any]) -> None:
     from perfmodel.validate.studies import record as module
 
     text, today = module.render(found), datetime.datetime.now(datetime.UTC).date()
-    lines = trend.grown(trend.read(trend.path()), trend.lines_of(found, trend.commit(), str(today)))
-    pages = {place: page.filled(read_text(place), json.loads(text)) for place in page.paths()}
-    write_all({module.path(): text, trend.path(): trend.render(lines), **pages}, "--write")
+    lines = trend.grown(trend.read(trend.PATH), trend.lines_of(found, trend.commit(), str(today)))
+    pages = {place: page.filled(read_text(place), json.loads(text)) for place in page.PAGES}
+    write_all({module.PATH: text, trend.PATH: trend.render(lines), **pages}, "--write")
 
 
 def history() -> None:
@@ -73,7 +73,7 @@ def history() -> None:
     need_studies("history")
     from perfmodel.validate.studies import history as module
 
-    lines = module.read(module.path())
+    lines = module.read(module.PATH)
     if not lines:
-        raise InputError(f"{module.path()}: must exist; write it with `perfmodel validate accuracy --write`")
+        raise InputError(f"{module.PATH}: must exist; write it with `perfmodel validate accuracy --write`")
     typer.echo(module.summary(lines), nl=False)

@@ -69,18 +69,20 @@ def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list
     return timings
 
 
-def served(query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing], draft: str | None) -> EngineSubject:
+def served(
+    query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing], draft: str | None,
+    engine: str | None, version: str | None,
+) -> EngineSubject:  # fmt: skip
     """What was served, by the question and the records among the files, which say engine, version and draft themselves.
 
-    query: its engine names the one that was served, its draft is `draft` where one was given. Raises InputError where
-    the draft is stated nowhere, or otherwise than a record does.
+    query: its draft is `draft` where one was given. engine, version: stand before those of records. Raises InputError
+    where the draft is stated nowhere, or otherwise than a record does.
     """
-    engine = version = None
     for source in sources:
         text = read_text(source.path)
         if source.path.suffix == ".json" and all(map(RECORD.has, parse_objects(str(source.path), text))):
             subject = read_engine_record(source.path).subject
-            engine, version = subject.engine, subject.engine_version
+            engine, version = engine or subject.engine, version or subject.engine_version
             other = draft is not None and Path(draft).name != Path(subject.draft).name
             if other and any(t.gamma for t in timings):
                 raise refuse("--draft", None, f"{subject.draft}, which {source.path} was served with", draft)
@@ -129,9 +131,7 @@ def calibrate_engine(
     """
     found = sources_of(sources)
     timings = read_sources(found, gamma)
-    subject = served(query, found, timings, draft)
-    subject = subject.model_copy(update={k: v for k, v in (("engine", engine), ("engine_version", version)) if v})
-    subject = files.parse(EngineSubject, subject.model_dump(), "--engine, --version")
+    subject = served(query, found, timings, draft, engine, version)
     query = replace(query, draft=subject.draft)
     seen = tuple(dict.fromkeys(source.path.name for source in found))
     made = calibrate(timings, query, bases_of(query), subject, seen)

@@ -39,8 +39,6 @@ RATIOS_WITHOUT = {
 }
 """What is changed -> the place of the constant that is not fitted and not there."""
 FOLDS_OF_RATIOS: tuple[RatioFold, ...] = ("seen", "model")
-
-
 CHANGED = {
     "GEMMs by one share of bandwidth and one of the peak": {"gemm_efficiency": None},
     "experts as GEMMs": {"expert_kernels": None},
@@ -52,32 +50,26 @@ CHANGED = {
 def ablations(whole: Values) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and errors of each, one after the other. whole: the constants that all rows say."""
     rows = own_rows()
-    yield "as shipped", _judge_steps(DecodeRows(rows, DECODING), whole)
-    yield (
-        "batches of one length, so that no longest request binds",
-        _judge_steps(DecodeRows(rows, DECODING, ragged=False), whole),
-    )
-    yield "all versions alike", _judge_steps(DecodeRows(rows, _undated(DECODING)), whole)
+
+    def steps(parameters: Sequence[Parameter] = DECODING, **changed: Any) -> dict[str, float]:
+        return _judge_steps(DecodeRows(rows, parameters, **changed), whole)
+
+    yield "as shipped", steps()
+    yield "batches of one length, so that no longest request binds", steps(ragged=False)
+    yield "all versions alike", steps(_undated(DECODING))
     for name, change in CHANGED.items():
-        yield name, _judge_steps(DecodeRows(rows, DECODING, change=change), whole)
+        yield name, steps(change=change)
     for name, gone in WITHOUT.items():
-        yield (
-            name,
-            _judge_steps(DecodeRows(rows, [p for p in DECODING if p.name not in gone], change=_absent(gone)), whole),
-        )
+        yield name, steps([p for p in DECODING if p.name not in gone], change=_absent(gone))
     yield "iterations as shipped", _judge_ratios(whole, SPECULATING)
     yield "iterations of all versions alike", _judge_ratios(whole, _undated(SPECULATING))
-    for name, place in RATIOS_WITHOUT.items():
-        yield name, _judge_ratios(whole, [p for p in SPECULATING if p.place != place and not _drifts(p, place)])
+    for name, place in RATIOS_WITHOUT.items():  # and without the factors on it of later versions
+        left = [p for p in SPECULATING if place not in (p.place, f"all.{p.name}" if DRIFT in p.place else "")]
+        yield name, _judge_ratios(whole, left)
 
 
 def _undated(parameters: Sequence[Parameter]) -> list[Parameter]:
     return [p for p in parameters if DRIFT not in p.place]
-
-
-def _drifts(p: Parameter, place: str) -> bool:
-    """Whether a parameter is a factor on the constant of a place of all engines."""
-    return DRIFT in p.place and place == f"all.{p.name}"
 
 
 def _absent(names: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import itertools
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,21 +16,13 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.specs.calibration import beyond
 from perfmodel.specs.engines import VERSION, release
-from perfmodel.specs.fits import Relation, Scatter, Z
+from perfmodel.specs.fits import Quantity, Relation, Scatter, Z
 from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.engines_file import Stated, render
-from perfmodel.validate.studies.held_out import (
-    BORROWED,
-    FEW,
-    HeldOutErrors,
-    quantile,
-    refits,
-    replay,
-    rows_of,
-)
+from perfmodel.validate.studies.held_out import BORROWED, FEW, HeldOutErrors, quantile, refits, replay, rows_of
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_speculation, served
@@ -39,6 +30,8 @@ from perfmodel.validate.studies.robust import Array, FittedValues, Values
 from perfmodel.validate.studies.steps import DecodeRows, group_of, version_of
 
 SCHEMA_VERSION = 2
+PATH = BUNDLED / "engines.json"
+"""The constants of the folds."""
 LONG_CONTEXT = 1024.0
 """From here on a row is one of long context."""
 WIDE = 256.0
@@ -102,11 +95,6 @@ class EngineFits:
     ratio_folds: Mapping[RatioFold, Constants]
 
 
-def path() -> Path:
-    """Where the constants of the folds are kept."""
-    return BUNDLED / "engines.json"
-
-
 def make() -> EngineFits:
     """Fit everything anew: a minute."""
     steps = rows_of("seen")
@@ -129,20 +117,18 @@ class HeldOutReplay:
 
     def stated(self) -> Stated:
         """The errors to state of each engine."""
-        return {engine: self._of(engine) for engine in ENGINES}
-
-    def _of(self, engine: str) -> dict[Relation, Any]:
-        stated: dict[Relation, Any] = {}
-        before: dict[str, Scatter] = {}
-        for relation, fold in STEP_FOLDS.items():
-            by = _first(STEP_FOLDS, relation, self.steps, engine)
-            over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
-            observed = {
-                "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].said}"),
-                "ratio": _of_few(self.ratios[over], engine, f"{RATIO_FOLDS[over].said} left out of ratios"),
-            }
-            before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
-            stated[relation] = before
+        stated: Stated = {engine: {} for engine in ENGINES}
+        for engine, of in stated.items():
+            before: dict[Quantity, Scatter] = {}
+            for relation, fold in STEP_FOLDS.items():
+                by = _first(STEP_FOLDS, relation, self.steps, engine)
+                over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
+                observed: dict[Quantity, Scatter] = {
+                    "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].said}"),
+                    "ratio": _of_few(self.ratios[over], engine, f"{RATIO_FOLDS[over].said} left out of ratios"),
+                }
+                before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
+                of[relation] = before
         return stated
 
     def unseen_draft(self) -> Scatter:
@@ -279,11 +265,11 @@ def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, 
 def recorded() -> dict[str, Any]:
     """``results/engines.json``. Raises InputError where there is none that this version can read."""
     try:
-        found: dict[str, Any] = json.loads(path().read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path()}: must be there; `perfmodel validate calibrate engines --write` ({error})") from None
+        raise InputError(f"{PATH}: must be there; `perfmodel validate calibrate engines --write` ({error})") from None
     if found.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(f"{path()}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}")
+        raise InputError(f"{PATH}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}")
     return found
 
 

@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,9 @@ HEADER = """\
 # Written by `perfmodel validate calibrate engines --write` from results/published/engine_decode.csv,
 # engine_speculation.csv, served.csv and step_laws.csv. Put onto the kernels of <gpu>.<engine>.yaml when they are read.
 """
+PATH = files.data_directory("") / FILE
 FITTED_ON = ("engine_decode.csv", "engine_speculation.csv", "served.csv", "step_laws.csv")
 Stated = dict[str, dict[Relation, dict[Quantity, Scatter]]]
-
-
-def path() -> Path:
-    """Where the file is."""
-    return files.data_directory("") / FILE
 
 
 def render(

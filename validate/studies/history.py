@@ -26,13 +26,9 @@ class Line:
     worst: float
 
 
+PATH = BUNDLED / "history.csv"
 MODE = "held-out"
 """The replay that history follows."""
-
-
-def path() -> Path:
-    """Where history is kept."""
-    return BUNDLED / "history.csv"
 
 
 def lines_of(found: dict[str, Any], commit: str, date: str) -> list[Line]:

@@ -22,13 +22,14 @@ from perfmodel.validate.studies.published_engines import (
     EngineSpeculationRow,
     ServedRow,
     engine_speculation,
+    query_of,
     served,
     step_law,
 )
 from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
 from perfmodel.validate.studies.steps import FittedConstants, StepGroup, batch_of, version_of
 
-NAMED_CONTEXT = 512.0
+NAMED_CONTEXT = 512
 """Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""
 LAW_BATCHES = (1, 4, 16, 64)
 """Batches within those that the published law of step times was fitted to."""
@@ -180,20 +181,8 @@ def _served(row: ServedRow, name: str, group: str, ratio: float, spread: Spread)
 
 def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iteration:
     context = row.context_tokens or NAMED_CONTEXT
-    query = Query(
-        model=row.target,
-        hardware=row.hardware,
-        batch=row.batch,
-        context=round(context),
-        gamma=row.steps,
-        tp=row.tensor_parallel,
-        ep=row.expert_parallel,
-        dp=row.data_parallel,
-        draft=row.draft,
-        alpha=0.7,
-        weights=row.weights,
-        kv_dtype=row.kv_dtype,
-    )
+    drafting = {"draft": row.draft, "alpha": 0.7, "dp": row.data_parallel}
+    query = query_of(row, row.target, context, row.batch, row.steps, **drafting)
     return Iteration(
         name=row.id,
         study=row.source.partition(" ")[0].partition("@")[0],

@@ -31,13 +31,10 @@ FOLDS = {
     "tp": "device count",
 }
 Record = dict[str, Any]
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
+"""One screen, and everything behind it."""
 INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")
-
-
-def paths() -> tuple[Path, ...]:
-    """Where the pages are: one screen, and everything behind it."""
-    folder = Path(__file__).parents[3] / "docs"
-    return folder / "accuracy.md", folder / "accuracy_tables.md"
 
 
 def filled(text: str, found: Record) -> str:

@@ -5,13 +5,19 @@ The tables are ``results/published/<name>.csv``; what must hold within a row is 
 """
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+from perfmodel.answers.query import Query
 from perfmodel.specs.published import MS, read_published
 
 
 @dataclass(frozen=True, slots=True)
 class EngineRow:
-    """Where and with what a row was measured."""
+    """Where and with what a row was measured.
+
+    batch: what was asked for; running: sequences that ran at a time, on average; None: the source does not say.
+    """
 
     id: str
     source: str
@@ -20,28 +26,27 @@ class EngineRow:
     hardware: str
     tensor_parallel: int
     expert_parallel: int
+    weights: str
+    kv_dtype: str
+    batch: int
+    running: float | None
+    date: str
+    notes: str
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeRow(EngineRow):
     """One baseline step of a batch. context_std_tokens: over the sequences of the batch.
 
-    running: sequences that ran at a time, on average; None: the source does not say. batch: what was asked for.
     measured_as: step, median ITL, median chunk gap, mean or median TPOT.
     """
 
     model: str
-    weights: str
-    kv_dtype: str
-    batch: int
-    running: float | None
     context_tokens: float
     context_std_tokens: float
     step_ms: float
     measured_as: str
     samples: int
-    date: str
-    notes: str
 
     @property
     def step_s(self) -> float:
@@ -53,17 +58,13 @@ class DecodeRow(EngineRow):
 class EngineSpeculationRow(EngineRow):
     """One speculating run beside the baseline. `clean` no: steps with prefill in them are part of the times.
 
-    running, step_running: sequences that ran at a time, on average, in an iteration and in a baseline step.
+    running, step_running: in an iteration and in a baseline step.
     A chain drafts `steps` tokens (`topk` 1); otherwise a tree of `verified_tokens`, its root included. positions:
     share of iterations that accept a first token, a second, ..., with slashes. None: the source does not say.
     """
 
     data_parallel: int
     target: str
-    weights: str
-    kv_dtype: str
-    batch: int
-    running: float | None
     step_running: float | None
     context_tokens: float | None
     task: str
@@ -77,13 +78,18 @@ class EngineSpeculationRow(EngineRow):
     iteration_ms: float | None
     speedup: float
     clean: bool
-    date: str
-    notes: str
 
     @property
     def ratio(self) -> float | None:
         """An iteration over a baseline step."""
         return self.iteration_ms / self.step_ms if self.iteration_ms and self.step_ms else None
+
+
+def query_of(row: Any, model: str, context: float, batch: int, gamma: int, **more: Any) -> Query:
+    """The question of a row whose columns are those of an `EngineRow`."""
+    parallel = {"tp": row.tensor_parallel, "ep": row.expert_parallel}
+    formats = {"weights": row.weights, "kv_dtype": row.kv_dtype}
+    return Query(model, row.hardware, batch, round(context), gamma, **parallel, **formats, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +150,6 @@ class StepLaw:
         """A target pass of so many tokens over so many cached ones, all sequences together."""
         return self.target_s + self.target_token_s * tokens + self.target_cached_s * cached
 
-    def drafting_s(self, tokens: float, cached: float) -> float:
-        """All draft steps of an iteration that drafts so many tokens."""
-        return self.draft_s + self.draft_token_s * tokens + self.draft_cached_s * cached
-
     def speedup(self, row: ServedRow, context: float, match: float) -> float:
         """Speedup of a row at a context. match: share of sequences that an n-gram draft finds anything for."""
         cached = row.batch * context
@@ -156,23 +158,17 @@ class StepLaw:
             verify = self.pass_s(row.batch * (1 + row.gamma * match), cached)
             return row.tokens_per_iteration * baseline / (verify * (1 + self.ngram_share) + self.host_s)
         verify = self.pass_s(row.batch * (row.gamma + 1), cached)
-        iteration = verify + self.drafting_s(row.batch * row.gamma, cached) + self.host_s
+        drafting = self.draft_s + self.draft_token_s * (row.batch * row.gamma) + self.draft_cached_s * cached
+        iteration = verify + drafting + self.host_s
         return row.tokens_per_iteration * baseline / iteration
 
 
-def engine_decode() -> tuple[DecodeRow, ...]:
-    """Baseline steps."""
-    return read_published("engine_decode", DecodeRow)
-
-
-def engine_speculation() -> tuple[EngineSpeculationRow, ...]:
-    """Speculating runs."""
-    return read_published("engine_speculation", EngineSpeculationRow)
-
-
-def served() -> tuple[ServedRow, ...]:
-    """SpecDecode-Bench's speedups in vLLM."""
-    return read_published("served", ServedRow)
+engine_decode = partial(read_published, "engine_decode", DecodeRow)
+"""Baseline steps."""
+engine_speculation = partial(read_published, "engine_speculation", EngineSpeculationRow)
+"""Speculating runs."""
+served = partial(read_published, "served", ServedRow)
+"""SpecDecode-Bench's speedups in vLLM."""
 
 
 def step_law() -> StepLaw:

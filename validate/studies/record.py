@@ -7,7 +7,6 @@ refits that have not seen the fold. Deterministic, and needs no GPU.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
 from perfmodel.validate.studies.systems import SystemRow, systems, transferred
 
+PATH = BUNDLED / "accuracy.json"
 DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
 OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
@@ -44,11 +44,6 @@ ALSO_FITTED = {
     "h100-sxm-80gb.magicdec": (("pass_fixed_s", "kv_reread_per_query"), ("sparse_cache_sequence_s",)),
 }
 """Constants left at their literature value that are fitted to see what that would change."""
-
-
-def path() -> Path:
-    """Where the record is kept."""
-    return BUNDLED / "accuracy.json"
 
 
 def record() -> dict[str, Any]:

@@ -6,23 +6,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.query import resolve
 from perfmodel.operations import Op
 from perfmodel.specs.calibration import Calibration, read_kernels
 from perfmodel.specs.constants import Constant
-from perfmodel.specs.engines import DRIFT, architecture_of, newest_until
+from perfmodel.specs.engines import DRIFT, architecture_of, release
 from perfmodel.specs.gpu import load_gpu
 from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import Parameter
-from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow
+from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow, query_of
 from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
 
 GRAPH_TOKENS = (8, 512)
 """CUDA graphs of 1, 2, 4 and multiples of 8 tokens up to 512: vLLM's default (config/compilation.py)."""
-REMEMBERED = 64
 DATED = {
     "trtllm": {"2025-10-29": "1.1.0rc2", "2026-01-29": "1.2.0rc6", "2026-05-18": "1.3.0rc14"},
     "sglang": {"2026-01-13": "0.5.7", "2026-02-06": "0.5.9", "2026-05-15": "0.5.12"},
@@ -71,25 +70,16 @@ class FittedConstants:
 
     @classmethod
     def of(
-        cls,
-        hardware: str,
-        engine: str,
-        version: str,
-        parameters: Sequence[Parameter],
-        kernels_of: str | None = None,
+        cls, hardware: str, engine: str, version: str, parameters: Sequence[Parameter], kernels_of: str | None = None
     ) -> "FittedConstants":
         """kernels_of: another device whose kernels stand in for this one's."""
         known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
         kernels = load_kernels(calibration_of(known, engine).name)
         scopes = ("all", architecture_of(hardware), hardware, engine, f"{engine}.{architecture_of(hardware)}")
         chosen = {p.name: p for scope in scopes for p in parameters if p.scope == scope}
-        dated: dict[str, dict[str, Parameter]] = {}
-        for p in parameters:
-            word, _, since = p.scope.partition(DRIFT)
-            if since and word == engine:
-                dated.setdefault(p.name, {})[since] = p
-        newest = ((of, newest_until(of, version)) for of in dated.values())
-        return cls(kernels, chosen, tuple(of[since] for of, since in newest if since is not None))
+        own = [(release(p.scope.partition(DRIFT)[2]), p) for p in parameters if p.scope.startswith(engine + DRIFT)]
+        drifts = {p.name: p for since, p in sorted(own, key=lambda drift: drift[0]) if since <= release(version)}
+        return cls(kernels, chosen, tuple(drifts.values()))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -129,8 +119,6 @@ class StepGroup:
         """What the rows measured, by the values of the parameters; those that it does not depend on cost nothing."""
         key = tuple(values[parameter.place] for parameter in self.constants.parameters)
         if key not in self._known:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
             self._known[key] = self.predict(self.constants.calibration(values))
         return self._known[key]
 
@@ -183,15 +171,5 @@ class DecodeRows(FittedRows[DecodeRow]):
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
     """The question that a row answers; its draft is of no account."""
-    query = Query(
-        model=row.model,
-        hardware=row.hardware,
-        batch=row.batch,
-        context=round(row.context_tokens),
-        gamma=0,
-        tp=row.tensor_parallel,
-        ep=row.expert_parallel,
-        weights=row.weights,
-        kv_dtype=row.kv_dtype,
-    )
+    query = query_of(row, row.model, row.context_tokens, row.batch, 0)
     return with_calibration(resolve(query), calibration)

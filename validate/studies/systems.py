@@ -28,7 +28,7 @@ SLACK = 0.05
 """What a row leaves open may move its prediction by this share between its ends."""
 CONTEXTS = (0.0, 2048.0)
 """Cached tokens per sequence between which a context that is only a data set's name is taken to be."""
-NAMED_CONTEXT = 512.0
+NAMED_CONTEXT = 512
 """The context at which the device's calibration is asked about such rows."""
 WITHOUT_OWN, STACKS = "a100-pcie-80gb", ("vllm", "magicdec", "gpt-fast", "literature")
 """A device with measured trees and no calibration of its own, and whose it could take over."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.query import resolve
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
@@ -31,6 +31,7 @@ from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.published_engines import query_of
 from perfmodel.validate.studies.steps import FittedConstants, dated
 
 SEED = 1
@@ -146,21 +147,10 @@ class Compared:
 
 def shipped(run: ServedRun) -> Scenario:
     """The run's models and device as any question has them, at the acceptance that was measured."""
-    query = Query(
-        model=run.target,
-        hardware=run.hardware,
-        batch=1,
-        context=round(run.lengths.context),
-        gamma=run.steps,
-        draft=run.draft or "self",
-        alpha=0.5,
-        tp=run.tensor_parallel,
-        ep=run.expert_parallel,
-        dp=run.tensor_parallel if run.data_parallel_attention else 1,
-        weights=run.weights,
-        kv_dtype=run.kv_dtype,
-        engine=f"{run.engine}@{run.version}" if run.version else run.engine,
-    )
+    engine = f"{run.engine}@{run.version}" if run.version else run.engine
+    drafting = {"draft": run.draft or "self", "alpha": 0.5, "engine": engine}
+    dp = run.tensor_parallel if run.data_parallel_attention else 1
+    query = query_of(run, run.target, run.lengths.context, 1, run.steps, dp=dp, **drafting)
     return resolve(query, Acceptance.from_tokens_per_iteration(run.gained, run.steps) if run.gained else None)
 
 

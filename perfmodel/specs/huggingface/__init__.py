@@ -11,15 +11,18 @@ from typing import Any, get_args
 from perfmodel.errors import one_line
 from perfmodel.specs import files
 from perfmodel.specs.huggingface import recurrent
-from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, Family
+from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, WRAPPERS, Family
 from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
+from perfmodel.specs.huggingface.names import theirs
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
-from perfmodel.specs.huggingface.wrappers import INNER, NESTED_DEFAULTS, WRAPPERS
 from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS, RopeType
 from perfmodel.specs.shape import ModelSpec
 
 __all__ = ["SUPPORTED", "from_config"]
+
+INNER = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where a language model stands beside vision or audio."""
 
 
 def from_config(
@@ -59,7 +62,10 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
     text = {"model_type": WRAPPERS.get(model_type, model_type), **inner.data}
     if "tie_word_embeddings" in data and not (model_type == "mistral3" and "tie_word_embeddings" in text):
         text["tie_word_embeddings"] = data["tie_word_embeddings"]
-    keys = Keys(text, where, f"{place}.", NESTED_DEFAULTS.get(model_type) or NESTED_DEFAULTS.get(text["model_type"]))
+    sizes = theirs("default")
+    left_out = sizes.get(model_type) or sizes.get(str(text["model_type"]), [])
+    defaults = {key: int(size) for key, _, size in (each.partition("=") for each in left_out)}
+    keys = Keys(text, where, f"{place}.", defaults)
     if str(text["model_type"]) not in FAMILIES:
         raise keys.bad("model_type", _families(text["model_type"]))
     return keys

@@ -9,7 +9,7 @@ from perfmodel.reading import read_rows
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
 from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.huggingface.wrappers import WRAPPERS
+from perfmodel.specs.huggingface.names import ours
 
 Reader = Callable[[Keys, int], layers.Fields]
 
@@ -71,4 +71,5 @@ HEAD_OF_BLOCKS = replace(FAMILIES["qwen3_moe"], layers="block_head", experts="")
 LATENT_HEAD = replace(FAMILIES["deepseek_v3"], experts="")
 """An EAGLE-3 head with latent attention (DeepSeek's) and a dense MLP."""
 
+WRAPPERS = ours("wrapper")
 SUPPORTED = tuple(sorted((*FAMILIES, *WRAPPERS)))

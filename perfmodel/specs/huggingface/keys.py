@@ -4,23 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs.huggingface.names import theirs
 from perfmodel.specs.parts import MAX_SIZE
 
 NEEDED: Any = object()
-USUAL = {
-    "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
-    "hidden_size": ("n_embd", "n_embed", "d_model"),
-    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
-    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "multi_query_group_num"),
-    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length", "model_max_length", "max_sequence_length"),
-    "intermediate_size": ("n_inner", "ffn_hidden_size", "ffn_dim"),
-    "vocab_size": ("padded_vocab_size",),
-    "num_experts": ("n_routed_experts", "num_local_experts", "moe_num_experts"),
-    "num_experts_per_tok": ("num_experts_per_token", "moe_topk", "moe_k", "moe_top_k"),
-    "num_shared_experts": ("n_shared_experts", "moe_num_shared_experts"),
-    "num_nextn_predict_layers": ("mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers", "_num_mtp_layers"),
-    "rms_norm_eps": ("layer_norm_epsilon", "layernorm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon"),
-}
+USUAL = theirs("key")
 """Key -> what other families call it."""
 
 

@@ -12,36 +12,8 @@ from dataclasses import replace
 
 from perfmodel.specs.formats import KEPT, PARTS, weight_format
 from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.names import theirs
 from perfmodel.specs.huggingface.schemes import Scheme, fp8, kv_of, modelopt, scheme_of
-
-_NAMED = {
-    "qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.qkv_proj mixer.q_proj attn.wkv",
-    "o": "self_attn.o_proj self_attn.out_proj mixer.o_proj attn.wo_b",
-    "qkv_down": "self_attn.q_a_proj self_attn.kv_a_proj_with_mqa",
-    "q_up": "self_attn.q_b_proj attn.wq_b",
-    "o_down": "self_attn.o_a_proj attn.wo_a",
-    "gate_up": "mlp.gate_proj mlp.up_proj mlp.gate_up_proj feed_forward.gate_proj mixer.up_proj",
-    "down": "mlp.down_proj feed_forward.down_proj mixer.down_proj",
-    "shared_gate_up": "mlp.shared_experts.gate_proj mlp.shared_expert.gate_proj feed_forward.shared_expert.gate_proj "
-    "mixer.shared_experts.up_proj ffn.shared_experts.w1",
-    "shared_down": "mlp.shared_experts.down_proj mlp.shared_expert.down_proj feed_forward.shared_expert.down_proj "
-    "mixer.shared_experts.down_proj ffn.shared_experts.w2",
-    "index_q": "self_attn.indexer.wq_b attn.indexer.wq_b",
-    "state_in": "linear_attn.in_proj_qkv linear_attn.in_proj_qkvz mixer.in_proj mamba.in_proj conv.in_proj",
-    "state_out": "linear_attn.out_proj mixer.out_proj mamba.out_proj conv.out_proj",
-    "latent_in": "mixer.fc1_latent_proj",
-    "latent_out": "mixer.fc2_latent_proj",
-    "experts": "mlp.experts.0.gate_proj mlp.experts.gate_up_proj block_sparse_moe.experts.0.w1 "
-    "feed_forward.experts.0.gate_proj mixer.experts.0.up_proj experts.0.gate_proj ffn.experts.0.w1",
-}
-MODULES = {gemm: tuple(names.split()) for gemm, names in _NAMED.items()}
-"""GEMM -> modules of a layer that it multiplies with, in the spellings of all families."""
-_OF_GEMMA4 = {
-    "shared_gate_up": ("mlp.gate_proj", "mlp.up_proj"),
-    "shared_down": ("mlp.down_proj",),
-    "experts": ("experts.0.gate_proj", "experts.gate_up_proj"),
-}
-"""Where the dense MLP stands beside the experts, as their shared one."""
 
 
 def formats_of(
@@ -62,7 +34,7 @@ def formats_of(
         scheme, said = scheme_of(found), found
     else:
         return {}
-    modules = MODULES | (_OF_GEMMA4 if model_type.startswith("gemma4") else {})
+    modules = theirs("module") | (theirs("module of gemma4") if model_type.startswith("gemma4") else {})
     formats = {
         gemm: _mixed(Counter(_of_layer(scheme, modules[gemm], layer) for layer in where))
         for gemm, where in layers.items()

@@ -5,30 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.names import ours
 
-_MODELOPT = {
-    "FP8": "fp8",
-    "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
-    "FP8_PB_WO": "fp8-block",
-    "MXFP8": "mxfp8",
-    "NVFP4": "nvfp4",
-    "W4A16_NVFP4": "nvfp4-wo",
-    "W4A16_AWQ": "int4-g128-sym",
-    "W4A8_AWQ": "int4-g128-sym-a8",
-    "W4A8_NVFP4_FP8": "nvfp4-a8",
-    "W4A8_MXFP4_FP8": "mxfp4-a8",
-    "MXFP4": "mxfp4",
-}
-_TORCHAO = {
-    "int4weightonly": "int4-g{group}",
-    "int8weightonly": "int8-wo",
-    "int8dynamicactivationint8weight": "int8",
-    "int8dynamicactivationint4weight": "int4-g{group}-a8",
-    "float8weightonly": "fp8-wo",
-    "float8dynamicactivationfloat8weight": "fp8",
-    "float8dynamicactivationint4weight": "int4-g{group}-sym-a8",
-}
-"""Class of torchao's configuration, without its ``Config`` and underscores -> format."""
+_MODELOPT, _TORCHAO = ours("modelopt"), ours("torchao")
 _MIXED = "MIXED_PRECISION"
 
 

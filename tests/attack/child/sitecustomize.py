@@ -18,6 +18,7 @@ elif "COVERED" in os.environ:
 
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     tree = [f"{ROOT}/perfmodel/*", f"{ROOT}/validate/*"]
-    cover = coverage.Coverage(os.environ["COVERED"], True, include=tree, context=test, messages=False)
+    told = {"context": f"{test.partition('::')[0]}|{test}", "messages": False}
+    cover = coverage.Coverage(os.environ["COVERED"], True, include=tree, **told)
     cover.start()
     Finalize(None, lambda: (cover.stop(), cover.save()), exitpriority=-100)

@@ -3,9 +3,7 @@
 import itertools
 import json
 import random
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +18,7 @@ from perfmodel.validate.engine.calibrate import calibrate, lines, record_text, s
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import EngineRows, check_enough, log_rms, rows_of, small_sample, usable
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
+from perfmodel.validate.engine.sources import served, sources_of
 from perfmodel.validate.engine.timing import Timing
 from tests.validate.refused import refused
 
@@ -143,6 +142,8 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     record = tmp_path / "engine.json"
     record.write_text(record_text(fitted, "here-1", SUBJECT, ("bench.json",)))
     assert len(read_engine_record(record).points) == 18
+    said = served(QUERY, sources_of([str(record)]), [], None, "sglang", None)
+    assert (said.engine, said.engine_version) == ("sglang", "9.9"), "what is said stands before the record"
     ask = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", BASE]
     assert run(["validate", "engine", "--from", str(record), *ask, "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
@@ -157,26 +158,9 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     assert found.calibration.name == "h100-sxm-80gb.vllm-9.9"
     low, high = found.speedup_interval
     assert low < found.speedup < high < 1.2 * found.speedup
-    served = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", str(path)]
-    assert run(["schedule", *served, "-c", "8k", "--alpha", "0.7", "--max-batch", "64", "--json"]) == 0
+    asked = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", str(path)]
+    assert run(["schedule", *asked, "-c", "8k", "--alpha", "0.7", "--max-batch", "64", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tables"]
-
-
-@pytest.mark.parametrize(("arguments", "says"), [
-    ([], "--from, --url: one of them must be given"), (["--from", "none.json"], "no file of this name"),
-    (["--from", "none.json,speed=3"], "batch=NUMBER"), (["--from", "none.json,gamma=1.5"], "a whole number"),
-    (["--from", "none.json,batch=-1"], "batch=NUMBER"),
-    (["--from", "x.json", "--machine", "My Host"], "--machine: must be a label"),
-    (["--from", "x.json", "--draft", "nobody"], "--draft"),
-    (["--from", "x.json", "--draft", "ngram", "--tp", "3"], "--tp:"),
-])  # fmt: skip
-def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch, capsys, arguments, says) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(Path(__file__).parent / "files" / "vllm-forward.json", "x.json")
-    ask = ["validate", "engine", "--model", "llama-3.1-8b", "--hardware", "h100", "--results", str(tmp_path / "out")]
-    assert run([*ask, *arguments]) == 2
-    assert says in " ".join(capsys.readouterr().err.split())
-    assert not list(tmp_path.rglob("*.yaml"))
 
 
 @pytest.mark.parametrize("version", ["../../x", "", "1.0\n", "a b", "-1", "x" * 100])

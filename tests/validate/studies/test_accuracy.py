@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def recorded() -> Record:
-    return gate.read(accuracy.path())
+    return gate.read(accuracy.PATH)
 
 
 def test_the_record_is_up_to_date_and_passes(recorded: Record) -> None:
@@ -29,7 +29,7 @@ def test_the_record_is_up_to_date_and_passes(recorded: Record) -> None:
 
 
 def test_the_pages_say_what_the_record_says(recorded: Record) -> None:
-    texts = [path.read_text(encoding="utf-8") for path in accuracy_page.paths()]
+    texts = [path.read_text(encoding="utf-8") for path in accuracy_page.PAGES]
     for text in texts:
         assert accuracy_page.filled(text, recorded) == text
     assert sorted(name for text in texts for name in accuracy_page.BLOCK.findall(text)) == sorted(accuracy_page.TABLES)
@@ -43,7 +43,7 @@ FIGURE = re.compile(r"\d[\d.,]*\s*(?:%|x\b|×|us\b|ms\b|points?\b)|\d+\.\d+")
 
 def test_the_prose_of_the_page_has_no_figures() -> None:
     """They stand in its tables, which are written from the record; names such as Llama-3.1-8B are none."""
-    for path in accuracy_page.paths():
+    for path in accuracy_page.PAGES:
         prose = accuracy_page.BLOCK.sub("", path.read_text(encoding="utf-8"))
         assert not FIGURE.findall(re.sub(r"[A-Za-z]+-\d\S*|side of 1.0|vllm@\S*", "", prose))
     assert FIGURE.findall("off by 2.8") == ["2.8"]
@@ -52,7 +52,7 @@ def test_the_prose_of_the_page_has_no_figures() -> None:
 
 def test_history_ends_with_the_record(recorded: Record) -> None:
     lines = history.lines_of(recorded, "x", "y")
-    last = history.read(history.path())[-len(lines) :]
+    last = history.read(history.PATH)[-len(lines) :]
     assert [line.mape for line in last] == [line.mape for line in lines]
 
 
@@ -92,10 +92,10 @@ def test_writing_renews_the_record_and_what_follows_from_it(recorded: Record, mo
     changed = copy.deepcopy(recorded)
     changed["replays"]["held-out"]["overall"]["mape"] += 0.005
     command._renew(changed)
-    pages = accuracy_page.paths()
-    assert [*written] == [accuracy.path(), history.path(), *pages]
+    pages = accuracy_page.PAGES
+    assert [*written] == [accuracy.PATH, history.PATH, *pages]
     moved = {path for path, text in written.items() if path.read_text(encoding="utf-8") != text}
-    assert moved >= {accuracy.path(), history.path(), pages[1]}
+    assert moved >= {accuracy.PATH, history.PATH, pages[1]}
 
 
 def test_command_line(recorded: Record, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from perfmodel.specs.fits import Scatter, square
 from perfmodel.validate.studies import ablations
 from perfmodel.validate.studies import engines as study
 from perfmodel.validate.studies.engines import EngineFits, HeldOutReplay, _carried, _wider, acceptance, recorded, texts
-from perfmodel.validate.studies.engines_file import path as shipped_file
+from perfmodel.validate.studies.engines_file import PATH as SHIPPED
 from perfmodel.validate.studies.held_out import HeldOutErrors, own_rows, rows_of
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.robust import FittedValues
@@ -77,8 +77,8 @@ def test_both_files_come_out_as_shipped() -> None:
     digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}  # more than are kept
     fits = EngineFits(replace(steps, values=digits), ratios, record["step_folds"], record["ratio_folds"])
     stated, text = texts(fits, record["ablations"], engines().date)
-    assert text == study.path().read_text(encoding="utf-8")
-    ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, shipped_file().read_text(encoding="utf-8")))
+    assert text == study.PATH.read_text(encoding="utf-8")
+    ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
     assert [place for place, _ in ours] == [place for place, _ in theirs]
     for (place, one), (_, other) in zip(ours, theirs, strict=True):  # the shipped errors are of unrounded constants
         assert one == (pytest.approx(other, rel=0.01, abs=1e-12) if isinstance(other, float) else other), place
@@ -94,7 +94,7 @@ def _leaves(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 def test_a_file_of_folds_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "engines.json"
-    monkeypatch.setattr(study, "path", lambda: place)
+    monkeypatch.setattr(study, "PATH", place)
     for text, words in ((None, "be there"), ("{", "be there"), ('{"schema_version": 9}', "must be 2, given 9")):
         if text is not None:
             place.write_text(text)

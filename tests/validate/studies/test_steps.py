@@ -8,13 +8,7 @@ import pytest
 from perfmodel.specs.constants import Constant
 from perfmodel.validate.studies.parameters import Parameter, drift
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
-from perfmodel.validate.studies.steps import (
-    DecodeRows,
-    FittedConstants,
-    batch_of,
-    load_kernels,
-    version_of,
-)
+from perfmodel.validate.studies.steps import DecodeRows, FittedConstants, batch_of, load_kernels, version_of
 
 SCALE = Parameter("vllm.small_kernel_s", 0.6, 0.3, times=True)
 FIXED = Parameter("all.state_layer_s", 1e-5, 0.5)

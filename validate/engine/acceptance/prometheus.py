@@ -12,11 +12,8 @@ _VALUE = re.compile(r"^\s+(\S+)(?:\s+-?[\d.]+)?\s*$")
 """A value and, where there is one, the time it was taken at."""
 
 
-def samples(where: str, text: str, name: str, said: str = "") -> Iterator[tuple[str, float]]:
-    """Labels and value of every sample of a metric, with ``_total`` or without. Raises InputError for one unread.
-
-    said: what an error calls it, for a label that must be told.
-    """
+def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
+    """Labels and value of every sample of a metric, with ``_total`` or without. Raises InputError for one unread."""
     metric = re.compile(rf"^[ \t]*{re.escape(name)}(?:_total)?(?![\w:]){_LABELS}", re.M)
     for found in metric.finditer(text):
         labels, rest = found.groups(default="")

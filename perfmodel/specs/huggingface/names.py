@@ -1,0 +1,35 @@
+"""What the files of others call things: rows of ``models/names.csv``."""
+
+from dataclasses import dataclass
+
+from perfmodel.reading import read_rows
+from perfmodel.specs import PACKAGE
+
+
+@dataclass(frozen=True)
+class Name:
+    """One row. theirs: words with spaces, each of which stands for `ours`.
+
+    of: ``key`` of a config.json; ``wrapper``: `model_type` of a file with vision or audio -> that of its language
+    model, where this has none; ``default``: sizes that transformers leaves out of a nested config of that type,
+    and published files (Gemma 3, LLaVA) too; ``module``: of a layer -> the GEMM that multiplies with it, in the
+    spellings of all families, and where Gemma 4 has them; ``modelopt``: `quant_algo` -> format; ``torchao``: class of a
+    configuration, without its ``Config`` and underscores -> format.
+    """
+
+    of: str
+    ours: str
+    theirs: str
+
+
+_ROWS = read_rows(PACKAGE / "models" / "names.csv", Name)
+
+
+def theirs(of: str) -> dict[str, list[str]]:
+    """Our name -> all of theirs."""
+    return {row.ours: row.theirs.split() for row in _ROWS if row.of == of}
+
+
+def ours(of: str) -> dict[str, str]:
+    """Their name -> ours."""
+    return {name: row.ours for row in _ROWS if row.of == of for name in row.theirs.split()}
