@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import perfmodel
 from perfmodel import __main__
-from perfmodel.errors import InputError, as_names, refuse, unknown_name
+from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.operations import Cost, Op, larger, onto
 from perfmodel.parse import (
     MAX_VALUES,
@@ -129,14 +128,6 @@ def test_the_three_nearest_names_or_all_of_up_to_thirty_two() -> None:
     names = [f"n{i:02d}" for i in range(33)]
     assert str(unknown_name("--x", "thing", "?", names[:32])).endswith("known: " + ", ".join(names[:32]))
     assert str(unknown_name("--x", "thing", "?", names)).endswith("n30, n31, ... (33 in all)")
-
-
-def test_python_is_told_of_arguments_by_their_names() -> None:
-    said = as_names("--draft-kv: not `--draft-kv x`, nor '--tp' of --tp")
-    assert said == "draft_kv: not `--draft-kv x`, nor '--tp' of tp"
-    for call, word in ((perfmodel.load_gpu, "hardware"), (perfmodel.load_model, "model")):
-        with pytest.raises(InputError, match=f"^{word}: no "):
-            call("nothing")
 
 
 def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,10 @@ FILES = {
     "mine.yaml": "name: mine\nbandwith: 3\n",
     "tag.yaml": "!!python/object/apply:os.system ['true']\n",
     "deep.json": "[" * 100_000,
+    "letters.jsonl": '[1]\n[1, "a"]',
+    "short.jsonl": "[1, 2, 3]\n[4]",
+    "empty.jsonl": "\n",
+    "x.json": (PATH.parent / "validate/engine/files/vllm-forward.json").read_text(encoding="utf-8"),
     "trace.csv": "arrival_s,input_tokens,output_tokens\n0,900,40\n0.5,3000,1\n0.6,100,300\n2,5000,64\n",
 }
 PINNED: dict[str, dict[str, Any]] = json.loads(PATH.read_text(encoding="utf-8"))
@@ -75,12 +79,12 @@ def answer(question: Sequence[str]) -> dict[str, Any]:
                 output.show.__code__, output.PIPED, output.WIDTH = as_it_is
         made = [path for path in sorted(Path().iterdir()) if path.name not in FILES]
         written = {path.name: VERSIONED.sub("", path.read_text(encoding="utf-8")) for path in made}
+    if status == 2:
+        return {"error": out.getvalue() + err.getvalue()} | dict.fromkeys(written, "is left behind")
     said, brace, told = out.getvalue().partition("\n{\n")
     parts = {"text": said} | (json.loads("{" + told) if brace else {})
     parts |= {name: json.loads(text) for name, text in written.items() if name.endswith(".json")}
     parts |= {name: list(map(_cells, text.splitlines())) for name, text in written.items() if name.endswith(".csv")}
-    if status == 2:
-        return {"error": out.getvalue() + err.getvalue()}
     found = {"status": [float(status), zlib.crc32(err.getvalue().encode())]}
     for name, part in parts.items():
         numbers, words = list(_leaves(part, True)), "\n".join(map(str, _leaves(part, False)))
@@ -109,6 +113,8 @@ def _leaves(value: Any, numbers: bool) -> Iterator[Any]:
 @pytest.mark.parametrize("number", range(len(PINNED)))
 def test_an_answer_is_what_it_was(number: int) -> None:
     question, before = list(PINNED.items())[number]
+    if question.startswith(("validate generate", "validate acceptance")):
+        pytest.importorskip("torch")
     now = answer(shlex.split(question))
     assert now.pop("error", None) == before.get("error")
     sums = {name: one for name, one in before.items() if name != "error"}

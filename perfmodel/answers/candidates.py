@@ -175,7 +175,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
 
     Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
     """
-    named = Named.of(query.model, query.hardware, query.engine, query.calibration)
+    named = Named.of(query)
     known, unknown = _accepted(query, named)
     named.gpu.check_peaks(precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype).weights.computes)
     if named.gpu.memory is None:
@@ -201,7 +201,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
 
 def unmeasured(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
     """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
-    _, unknown = _accepted(query, Named.of(query.model, query.hardware, query.engine, query.calibration))
+    _, unknown = _accepted(query, Named.of(query))
     return tuple((name, kv) for name, kv, _ in unknown)
 
 

@@ -8,7 +8,7 @@ from perfmodel.answers.acceptance_of import measured_acceptance
 from perfmodel.answers.arguments import SHARE, TINY, TOKENS, argument, question
 from perfmodel.answers.placement import check_engine, check_groups
 from perfmodel.answers.readers import Count, Number, span, value, whole
-from perfmodel.answers.usual_draft import usual_draft
+from perfmodel.answers.runs_in import usual_draft
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts import make_draft
@@ -193,10 +193,10 @@ class Named:
     calibration: Calibration
 
     @classmethod
-    def of(cls, model: str, hardware: str, engine: str | None, calibration: str | None) -> "Named":
+    def of(cls, question: CommonOptions) -> "Named":
         """Raises InputError for a name that is unknown, or a file that cannot be read."""
-        target, gpu = load_model(model), load_gpu(hardware)
-        return cls(target, gpu, calibration_of(gpu, engine, calibration))
+        gpu = load_gpu(question.hardware)
+        return cls(load_model(question.model), gpu, calibration_of(gpu, question.engine, question.calibration))
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
@@ -204,7 +204,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
     acceptance: stands for whatever the question says of it. named: what the question names, where it was read before.
     """
-    found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
+    found = named or Named.of(query)
     target, gpu, tp = found.target, found.gpu, int(query.tp)
     precision = precision_of(target, gpu.peak, query.weights, query.kv_dtype)
     draft_kv_type = precision.kv
@@ -252,7 +252,7 @@ def with_draft(query: Query, named: Named | None = None) -> Query:
     """The question with the draft whose acceptance is looked up, where it leaves open who drafts."""
     if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
         return query
-    found = named or Named.of(query.model, query.hardware, query.engine, query.calibration)
+    found = named or Named.of(query)
     return replace(query, draft=usual_draft(query.model, found.target, engine_of(found.calibration), query.engine))
 
 

@@ -1,10 +1,22 @@
-"""Which engine runs a draft: what an answer says of it, and what `advise` may choose."""
+"""Which engine runs a draft: what an answer says of it, what `advise` may choose, and what a question is about."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
+from perfmodel.drafts import make_draft
 from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
+from perfmodel.specs.acceptance_library import published_drafts, short_name
 from perfmodel.specs.engines import DRIFT, release
+from perfmodel.specs.formats import BF16, Precision, kv_format
+from perfmodel.specs.model import ModelSpec
 from perfmodel.specs.serving import ServedDraft, serving_engines
+
+ORDER = ("mtp", "eagle3", "dflash", "dspark")
+"""Of several published drafts: what comes with the target before heads of their own, and these before other models."""
+HEAD = "eagle3"
+"""Where none is published and the target brings none: the head that all engines run and most targets have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +63,19 @@ def _since(served: ServedDraft | None, draft: Draft, tree: bool, newest: str) ->
     if draft.kv.name == "full":
         return served.since
     return served.windows_since if draft.kv.name in served.windows else None
+
+
+def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | None) -> str:
+    """A value of ``--draft``; ``self`` where the engine is no serving engine.
+
+    model: the target as it was named. asked: the question's ``--engine``.
+    """
+    published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
+    own = ("mtp",) if target.num_nextn_predict_layers else ()
+    for name in (*published, *own, HEAD):
+        with suppress(InputError):  # a head of another model's shape
+            draft = make_draft(name, target, Precision(BF16, kv_format("bf16")), 1, parse_kv("full"))
+            runs = runs_in(engine, draft, asked)
+            if runs is not None and runs.runs:
+                return name
+    return "self"

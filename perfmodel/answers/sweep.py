@@ -32,11 +32,10 @@ MAX_CASES = 10_000
 LABELS = ("model", "hardware", "tp", "draft", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration", "alpha")
 WHOLE = ("batch", "context_tokens", "gamma", "gamma_optimal", "fits", "max_batch", "ar_max_batch")
 COLUMNS = (
-    *("batch", "context_tokens", "gamma", "target_s", "draft_s", "verify_s", "overhead_s"),
-    *("tokens_per_iteration", "speedup"),
-    *("tpot_s", "ar_tpot_s", "throughput_tokens_per_s", "ar_throughput_tokens_per_s", "gamma_optimal"),
-    *("speedup_at_gamma_optimal", "fits", "max_batch", "ar_max_batch"),
-)
+    "batch", "context_tokens", "gamma", "target_s", "draft_s", "verify_s", "overhead_s", "tokens_per_iteration",
+    "speedup", "tpot_s", "ar_tpot_s", "throughput_tokens_per_s", "ar_throughput_tokens_per_s", "gamma_optimal",
+    "speedup_at_gamma_optimal", "fits", "max_batch", "ar_max_batch",
+)  # fmt: skip
 HEADS = ("model", "hardware", "tp", "draft_kv", "alpha")
 AXES = (*HEADS, "batch", "context", "gamma")
 Column = NDArray[np.float64]

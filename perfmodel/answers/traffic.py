@@ -13,12 +13,12 @@ from perfmodel.answers.break_even import turn
 from perfmodel.answers.draft_lengths import runs
 from perfmodel.answers.query import UNUSED, Named, Query, assumed, resolve
 from perfmodel.answers.rates import given_rate
+from perfmodel.answers.runs_in import usual_draft
 from perfmodel.answers.sweep import pandas
 from perfmodel.answers.text import clients, devices
 from perfmodel.answers.traffic_query import TABLE, TrafficQuery
 from perfmodel.answers.traffic_replay import replayed
 from perfmodel.answers.traffic_rows import TrafficRow, flat, log_errors, rows_of
-from perfmodel.answers.usual_draft import usual_draft
 from perfmodel.answers.verdict import Calibrated
 from perfmodel.errors import refuse
 from perfmodel.queueing.chain import capacity
@@ -124,7 +124,7 @@ def traffic(question: TrafficQuery) -> Traffic:
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
     if question.draft is None:
-        named = Named.of(question.model, question.hardware, question.engine, question.calibration)
+        named = Named.of(question)
         engine = engine_of(named.calibration)
         question = replace(question, draft=usual_draft(question.model, named.target, engine, question.engine))
     scenario, known = _scenario(question)
@@ -277,16 +277,11 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
 
     unsaturated = [row for row in rows if row.ttft_s is not None] or list(rows)
     best = max(unsaturated, key=worth)
-    replicas = best.replicas
-    dollars = None
-    if question.price is not None:
-        tokens = best.output_tokens_per_s
-        if best.request_rate is not None:
-            tokens = best.request_rate * question.lengths.output_mean
-        groups = (replicas or 0) if best.request_rate is not None else 1
-        dollars = (
-            float(question.price) * int(question.tp) * groups / 3600.0 * 1e6 / tokens if groups and tokens else None
-        )
+    replicas, groups, tokens, dollars = best.replicas, 1, best.output_tokens_per_s, None
+    if best.request_rate is not None:
+        groups, tokens = replicas or 0, best.request_rate * question.lengths.output_mean
+    if question.price is not None and groups and tokens:
+        dollars = float(question.price) * int(question.tp) * groups / 3600.0 * 1e6 / tokens
     speedup = baseline.tpot_s.mean / best.tpot_s.mean
     place = f"{best.request_rate:g} requests/s" if best.concurrency is None else clients(best.concurrency)
     if best.running_mean == 0:

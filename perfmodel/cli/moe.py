@@ -9,16 +9,12 @@ from perfmodel.cli.verb import verb
 def _print(a: ExpertSpeculation) -> None:
     subject = f"{a.model} on {a.tp} x {a.hardware}, drafted by {a.draft}"
     say(f"{subject}; context {a.context:g}, gamma {a.gamma}", "bold")
-    table(
-        ("batch", "experts decoding", "verifying", "target efficiency", "speedup", "fits"),
-        [
-            (
-                *(str(r.batch), f"{r.experts_decoding:.1f} of {a.experts}", f"{r.experts_verifying:.1f}"),
-                *(f"{r.target_efficiency:.3f}", times(r.speedup), "yes" if r.fits else "no"),
-            )
-            for r in a.rows
-        ],
-    )
+    rows = []
+    for r in a.rows:
+        experts = (f"{r.experts_decoding:.1f} of {a.experts}", f"{r.experts_verifying:.1f}")
+        gain = (f"{r.target_efficiency:.3f}", times(r.speedup))
+        rows.append((str(r.batch), *experts, *gain, "yes" if r.fits else "no"))
+    table(("batch", "experts decoding", "verifying", "target efficiency", "speedup", "fits"), rows)
     say(
         f"Of batches 1 to {a.rows[-1].batch} speculation pays most at {a.peak.batch}: {times(a.peak.speedup)}, an "
         f"iteration costing {a.peak.iteration_to_target:.2f} baseline steps."

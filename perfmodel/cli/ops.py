@@ -6,9 +6,9 @@ from perfmodel.cli.output import Column, say, table
 from perfmodel.cli.verb import verb
 
 COLUMNS = (
-    *("op", Column("kernels", spare=3), Column("FLOPs", spare=4), "weights", "KV", Column("other", spare=2)),
-    *(Column("FLOP/B", spare=5), Column("lower", spare=1), "predicted", "limited by"),
-)
+    "op", Column("kernels", spare=3), Column("FLOPs", spare=4), "weights", "KV", Column("other", spare=2),
+    Column("FLOP/B", spare=5), Column("lower", spare=1), "predicted", "limited by",
+)  # fmt: skip
 
 
 def _print(a: Ops) -> None:

@@ -50,14 +50,10 @@ def several(answers: Sequence[WhatIf]) -> None:
     for a in answers:
         q, seen = a.query, [times(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures]
         rate = UNKNOWN if a.throughput_tokens_per_s is None else f"{a.throughput_tokens_per_s:.0f}"
-        rows.append(
-            (
-                *(f"{q.batch}", f"{q.context}", f"{q.gamma}", CELLS[a.verdict], times(a.speedup)),
-                *(seconds(a.ar_tpot_s), seconds(a.tpot_s), rate),
-                UNKNOWN if a.gamma_optimal is None else f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})",
-                *(fit(a.memory.fits, a.memory.max_batch), ", ".join(seen) or "-"),
-            )
-        )
+        best = UNKNOWN if a.gamma_optimal is None else f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})"
+        gain = (CELLS[a.verdict], times(a.speedup), seconds(a.ar_tpot_s), seconds(a.tpot_s), rate, best)
+        room = fit(a.memory.fits, a.memory.max_batch)
+        rows.append((f"{q.batch}", f"{q.context}", f"{q.gamma}", *gain, room, ", ".join(seen) or "-"))
     optional = (Column("tokens/s", spare=2), Column("best gamma", spare=1), "fits", Column("measured", spare=3))
     table(("batch", "context", "gamma", "pays", "speedup", "baseline TPOT", "TPOT", *optional), rows)
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
@@ -155,13 +151,11 @@ def _passes(a: WhatIf) -> None:
     steps = {"baseline step": a.target_step}
     if a.query.gamma:
         steps |= {"draft step": a.draft_step, "verification": a.verify_step}
-    table(
-        ("one pass", "lower bound", "predicted", "no overlap", "limited by"),
-        [
-            (name, seconds(s.lower_s), seconds(s.predicted_s), seconds(s.serial_s), limiter(s.limiter))
-            for name, s in steps.items()
-        ],
-    )
+    rows = [
+        (name, seconds(s.lower_s), seconds(s.predicted_s), seconds(s.serial_s), limiter(s.limiter))
+        for name, s in steps.items()
+    ]
+    table(("one pass", "lower bound", "predicted", "no overlap", "limited by"), rows)
 
 
 def _more(a: WhatIf) -> dict[str, str]:
@@ -203,13 +197,10 @@ def _figures(row: Measured) -> None:
 
 def _moves(rows: Iterable[Move]) -> None:
     """What moves the speedup, most first."""
-    table(
-        ("if only this moves", "from", "to", "speedup", "to", "crosses 1"),
-        [
-            (r.input, r.low, r.high, times(r.speedup_low), times(r.speedup_high), "yes" if r.flips else "no")
-            for r in rows
-        ],
-    )
+    cells = [
+        (r.input, r.low, r.high, times(r.speedup_low), times(r.speedup_high), "yes" if r.flips else "no") for r in rows
+    ]
+    table(("if only this moves", "from", "to", "speedup", "to", "crosses 1"), cells)
 
 
 def _subject(q: Query) -> str:

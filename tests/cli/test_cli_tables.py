@@ -1,6 +1,5 @@
 """What is printed for people: on a terminal of 80 columns no number is broken, and what is piped is plain text."""
 
-import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -12,9 +11,6 @@ from hypothesis import strategies as st
 from perfmodel.cli import output
 from perfmodel.cli.examples import EXAMPLES
 from perfmodel.cli.output import Column
-from perfmodel.specs.files import bundled_names
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.stacks import calibration_of
 from tests.commands import run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
@@ -48,13 +44,6 @@ def test_nothing_is_broken_at_80_columns(command, capsys, monkeypatch) -> None:
     assert words(shown.replace("not shown in 80 columns:", "")) <= words(piped)
     pasted = ("vllm serve ", "python -m sglang.", "proposed [bs_lo")
     assert max(len(line.rstrip()) for line in shown.splitlines() if not line.startswith(pasted)) <= 80
-
-
-def test_a_table_at_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    narrow(monkeypatch)
-    text = run(capsys, "gpus", "list")
-    assert text.splitlines()[-1] == "not shown in 80 columns: fp32 TFLOP/s, fp4 TFLOP/s, LLC MB, link GB/s"
-    assert "fp32" not in text.splitlines()[1]
 
 
 def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch) -> None:
@@ -109,15 +98,3 @@ def test_inverse_says_where_a_context_is_beyond_the_model(out: Out) -> None:
     (said,) = [line for line in out(f"{asked} 1.9").splitlines() if line.startswith("warning: context")]
     assert said.endswith("is beyond llama-3.1-8b's maximum of 131072")
     assert "is beyond" not in out(f"{asked} 0.5")
-
-
-def test_a_spread_of_contexts_that_changes_nothing_is_told(out: Out) -> None:
-    asked = f"whatif {LLAMA} --batch 4 --context 4k --gamma 3 --alpha 0.8 --context-std 500 --engine"
-    assert "warning: context_std changes nothing: h100-sxm-80gb.magicdec" in out(f"{asked} magicdec")
-    assert "context_std" not in out(f"{asked} vllm")
-
-
-def test_devices_name_the_calibration_that_answers(out: Out) -> None:
-    listed = {row["name"]: row["calibration"] for row in json.loads(out("gpus list --json"))["rows"]}
-    assert listed == {name: calibration_of(load_gpu(name)).name for name in bundled_names("gpus")}
-    assert "\ncalibration: h100-sxm-80gb.vllm\n" in out("gpus show h100")

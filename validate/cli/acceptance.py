@@ -13,8 +13,10 @@ from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.acceptance_rows import positions_from_histogram
+from perfmodel.specs.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.validate.cli.arguments import Decoding, Out
+from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:
@@ -81,7 +83,6 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
     from perfmodel.validate.decoder.pair import Pair
     from perfmodel.validate.decoder.sampling import Sampling
     from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
-    from perfmodel.validate.lm import bundled_checkpoint
 
     pair = Pair(
         q.checkpoint or bundled_checkpoint(),
@@ -104,9 +105,7 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
 
 def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) -> list[list[int]] | None:
     """Tokens of what is to be continued, None for the held-out text of a model that was trained on the other part."""
-    from perfmodel.specs.model import load_model
     from perfmodel.validate.decoder.text import read_prompts, tokenizer
-    from perfmodel.validate.lm import is_trained_here
 
     if pair.folder is None:
         raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", pair.target)

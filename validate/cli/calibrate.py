@@ -11,9 +11,12 @@ from perfmodel.answers.arguments import Argument, Question
 from perfmodel.cli.options import Json, takes
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.validate.cli.accuracy import need_studies
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records.store import RESULTS, newest
+from perfmodel.validate.records.summary import points, quiet_line
 from perfmodel.writing import Content, destination, write_all
 
 
@@ -75,7 +78,6 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
 
 def _engines(write: bool) -> None:
     """Fit what serving engines cost beyond their kernels; minutes, as all folds and ablations are fitted too."""
-    from perfmodel.validate.cli.accuracy import need_studies
 
     need_studies("calibrate engines")
     from perfmodel.validate.studies import engines as engine_make
@@ -103,14 +105,11 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
 
     For a CPU without a device file, --hardware NAME.yaml that does not exist yet is written from the record too.
     """
-    from perfmodel.specs.gpu import load_gpu
     from perfmodel.validate.accuracy.compare import compare_record, stated_error
     from perfmodel.validate.fit.stack import with_stack
     from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.host import host_spec
     from perfmodel.validate.harness.micro.write import as_yaml, destination_of, write_yaml
-    from perfmodel.validate.records.store import newest
-    from perfmodel.validate.records.summary import points, quiet_line
 
     if out is not None:
         destination_of(out)

@@ -11,7 +11,10 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers.arguments import Argument, Question
 from perfmodel.answers.readers import whole
 from perfmodel.cli.options import takes
-from perfmodel.errors import InputError, refuse
+from perfmodel.drafts import kinds
+from perfmodel.errors import InputError, one_line, refuse
+from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.model import hub_id, load_model
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 from perfmodel.validate.records.store import RESULTS, machine_folder
 
@@ -87,15 +90,6 @@ class EngineQuestion(Question):
         """Where records of the machine go. Raises InputError for a label that is not plain."""
         return machine_folder(self.machine, self.results or RESULTS)
 
-    def folder(self) -> Path:
-        """The machine's folder of results, made where it is missing. Raises InputError."""
-        folder = self.results_folder()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--results: {folder}: {error.strerror or error}") from None
-        return folder
-
 
 @takes(EngineQuestion)
 def engine(question: EngineQuestion, out: Out = None) -> None:
@@ -125,7 +119,6 @@ def _calibrate(
     q: EngineQuestion, query: "Query", files: tuple[str, ...], engine: str | None, version: str | None, out: Path | None
 ) -> None:
     """Fit what the files hold; after a measurement, too little of it is a next step and no error."""
-    from perfmodel.errors import one_line
     from perfmodel.validate.engine.calibrate import lines
     from perfmodel.validate.engine.fit import check_enough
     from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of, write_calibration
@@ -136,7 +129,7 @@ def _calibrate(
         except InputError as error:
             return typer.echo(f"next: {one_line(str(error))}; add the record above with --from")
     made = calibrate_engine(files, query, draft=q.draft, engine=engine, version=version, gamma=q.gamma)
-    path = out or q.folder() / f"{made.calibration.name}.yaml"
+    path = out or q.results_folder() / f"{made.calibration.name}.yaml"
     record = write_calibration(made, q.machine, path)
     typer.echo("\n".join(lines(made)))
     typer.echo(f"record: {record}\ncalibration: {path}")
@@ -146,7 +139,6 @@ def _calibrate(
 
 def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]:
     """Time a running server: the record's path, the engine and its version."""
-    from perfmodel.specs.model import load_model
     from perfmodel.validate.engine.client import Server
     from perfmodel.validate.engine.driver import check, served_gamma
     from perfmodel.validate.engine.plan import loads
@@ -166,7 +158,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     vocabulary = load_model(query.model).vocab_size
     check(server, name, vocabulary)
     try:
-        path = run(server, name, subject, vocabulary, points, length, q.folder(), q.resume)
+        path = run(server, name, subject, vocabulary, points, length, q.results_folder(), q.resume)
     except KeyboardInterrupt:
         typer.echo("\ninterrupted: every finished point is kept; go on with --resume", err=True)
         raise
@@ -175,9 +167,6 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
     from perfmodel.answers.query import resolve
-    from perfmodel.drafts import kinds
-    from perfmodel.specs.gpu import load_gpu
-    from perfmodel.specs.model import hub_id
     from perfmodel.validate.engine.plan import GAMMAS, PlanRequest, commands
 
     resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do
@@ -212,7 +201,6 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
 def _found(model: str, draft: str, method: str | None) -> str | None:
     """Where the engine finds a draft: the id of a model, or of the head that was published for the target."""
     from perfmodel.specs.acceptance_library import find_published, short_name
-    from perfmodel.specs.model import hub_id
     from perfmodel.validate.engine.plan import OWN
 
     if method is None:

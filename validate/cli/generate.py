@@ -9,6 +9,7 @@ import typer
 from perfmodel.answers.arguments import TOKENS, Argument
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
+from perfmodel.kv import parse_kv
 from perfmodel.specs.acceptance_file import AcceptanceFile
 from perfmodel.specs.formats import weight_format
 from perfmodel.specs.gpu import load_gpu
@@ -162,7 +163,6 @@ def observed(
     A budget above the context reads everything, and drafts of their own prefill are a method's published form: both
     are left out. The context is that of the middle of the generation.
     """
-    from perfmodel.kv import parse_kv
     from perfmodel.validate.harness.acceptance import code, entry, table
 
     request = runs[0].request

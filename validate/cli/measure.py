@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,13 +13,13 @@ from perfmodel.answers.arguments import Argument
 from perfmodel.cli.options import flagged
 from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text
+from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.cli import arguments as arg
+from perfmodel.validate.records.plan import Plan, load_plan, plan_names
 from perfmodel.validate.records.store import RESULTS, Record, machine_folder, read_record
 from perfmodel.validate.records.summary import quiet_line
 from perfmodel.writing import write
-
-if TYPE_CHECKING:
-    from perfmodel.validate.records.plan import Plan
 
 BUSY_SHARE = 0.15
 """Above this share of the CPUs in use before a measurement begins, it says so."""
@@ -29,7 +29,6 @@ SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 
 def plans() -> None:
     """List the plans that ship."""
-    from perfmodel.validate.records.plan import load_plan, plan_names
 
     found = [load_plan(name) for name in plan_names()]
     columns = ("plan", "points", Column("what", left=True))
@@ -123,10 +122,8 @@ def report(
     return 0
 
 
-def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> "Plan":
+def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
     """The plan with what the command line changes. `known` False leaves a device unread that is yet to be measured."""
-    from perfmodel.specs.gpu import load_gpu
-    from perfmodel.validate.records.plan import load_plan
 
     plan = load_plan(name)
     if hardware is not None and known:
@@ -135,7 +132,7 @@ def for_hardware(name: str, hardware: str | None, threads: int | None, known: bo
     return plan.model_copy(update={key: value for key, value in changes.items() if value is not None})
 
 
-def _record(plan: "Plan", minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
+def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
     """The record of a run, None on ranks other than 0; says before it where the machine is busy."""
     from perfmodel.validate.harness.environment import busy_share
 
@@ -150,7 +147,7 @@ def _record(plan: "Plan", minutes: float | None, measured: Callable[..., Path | 
 
 
 def time_kernels(
-    plan: "Plan", machine: str, resume: bool, results: Path, only: tuple[str, ...] = (), minutes: float | None = None
+    plan: Plan, machine: str, resume: bool, results: Path, only: tuple[str, ...] = (), minutes: float | None = None
 ) -> Record | None:
     """The record of a plan's kernels, None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro
@@ -159,7 +156,7 @@ def time_kernels(
 
 
 def time_points(
-    plan: "Plan",
+    plan: Plan,
     machine: str,
     calibration: str | None,
     resume: bool,
@@ -171,7 +168,6 @@ def time_points(
 
     hardware: the device that predictions are for, where it was measured and is none of the plan's.
     """
-    from perfmodel.specs.calibration import load_calibration
     from perfmodel.validate.harness.estimate import check, fitting
     from perfmodel.validate.harness.measure import run_plan
 
@@ -205,12 +201,12 @@ def failed(record: Record | None) -> int:
     return int(record is not None and any(row.status == "failed" for row in record.rows))
 
 
-def _show_plan(plan: "Plan", calibration: str | None) -> None:
+def _show_plan(plan: Plan, calibration: str | None) -> None:
     from perfmodel.validate.harness.estimate import estimate
 
     found = estimate(plan, calibration)
     rows = [
-        [e.point.key, f"{e.needed_bytes / 1e9:.2f} GB" + ("" if e.fits else " (does not fit)"),
+        [e.point.name, f"{e.needed_bytes / 1e9:.2f} GB" + ("" if e.fits else " (does not fit)"),
          f"{e.target_s * 1e3:.2f} ms", f"{e.iteration_s * 1e3:.2f} ms", f"{e.speedup:.2f}", f"{e.seconds:.1f} s"]
         for e in found
     ]  # fmt: skip

@@ -1,20 +1,19 @@
 """``perfmodel validate run``: kernels, a calibration from them alone, and whole passes beside what it predicts."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from perfmodel.answers.arguments import Argument
 from perfmodel.cli.options import flagged
+from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.cli.measure import failed, for_hardware, time_kernels, time_points
+from perfmodel.validate.records.plan import Plan
 from perfmodel.validate.records.store import RESULTS, Record, latest, machine_folder, records
 from perfmodel.validate.records.summary import is_quiet, quiet_line
-
-if TYPE_CHECKING:
-    from perfmodel.specs.calibration import Calibration
-    from perfmodel.validate.records.plan import Plan
 
 TRUSTED = 0.25
 """Mean error of the speedup on whole iterations up to which a calibration is worth asking with."""
@@ -64,7 +63,7 @@ def _begun(folder: Path, name: str) -> bool:
     return bool(unfinished(folder, name))
 
 
-def _kernels(plan: "Plan", machine: str, resume: bool, results: Path) -> Record | None:
+def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | None:
     """Time the kernels, go on with them, or take those that an interrupted run had finished."""
     going = _begun(machine_folder(machine, results), f"{plan.name}-micro")
     if resume and not going:
@@ -75,9 +74,8 @@ def _kernels(plan: "Plan", machine: str, resume: bool, results: Path) -> Record 
     return time_kernels(plan, machine, resume and going, results)
 
 
-def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tuple[str, Path, "Calibration"]:
+def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tuple[str, Path, Calibration]:
     """The device, the calibration's file and the calibration; `device` None has the CPU's file written too."""
-    from perfmodel.specs.gpu import load_gpu
     from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.host import host_spec
     from perfmodel.validate.harness.micro.write import write_yaml
@@ -91,7 +89,7 @@ def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tu
     return device, write_yaml(fitted, path, f"From kernels alone: {kernels.path.name}"), fitted
 
 
-def closing(kernels: Record, record: Record, fitted: "Calibration", device: str, path: Path) -> list[str]:
+def closing(kernels: Record, record: Record, fitted: Calibration, device: str, path: Path) -> list[str]:
     """How to ask with the calibration; or, where it is not to be relied on, why, and to measure again."""
     from perfmodel.validate.accuracy.compare import compare_record, error
 

@@ -39,7 +39,7 @@ def run_plan(
 
     def rows(device: torch.device, shard: RankShard) -> Rows:
         measured = PointMeasurer(plan, device, shard, choices)
-        return [(f"{point.key}/{mode}", partial(measured.row, point, mode)) for point, mode in plan.runs()]
+        return [(f"{point.name}/{mode}", partial(measured.row, point, mode)) for point, mode in plan.runs()]
 
     protocol = {
         **plan.protocol.model_dump(mode="json"),
@@ -66,7 +66,7 @@ class PointMeasurer:
     @torch.inference_mode()
     def row(self, point: PlanPoint, mode: Mode) -> Row:
         """One finished row; running out of memory and other failures are rows too."""
-        base = {**point.as_dict(), "mode": mode}
+        base = {**point.model_dump(exclude_none=True), "mode": mode}
         runner = self._runner_of(point)
         if isinstance(runner, dict):
             return {**base, **runner}
@@ -74,7 +74,7 @@ class PointMeasurer:
             timed = end_to_end if mode == "end_to_end" else phases
             row = timed(runner, self.plan, self.clock, self.device)
         except Exception as error:  # of Triton's compiler too: the other points are still to be measured
-            self._runner = (point.key, failure(error))
+            self._runner = (point.name, failure(error))
             return {**base, **failure(error)}
         base |= {"status": "ok", "attention": runner.attention, "graphs": runner.graphs}
         peak_bytes = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
@@ -82,7 +82,7 @@ class PointMeasurer:
 
     def _runner_of(self, point: PlanPoint) -> PointRunner | Row:
         """The runner of a point, or what its rows say where it cannot be made on every rank."""
-        if self._runner is None or self._runner[0] != point.key:
+        if self._runner is None or self._runner[0] != point.name:
             self._runner = None
             try:
                 free_memory(self.device)
@@ -93,7 +93,7 @@ class PointMeasurer:
                 runner = failure(error)
             if not all(self.shard.of_all(isinstance(runner, PointRunner))):
                 runner = runner if isinstance(runner, dict) else {"status": "failed", "error": "another rank failed"}
-            self._runner = (point.key, runner)
+            self._runner = (point.name, runner)
         return self._runner[1]
 
 

@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Self, cast
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from perfmodel.kv import parse_kv
 from perfmodel.specs.strict import Strict
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, depths, sequoia, sequoia_nodes, widths
 
-Counts = Annotated[tuple[Annotated[int, Field(ge=1, le=10**9)], ...], Field(min_length=1)]
+Size = Annotated[int, Field(ge=1, le=10**9)]
+Counts = Annotated[tuple[Size, ...], Field(min_length=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
@@ -95,9 +95,10 @@ class GridBlock(Strict):
         ):
             parents = None if tree is None else _parents(tree, gamma, self.rates or ())
             deep = cast(int, gamma) if parents is None else depths(parents)[-1]
-            yield PlanPoint(
-                self.target, self.weights, self.draft, self.draft_weights, kv, batch, context, deep, self.alpha,
-                tree, parents, self.rates, middle, inner, self.inner_alpha,
+            yield PlanPoint.model_construct(
+                target=self.target, weights=self.weights, draft=self.draft, draft_weights=self.draft_weights,
+                draft_kv=kv, batch=batch, context=context, gamma=deep, alpha=self.alpha, tree=tree, parents=parents,
+                rates=self.rates, middle_kv=middle, inner_gamma=inner, inner_alpha=self.inner_alpha,
             )  # fmt: skip
 
 
@@ -110,31 +111,36 @@ def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[in
     return sequoia(nodes, gamma + 1, accepted, "tree")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanPoint:
+class PlanPoint(BaseModel):
     """One point to measure: a chain of gamma tokens; a tree (its `parents`) of gamma levels below the root; or two
     levels, of gamma tokens or more from rounds of inner_gamma.
     """
 
-    target: str
-    weights: str
-    draft: str
-    draft_weights: str
-    draft_kv: str
-    batch: int
-    context: int
-    gamma: int
-    alpha: float | None = None
-    tree: str | None = None
-    parents: tuple[int, ...] | None = None
-    rates: tuple[float, ...] | None = None
-    middle_kv: str | None = None
-    inner_gamma: int | None = None
-    inner_alpha: float | None = None
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+    target: str = Field(description="model, or a shape of `validate/plans/shapes`")
+    weights: str = Field("random:0", description="`random:SEED`")
+    draft: str = Field(description="the same of the draft; `self` is the target")
+    draft_weights: str = Field("random:1", description="of a separate draft")
+    draft_kv: str = Field(description="the draft's KV method")
+    batch: Size = Field(description="sequences")
+    context: Size = Field(description="cached tokens per sequence when a sample starts")
+    gamma: int = Field(
+        ge=1, le=4096, description="drafted tokens per iteration: a tree's levels below the root, two levels' fewest"
+    )
+    alpha: Rate | None = Field(None, description="scripted acceptance; trees have rates")
+    tree: str | None = Field(None, description="the tree as the plan asked for it")
+    parents: tuple[int, ...] | None = Field(
+        None, description="of the tree's nodes, level by level, the root's -1 first"
+    )
+    rates: tuple[float, ...] | None = Field(None, description="scripted acceptance of a node's 1st, 2nd, ... child")
+    middle_kv: str | None = Field(None, description="two levels: KV method over which the target itself drafts")
+    inner_gamma: int | None = Field(None, ge=1, le=4096, description="two levels: the draft's tokens in a round")
+    inner_alpha: Rate | None = Field(None, description="two levels: their scripted acceptance")
 
     @property
-    def key(self) -> str:
-        """Names the point within its plan."""
+    def name(self) -> str:
+        """Of the point within its plan."""
         kv = self.draft_kv if self.middle_kv is None else f"{self.middle_kv}<{self.draft_kv}"
         parts = [f"{self.target}/{self.draft}/{kv}/b{self.batch}/s{self.context}", f"g{self.gamma}"]
         if self.tree is not None:
@@ -157,7 +163,3 @@ class PlanPoint:
             return (*widths(self.parents)[:-1], len(self.parents))
         inner = () if self.inner_gamma is None else (self.inner_gamma + 1, self.gamma + 1)
         return (1, *inner, self.max_accepted + 1)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the record."""
-        return {name: value for name, value in asdict(self).items() if value is not None}

@@ -100,7 +100,7 @@ class Plan(Strict):
         if points > MOST_POINTS:
             raise ValueError(f"grid: must be at most {MOST_POINTS} points, given {points}")
         seen: set[str] = set()
-        for key in (point.key for point in self.points()):
+        for key in (point.name for point in self.points()):
             if key in seen:
                 raise ValueError(f"grid: each point must be asked for once, given twice: {key}")
             seen.add(key)

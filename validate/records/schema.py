@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from perfmodel.specs.model import ModelSpec
 from perfmodel.speculation.tree_shape import check_parents, depths
+from perfmodel.validate.records.grid import PlanPoint, Size
 from perfmodel.validate.records.plan import Mode, Plan
 
 SCHEMA_VERSION = 2
@@ -47,7 +48,6 @@ KERNEL_SIZES: dict[str, tuple[str, ...]] = {
 """Kind of kernel -> the sizes that a fit reads of it."""
 Seconds = Annotated[float, Field(ge=0, lt=1e5, allow_inf_nan=False)]
 Time = Annotated[float, Field(gt=0, lt=1e5, allow_inf_nan=False)]
-Size = Annotated[int, Field(ge=1, le=10**9)]
 Count = Annotated[int, Field(ge=0, le=10**15)]
 Samples = Annotated[tuple[Time, ...], Field(min_length=1)]
 Status = Literal["ok", "out_of_memory", "failed"]
@@ -73,27 +73,10 @@ class _RecordRow(_Part):
             raise ValueError(f"samples: must hold {', '.join(missing)} where status is ok")
 
 
-class PointRow(_RecordRow):
+class PointRow(PlanPoint, _RecordRow):
     """One point of the plan in one mode."""
 
     mode: Mode = Field(description="`end_to_end`: whole samples of the loop; `phases`: its parts, one by one")
-    target: str = Field(description="model, or a shape of `validate/plans/shapes`")
-    draft: str = Field(description="the same of the draft; `self` is the target")
-    draft_kv: str = Field(description="the draft's KV method")
-    batch: Size = Field(description="sequences")
-    context: Size = Field(description="cached tokens per sequence when a sample starts")
-    gamma: int = Field(
-        ge=1, le=4096, description="drafted tokens per iteration: a tree's levels below the root, two levels' fewest"
-    )
-    alpha: float | None = Field(None, ge=0, le=1, description="scripted acceptance; trees have rates")
-    tree: str | None = Field(None, description="the tree as the plan asked for it")
-    parents: tuple[int, ...] | None = Field(
-        None, description="of the tree's nodes, level by level, the root's -1 first"
-    )
-    rates: tuple[float, ...] | None = Field(None, description="scripted acceptance of a node's 1st, 2nd, ... child")
-    middle_kv: str | None = Field(None, description="two levels: KV method over which the target itself drafts")
-    inner_gamma: int | None = Field(None, ge=1, le=4096, description="two levels: the draft's tokens in a round")
-    inner_alpha: float | None = Field(None, ge=0, le=1, description="two levels: their scripted acceptance")
     iterations: Size | None = Field(None, description="iterations in a sample")
     tokens: dict[str, tuple[Count, ...]] = Field(
         {}, description="tokens gained in each sample, all sequences: `ar`, `sd`"
@@ -117,7 +100,7 @@ class PointRow(_RecordRow):
     def _complete(self) -> Self:
         self._check_samples(self.mode)
         self._check_drafted()
-        most = self.gamma + (self.inner_gamma or 0)
+        most = self.max_accepted
         if self.histogram is not None and len(self.histogram) != most + 1:
             raise ValueError(f"histogram: must have gamma + 1 = {most + 1} counts, given {len(self.histogram)}")
         outside = {len(self.samples[name]) for name in ("sd_accept_s", "sd_commit_s") if name in self.samples}

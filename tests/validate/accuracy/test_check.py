@@ -14,7 +14,6 @@ from perfmodel.cli import run
 from perfmodel.specs.calibration import Calibration, load_calibration
 from perfmodel.specs.frozen import annotations
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read_baseline
-from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.accuracy.folder import Figure, figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text
 from perfmodel.validate.engine.record import EngineSubject
@@ -49,21 +48,10 @@ def off_by(folder: Path, factor: float) -> Path:
     return write_yaml(c.model_copy(update=changes), path, "broken on purpose")
 
 
-def test_errors_are_those_of_the_comparison(folder) -> None:
-    (record,) = (r for r in records(folder) if r.data.kind == "measure")
-    cells = compare_record(record, calibration_of(record))
-    found = figures(folder)
-    for part in parts(found):
-        quantity = part.name.removeprefix("cpu-1/cpu-full/")
-        errors = [c.predicted / c.measured - 1 for c in cells if c.quantity == quantity]
-        assert part.errors.mape == pytest.approx(np.mean(np.abs(errors)), rel=1e-12)
-        assert part.errors.worst == max(errors, key=abs) == pytest.approx(part.worst.error, rel=1e-12)
-        assert part.calibration == "xeon-amx-2core.micro"
-    assert figures(folder / "mine") == found  # the machine's own folder is a folder too
-
-
 def test_the_limit_is_kept_or_not(folder, capsys) -> None:
-    mape = {p.name: p.errors.mape for p in parts(figures(folder))}
+    found = figures(folder)
+    assert figures(folder / "mine") == found  # the machine's own folder is a folder too
+    mape = {p.name: p.errors.mape for p in parts(found)}
     most = max(mape.values())
     assert check(folder, "--max-error", f"{100 * most + 0.1:.1f}%") == 0
     assert "check: PASS; 240 figures of 1 records" in capsys.readouterr().out
@@ -132,20 +120,6 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     path.write_text(baseline_text(parts([replace(figure, predicted=1.6) for figure in many]), {}))
     moved = faults(parts(many), None, read_baseline(path))
     assert (len(moved), moved[-1]) == (7, "moved: 2 more parts")
-
-
-@pytest.mark.parametrize(("more", "words"), [
-    (["--write"], "--write: needs --baseline"),
-    (["--max-error", "ten"], "--max-error: must be a number"),
-    (["--baseline", "none.json"], "must exist; write it with --write"),
-    (["--figure", "speeedup"], "did you mean speedup"),
-    (["--calibration", "nope"], "no calibration named 'nope'"),
-])  # fmt: skip
-def test_wrong_input_is_one_line(folder, more, words, capsys) -> None:
-    assert check(folder, *more) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert told.count("\n") == 1
 
 
 def test_an_empty_or_damaged_folder_is_refused(folder, capsys) -> None:

@@ -19,44 +19,6 @@ from tests.validate.tiny_folder import WORDS, write_documents, write_folder
 OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--documents", "1", "--threads", "1"]
 
 
-@pytest.mark.parametrize(("more", "says"), [
-    (["--draft-kv", "snapkv:64"], "--draft-kv: must be of a budget below the context, 64, given 'snapkv:64'"),
-    (["--draft-kv", "snapkv:64", "--context", "32,64"], "--draft-kv: must be of a budget below the context, 64"),
-    (["--draft-kv", "quest:32,page=8", "--draft-kv", "quest:32"], "--draft-kv: must be methods that differ"),
-    (["--draft-kv", "h2o:32"], "h2o can be predicted but not run"),
-    (["--draft", "ngram", "--draft-kv", "quest:32"], "--draft-kv: must be left out with --draft ngram"),
-    (["--prompts", "none.jsonl"], "--prompts: none.jsonl: must be a readable file"),
-    (["--prompts", "letters.jsonl"], "letters.jsonl: line 2: must be tokens in 0 .. 255, given 'a'"),
-    (["--prompts", "empty.jsonl"], "--prompts: empty.jsonl: must be one document or more"),
-    (["--prompts", "short.jsonl"],
-     "--prompts: must be documents of 60 tokens or more for --context 64, given '3 at most'"),
-    (["--checkpoint", "."], "--prompts: must be given with --checkpoint"),
-    (["--checkpoint", "none"], "--checkpoint: must be a folder with config.json"),
-    (["--temperature", "-1"], "--temperature: must be 0, or "),
-    (["--seed", "-1"], "--seed: must be a whole number"),
-    (["--threads", "-1"], "--threads: must be a positive whole number"),
-    (["--device", "tpu"], "--device: must be auto, cpu or"), (["--gamma", "4097"], "--gamma: must be at most 4096"),
-    (["--gamma", "0"], "--gamma: must be a positive whole number"),
-    (["--batch", "0"], "--batch: must be a positive whole number"),
-    (["--out", "missing/table.json"], "--out: must be a file that can be written, in a folder that exists"),
-    (["--out", "."], "--out: must be a file that can be written"),
-    (["--out", "n" * 300], "--out: must be a file that can be written"),
-    (["--context", "64,1000000"], "--context: must be at most"),
-])  # fmt: skip
-def test_a_run_that_cannot_end_well_is_refused_before_decoding(tmp_path, monkeypatch, capsys, more, says) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(acceptance, "_observe", lambda *_: pytest.fail("decoded"))
-    texts = {"letters": '[1]\n[1, "a"]', "short": "[1, 2, 3]\n[4]", "empty": "\n"}
-    for name, text in texts.items():
-        Path(f"{name}.jsonl").write_text(text)
-    before = sorted(tmp_path.iterdir())
-    assert run([*OBSERVE, *more]) == 2
-    said = capsys.readouterr()
-    assert says in " ".join(said.err.split())
-    assert not said.out
-    assert sorted(tmp_path.iterdir()) == before
-
-
 def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:
     """A draft that reads the whole cache in fp32 is the target: everything is accepted. A sparse one loses some."""
     out = tmp_path / "table.json"

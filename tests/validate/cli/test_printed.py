@@ -66,7 +66,7 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     for one, line in zip(found, lines[4:-2], strict=True):
         times = f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms {one.speedup:.2f} {one.seconds:.1f} s"
         fits = "" if one.fits else " (does not fit)"
-        assert " ".join(line.split()) == f"{one.point.key} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
+        assert " ".join(line.split()) == f"{one.point.name} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
 
 
 def test_a_busy_machine_is_named(tmp_path, monkeypatch, capsys) -> None:
@@ -90,19 +90,6 @@ def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
     monkeypatch.setattr("perfmodel.validate.decoder.memory.check_fits", lambda what, size, _: needed.append(size))
     assert len(_made_up(Request(1, 8, 3000), SimpleNamespace(tp=2, folder=None), target, False, 1)[0]) == 1
     assert needed == [3001 * (2 * 2 * 2 * 8) * 8 / 2], "keys and values of two layers and heads of 8, each 8 bytes"
-
-
-@pytest.mark.parametrize(("words", "says"), [
-    ("calibrate --judge a --stack b", "--judge, --stack: must not both be given"),
-    ("calibrate --results a", "--results: is of --from-microbench"),
-    ("calibrate --from-microbench a --write", "--from-microbench: takes only NAME"),
-    ("calibrate --from-microbench a --json", "--from-microbench: takes only NAME"),
-    ("calibrate engines --json", "engines: takes only --write"),
-    ("run --out /dev/null/x", "--out: /dev/null/x/calibration.yaml: "),
-])  # fmt: skip
-def test_flags_that_do_not_go_together(capsys, words, says) -> None:
-    assert run(["validate", *words.split()]) == 2
-    assert says in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) -> None:

@@ -12,9 +12,9 @@ from perfmodel.specs.gpu import load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.run import closing
 from perfmodel.validate.records import code_version
-from perfmodel.validate.records.schema import KernelRow, PointRow
 from perfmodel.validate.records.store import RESULTS, Record, latest, records
 from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny_record import changed, measured
 
 SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batch": [1]}]}
 
@@ -87,17 +87,13 @@ def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
         assert found["commit"] == "unknown"
         assert found["commit_from"].startswith("perfmodel ")
         assert found["source_sha256"] == digest
-    plan = write(tmp_path, grid=[{**BLOCK, "batch": [1]}])
-    assert run(["validate", "measure", str(plan), "--machine", "t-1", "--results", str(tmp_path)]) == 0
-    (record,) = records(tmp_path)
+    record = measured(tmp_path, grid=[{**BLOCK, "batch": [1]}])
     assert record.path.stem.split("-")[1:] == ["unknown", "test", "tiny"]
     assert record.data.commit == "unknown"
 
 
-def test_the_digest_is_of_code_and_data_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_is_of_code_and_data_files(tmp_path, monkeypatch) -> None:
     """Of a wheel, too, whose results lie in the package."""
-    from perfmodel.validate.records import code_version
-
     monkeypatch.setattr(code_version, "PACKAGE", tmp_path)
     (tmp_path / "results").mkdir()
     seen = [code_version._source_digest()]
@@ -110,11 +106,9 @@ def test_the_digest_is_of_code_and_data_files(tmp_path: Path, monkeypatch: pytes
 
 def noisy(record: Record, factor: float) -> Record:
     """Every timing with one fast sample, so that its median is so many times the fastest."""
-    rows: list[PointRow | KernelRow] = []
-    for row in record.data.points:
-        samples = {name: (min(values) / factor, *values[1:]) for name, values in row.samples.items()}
-        rows.append(row.model_copy(update={"samples": samples}))
-    return Record(record.path, record.data.model_copy(update={"points": tuple(rows)}))
+    each = [{n: (min(v) / factor, *v[1:]) for n, v in row.samples.items()} for row in record.data.points]
+    rows = [row.model_copy(update={"samples": of}) for row, of in zip(record.data.points, each, strict=True)]
+    return changed(record, rows)
 
 
 def test_a_noisy_calibration_does_not_end_in_a_question() -> None:

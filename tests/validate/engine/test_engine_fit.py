@@ -3,9 +3,7 @@
 import itertools
 import json
 import random
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -163,23 +161,6 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     asked = ["--model", QUERY.model, "--hardware", "h100", "--draft", QUERY.draft, "--calibration", str(path)]
     assert run(["schedule", *asked, "-c", "8k", "--alpha", "0.7", "--max-batch", "64", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tables"]
-
-
-@pytest.mark.parametrize(("arguments", "says"), [
-    ([], "--from, --url: one of them must be given"), (["--from", "none.json"], "no file of this name"),
-    (["--from", "none.json,speed=3"], "batch=NUMBER"), (["--from", "none.json,gamma=1.5"], "a whole number"),
-    (["--from", "none.json,batch=-1"], "batch=NUMBER"),
-    (["--from", "x.json", "--machine", "My Host"], "--machine: must be a label"),
-    (["--from", "x.json", "--draft", "nobody"], "--draft"),
-    (["--from", "x.json", "--draft", "ngram", "--tp", "3"], "--tp:"),
-])  # fmt: skip
-def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch, capsys, arguments, says) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(Path(__file__).parent / "files" / "vllm-forward.json", "x.json")
-    ask = ["validate", "engine", "--model", "llama-3.1-8b", "--hardware", "h100", "--results", str(tmp_path / "out")]
-    assert run([*ask, *arguments]) == 2
-    assert says in " ".join(capsys.readouterr().err.split())
-    assert not list(tmp_path.rglob("*.yaml"))
 
 
 @pytest.mark.parametrize("version", ["../../x", "", "1.0\n", "a b", "-1", "x" * 100])

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfmodel.cli import run
 from perfmodel.costs.shards import shard
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, memory_of
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear
@@ -15,9 +14,9 @@ from perfmodel.validate.harness.micro.grid import Job
 from perfmodel.validate.harness.micro.kernels import KernelMaker
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.records.plan import Plan, load_plan, spec_of
-from perfmodel.validate.records.store import read_record
 from perfmodel.validate.records.summary import points
 from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny_record import measured
 
 CPU = torch.device("cpu")
 EIGHT = {"weights": "fp8", "kv": "fp8"}
@@ -60,13 +59,11 @@ def test_the_engine_has_the_format_of_the_device(tmp_path: Path, device: str, we
 
 def test_a_run_shows_predicted_beside_measured(tmp_path, capsys) -> None:
     """The plan's point, and as the record has it for every later comparison."""
-    path = write(tmp_path, precision=EIGHT, grid=GRID, hardware="xeon-amx-2core")
-    assert run(["validate", "measure", str(path), "--machine", "t-1", "--results", str(tmp_path / "results")]) == 0
+    record = measured(tmp_path, precision=EIGHT, grid=GRID, hardware="xeon-amx-2core")
     assert "predicted with xeon-amx-2core.micro / measured / error" in capsys.readouterr().out
-    (record,) = [read_record(found) for found in (tmp_path / "results" / "t-1").glob("*test-tiny.json")]
     assert not record.failures()
-    (measured,) = points(record)
-    assert (measured.weights, measured.kv_dtype) == ("fp8-wo", "fp8")
+    (point,) = points(record)
+    assert (point.weights, point.kv_dtype) == ("fp8-wo", "fp8")
 
 
 def test_kernels_read_what_the_plan_stores(plan: Plan) -> None:

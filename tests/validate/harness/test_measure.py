@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,20 +16,10 @@ from perfmodel.validate.records.schema import SCHEMA_VERSION
 from perfmodel.validate.records.store import Record, read_record, records
 from tests.validate import ranks
 from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny_record import command, measured
 
 COMMIT = "0123456789abcdef"
 ROOT = Path(__file__).parents[3]
-
-
-def command(plan: Path, results: Path, *more: str) -> list[str]:
-    return ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(results), *more]
-
-
-def measured(folder: Path, *more: str, status: int = 0, **changes: Any) -> Record:
-    """The record of a tiny plan with some changes."""
-    assert run(command(write(folder, **changes), folder, *more)) == status
-    (path,) = folder.glob("t-1/*.json")
-    return read_record(path)
 
 
 @pytest.fixture(scope="module")

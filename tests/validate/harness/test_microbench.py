@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record, read_record
 from tests.validate.refused import refused
 from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny_record import changed
 
 TRUTH = {
     "gemm_bandwidth_fraction": 0.8, "gemm_flops_fraction": 0.7, "gemm_fixed_s": 4e-6, "gemm_blend_power": 2.5,
@@ -282,8 +282,7 @@ def test_a_fit_takes_each_shapes_fastest_and_keeps_the_choice(record, fitted, gp
     assert share == pytest.approx(TRUTH["attention_bandwidth_fraction"], 0.02)
     factors = [0.5 if row.at["batch"] * row.at["context"] < 1000 else 2.0 for row in rows]
     points = record.data.points + tuple(map(other, rows, factors))
-    both = replace(record, data=record.data.model_copy(update={"points": points}))
-    choices = calibration_from(both, gpu).attention_choices
+    choices = calibration_from(changed(record, points), gpu).attention_choices
     ones = [(c.name, c.from_tokens > 0) for c in choices if c.query == 1]
     assert ones[:2] == [("sdpa", False), ("auto", True)]
     assert {(c.name, c.from_tokens) for c in choices if c.query > 1} == {("auto", 0)}, "no small cache"

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.cli import run
 from perfmodel.specs.calibration import load_calibration
 from perfmodel.speculation import tree_cost
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
@@ -23,6 +22,7 @@ from perfmodel.validate.records.store import Record, read_record
 from perfmodel.validate.records.summary import points
 from tests.validate.refused import refused
 from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny_record import measured
 
 CHAIN = {key: value for key, value in BLOCK.items() if key not in ("gamma", "alpha")}
 TREE = {**CHAIN, "tree": ["2x2x1"], "rates": [0.6, 0.2], "batch": [2]}
@@ -43,17 +43,8 @@ def plan_of(folder: Path, *blocks: dict[str, Any], **changes: Any) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trees")
-    plan = str(write(folder, grid=GRID, protocol={"iterations": 2}, hardware="xeon-amx-2core"))
-    assert run(["validate", "measure", plan, "--machine", "t-1", "--results", str(folder)]) == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def record(results: Path) -> Record:
-    (path,) = results.glob("t-1/*.json")
-    return read_record(path)
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return measured(tmp_path_factory.mktemp("trees"), grid=GRID, protocol={"iterations": 2}, hardware="xeon-amx-2core")
 
 
 @pytest.mark.parametrize(("block", "words"), [

@@ -18,7 +18,7 @@ def test_a_plan_is_named_by_its_file_and_measures_enough(name) -> None:
     assert plan.name == name
     assert plan.protocol.samples >= 7
     assert set(plan.protocol.modes) == {"end_to_end", "phases"}
-    keys = [point.key for point in plan.points()]
+    keys = [point.name for point in plan.points()]
     assert len(keys) == len(set(keys))
     for point in plan.points():
         longest = point.context + (plan.protocol.iterations + 4) * (point.gamma + 1)
@@ -97,7 +97,7 @@ def test_points_of_chains_trees_and_two_levels_by_hand() -> None:
     ):  # fmt: skip
         made = list(of.points())
         assert len(made) == of.count
-        assert [of.count, made[0].queries, made[0].max_accepted, made[0].key] == wanted
+        assert [of.count, made[0].queries, made[0].max_accepted, made[0].name] == wanted
     assert block(**levels, context=(2,)).count == 2
 
 

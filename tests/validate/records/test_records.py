@@ -10,19 +10,16 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from perfmodel.validate.records.schema import Environment, PointRow
+from perfmodel.validate.records.schema import Environment
 from perfmodel.validate.records.store import RESULTS, Record, latest, read_record, records, withdrawn
 from perfmodel.validate.records.summary import is_quiet, points, quiet_line, repeatability, steady_share
 from tests.validate.refused import refused
+from tests.validate.tiny_record import changed
 
 
 def committed(kind: str = "measure") -> Record:
     found = latest(records(RESULTS, "cpu-1"), kind)
     return found
-
-
-def changed(record: Record, rows: list[PointRow]) -> Record:
-    return Record(record.path, record.data.model_copy(update={"points": tuple(rows)}))
 
 
 def raw(record: Record) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import getitem
@@ -13,11 +12,11 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs import PACKAGE, files
 from perfmodel.specs.units import FACTORS
 from perfmodel.validate.studies import gate
 from perfmodel.validate.studies import record as accuracy
 from perfmodel.validate.studies.inputs import inputs
+from tests.attack.tampered import copied
 
 MAGICDEC = "hardware/calibrations/a100-sxm-80gb.magicdec.yaml"
 GPT_FAST = "hardware/calibrations/a100-sxm-80gb.gpt-fast.yaml"
@@ -30,21 +29,10 @@ def recorded() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of all shipped data."""
-    folder = tmp_path_factory.mktemp("package")
-    for name in ("hardware", "models", "results"):
-        shutil.copytree(PACKAGE / name, folder / name, ignore=shutil.ignore_patterns("*.png", "*.md"))
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _in_the_copy(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "PACKAGE", shipped)
-        files.bundled_names.cache_clear()
-        yield
-    files.bundled_names.cache_clear()
+def shipped(recorded: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of all shipped data, which all answers of this module are made from."""
+    with copied(tmp_path_factory.mktemp("package")) as folder:
+        yield folder
 
 
 def told(recorded: dict[str, Any], shipped: Path) -> list[str]:
