@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from perfmodel.specs.model import load_model
     from perfmodel.specs.published import published_points
 
-_ANSWERS = ("whatif", "sweep", "ops", "sensitivity", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy",
-            "moe", "traffic", "serving", "compare")  # fmt: skip
-_PLACES = {name: (f"answers.{name}", name) for name in _ANSWERS} | {
+__all__ = ["whatif", "sweep", "ops", "sensitivity", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy",
+           "moe", "traffic", "serving", "compare", "Query", "InputError", "load_model", "load_gpu", "load_calibration",
+           "published_acceptance", "published_points", "plots"]  # fmt: skip
+_PLACES = {
     "Query": ("answers.query", "Query"),
     "InputError": ("errors", "InputError"),
     "load_model": ("specs.model", "load_model"),
@@ -45,18 +46,14 @@ _PLACES = {name: (f"answers.{name}", name) for name in _ANSWERS} | {
     "published_points": ("specs.published", "published_points"),
     "plots": ("plots", ""),
 }
-"""Name -> the module that has it, and its name there."""
-
-__all__ = ["whatif", "sweep", "ops", "sensitivity", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy",
-           "moe", "traffic", "serving", "compare", "Query", "InputError", "load_model", "load_gpu", "load_calibration",
-           "published_acceptance", "published_points", "plots"]  # fmt: skip
+"""Name -> the module that has it, and its name there; the others are verbs, each in a module of its name."""
 
 
 def __getattr__(name: str) -> Any:
     """One of `__all__`, loaded: importing this package stays light."""
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place, inner = _PLACES[name]
+    place, inner = _PLACES.get(name, (f"answers.{name}", name))
     module = import_module(f"{__name__}.{place}")
     if not inner:
         return module

@@ -9,7 +9,7 @@ from perfmodel import costs
 from perfmodel.errors import refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.operations import Cost, Floats, Op
-from perfmodel.specs.formats import Precision, Weights
+from perfmodel.specs.formats import Precision, Weights, weight_format
 from perfmodel.specs.model import ModelSpec
 
 
@@ -18,7 +18,7 @@ class Draft:
     """The fields that every draft kind carries, and the behaviour of most: one token per pass of a whole model.
 
     A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind` is the word
-    of the command line, `source` the paper, `example` a spelling that works for any target.
+    of the command line and the name of its file, `source` the paper, `example` a spelling that works for any target.
     """
 
     kind: ClassVar[str]
@@ -28,16 +28,21 @@ class Draft:
     """Whether one pass drafts all tokens."""
     views_target_cache: ClassVar[bool] = False
     """Whether it reads the target's cache and keeps only what `kv.stored_bytes` counts beside it."""
+    has_checkpoint: ClassVar[bool] = False
+    """Whether its model is a checkpoint with formats of its own."""
 
     model: ModelSpec
     kv: KVMethod
     tensor_parallel: int
     precision: Precision
 
+    def __init_subclass__(cls) -> None:
+        cls.kind = cls.__module__.rpartition(".")[2]
+
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """Formats that its checkpoint comes in beside a target at `target`: the target's."""
-        return target
+        """Formats that it comes in beside a target at `target`: its checkpoint's (bf16 without a file), or those."""
+        return weight_format(model.weights) if cls.has_checkpoint else target
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:

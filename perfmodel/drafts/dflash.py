@@ -9,7 +9,6 @@ from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.formats import Weights, weight_format
 from perfmodel.specs.model import ModelSpec
 
 LAYERS = 5
@@ -26,9 +25,9 @@ class DFlash(Draft):
     The attention among the block's positions is counted as causal, half of what it is: under 1 % from 1k tokens on.
     """
 
-    kind: ClassVar[str] = "dflash"
     source: ClassVar[str] = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
     example: ClassVar[str] = "dflash:layers=5,features=5,block=16"
+    has_checkpoint = True
     in_one_pass: ClassVar[bool] = True
 
     layers: int = LAYERS
@@ -41,11 +40,6 @@ class DFlash(Draft):
         self.check("layers", 1, 64)
         self.check("features", 1, 64)
         self.check("block", 2, 1025)
-
-    @classmethod
-    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """The head's own; bf16 where it has no file."""
-        return weight_format(model.weights)
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:

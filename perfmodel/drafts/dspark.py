@@ -20,7 +20,6 @@ class DSpark(DFlash):
     each drafted token reads rank x vocabulary weights more, one after another (vLLM, models/qwen3_dspark.py).
     """
 
-    kind: ClassVar[str] = "dspark"
     source: ClassVar[str] = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"
     example: ClassVar[str] = "dspark:rank=256,block=7"
 

@@ -9,7 +9,6 @@ from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.formats import Weights, weight_format
 from perfmodel.specs.model import ModelSpec
 
 OWN_VOCAB = 32000
@@ -31,9 +30,9 @@ class Eagle(Draft):
     leaves out under 1 % of an iteration (docs/decisions.md).
     """
 
-    kind: ClassVar[str] = "eagle"
     source: ClassVar[str] = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
     example: ClassVar[str] = "eagle:features=3,vocab=32000"
+    has_checkpoint = True
 
     features: int = 1
     vocab: int = 0
@@ -55,11 +54,6 @@ class Eagle(Draft):
     def name(self) -> str:
         """``eagle3`` with several features, else the kind."""
         return "eagle3" if self.features > 1 else self.kind
-
-    @classmethod
-    def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """The head's own; heads are published in bf16, whatever the target's format."""
-        return weight_format(model.weights)
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:

@@ -19,7 +19,6 @@ class Medusa(Draft):
     falls with the position: give it by position.
     """
 
-    kind: ClassVar[str] = "medusa"
     source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
     example: ClassVar[str] = "medusa:heads=4"
     in_one_pass: ClassVar[bool] = True

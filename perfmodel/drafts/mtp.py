@@ -21,7 +21,6 @@ class MTP(Draft):
     and LM head are the target's.
     """
 
-    kind: ClassVar[str] = "mtp"
     source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
     example: ClassVar[str] = "mtp"
 

@@ -17,7 +17,6 @@ class NGram(Draft):
     without a match has nothing verified (docs/decisions.md says what that makes of large batches).
     """
 
-    kind: ClassVar[str] = "ngram"
     source: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
     example: ClassVar[str] = "ngram"
     views_target_cache = True  # it keeps no cache

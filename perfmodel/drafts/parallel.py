@@ -11,7 +11,6 @@ from perfmodel.operations import Floats
 class Parallel(ModelDraft):
     """Another model, trained to predict gamma tokens from gamma query tokens (the last one and gamma - 1 masks)."""
 
-    kind: ClassVar[str] = "parallel"
     source: ClassVar[str] = "An et al. 2025 (PARD), arXiv 2504.18583"
     example: ClassVar[str] = "parallel:llama-3.2-1b"
     in_one_pass: ClassVar[bool] = True

@@ -13,7 +13,6 @@ class SelfDraft(Draft):
     target_weights: name of the target's weight format; a draft at another one keeps a second copy.
     """
 
-    kind: ClassVar[str] = "self"
     source: ClassVar[str] = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"
     example: ClassVar[str] = "self"
     views_target_cache = True  # its keys and values are the target's

@@ -13,6 +13,5 @@ class Suffix(NGram):
     gamma is then the mean length. Give the acceptance as hit probability x run length, or by position.
     """
 
-    kind: ClassVar[str] = "suffix"
     source: ClassVar[str] = "Oliaro et al. 2024 (SuffixDecoding), arXiv 2411.04975"
     example: ClassVar[str] = "suffix"

@@ -80,7 +80,7 @@ class KVMethod:
     __slots__ = ()
 
     name: ClassVar[str]
-    """The name of the method and of its file."""
+    """That of its file."""
     source: ClassVar[str]
     """Paper with arXiv id."""
     example: ClassVar[str]
@@ -91,6 +91,9 @@ class KVMethod:
 
     budget: int | None
     """K: cached tokens that one draft step reads; None where the method reads a share, or all, of the context."""
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__module__.rpartition(".")[2]
 
     def __post_init__(self) -> None:
         """Refuse (InputError) options that cannot be: a budget, where a method has no others to look at."""

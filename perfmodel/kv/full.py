@@ -10,7 +10,6 @@ from perfmodel.kv.base import KVMethod
 class Full(KVMethod):
     """Every cached token in every draft step, from the target's own cache."""
 
-    name: ClassVar[str] = "full"
     source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
     example: ClassVar[str] = "full"
     aliases: ClassVar[tuple[str, ...]] = ("dense", "none")

@@ -14,7 +14,6 @@ class H2O(KVMethod):
     One running score per kept token and KV head is read and written in each step.
     """
 
-    name: ClassVar[str] = "h2o"
     source: ClassVar[str] = "Zhang et al. 2023, arXiv 2306.14048"
     example: ClassVar[str] = "h2o:1024"
     aliases: ClassVar[tuple[str, ...]] = ("heavyhitter",)

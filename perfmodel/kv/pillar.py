@@ -17,7 +17,6 @@ class Pillar(KVMethod):
     Either a budget in tokens or a `share` of the context, in (0, 1].
     """
 
-    name: ClassVar[str] = "pillar"
     source: ClassVar[str] = "Zhao et al. 2025 (SparseSpec, PillarAttn), arXiv 2512.01278"
     example: ClassVar[str] = "pillar,share=0.05"
     aliases: ClassVar[tuple[str, ...]] = ("pillarattn", "sparsespec")

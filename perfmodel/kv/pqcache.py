@@ -16,7 +16,6 @@ class PQCache(KVMethod):
     cache: their reads are not counted.
     """
 
-    name: ClassVar[str] = "pqcache"
     source: ClassVar[str] = "Zhang et al. 2024, arXiv 2407.12820"
     example: ClassVar[str] = "pqcache:1024,subvectors=2,bits=6,iterations=10"
     aliases: ClassVar[tuple[str, ...]] = ("pq",)

@@ -18,7 +18,6 @@ class Quantized(KVMethod):
     them), so only the scales are extra memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).
     """
 
-    name: ClassVar[str] = "quantized"
     source: ClassVar[str] = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"
     example: ClassVar[str] = "quantized,bits=4"
     aliases: ClassVar[tuple[str, ...]] = ("quant", "quantspec", "quantised")

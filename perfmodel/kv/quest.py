@@ -14,7 +14,6 @@ class Quest(KVMethod):
     Default of 16 tokens a page: Tang et al. 2024.
     """
 
-    name: ClassVar[str] = "quest"
     source: ClassVar[str] = "Tang et al. 2024, arXiv 2406.10774"
     example: ClassVar[str] = "quest:1024,page=16"
 

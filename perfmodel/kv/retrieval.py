@@ -15,7 +15,6 @@ class Retrieval(KVMethod):
     Default of 8 tokens a chunk: TriForce's released code. `every` has no published default and must be given.
     """
 
-    name: ClassVar[str] = "retrieval"
     source: ClassVar[str] = "Sun et al. 2024 (TriForce), arXiv 2404.11912"
     example: ClassVar[str] = "retrieval:4096,every=16"
     aliases: ClassVar[tuple[str, ...]] = ("triforce", "chunkretrieval")

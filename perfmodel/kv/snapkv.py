@@ -17,7 +17,6 @@ class SnapKV(KVMethod):
     neighbours before the choice. Defaults window 32 and kernel 7: Li et al. 2024, LongBench experiments.
     """
 
-    name: ClassVar[str] = "snapkv"
     source: ClassVar[str] = "Li et al. 2024, arXiv 2404.14469"
     example: ClassVar[str] = "snapkv:2049"
     aliases: ClassVar[tuple[str, ...]] = ("snap",)

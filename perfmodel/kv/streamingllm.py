@@ -18,7 +18,6 @@ class StreamingLLM(KVMethod):
     Default of 4 sinks: Xiao et al. 2023.
     """
 
-    name: ClassVar[str] = "streamingllm"
     source: ClassVar[str] = "Xiao et al. 2023, arXiv 2309.17453"
     example: ClassVar[str] = "streamingllm:512"
     aliases: ClassVar[tuple[str, ...]] = ("streaming", "stream", "sink")

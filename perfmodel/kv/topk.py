@@ -15,7 +15,6 @@ class TopK(KVMethod):
     S/2 + budget/2 tokens' bytes. MLA's latent is key and value at once, so there all of it is read.
     """
 
-    name: ClassVar[str] = "topk"
     source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
     example: ClassVar[str] = "topk:1024"
     aliases: ClassVar[tuple[str, ...]] = ("exacttopk", "oracle")

@@ -11,7 +11,6 @@ from perfmodel.operations import Floats
 class TOVA(KVMethod):
     """The tokens that the latest query attends to most; the weakest, averaged over heads, is evicted in each step."""
 
-    name: ClassVar[str] = "tova"
     source: ClassVar[str] = "Oren et al. 2024, arXiv 2401.06104"
     example: ClassVar[str] = "tova:1024"
     predicted_only: ClassVar[bool] = True

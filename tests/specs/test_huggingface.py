@@ -69,15 +69,6 @@ def test_language_models_under_other_keys() -> None:
     assert "hidden_size 4096" in llava.notes
 
 
-def test_a_size_is_refused_by_the_files_own_name_for_it() -> None:
-    """Of names that stand for one size the first that says something counts."""
-    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 100}
-    spec = from_config(config | {"max_sequence_length": None, "n_inner": None}, "c.json")
-    assert (spec.max_position_embeddings, spec.intermediate_size) == (32, 256)
-    with pytest.raises(InputError, match=r"c\.json: n_embd: must be a whole number from 1"):
-        from_config(config | {"n_embd": -1}, "c.json")
-
-
 def test_every_supported_family_is_tested() -> None:
     inner = {c["config"].get("text_config", {}).get("model_type") for c in TABLE.values()}
     outer = {c["config"]["model_type"] for c in TABLE.values()}

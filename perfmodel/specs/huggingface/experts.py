@@ -18,13 +18,16 @@ def routed(
     shared: str | None = None,
     shared_width: str | None = None,
     first: str | None = None,
+    latent: str | None = None,
+    ignored: str = "",
     bias: bool = False,
     **more: Any,
 ) -> Fields:
     """Experts whose sizes stand under these keys; lists of one number a layer must name the same for all.
 
     shared: how many experts every token takes, each of `width`; or shared_width: their width. first: layers that are
-    dense, by number or (`mlp_layer_types`) by name. bias: the router has one. more: other fields of `MoE`.
+    dense, by number or (`mlp_layer_types`) by name. latent: width that experts read and write, if the file says so.
+    ignored: keys, with ``+``, that say nothing more here. bias: the router has one. more: other fields of `MoE`.
     """
     count, routed = _one(keys, experts), _one(keys, width)
     sizes = {"num_experts": count, "experts_per_token": _one(keys, per_token), "intermediate_size": routed}
@@ -38,6 +41,9 @@ def routed(
         named = first == "mlp_layer_types" or (first not in keys.data and isinstance(kinds, list))
         dense = sum(kind == "dense" for kind in kinds or ()) if named else keys.integer(first, 0, low=0, high=layers)
         sizes["first_dense_layers"] = dense
+    if latent and keys.data.get(latent) is not None:
+        sizes["latent_size"] = keys.integer(latent)
+    keys.ignore(*ignored.split("+"))
     return {"moe": {**sizes, "router_bias": bias, **more}}
 
 
@@ -99,11 +105,6 @@ def deepseek(keys: Keys, layers: int) -> Fields:
     )
 
 
-def gpt_oss(keys: Keys, layers: int) -> Fields:
-    keys.ignore("experts_per_token")
-    return routed(keys, layers, "num_local_experts", "intermediate_size", bias=True, expert_bias=True)
-
-
 def minimax(keys: Keys, layers: int) -> Fields:
     shared, bias = keys.count("shared_intermediate_size"), keys.flag("use_routing_bias", True)
     keys.ignore("mtp_transformer_layers")
@@ -160,7 +161,7 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
         shared_intermediate_size=keys.count("n_shared_experts") * keys.count("moe_shared_expert_intermediate_size"),
         first_dense_layers=kinds.count("mlp"),
         bias=True,
-        latent_size=keys.integer("moe_latent_size") if keys.data.get("moe_latent_size") is not None else None,
+        latent="moe_latent_size",
     )
 
 
@@ -181,15 +182,6 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
     width = "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
     shared = _one(keys, "num_shared_expert", 1) * _one(keys, width)
     return routed(keys, layers, "num_experts", width, "moe_topk", shared_intermediate_size=shared)
-
-
-def kimi(keys: Keys, layers: int) -> Fields:
-    """Kimi-Linear and Kimi-K3: behind a narrower latent in K3, with shared experts of the full width."""
-    found = routed(keys, layers, shared="num_shared_experts", first="first_k_dense_replace", bias=True)
-    if keys.data.get("routed_expert_hidden_size") is not None:
-        found["moe"]["latent_size"] = keys.integer("routed_expert_hidden_size")
-    keys.ignore("moe_layer_freq", "num_expert_group", "latent_moe_use_norm")
-    return found
 
 
 def step(keys: Keys, layers: int) -> Fields:
