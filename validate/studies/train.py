@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -185,14 +186,19 @@ class Trainer:
 
 
 def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[str, object]:
-    """Run the recipe, save the checkpoint, and return what its recipe.json says: the recipe and what came out."""
-    trainer, began = Trainer(recipe, device), time.monotonic()
-    while (progress := (time.monotonic() - began) / (60 * recipe.minutes)) < 1:
-        bits = trainer.step(progress)
-        if trainer.steps % TOLD_EVERY == 1:
-            print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
+    """Run the recipe, save the checkpoint, and return what its recipe.json says: the recipe and what came out.
+
+    An interruption ends the training early; what was trained by then is saved all the same.
+    """
+    trainer, began, progress = Trainer(recipe, device), time.monotonic(), 0.0
+    with suppress(KeyboardInterrupt):
+        while (progress := (time.monotonic() - began) / (60 * recipe.minutes)) < 1:
+            bits = trainer.step(progress)
+            if trainer.steps % TOLD_EVERY == 1:
+                print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
     report = {
         "recipe": asdict(recipe),
+        "finished": progress >= 1,
         "steps": trainer.steps,
         "trained_bytes": trainer.trained,
         "torch": torch.__version__,
