@@ -25,7 +25,6 @@ USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 MEASURED_HOST_LINK = 32e9
 """Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
 _TINY = float(np.finfo(float).tiny)
-Rates = dict[tuple[str, ...], tuple[float, float]]
 Efficiencies = dict[tuple[str, str, str], tuple[Floats, Floats, Floats]]
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
@@ -52,7 +51,6 @@ class Machine:
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
     _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _known_rates: Rates = field(default_factory=dict, init=False, repr=False, compare=False)
     _known_efficiencies: Efficiencies = field(default_factory=dict, init=False, repr=False, compare=False)
     _curves: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -187,11 +185,7 @@ class Machine:
 
     def _rates(self, op: Op, bandwidth: float, flops: float) -> tuple[float, float]:
         """Seconds per byte and per FLOP at these shares of the peaks."""
-        key = op.kind, op.compute, op.form, op.cache
-        rates = self._known_rates.get(key)
-        if rates is None:
-            rates = self._known_rates[key] = self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
-        return rates
+        return self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
         """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds. known: those of its ops."""
