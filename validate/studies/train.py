@@ -118,16 +118,6 @@ def evaluate(model: Model, context: int, sequences: int = EVALUATED) -> dict[str
     return {"context": context, "bits_per_byte": bits.mean().item(), "last_quarter": last}
 
 
-def optimizers(model: Model, recipe: TrainingRecipe) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, Adam for embedding and norms."""
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and name.startswith("layers")]
-    rest = [p for name, p in model.named_parameters() if p.ndim < 2 or not name.startswith("layers")]
-    return [
-        torch.optim.Muon(matrices, lr=recipe.muon_lr, weight_decay=recipe.weight_decay),
-        torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=BETAS, weight_decay=0.0),
-    ]
-
-
 def configuration(spec: ModelSpec) -> dict[str, object]:
     """The Hugging Face config.json of a shape."""
     same = (
@@ -156,14 +146,23 @@ def save(model: Model, folder: Path, report: dict[str, object]) -> None:
 
 
 class Trainer:
-    """A model on its way: weights, optimisers, and what it has been trained on so far."""
+    """A model on its way: Muon for the matrices of its layers, Adam for embedding and norms.
+
+    trained: context -> bytes of such sequences so far.
+    """
 
     def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
         self.recipe, self.rng, self.steps = recipe, np.random.default_rng(recipe.seed), 0
         weights = RandomWeights(recipe.seed, device, torch.float32)
         self.model = build(SPEC, weights).train().requires_grad_(True)
         self.text = data.corpus(held_out=False, seed=recipe.seed)
-        self.steppers = optimizers(self.model, recipe)
+        named = list(self.model.named_parameters())
+        matrices = [p for name, p in named if p.ndim == 2 and name.startswith("layers")]
+        rest = [p for name, p in named if p.ndim < 2 or not name.startswith("layers")]
+        self.steppers = [
+            torch.optim.Muon(matrices, lr=recipe.muon_lr, weight_decay=recipe.weight_decay),
+            torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=BETAS, weight_decay=0.0),
+        ]
         self.base = [group["lr"] for stepper in self.steppers for group in stepper.param_groups]
         self.trained: dict[str, int] = {}
 
