@@ -11,7 +11,9 @@ from perfmodel import cli
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Standard output."""
     assert cli.run(arguments) == 0
-    return capsys.readouterr().out
+    out, told = capsys.readouterr()
+    assert told == ""
+    return out
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -40,20 +40,19 @@ class Answer:
 
     def headline(self) -> str:
         """The answer in a line."""
-        return ", ".join(f"{name} {_short(value)}" for name, value in items(self).items() if not _nested(value))
+        return ", ".join(f"{name} {text}" for name, text in _facts(self).items())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.headline()})"
 
     def _repr_html_(self) -> str:
-        told = items(self)
-        facts = [(name, value) for name, value in told.items() if not _nested(value)]
         tables = [
             f"<p>{_escaped(name)}</p>{_table(value)}"
-            for name, value in told.items()
+            for name, value in items(self).items()
             if isinstance(value, tuple) and value and is_dataclass(value[0])
         ]
-        rows = "".join(f"<tr><th>{_escaped(name)}</th><td>{_escaped(_short(value))}</td></tr>" for name, value in facts)
+        facts = _facts(self).items()
+        rows = "".join(f"<tr><th>{_escaped(name)}</th><td>{_escaped(text)}</td></tr>" for name, text in facts)
         return f"<p><b>{_escaped(self.headline())}</b></p><table>{rows}</table>{''.join(tables)}"
 
 
@@ -83,8 +82,10 @@ class Rows(Answer, Sequence[T], Generic[T]):
         return _table(self.rows)
 
 
-def _nested(value: Any) -> bool:
-    return is_dataclass(value) or isinstance(value, dict | list | tuple)
+def _facts(record: Any) -> dict[str, str]:
+    """Name -> text of each value that is not itself a record."""
+    shown = {n: v for n, v in items(record).items() if not (is_dataclass(v) or isinstance(v, dict | list | tuple))}
+    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in shown.items()}
 
 
 def _escaped(text: str) -> str:
@@ -93,17 +94,12 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _table(rows: Sequence[Any]) -> str:
     """An HTML table of records, a column for each value that is not itself a record."""
     if not rows:
         return "<p>none</p>"
-    told = [{name: value for name, value in items(row).items() if not _nested(value)} for row in rows]
+    told = [_facts(row) for row in rows]
     head = "".join(f"<th>{_escaped(name)}</th>" for name in told[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_escaped(_short(row.get(name)))}</td>" for name in told[0]) + "</tr>" for row in told
-    )
+    cells = ["".join(f"<td>{_escaped(row.get(name, 'None'))}</td>" for name in told[0]) for row in told]
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -79,7 +79,7 @@ def measured_speedups(scenario: Scenario, tp: int) -> list[tuple[int, int, int, 
 
 
 def _beside(point: MeasuredPoint, predicted: dict[str, float], fitted_on: bool) -> Measured:
-    pairs = {name: (here, getattr(point, name)) for name, here in predicted.items()}
+    clocked = {name: getattr(point, name) for name in predicted if getattr(point, name) is not None}
     return Measured(
         set=point.set_name,
         row=point.row_id,
@@ -88,9 +88,5 @@ def _beside(point: MeasuredPoint, predicted: dict[str, float], fitted_on: bool) 
         gamma=point.gamma,
         notes=point.notes,
         fitted_on=fitted_on,
-        figures={
-            name: MeasuredFigure(here, clock, here / clock - 1.0)
-            for name, (here, clock) in pairs.items()
-            if clock is not None
-        },
+        figures={name: MeasuredFigure(predicted[name], s, predicted[name] / s - 1.0) for name, s in clocked.items()},
     )

@@ -11,14 +11,16 @@ from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.scenario import Scenario
 
 
-def mixed_target_s(scenario: Scenario, contexts: Sequence[float], query: float = 1.0) -> float:
-    """Target pass over sequences of different contexts: attention is summed, everything else runs them together."""
-    return float(scenario.machine.predicted_s(_mixed(scenario, contexts, query, False), len(contexts) * query))
-
-
-def mixed_draft_s(scenario: Scenario, contexts: Sequence[float], query: float = 1.0) -> float:
-    """One draft pass over sequences of different contexts, KV selection included."""
-    return float(scenario.draft_machine.predicted_s(_mixed(scenario, contexts, query, True), len(contexts) * query))
+def mixed_s(scenario: Scenario, contexts: Sequence[float], query: float = 1.0, drafting: bool = False) -> float:
+    """Target or draft pass over sequences of different contexts: attention is summed, all else runs them together."""
+    at = np.asarray(contexts, float)
+    ops, machine = scenario.target_ops, scenario.machine
+    if drafting:
+        ops, machine = scenario.draft_ops, scenario.draft_machine
+    alone, together = ops(1.0, at, query), ops(float(at.size), float(at.mean()), query)
+    pairs = zip(alone, together, strict=True)
+    mixed = [_summed(one, whole, at) if whole.kind == "attention" else whole for one, whole in pairs]
+    return float(machine.predicted_s(mixed, at.size * query))
 
 
 def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequence[float], gamma: int) -> float:
@@ -29,10 +31,10 @@ def mixed_speedup(scenario: Scenario, contexts: Sequence[float], alphas: Sequenc
     """
     draft = scenario.draft
     rates = tokens_per_iteration(gamma, np.asarray(alphas, float))
-    each = mixed_draft_s(scenario, contexts, float(draft.query(float(gamma))))
+    each = mixed_s(scenario, contexts, float(draft.query(float(gamma))), drafting=True)
     overhead = float(np.mean(scenario.overhead_s(float(len(contexts)), np.asarray(contexts, float))))
-    iteration = float(draft.passes(float(gamma))) * each + mixed_target_s(scenario, contexts, gamma + 1.0) + overhead
-    return float(np.mean(rates)) * mixed_target_s(scenario, contexts) / iteration
+    iteration = float(draft.passes(float(gamma))) * each + mixed_s(scenario, contexts, gamma + 1.0) + overhead
+    return float(np.mean(rates)) * mixed_s(scenario, contexts) / iteration
 
 
 def best_gamma(
@@ -64,27 +66,10 @@ def mixed_memory(scenario: Scenario, contexts: Sequence[float], gamma: int, frac
     )
 
 
-def _mixed(scenario: Scenario, contexts: Sequence[float], query: float, drafting: bool) -> list[Op]:
-    """Ops of one pass over all sequences, attention ops added up over them; one launch each."""
-    at = np.asarray(contexts, float)
-    ops = scenario.draft_ops if drafting else scenario.target_ops
-    alone, together = ops(1.0, at, query), ops(float(at.size), float(at.mean()), query)
-    return [
-        replace(
-            whole,
-            cost=replace(
-                whole.cost,
-                flops=_total(one.cost.flops, at),
-                kv_bytes=_total(one.cost.kv_bytes, at),
-                activation_bytes=_total(one.cost.activation_bytes, at),
-            ),
-            kernels=float(np.max(one.kernels)),
-        )
-        if whole.kind == "attention"
-        else whole
-        for one, whole in zip(alone, together, strict=True)
-    ]
-
-
-def _total(values: Floats, at: Array) -> float:
-    return float(np.sum(np.broadcast_to(values, at.shape)))
+def _summed(one: Op, whole: Op, at: Array) -> Op:
+    """An attention op over sequences at these contexts, in one launch. one: of each alone; whole: at their mean."""
+    summed = {
+        name: float(np.sum(np.broadcast_to(getattr(one.cost, name), at.shape)))
+        for name in ("flops", "kv_bytes", "activation_bytes")
+    }
+    return replace(whole, cost=replace(whole.cost, **summed), kernels=float(np.max(one.kernels)))

@@ -8,7 +8,7 @@ from perfmodel.answers import arguments as arg
 from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import COUNTS, argument, asks, question
-from perfmodel.answers.mixed import best_gamma, mixed_memory, mixed_speedup, mixed_target_s
+from perfmodel.answers.mixed import best_gamma, mixed_memory, mixed_s, mixed_speedup
 from perfmodel.answers.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.readers import Count, Counts, Numbers
 from perfmodel.answers.text import times
@@ -130,7 +130,7 @@ def serving(question: ServingQuery) -> Serving:
     graphs, bare = replace(scenario, graph_sizes=captured), replace(scenario, graph_sizes=())
     room = mixed_memory(scenario, at, gamma, fraction).single()
     return Serving(
-        target_s=mixed_target_s(scenario, at),
+        target_s=mixed_s(scenario, at),
         mean_target_s=float(p.target_s),
         speedup=speedup,
         mean_speedup=admitted * float(p.target_s / p.iteration_s),

@@ -101,9 +101,7 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
 
 @pytest.mark.parametrize(("engine", "draft", "kv", "says"), [
     ("vllm", "dspark:rank=256,block=7", "full", "vLLM >= 0.28"),
-    ("vllm", "medusa", "full", "vLLM 0.9 to 0.32 only"),
     ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
-    ("sglang", "parallel:llama-3.2-1b", "full", "not in SGLang; in vLLM >= 0.16"),
     ("trtllm", "ngram", "full", "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5"),
     ("magicdec", "self", "streamingllm:512", None),
     ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),

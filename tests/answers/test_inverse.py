@@ -8,7 +8,6 @@ import pytest
 from perfmodel.answers.break_even import smallest_alpha, speedup_at
 from perfmodel.answers.inverse import inverse
 from perfmodel.answers.query import Query, resolve
-from perfmodel.costs.roofline import Machine
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload
@@ -57,8 +56,7 @@ def test_answers_put_back_reach_what_was_wanted(query, target):
         assert (r.largest_draft_to_target >= p.draft_to_target) == (r.speedup >= target)
 
     def at_reread(factor: float) -> float:
-        machine = Machine(s.machine.gpu, s.machine.calibration, s.machine.tensor_parallel, factor)
-        return speedup(query, replace(s, machine=machine))
+        return speedup(query, replace(s, machine=replace(s.machine, kv_reread=factor)))
 
     if r.largest_kv_reread is None:
         assert at_reread(1.0) < target

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from perfmodel.answers.mixed import mixed_draft_s, mixed_memory, mixed_speedup, mixed_target_s
+from perfmodel.answers.mixed import mixed_memory, mixed_s, mixed_speedup
 from perfmodel.answers.serving import serving
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.drafts import kinds
@@ -80,11 +80,11 @@ def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
 def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
     contexts = [1000.0, 3000.0, 60000.0, 64000.0]
     mean = float(np.mean(contexts))
-    assert mixed_target_s(scenario(), contexts) == pytest.approx(float(scenario().target_pass_s(4.0, mean)), rel=1e-9)
+    assert mixed_s(scenario(), contexts) == pytest.approx(float(scenario().target_pass_s(4.0, mean)), rel=1e-9)
     window = scenario(model="gemma-3-27b")
-    assert mixed_target_s(window, [100.0, 100.0, 8000.0, 8000.0]) < float(window.target_pass_s(4.0, 4050.0))
+    assert mixed_s(window, [100.0, 100.0, 8000.0, 8000.0]) < float(window.target_pass_s(4.0, 4050.0))
     # the short sequences are below the draft's budget
-    assert mixed_draft_s(scenario(), [100.0, 8000.0]) < float(scenario().draft_pass_s(2.0, 4050.0))
+    assert mixed_s(scenario(), [100.0, 8000.0], drafting=True) < float(scenario().draft_pass_s(2.0, 4050.0))
 
 
 def test_graphs_round_the_batch_up() -> None:

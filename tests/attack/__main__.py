@@ -37,7 +37,8 @@ def attacked(attack: Attack) -> watch.Tally:
     tally = watch.Tally()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         attack(tally, Path(folder))
-    print(*tally.faults, sep="\n")
+    for fault in tally.faults:
+        print(fault)
     return tally
 
 

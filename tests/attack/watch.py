@@ -17,7 +17,10 @@ CPU_S, WALL_S = 60.0, 180.0
 """The most processor time that one input may take, and the most time at all: waiting for a pipe takes no other."""
 MEMORY_BYTES = 2**30
 """The most that one input may add to the memory of the process."""
-NOT_FINITE = re.compile(r"(?<![\w./:-])[-+]?(?:nan|inf|infinity)(?:[x%]|\b)(?![\w./-])", re.IGNORECASE)
+NOT_FINITE = re.compile(
+    r"(?<![\w./:-])[-+]?(?:nan|inf|infinity)(?:[x%]|\b)(?![\w./-]|  \[by definition)", re.IGNORECASE
+)
+"""The ideal calibration's blend power is infinite by definition."""
 
 
 class OverrunError(BaseException):

@@ -19,6 +19,7 @@ from perfmodel.answers.arguments import arguments
 from perfmodel.cli.examples import EXAMPLES
 from perfmodel.cli.help import HEADING
 from perfmodel.specs.files import data_directory
+from tests.commands import run
 
 SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
 POINT = ["--batch", "64", "--context", "32000"]
@@ -28,14 +29,7 @@ Run = Callable[..., str]
 @pytest.fixture
 def out(capsys: pytest.CaptureFixture[str]) -> Run:
     """What a command prints that must succeed."""
-
-    def run(*arguments: str) -> str:
-        status = cli.run(arguments)
-        captured = capsys.readouterr()
-        assert (status, captured.err) == (0, "")
-        return captured.out
-
-    return run
+    return lambda *arguments: run(capsys, *arguments)
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ class ModelDrafter:
 
     def __init__(self, passes: ViewRunner, gamma: int, sampling: Sampling) -> None:
         self.passes, self.gamma, self.sampling, self.models = passes, gamma, sampling, (passes,)
-        self.runner, self.view, self.own = passes.runner, passes.view, passes.own
+        self.runner, self.view = passes.runner, passes.view
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """gamma draft steps."""

@@ -34,7 +34,7 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
     if isinstance(draft, TreeDrafter):
         paths = None if script is None else TreeScript(draft.tree, script)
         return TreeDecoder(target, draft, request.sampling, paths, request.eos)
-    rules = request.sampling, _script(script, model), request.eos
+    rules = request.sampling, Script(script, model.device) if script else None, request.eos
     if isinstance(draft, TwoLevelDrafter):
         return TwoLevelDecoder(target, draft, *rules)
     return Decoder(target, draft, *rules)
@@ -50,10 +50,6 @@ def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
         return None
     decoder.watching.append(counter)
     return counter
-
-
-def _script(frequencies: tuple[float, ...] | None, model: Model) -> Script | None:
-    return None if frequencies is None else Script(frequencies, model.device)
 
 
 def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
@@ -129,7 +125,7 @@ def _two_levels(target: Runner, small: CollectingRunner, request: Request) -> Tw
             "what it sees would not be exact: use a method that selects before, or temperature 0"
         )
     middle = CollectingRunner(target, view, _slots(request), own=False)
-    script = _script(request.inner_script, target.model)
+    script = Script(request.inner_script, target.model.device) if request.inner_script else None
     return TwoLevelDrafter(middle, small, (request.inner_gamma, request.gamma), sampling, script)
 
 

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.recording import Record, record, replayed
+from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
@@ -31,7 +31,7 @@ def capture(decoder: Decoder, state: State) -> None:
     with torch.cuda.stream(side):
         warm_up(decoder, state)
     torch.cuda.current_stream(device).wait_stream(side)
-    replay_on(decoder, state, partial(record, generator=state.generator))
+    decoder.advance = decoder.replayed(state, partial(record, generator=state.generator))
 
 
 def warm_up(decoder: Decoder, state: State) -> None:
@@ -43,14 +43,6 @@ def warm_up(decoder: Decoder, state: State) -> None:
         decoder.advance = step
         decoder.iterate(state)
     decoder.advance = decoder.step
-
-
-def replay_on(decoder: Decoder, state: State, record: Record) -> None:
-    """From now on iterations on `state` are replays; on any other they are `step`."""
-    if isinstance(decoder, TwoLevelDecoder):
-        decoder.advance = decoder.replayed(state, record)
-    else:
-        decoder.advance = replayed(decoder.step, state, record)
 
 
 def fix_bounds(decoder: Decoder) -> None:

@@ -96,10 +96,10 @@ class Pair:
         target = load(self.target, self.weights or _default_weights(self.target), device, dtype, shard, fp8=fp8)
         if self.draft_model is None:
             return target, None
-        if self.is_head(target.spec):
-            return target, load_head(self.draft_model, self.draft_weights or _default_weights(self.draft_model), target)
-        part = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
         weights = self.draft_weights or _default_weights(self.draft_model)
+        if self.is_head(target.spec):
+            return target, load_head(self.draft_model, weights, target)
+        part = for_draft(shard, shard.size if self.draft_tp is None else self.draft_tp)
         return target, load(self.draft_model, weights, device, dtype, part, "--draft", fp8)
 
 

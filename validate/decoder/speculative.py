@@ -8,6 +8,7 @@ from torch import Tensor
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Drafter
 from perfmodel.validate.decoder.generation import Generation, collect
+from perfmodel.validate.decoder.recording import Record, replayed
 from perfmodel.validate.decoder.request import check_prompts
 from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, Scripted, accept_greedy, accept_sampled, draw
@@ -50,6 +51,10 @@ class Decoder:
     def step(self, state: State) -> None:
         """One iteration for the whole batch, on the device alone: sequences advance by their own counts."""
         self.conclude(state, *self.propose(state))
+
+    def replayed(self, state: State, record: Record) -> Callable[[State], object]:
+        """`step`, from now on a replay where it is called on `state`."""
+        return replayed(self.step, state, record)
 
     def conclude(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None) -> None:
         """What follows drafting: verify, accept and commit."""

@@ -60,11 +60,6 @@ class TreeDrafter(ModelDrafter):
             draft_tokens.append(tokens)
         return torch.cat(draft_tokens, 1), torch.cat(draft_probs, 1) if draft_probs else None
 
-    def keep(self, path: Tensor) -> None:
-        """Move the nodes of path [batch, levels] together in the own cache, before `commit` says how many count."""
-        if self.own:
-            move(self.runner.cache, self.lead + path)
-
 
 class TreeDecoder(Decoder):
     """As `Decoder`; `gamma` is the levels below the root, `queries` all nodes."""
@@ -72,7 +67,7 @@ class TreeDecoder(Decoder):
     def __init__(self, target: Runner, draft: TreeDrafter, *rules: Any) -> None:
         """rules: as of `Decoder`."""
         super().__init__(target, draft, *rules)
-        self.grower, self.tree, self.queries = draft, draft.tree, draft.tree.size
+        self.lead, self.tree, self.queries = draft.lead, draft.tree, draft.tree.size
         self._sees = self.tree.sees[None]
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
@@ -92,8 +87,8 @@ class TreeDecoder(Decoder):
         """Bring the path together in the caches, and commit it as a chain."""
         assert isinstance(accepted, AcceptedPath)
         below = accepted.path[:, 1:]
-        move(self.target.cache, below)
-        self.grower.keep(accepted.path)
+        for cache, nodes in zip(self.caches, (below, self.lead + accepted.path), strict=False):
+            move(cache, nodes)
         super().commit(state, self._nodes(state, draft_tokens).gather(1, below), accepted)
 
     def _nodes(self, state: State, draft_tokens: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from perfmodel.validate.fit.fitting import fit, points_of, start_of
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
-from perfmodel.validate.solving import significant
+from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies import best_gamma, traffic
 from perfmodel.validate.studies import engine_errors as engines
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
@@ -157,18 +157,12 @@ def systems_figures() -> dict[str, Any]:
     """Rows of other papers that state enough to be predicted, each and by study, and how many do not."""
     rows = systems()
     enough = [row for row in rows if row.states_enough]
-    studies = dict.fromkeys(row.study for row in rows)
-    return {
-        "rows": {
-            row.row: asdict(row) | {"predicted": row.predicted, "error": row.error} for row in rows if row.states_enough
-        },
-        "overall": _system_errors(enough),
-        "studies": {
-            study: _system_errors([row for row in enough if row.study == study])
-            | {"left_open": sum(row.study == study and not row.states_enough for row in rows)}
-            for study in studies
-        },
-    }
+    studies = {}
+    for study, of in grouped(rows, lambda row: row.study).items():
+        told = [row for row in of if row.states_enough]
+        studies[study] = _system_errors(told) | {"left_open": len(of) - len(told)}
+    each = {row.row: asdict(row) | {"predicted": row.predicted, "error": row.error} for row in enough}
+    return {"rows": each, "overall": _system_errors(enough), "studies": studies}
 
 
 def _system_errors(rows: list[SystemRow]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -118,16 +119,6 @@ def evaluate(model: Model, context: int, sequences: int = EVALUATED) -> dict[str
     return {"context": context, "bits_per_byte": bits.mean().item(), "last_quarter": last}
 
 
-def optimizers(model: Model, recipe: TrainingRecipe) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, Adam for embedding and norms."""
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and name.startswith("layers")]
-    rest = [p for name, p in model.named_parameters() if p.ndim < 2 or not name.startswith("layers")]
-    return [
-        torch.optim.Muon(matrices, lr=recipe.muon_lr, weight_decay=recipe.weight_decay),
-        torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=BETAS, weight_decay=0.0),
-    ]
-
-
 def configuration(spec: ModelSpec) -> dict[str, object]:
     """The Hugging Face config.json of a shape."""
     same = (
@@ -156,14 +147,23 @@ def save(model: Model, folder: Path, report: dict[str, object]) -> None:
 
 
 class Trainer:
-    """A model on its way: weights, optimisers, and what it has been trained on so far."""
+    """A model on its way: Muon for the matrices of its layers, Adam for embedding and norms.
+
+    trained: context -> bytes of such sequences so far.
+    """
 
     def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
         self.recipe, self.rng, self.steps = recipe, np.random.default_rng(recipe.seed), 0
         weights = RandomWeights(recipe.seed, device, torch.float32)
         self.model = build(SPEC, weights).train().requires_grad_(True)
         self.text = data.corpus(held_out=False, seed=recipe.seed)
-        self.steppers = optimizers(self.model, recipe)
+        named = list(self.model.named_parameters())
+        matrices = [p for name, p in named if p.ndim == 2 and name.startswith("layers")]
+        rest = [p for name, p in named if p.ndim < 2 or not name.startswith("layers")]
+        self.steppers = [
+            torch.optim.Muon(matrices, lr=recipe.muon_lr, weight_decay=recipe.weight_decay),
+            torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=BETAS, weight_decay=0.0),
+        ]
         self.base = [group["lr"] for stepper in self.steppers for group in stepper.param_groups]
         self.trained: dict[str, int] = {}
 
@@ -186,14 +186,19 @@ class Trainer:
 
 
 def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[str, object]:
-    """Run the recipe, save the checkpoint, and return what its recipe.json says: the recipe and what came out."""
-    trainer, began = Trainer(recipe, device), time.monotonic()
-    while (progress := (time.monotonic() - began) / (60 * recipe.minutes)) < 1:
-        bits = trainer.step(progress)
-        if trainer.steps % TOLD_EVERY == 1:
-            print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
+    """Run the recipe, save the checkpoint, and return what its recipe.json says: the recipe and what came out.
+
+    An interruption ends the training early; what was trained by then is saved all the same.
+    """
+    trainer, began, progress = Trainer(recipe, device), time.monotonic(), 0.0
+    with suppress(KeyboardInterrupt):
+        while (progress := (time.monotonic() - began) / (60 * recipe.minutes)) < 1:
+            bits = trainer.step(progress)
+            if trainer.steps % TOLD_EVERY == 1:
+                print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
     report = {
         "recipe": asdict(recipe),
+        "finished": progress >= 1,
         "steps": trainer.steps,
         "trained_bytes": trainer.trained,
         "torch": torch.__version__,

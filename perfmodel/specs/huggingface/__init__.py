@@ -1,5 +1,6 @@
-"""A ModelSpec from any local Hugging Face ``config.json`` of the families in ``families.py``, as transformers reads it.
+"""A ModelSpec from any local Hugging Face ``config.json``, as transformers reads it.
 
+Families are rows of ``models/families.csv``, and the names that files have for things of ``models/names.csv``.
 A key that decides a size must be in the file, unless transformers derives it from others. Keys that move no byte and
 no FLOP (routing groups, soft caps, ...) are not read; one that may, and that the family does not read, is refused.
 """

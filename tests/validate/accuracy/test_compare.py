@@ -21,35 +21,6 @@ from tests.validate.refused import refused
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
 
-@pytest.fixture(scope="module")
-def cells() -> list[Cell]:
-    return compare(("magicdec", "speculation_other"))
-
-
-def test_every_figure_of_the_tables_is_there(cells) -> None:
-    rows = {(c.point.row_id, c.quantity) for c in cells if c.point.set_name == "magicdec"}
-    for quantity in ("target_s", "draft_s", "verify_s", "overhead_s", "sd_tpot_s", "speedup"):
-        assert sum(q == quantity for _, q in rows) == 59
-    assert sum(q == "speedup_alpha" for _, q in rows) == 21  # llama-3.1-8b, self, streamingllm:512
-    assert len(rows) == sum(c.point.set_name == "magicdec" for c in cells)
-
-
-def test_each_row_is_predicted_by_the_calibration_of_its_stack(cells) -> None:
-    used = {(c.hardware, c.calibration, c.fitted) for c in cells}
-    assert used == {
-        ("a100-sxm-80gb", "a100-sxm-80gb.magicdec", True),
-        ("h100-sxm-80gb", "h100-sxm-80gb.magicdec", True),
-        ("a100-pcie-80gb", "a100-sxm-80gb.literature", False),
-    }
-
-
-def test_partitions_hold_every_cell_once(cells) -> None:
-    cut = partitions(cells, ("",))
-    assert sum(map(len, cut.values())) == len(cells)
-    assert len(cut["magicdec/h100-sxm-80gb/speedup"]) == 12
-    assert error(cut["magicdec/h100-sxm-80gb/speedup"]).mape < 0.03
-
-
 def test_one_row_is_shown_with_how_it_was_predicted() -> None:
     def said(*more: str) -> list[str]:
         done = CliRunner().invoke(app, ["compare", "--set", "magicdec", "--row", "6-08", *more])

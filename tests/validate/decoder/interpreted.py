@@ -42,14 +42,10 @@ def near(ours: Any, theirs: Any, tolerance: float = 0) -> None:
 
 def attention() -> None:
     """Chains, ragged and empty caches, strides, stated masks and sliding windows, in one stretch and in several."""
-    for dtype, tolerance in TYPES:
-        chosen = choose("triton", CPU, dtype)
-        chosen.splits = 2
-        check(chosen, 5, 5, dtype, tolerance, [127, 0, 57])
     chosen, portable, tolerance = choose("triton", CPU, torch.float32), choose("math", CPU, torch.float32), 1e-5
-    for (n, m), splits in zip(SHAPES, (1, 3, 1, 3), strict=True):
+    for (n, m), splits, each in zip((*SHAPES, (5, 5)), (1, 3, 2, 3, 2), (*[TYPES[0]] * 4, TYPES[1]), strict=True):
         chosen.splits = splits
-        check(chosen, n, m, torch.float32, tolerance, [127, 0, 57])
+        check(chosen, n, m, *each, [127, 0, 57])
     q, k, v, new_k, new_v = inputs(5, 7, torch.float32)
     lengths = torch.tensor([0, 60, 128])
     first = lengths[:, None] + torch.arange(5) - 30

@@ -8,9 +8,7 @@ import torch
 
 from perfmodel.specs.model import MoE
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.weights import Piece, RandomWeights, build, load, save_tensors
 from tests.validate.tiny_spec import tiny_spec
 
@@ -77,10 +75,6 @@ def theirs(family: str) -> Any:
     return model
 
 
-def runner(model: Model) -> Runner:
-    return make_decoder(model, Request(2, 40, 8)).target
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.inference_mode()
 def test_logits_prefill_and_step_by_step(family, tmp_path) -> None:
@@ -90,7 +84,7 @@ def test_logits_prefill_and_step_by_step(family, tmp_path) -> None:
     model = load(str(tmp_path), "checkpoint", torch.device("cpu"), torch.float32)
     tokens = torch.randint(99, (2, 40), generator=torch.Generator().manual_seed(0))
     wanted = reference(tokens).logits
-    ours = runner(model)
+    ours = make_decoder(model, Request(2, 40, 8)).target
     if not model.spec.num_sliding_layers:  # else no pass may be longer than the window
         torch.testing.assert_close(model.logits(ours.extend(tokens)), wanted, rtol=1e-4, atol=1e-4)
         ours.cache.set_lengths(torch.zeros(2, dtype=torch.int64), 0, exact=True)

@@ -115,7 +115,7 @@ def eager_and_replayed(
         graphs.fix_bounds(made)
         graphs.warm_up(made, state)
         if replayed:
-            graphs.replay_on(made, state, partial(emulated, generator=state.generator))
+            made.advance = made.replayed(state, partial(emulated, generator=state.generator))
         iterate = ready(made, state, replayed)
         for _ in range(16):
             iterate()

@@ -73,8 +73,11 @@ def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
     assert {name: kept.get(name) for name in asdict(recipe)} == asdict(recipe) | {"minutes": 50.0}
 
 
-def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(tmp_path, monkeypatch, capsys) -> None:
-    """Steps of ten seconds for a minute; evaluated and saved at its end."""
+@pytest.mark.parametrize("interrupted_after", [None, 3])
+def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(
+    tmp_path, monkeypatch, capsys, interrupted_after
+) -> None:
+    """Steps of ten seconds for a minute; evaluated and saved at its end, an early one too."""
     clock, seen, saved = iter(range(10**6)), list[float](), list[object]()
 
     class Steps(Trainer):
@@ -82,6 +85,8 @@ def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(tmp_path, monkey
             self.recipe, self.steps, self.trained, self.model = recipe, 0, {}, torch.nn.Identity()
 
         def step(self, progress: float) -> float:
+            if self.steps == interrupted_after:
+                raise KeyboardInterrupt
             seen.append(progress)
             self.steps += 1
             return 2.0
@@ -91,9 +96,11 @@ def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(tmp_path, monkey
     monkeypatch.setattr(train, "save", lambda model, folder, report: saved.append(report))
     monkeypatch.setattr(train, "evaluate", lambda model, context: {"context": context})
     report = train.train(TrainingRecipe(minutes=1), tmp_path, CPU)
-    assert seen == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6])
+    steps = interrupted_after or 5
+    assert seen == pytest.approx([step / 6 for step in range(1, steps + 1)])
     assert saved == [report]
-    assert (report["steps"], report["held_out"]) == (5, [{"context": context} for context in EVALUATED_AT])
+    assert (report["steps"], report["finished"]) == (steps, interrupted_after is None)
+    assert report["held_out"] == [{"context": context} for context in EVALUATED_AT]
     assert capsys.readouterr().out == " 16.7%  step 1  {}  2.000 bits/byte\n"
 
 

@@ -1,8 +1,11 @@
 """Whatever of the shipped data is changed, the gate names what moved; a record that is none is refused in one line."""
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -105,18 +108,28 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
         assert gate.faults(one, other)[1].startswith("  /more: ")
 
 
-@pytest.mark.parametrize(("points", "worse"), [(0.99, 0), (1.01, 1)])
-def test_a_mean_error_may_rise_by_a_point(recorded: dict[str, Any], points: float, worse: int) -> None:
-    off = json.loads(json.dumps(recorded))
-    off["systems"]["overall"]["mape"] += points / 100
-    said = [fault for fault in gate.faults(recorded, off) if fault.startswith("worse: systems: overall: mean error ")]
-    assert len(said) == worse
+@pytest.mark.parametrize(("place", "risen", "says"), [
+    (("systems",), 0.0099, None), (("systems",), 0.0101, "worse: systems: overall: mean error "),
+    (("replays", "held-out"), 0.011, "worse: held-out: overall: "),
+    (("replays", "shipped"), float("nan"), "worse: shipped: overall: "),
+    (("replays", "held-out", "partitions"), 0.031, "worse: held-out: magicdec/h100-sxm-80gb/speedup: "),
+])  # fmt: skip
+def test_a_mean_error_may_rise_by_a_point_and_in_a_part_by_three(recorded, place, risen, says) -> None:
+    off = copy.deepcopy(recorded)
+    part = reduce(getitem, place, off)
+    part["magicdec/h100-sxm-80gb/speedup" if "partitions" in place else "overall"]["mape"] += risen
+    *worse, stale, _ = gate.faults(recorded, off)
+    assert stale.startswith("stale: 1 ")
+    assert [line.startswith(says) for line in worse] == [True] * (says is not None)
 
 
-def test_a_figure_that_is_no_number_is_worse(recorded: dict[str, Any]) -> None:
-    off = json.loads(json.dumps(recorded))
-    off["replays"]["shipped"]["overall"]["mape"] = float("nan")
-    assert gate.faults(recorded, off)[0].startswith("worse: shipped: overall")
+def test_a_figure_that_is_no_longer_predicted_is_lost(recorded: dict[str, Any]) -> None:
+    off = copy.deepcopy(recorded)
+    gone, row = off["replays"]["held-out"]["predicted"].pop(), next(iter(off["systems"]["rows"]))
+    del off["systems"]["rows"][row]
+    first, second, *_ = gate.faults(recorded, off)
+    assert first == f"lost: held-out: 1 figures were predicted and no longer are, the first {gone}"
+    assert second == f"lost: systems: 1 rows were predicted and no longer are, the first {row}"
 
 
 def test_a_files_layout_and_somebodys_own_records_enter_no_gate(recorded: dict[str, Any], shipped: Path) -> None:

@@ -92,12 +92,8 @@ class Counters:
                 "longest: the draft length changed while this was counted, which biases every position beyond the "
                 "shortest; give --lengths (the draft lengths of the schedule, such as 1,3) or figures of one length"
             )
-        ends = [*self.accepted[1:], 0.0]
-        return {
-            "histogram": [
-                self.drafts - self.accepted[0], *(a - b for a, b in zip(self.accepted, ends, strict=True)),
-            ]
-        }  # fmt: skip
+        reached = (self.drafts, *self.accepted, 0.0)
+        return {"histogram": [before - after for before, after in itertools.pairwise(reached)]}
 
     def _by_length(self, lengths: list[int]) -> list[float]:
         """Conditional acceptance by position."""
