@@ -95,6 +95,8 @@ def test_the_picture_answers_the_question_of_the_sliders(surface: Sliders) -> No
 
 def test_a_draft_of_another_vocabulary_is_not_kept(surface: Sliders) -> None:
     surface.controls["draft"].value = "llama-3.2-1b"
+    surface.controls["model"].value = "llama-3.1-70b"
+    assert surface.controls["draft"].value == "llama-3.2-1b"
     surface.controls["model"].value = "qwen3-32b"
     assert surface.controls["draft"].value == "self"
     assert "llama-3.2-1b" not in surface.controls["draft"].options
