@@ -77,9 +77,10 @@ class Sliders:
     def follow(self, change: object = None) -> None:
         """Offer the drafts of the model."""
         control, kept = self.controls["draft"], self.controls["draft"].value
-        with control.hold_trait_notifications():
-            control.options = drafts_of(self.controls["model"].value)
-            control.value = kept if kept in control.options else "self"
+        control.unobserve(self.redraw, "value")  # drawn once, as the model's own change
+        control.options = drafts_of(self.controls["model"].value)
+        control.value = kept if kept in control.options else "self"
+        control.observe(self.redraw, "value")
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """The widgets, and beside them the picture alone for whoever shows no widgets."""
