@@ -39,6 +39,8 @@ def _answer(connection: socket.socket, answer: Answer, rng: random.Random | None
         while b"\r\n\r\n" not in request:
             request += connection.recv(65536) or b"\r\n\r\n"
         head, _, body = request.partition(b"\r\n\r\n")
+        if not head:  # the caller has hung up
+            return
         length = int((re.search(rb"(?i)content-length: (\d+)", head) or [0, 0])[1])
         while len(body) < length:  # what is left unread when a connection closes resets it
             body += connection.recv(65536) or bytes(length)
