@@ -1,7 +1,7 @@
 """The question turned round: what must hold for speculation to reach a target speedup."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import POSITIVE, argument, asks, question
@@ -22,6 +22,7 @@ from perfmodel.speculation.workload import Workload
 class InverseQuery(Query):
     """A question and the speedup that is to be reached."""
 
+    _: KW_ONLY
     speedup: Number = argument("The speedup to reach; 1 is break even.", "X", limits=POSITIVE, default=1.0)
 
     def check(self) -> None:

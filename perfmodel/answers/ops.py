@@ -1,6 +1,6 @@
 """What one pass does, operation by operation: FLOPs, bytes by kind, time and what limits it, on one device."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.arguments import argument, asks, question
@@ -20,6 +20,7 @@ STAGES = ("target", "draft", "verify")
 class OpsQuery(Query):
     """A question and which of its passes is looked at."""
 
+    _: KW_ONLY
     stage: str = argument(
         "A step of the baseline, a draft step, or a verification.", "|".join(STAGES), "--pass", default="target"
     )

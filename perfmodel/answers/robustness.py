@@ -69,7 +69,7 @@ def _gain_interval(
     error = log_error(s, np.asarray(float(chosen.batch)), np.asarray(context), np.array([chosen.gamma]))
     if error is None:
         return None
-    factor = interval_of(1.0, float(error[..., 0])).high
+    factor = interval_of(1.0, float(error[..., 0]))[1]
     column = int(np.flatnonzero((priced.drafted == chosen.gamma) & (priced.levels == chosen.levels))[0])
     least_s = np.asarray(s.target_pass_s(query.batches, context)) / chosen.gained
     usual_s, gains = priced.tpot_s[:, column], []

@@ -88,7 +88,7 @@ class Calibrated:
 
 def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:
     """A point that does not fit never pays; else the whole interval must be above 1, or below it."""
-    low, high = (speedup, speedup) if interval is None else (interval.low, interval.high)
+    low, high = interval or (speedup, speedup)
     word: Any = verdicts(speedup, low, high, gamma, fits).item()
     return word
 

@@ -269,12 +269,12 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
 
 def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
     gained, off = float(p.tokens_per_iteration), float(acceptance_log_error(scenario, gamma))
-    ends = interval_of(gained, off) if off > 0 else None
+    low, high = interval_of(gained, off)
     return Accepted(
         scenario.acceptance.alpha,
         gained,
         scenario.acceptance.source,
-        None if ends is None else (max(ends.low, 1.0), min(ends.high, gamma + 1.0)),
+        (max(low, 1.0), min(high, gamma + 1.0)) if off > 0 else None,
     )
 
 

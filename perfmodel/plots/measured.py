@@ -139,8 +139,8 @@ def speedup_line(
     ]
     sure = [interval for interval in found if interval is not None]
     if len(sure) == points:
-        axes.fill_between(contexts, [i.low for i in sure], [i.high for i in sure], color=colour, alpha=0.25,
-                          linewidth=0, label=f"{COVERAGE:.0%} interval")  # fmt: skip
+        low, high = zip(*sure, strict=True)
+        axes.fill_between(contexts, low, high, color=colour, alpha=0.25, linewidth=0, label=f"{COVERAGE:.0%} interval")
     axes.plot(contexts, values, color=colour, label=name)
     if dots := list(measured):
         axes.plot([c for c, _ in dots], [s for _, s in dots], "o", color=colour, markeredgecolor="black",

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +34,8 @@ OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 OF_EXPERTS = ("expert_popularity", "routing_independence")
 """What of a fit decides how routed experts are counted."""
 Array = NDArray[np.float64]
-
-
-class Interval(NamedTuple):
-    """Ends of an interval that should hold the measured value in `COVERAGE` of cases."""
-
-    low: float
-    high: float
+Interval = tuple[float, float]
+"""Ends of an interval that should hold the measured value in `COVERAGE` of cases, the lower one first."""
 
 
 def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
@@ -58,12 +52,12 @@ def interval_of_speedup(
     It ends at the tokens per iteration: no engine verifies in less than a baseline step takes.
     """
     if not passes.gammas[0]:
-        return Interval(1.0, 1.0)
+        return 1.0, 1.0
     if ratio_error is None:
         return None
     error = np.hypot(ratio_error, acceptance_log_error(scenario, passes.gammas))
     low, high = interval_ends(speedup, error, passes.gained)
-    return Interval(float(low[0]), float(high[0]))
+    return float(low[0]), float(high[0])
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
@@ -157,7 +151,7 @@ def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, cont
 def interval_of(predicted: float, *log_errors: float) -> Interval:
     """Interval around a prediction with these independent errors of its logarithm."""
     factor = math.exp(Z * math.hypot(*log_errors))
-    return Interval(predicted / factor, predicted * factor)
+    return predicted / factor, predicted * factor
 
 
 def is_transferred(scenario: Scenario) -> bool:

@@ -46,6 +46,12 @@ def test_nothing_is_broken_at_80_columns(command, capsys, monkeypatch) -> None:
     assert max(len(line.rstrip()) for line in shown.splitlines() if not line.startswith(pasted)) <= 80
 
 
+def test_a_narrow_table_says_what_it_leaves_out(capsys, monkeypatch) -> None:
+    narrow(monkeypatch)
+    left_out = run(capsys, "gpus", "list").splitlines()[-1]
+    assert left_out == "not shown in 80 columns: fp32 TFLOP/s, fp4 TFLOP/s, LLC MB, link GB/s"
+
+
 def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch) -> None:
     asked = shlex.split("whatif --model llama-3.1-8b --hardware h100 --batch 8 --context 64k --alpha 0.8")
     assert run(capsys, *asked).splitlines()[1] == "Does not fit in memory; would pay: at most batch 6 fits"

@@ -59,7 +59,7 @@ def test_the_interval_is_the_engines(calibration: str | None) -> None:
             assert gamma == 0 or interval is None
         else:
             assert interval
-            assert np.exp(explore.Z * error[b, c, gamma]) == pytest.approx(speedup / interval.low, rel=1e-9)
+            assert np.exp(explore.Z * error[b, c, gamma]) == pytest.approx(speedup / interval[0], rel=1e-9)
 
 
 def test_a_published_acceptance_stands_beside_its_pair_only(content: dict[str, Any]) -> None:

@@ -149,7 +149,7 @@ def covered(out: HeldOut) -> Array:
         c = refit.calibration.model_copy(update={"observed_error": stated})
         interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(predicted[i]))
         assert interval is not None
-        inside[i] = interval.low <= measured[i] <= interval.high
+        inside[i] = interval[0] <= measured[i] <= interval[1]
     return inside
 
 

@@ -154,7 +154,7 @@ def _transferred(calibration: str) -> dict[str, Any]:
         found.append((target, draft, draft / target, alone / p.speedup, stepped / p.speedup))
         off = log_error(scenario, np.asarray(1.0), np.asarray(context), np.array([p.drafts]))
         interval = None if off is None else interval_of(alone, float(off[..., 0]))  # acceptance is the row's
-        inside += interval is not None and interval.low <= p.speedup <= interval.high
+        inside += interval is not None and interval[0] <= p.speedup <= interval[1]
     errors = np.array(found) - 1.0
     means = dict(zip(("target", "draft", "ratio", "speedup"), errors.mean(axis=0).tolist(), strict=False))
     own_steps = float(np.abs(errors[:, -1]).mean())
