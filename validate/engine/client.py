@@ -92,13 +92,14 @@ class Server:
     @classmethod
     def at(cls, url: str) -> "Server":
         """Refuses (InputError) what is not an http(s) URL with a host, or has a user name or key in it."""
-        parts = urlsplit(url if "//" in url else f"http://{url}")
         try:
+            parts = urlsplit(url if "//" in url else f"http://{url}")
             host = (parts.hostname or "").encode("idna")  # as a resolver will want it
             known = parts.scheme in ("http", "https") and host and (parts.port or True)
+            known = known and not (parts.username or parts.password or parts.query)
         except ValueError:
             known = False
-        if not known or parts.username or parts.password or parts.query:
+        if not known:
             raise refuse("--url", None, f"http://HOST:PORT (a key goes into {KEY})", url.rpartition("@")[2])
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")
 

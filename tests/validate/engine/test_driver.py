@@ -128,7 +128,7 @@ def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(t
     ("ftp://127.0.0.1:1", "--url: must be http"), ("9" * 400, "--url: must be http"),
     ("http://a..b:1", "--url: must be http"), ("http://user:word@127.0.0.1:1", "a key goes into"),
     ("http://127.0.0.1:99999", "--url: must be http"), ("http://127.0.0.1:9", "cannot be reached"),
-    ("", "--url: must be http"),
+    ("", "--url: must be http"), ("http://[::1", "--url: must be http"),
 ])  # fmt: skip
 def test_urls_that_lead_nowhere(url, says, capsys, tmp_path) -> None:
     assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 2
