@@ -78,7 +78,6 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
 
 def _engines(write: bool) -> None:
     """Fit what serving engines cost beyond their kernels; minutes, as all folds and ablations are fitted too."""
-
     need_studies("calibrate engines")
     from perfmodel.validate.studies import engines as engine_make
     from perfmodel.validate.studies.ablations import ablations

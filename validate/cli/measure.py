@@ -29,7 +29,6 @@ SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 
 def plans() -> None:
     """List the plans that ship."""
-
     found = [load_plan(name) for name in plan_names()]
     columns = ("plan", "points", Column("what", left=True))
     table(columns, [[p.name, str(len(p.points())), p.title] for p in found])
@@ -124,7 +123,6 @@ def report(
 
 def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
     """The plan with what the command line changes. `known` False leaves a device unread that is yet to be measured."""
-
     plan = load_plan(name)
     if hardware is not None and known:
         load_gpu(hardware)

@@ -71,7 +71,7 @@ def by_row(x: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def to_fp8(x: Tensor) -> Tensor:
-    """The nearest values of the format. Older torch makes no number of larger ones."""
+    """The nearest values of the format; older torch would make NaN of larger ones."""
     return x.clamp(-MOST, MOST).to(FP8)
 
 

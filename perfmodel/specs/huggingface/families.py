@@ -12,6 +12,8 @@ from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.huggingface.names import ours
 
 Reader = Callable[[Keys, int], layers.Fields]
+_OF_LAYERS = vars(sparse) | vars(recurrent) | vars(layers)
+"""Name -> reader of what layers have."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,7 @@ class Family:
     @property
     def readers(self) -> list[Reader]:
         """Of its layers and its experts."""
-        found = [
-            next(getattr(place, name) for place in (layers, recurrent, sparse) if hasattr(place, name))
-            for name in self.layers.split() or ["all_full"]
-        ]
+        found: list[Reader] = [_OF_LAYERS[name] for name in self.layers.split() or ["all_full"]]
         for name in self.experts.split()[:1]:
             options = (option.partition("=") for option in self.experts.split()[1:])
             found.append(partial(getattr(experts, name), **{key: value or True for key, _, value in options}))

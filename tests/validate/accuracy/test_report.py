@@ -1,6 +1,7 @@
 """The page of a machine: figures by hand, regenerated to the same bytes, and stale when a record is added."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,15 @@ def test_measured_below_the_bound_is_seen(results) -> None:
     (line,) = report_module.below_bounds(cells_of(results, ar_target_s=(1e-12,) * 7))
     assert "T_T 1e-09 ms is below its bound" in line
     assert line.endswith("(its working set fits the last-level cache)")
+
+
+def test_runs_of_another_plan_repeat_nothing(results) -> None:
+    (path,) = results.glob("t-1/2*.json")
+    record = read_record(path)
+    plan = record.data.plan.model_copy(update={"name": "another"})
+    other = replace(record, data=record.data.model_copy(update={"plan": plan}))
+    assert report_module._repeats([record, record])
+    assert not report_module._repeats([record, other])
 
 
 def test_inflection_on_a_grid() -> None:

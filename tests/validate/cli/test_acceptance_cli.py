@@ -12,11 +12,22 @@ from perfmodel.cli import run
 from perfmodel.specs.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.decoder.model import Model
+from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.harness import acceptance
 from perfmodel.validate.lm import CHECKPOINT
+from tests.test_pinned import PINNED, answer
 from tests.validate.tiny_folder import WORDS, write_documents, write_folder
 
 OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--documents", "1", "--threads", "1"]
+
+
+def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> None:
+    """In which words is pinned."""
+    monkeypatch.setattr(Pair, "models", lambda *_: pytest.fail("loaded"))
+    asked = [question for question in PINNED if re.match("validate (acceptance|generate .* --out)", question)]
+    assert len(asked) > 20
+    for question in asked:
+        answer(shlex.split(question))
 
 
 def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:

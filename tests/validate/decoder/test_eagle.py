@@ -11,7 +11,7 @@ from torch import Tensor
 from perfmodel.cli import run
 from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.eagle import Features, HeadModel
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
@@ -84,6 +84,15 @@ def test_an_iteration_can_be_replayed(deep, head, prompts) -> None:
         deep, head, Request(4, 70, 50, GAMMA, "model", sampling=Sampling(0.8)), prompts
     )
     assert eager == replayed
+
+
+@torch.inference_mode()
+def test_a_start_without_a_prefill(deep, head) -> None:
+    """The head has no pair of the newest token yet."""
+    made = make_decoder(deep, Request(2, 40, NEW, GAMMA, "model", script=(0, 0, 1, 0)), head)
+    state = start_random(made, 40, NEW)
+    assert [cache.lengths.tolist() for cache in made.caches] == [[40, 40], [39, 39]]
+    made.iterate(state)
 
 
 @pytest.mark.parametrize("layer", ["midlayer", "layers.0"])

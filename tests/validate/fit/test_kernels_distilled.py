@@ -158,7 +158,7 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
 def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
     """Two rows of `a`, one of `b` that is faster at the first call and has one of its own."""
     calls = {"hidden_size": 8, "inter_size": 8, "topk": 2, "num_experts": 4, "moe_tp_size": 1, "moe_ep_size": 1}
-    names, tokens, seconds = ("a", "b", "a", "a", "b"), (1, 1, 2, 3, 4), (5.0, 3.0, 7.0, 8.0, 1.0)
+    names, tokens, seconds = ("b", "a", "a", "a", "b"), (1, 1, 2, 3, 4), (3.0, 5.0, 7.0, 8.0, 1.0)
     part = {name: np.full(5, value) for name, value in calls.items()}
     part |= {"kernel_source": np.array(names), "num_tokens": np.array(tokens), "seconds": np.array(seconds)}
     found = kernels._main_source(part)
