@@ -79,7 +79,7 @@ def read_record(path: Path) -> Record:
     """Read and check one file. Raises InputError naming file and key, also for another schema."""
     raw = files.read_mapping(path)
     if raw.get("schema_version") != SCHEMA_VERSION:
-        allowed = f"{SCHEMA_VERSION} (update perfmodel for a newer one)"
+        allowed = f"{SCHEMA_VERSION} (other versions are read by the perfmodel that wrote them)"
         raise refuse(str(path), "schema_version", allowed, raw.get("schema_version"))
     kind = raw.get("kind")
     if kind not in KINDS:
