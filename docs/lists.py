@@ -87,9 +87,10 @@ def _constants() -> str:
 RECORDS = """# Records of measurements
 
 `perfmodel validate measure`, `microbench` and `run` write one JSON file a run, `results/MACHINE/UTC-COMMIT-PLAN.json`.
-A file is never changed; `results/withdrawn.yaml` lists those that count no longer, each with its reason. Times are raw
-samples in seconds; statistics are made on reading: a point's figures are medians. Units are in the names. A field that
-is not required may be missing, and a reader ignores fields that it does not know.
+What a file measured is never changed (two had keys renamed, as version 2 names them); `results/withdrawn.yaml` lists
+those that count no longer, each with its reason. Times are raw samples in seconds; statistics are made on reading: a
+point's figures are medians. Units are in the names. A field that is not required may be missing, and a reader ignores
+fields that it does not know.
 
 Version {version} is the newest.
 """
