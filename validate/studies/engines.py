@@ -96,7 +96,7 @@ class EngineFits:
 
 
 def make() -> EngineFits:
-    """Fit everything anew: a minute."""
+    """Fit everything anew: some minutes."""
     steps = rows_of("seen")
     whole, slopes = steps.fit()
     fitted = {by: fold for by, fold in STEP_FOLDS.items() if by not in ("transferred", "maker")}
