@@ -212,6 +212,7 @@ MaxGamma = Annotated[
 
 
 def _arguments(kind: Any) -> dict[str, Argument]:
+    """Of a question, as help lists them: positional ones, then its own, then those of the classes it extends."""
     hints = get_type_hints(kind, include_extras=True)
     classes = [vars(parent).get("__annotations__", {}) for parent in kind.__mro__]
 
