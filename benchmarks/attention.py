@@ -1,12 +1,15 @@
-"""Decode attention by implementation and query count: bandwidth against the peak, and how often the cache is re-read.
+"""Decode attention by implementation and query count: bandwidth against the peak, and how often the cache is
+re-read.
 
-    python benchmarks/attention.py --hardware h200-sxm-141gb                 # Llama-3.1-8B's shape, B=32, S=16K, bf16
-    python benchmarks/attention.py --batch 4 --context 4k --dtype fp32       # something a CPU can do
-    python benchmarks/attention.py --sweep --queries 1,5                     # Triton's tiles, warps, stages and splits
+    python benchmarks/attention.py --hardware h200-sxm-141gb                 # Llama-3.1-8B's shape, B=32,
+    S=16K, bf16 python benchmarks/attention.py --batch 4 --context 4k --dtype fp32       # something a CPU can
+    do python benchmarks/attention.py --sweep --queries 1,5                     # Triton's tiles, warps,
+    stages and splits
 
-`re-read` is the time of n query tokens over that of one: 1 where a verification reads the cache once, n where a kernel
-packs one query token per sequence. For comparison only: `unfolded`, torch's own call with `enable_gqa`, and `flash` and
-`cudnn`, its FlashAttention-2 and cuDNN over an unmasked cache without the new tokens.
+`re-read` is the time of n query tokens over that of one: 1 where a verification reads the cache once, n where
+a kernel packs one query token per sequence. For comparison only: `unfolded`, torch's own call with
+`enable_gqa`, and `flash` and `cudnn`, its FlashAttention-2 and cuDNN over an unmasked cache without the new
+tokens.
 """
 
 import argparse
@@ -26,7 +29,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_count, parse_counts
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.decoder.attention import Span, fold
 from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.pair import DTYPES
@@ -47,17 +50,23 @@ def unfolded(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: 
 
 
 def by_torch(backend: str) -> Work:
-    """Torch's own call with one of its backends, folded, over the cache alone: FlashAttention-2 splits it, too."""
+    """Torch's own call with one of its backends, folded, over the cache alone: FlashAttention-2 splits it,
+    too.
+    """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     def work(q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor) -> Tensor:
         with sdpa_kernel(getattr(SDPBackend, f"{backend.upper()}_ATTENTION")):
-            return F.scaled_dot_product_attention(fold(q, k.shape[1]), k[:, :, : span.bound], v[:, :, : span.bound])
+            return F.scaled_dot_product_attention(
+                fold(q, k.shape[1]), k[:, :, : span.bound], v[:, :, : span.bound]
+            )
 
     return work
 
 
-def implementations(names: list[str], device: torch.device, dtype: torch.dtype, sweep: bool) -> dict[str, Work]:
+def implementations(
+    names: list[str], device: torch.device, dtype: torch.dtype, sweep: bool
+) -> dict[str, Work]:
     """The asked-for ones that this machine has; of Triton's every tuning where it is swept."""
     found: dict[str, Work] = {}
     for name in names:
@@ -109,7 +118,9 @@ def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> f
 
 def main() -> None:
     """Print a line for each implementation and query count; with --json, write one JSON object each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch", default="32")
     parser.add_argument("--context", default="16k")
     parser.add_argument("--queries", default="1,2,3,5,8,9")
@@ -118,7 +129,9 @@ def main() -> None:
     parser.add_argument("--implementations", default="triton,sdpa,math,unfolded,flash,cudnn")
     parser.add_argument("--hardware", help="device whose peak bandwidth to compare with")
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--sweep", action="store_true", help="every tuning of triton: tile/warps/stages/programs")
+    parser.add_argument(
+        "--sweep", action="store_true", help="every tuning of triton: tile/warps/stages/programs"
+    )
     parser.add_argument("--json", type=Path, help="write the rows to this file, one a line")
     args = parser.parse_args()
     try:
@@ -153,7 +166,9 @@ def report(args: argparse.Namespace) -> None:
             q = made(batch, HEADS, n, HEAD_DIM)
             new_k, new_v = (made(batch, KV_HEADS, n, HEAD_DIM) for _ in "kv")
 
-            def layers(attend: Work = attend, q: Tensor = q, new_k: Tensor = new_k, new_v: Tensor = new_v) -> None:
+            def layers(
+                attend: Work = attend, q: Tensor = q, new_k: Tensor = new_k, new_v: Tensor = new_v
+            ) -> None:
                 for k, v in zip(keys, values, strict=True):
                     attend(q, k, v, span, new_k, new_v)
 

@@ -18,7 +18,16 @@ from pathlib import Path
 HERE = Path(__file__).parent
 OUT = HERE.parent / "docs" / "benchmarks.md"
 COUNTED = ("calls", "files", "forward passes")
-SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
+SUBJECT = [
+    "--model",
+    "llama-3.1-8b",
+    "--hardware",
+    "a100-sxm-80gb",
+    "--tp",
+    "8",
+    "--draft-kv",
+    "streamingllm:512",
+]
 DEMO = [*SUBJECT, "--draft", "self", "--batch", "64", "--context", "32000", "--gamma", "2"]
 GRID = ["--batch", "1..10", "--context", "100..1000000+100", "--gamma", "1..10", "--alpha", "0.8"]
 COLD_RUNS = 15
@@ -80,7 +89,9 @@ def cold() -> list[Row]:
     rows = [Row('cold: python -c "import numpy"', base * 1e3, "ms")]
     for name in list(commands)[1:]:
         rows.append(Row(f"cold: {name}", statistics.median(times[name]), "s", 0.25))
-        rows.append(Row(f"cold: {name}, over numpy's import", statistics.median(times[name]) / base, "x numpy", 2.5))
+        rows.append(
+            Row(f"cold: {name}, over numpy's import", statistics.median(times[name]) / base, "x numpy", 2.5)
+        )
         rows.append(Row(f"cold: {name}, peak memory", peak[name], "MB", 90))
     return rows
 
@@ -105,8 +116,12 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     """The page of the docs."""
     yardstick_s = rows[0].value * 1e-3
-    times = table(["what", "measured", "target", "of target", "x yardstick"], [row.cells(yardstick_s) for row in rows])
-    taken = table(["what-if", *COUNTED], [[name, *(str(of[what]) for what in COUNTED)] for name, of in counts.items()])
+    times = table(
+        ["what", "measured", "target", "of target", "x yardstick"], [row.cells(yardstick_s) for row in rows]
+    )
+    taken = table(
+        ["what-if", *COUNTED], [[name, *(str(of[what]) for what in COUNTED)] for name, of in counts.items()]
+    )
     machine = f"{os.cpu_count()} CPU cores ({platform.machine()}), Python {platform.python_version()}"
     return (
         "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"

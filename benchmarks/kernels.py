@@ -1,7 +1,8 @@
-"""The decoder's Triton kernels compiled without a device: registers, spills and shared memory on sm_80 and sm_90.
+"""The decoder's Triton kernels compiled without a device: registers, spills and shared memory on sm_80 and
+sm_90.
 
-    python benchmarks/kernels.py            # prints the table
-    python benchmarks/kernels.py --write    # and puts it into docs/kernels.md, beside those of other versions of Triton
+    python benchmarks/kernels.py            # prints the table python benchmarks/kernels.py --write    # and
+    puts it into docs/kernels.md, beside those of other versions of Triton
 
 Shapes are those of Llama-3.1-8B in bf16: 32 query and 8 KV heads of 128, hidden size 4096.
 """
@@ -19,7 +20,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from perfmodel.validate.decoder.triton_attention import MAX_NEW_TILE, MERGED, Tuning, _combine, _split, launch, tile_of
+from perfmodel.validate.decoder.triton_attention import (
+    MAX_NEW_TILE,
+    MERGED,
+    Tuning,
+    _combine,
+    _split,
+    launch,
+    tile_of,
+)
 from perfmodel.validate.decoder.triton_pointwise import (
     BLOCK,
     EXPERT_BLOCK,
@@ -35,7 +44,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
 SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024}
 """Most that one block may use; CUDA C++ Programming Guide, table of technical specifications."""
 TYPES = {"lengths_at": "*i64", "first_at": "*i64", "slots_at": "*i64", "sees_at": "*u8", "lse_at": "*fp32"}
-TYPES |= {"index_at": "*i32", "places_at": "*i64", "expert_at": "*i64", "score_at": "*fp32", "vote_at": "*fp32"}
+TYPES |= {
+    "index_at": "*i32",
+    "places_at": "*i64",
+    "expert_at": "*i64",
+    "score_at": "*fp32",
+    "vote_at": "*fp32",
+}
 FLOATS = ("scale", "eps")
 PARTIAL = {"_split": {"out_at": "*fp32"}, "_combine": {"out_at": "*fp32"}}
 
@@ -78,9 +93,15 @@ def cases() -> Iterator[Case]:
     ):
         tile, warps, stages = launch(rows, changes.get("D", 128), tuning)
         sizes = {
-            "QUERIES": queries, "ROWS": rows, "PAD": tile_of(rows), "TILE": tile,
-            "NEW_TILE": min(MAX_NEW_TILE, tile_of(queries)), "WINDOW": False, "STATED": False, "PAGE": 0,
-        }  # fmt: skip
+            "QUERIES": queries,
+            "ROWS": rows,
+            "PAD": tile_of(rows),
+            "TILE": tile,
+            "NEW_TILE": min(MAX_NEW_TILE, tile_of(queries)),
+            "WINDOW": False,
+            "STATED": False,
+            "PAGE": 0,
+        }
         yield Case(_split, what, heads | sizes | changes, warps, stages)
     chosen = heads | {"ROWS": 4, "PAD": 16, "TILE": TILE}
     yield Case(_page_scores, "pages of 16, 1 query token", chosen | {"PAGE": 16}, 4)
@@ -100,7 +121,9 @@ def cases() -> Iterator[Case]:
 
 
 def compiled(case: Case, capability: int) -> Compiled:
-    """Compile for an architecture; pointers and strides are multiples of 16, as those of the decoder's tensors."""
+    """Compile for an architecture; pointers and strides are multiples of 16, as those of the decoder's
+    tensors.
+    """
     names, partial = case.kernel.arg_names, PARTIAL.get(case.kernel.__name__, {})
     pointers = {name: partial.get(name, TYPES.get(name, "*bf16")) for name in names if name.endswith("_at")}
     signature = {
@@ -108,7 +131,9 @@ def compiled(case: Case, capability: int) -> Compiled:
         for name in names
     }
     strides = ("_b", "_h", "_s")
-    aligned = [i for i, name in enumerate(names) if name in pointers or (name.endswith(strides) and name != "sees_b")]
+    aligned = [
+        i for i, name in enumerate(names) if name in pointers or (name.endswith(strides) and name != "sees_b")
+    ]
     source = ASTSource(case.kernel, signature, case.sizes, {(i,): [["tt.divisibility", 16]] for i in aligned})
     options = {"num_warps": case.warps, "num_stages": case.stages, "enable_fp_fusion": True}
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
@@ -117,7 +142,9 @@ def compiled(case: Case, capability: int) -> Compiled:
 
 
 def _resources(cubin: bytes) -> dict[str, int]:
-    """Registers, and bytes of stack and local memory, of each thread; nothing here needs a stack but what spills."""
+    """Registers, and bytes of stack and local memory, of each thread; nothing here needs a stack but what
+    spills.
+    """
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -136,7 +163,10 @@ def table() -> str:
         name = case.kernel.__name__.strip("_")
         rows.append(f"| `{name}` | {case.what} | {case.warps} warps{stages} | {' | '.join(cells)} |")
     head = " | ".join(f"sm_{c} registers | spilled bytes | shared KiB" for c in SHARED_BYTES)
-    columns = [f"| kernel | for | launched with | {head} |", "|:--|:--|:--|" + "--:|" * (3 * len(SHARED_BYTES))]
+    columns = [
+        f"| kernel | for | launched with | {head} |",
+        "|:--|:--|:--|" + "--:|" * (3 * len(SHARED_BYTES)),
+    ]
     return "\n".join([f"## Triton {triton.__version__}", "", *columns, *rows, ""])
 
 

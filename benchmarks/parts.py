@@ -1,4 +1,6 @@
-"""What `engine.py` times in processes of their own: ``python benchmarks/parts.py warm|million|decoder`` prints rows."""
+"""What `engine.py` times in processes of their own: ``python benchmarks/parts.py warm|million|decoder``
+prints rows.
+"""
 
 import json
 import resource
@@ -11,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from counts import QUERY, SERVER  # beside this file
 
-from perfmodel.answers.query import resolve
-from perfmodel.answers.traffic import traffic
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import resolve
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.lengths import context_lengths
 from perfmodel.speculation.scenario import Scenario
@@ -61,7 +63,12 @@ def warm() -> Rows:
         ("np.exp of 1,000,000 doubles (the yardstick)", best_s(lambda: np.exp(values), 20) * 1e3, "ms", None),
         ("one answer", best_s(lambda: figures(predict(scenario, one)), 200) * 1e6, "us", 250),
         ("one answer with the three lengths", best_s(lambda: with_lengths(scenario, one), 50) * 1e3, "ms", 5),
-        ("all of a what-if: names, lengths, interval, memory", best_s(lambda: whatif(QUERY), 50) * 1e3, "ms", 6),
+        (
+            "all of a what-if: names, lengths, interval, memory",
+            best_s(lambda: whatif(QUERY), 50) * 1e3,
+            "ms",
+            6,
+        ),
         ("1,024 answers", best_s(lambda: figures(predict(scenario, thousand)), 50) * 1e3, "ms", 5),
         ("a question about traffic", best_s(lambda: traffic(**SERVER), 5) * 1e3, "ms", None),
         ("10,000 rates and draft lengths of traffic", best_s(lambda: traffic(**loads), 2), "s", None),
@@ -82,7 +89,9 @@ def million() -> Rows:
 
 
 def decoder() -> Rows:
-    """The real decoder on this CPU at a point where a sparse draft pays: what it gains, and what its loop adds."""
+    """The real decoder on this CPU at a point where a sparse draft pays: what it gains, and what its loop
+    adds.
+    """
     from perfmodel.validate.harness.measure import run_plan
     from perfmodel.validate.records.plan import load_plan
     from perfmodel.validate.records.store import read_record

@@ -1,5 +1,6 @@
-"""Write what the code already knows into the docs: tables of devices, models, methods, calibrations and flags, and the
-output under every command of README.md and docs/*.md. ``python docs/generate.py``, or ``make docs``.
+"""Write what the code already knows into the docs: tables of devices, models, methods, calibrations and
+flags, and the output under every command of README.md and docs/*.md. ``python docs/generate.py``, or ``make
+docs``.
 
 The commands of a page run in order in a folder of their own, which holds nothing but the page's files:
 
@@ -9,8 +10,8 @@ The commands of a page run in order in a folder of their own, which holds nothin
 - ``<!-- made: NAME -->`` ... ``<!-- end -->`` is what `lists.MADE` writes;
 - ``<!-- timed -->`` before a block: a clock decides what it prints, which therefore stays as it was recorded.
 
-A page with a file inside one of the `TREE` folders runs in a copy of the source tree. A test compares `page` with the
-files, so that a page that has gone stale fails.
+A page with a file inside one of the `TREE` folders runs in a copy of the source tree. A test compares `page`
+with the files, so that a page that has gone stale fails.
 """
 
 import contextlib
@@ -65,7 +66,9 @@ def page(name: str) -> str:
 
 
 def filled(text: str, timed: bool = False) -> str:
-    """A page with the output under each command; with `timed`, under the commands that a clock decides too."""
+    """A page with the output under each command; with `timed`, under the commands that a clock decides
+    too.
+    """
     text = MADE.sub(lambda part: f"{part[1]}{lists.MADE[part[2]]()}{part[3]}", text)
     blocks = list(FENCE.finditer(text))
     in_tree = any(b["file"] and Path(b["file"]).parts[0] in TREE for b in blocks)
@@ -106,7 +109,8 @@ def _replaced(block: re.Match[str], in_tree: bool, timed: bool) -> str:
 
 
 def output_of(words: list[str], in_tree: bool = False) -> str:
-    """What one command prints, without trailing blanks. Raises RuntimeError where it fails, or is not `perfmodel`.
+    """What one command prints, without trailing blanks. Raises RuntimeError where it fails, or is not
+    `perfmodel`.
 
     in_tree: run what lies in the current folder, as a process, where ``python -m pytest`` may be run too.
     """

@@ -1,4 +1,6 @@
-"""What mkdocs adds to the pages: the explorer with its defaults, made anew, and the notebooks with their outputs."""
+"""What mkdocs adds to the pages: the explorer with its defaults, made anew, and the notebooks with their
+outputs.
+"""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What the code already holds as tables: devices, models, KV methods, calibrations and constants, records, plans."""
+"""What the code already holds as tables: devices, models, KV methods, calibrations and constants, records,
+plans.
+"""
 
 import functools
 import inspect
@@ -10,8 +12,8 @@ from pydantic import BaseModel
 
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
-from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.frozen import defaults
+from perfmodel.specs.boundary.frozen import defaults
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import grid, plan, schema
@@ -80,7 +82,9 @@ def _constants() -> str:
         "Each is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of this table; without an "
         "optional one nothing is counted for it. How they make a time is in "
         "[the model](model.md#2-from-counts-to-seconds); how to add one, in "
-        "[contributing](contributing.md#a-constant).\n\n" + "\n".join(table(head, rows, text_columns=range(6))) + "\n"
+        "[contributing](contributing.md#a-constant).\n\n"
+        + "\n".join(table(head, rows, text_columns=range(6)))
+        + "\n"
     )
 
 
@@ -130,9 +134,18 @@ def _records() -> str:
         ]
         fields = table(["field", "type", "default", "meaning"], rows, text_columns=range(4))
         parts += [f"## {model.__name__}", "", described["description"] + also, "", *fields, ""]
-    parts += ["## Samples", "", "Each a list of seconds, by the mode of its row; `kernel` is of a microbenchmark.", ""]
-    rows = [[f"`{name}`", mode, what] for mode, names in schema.SAMPLES.items() for name, what in names.items()]
-    return "\n".join([*parts, *table(["sample", "mode", "what was timed"], rows, text_columns=range(3))]) + "\n"
+    parts += [
+        "## Samples",
+        "",
+        "Each a list of seconds, by the mode of its row; `kernel` is of a microbenchmark.",
+        "",
+    ]
+    rows = [
+        [f"`{name}`", mode, what] for mode, names in schema.SAMPLES.items() for name, what in names.items()
+    ]
+    return (
+        "\n".join([*parts, *table(["sample", "mode", "what was timed"], rows, text_columns=range(3))]) + "\n"
+    )
 
 
 def _default(field: dict[str, Any], required: bool) -> str:
@@ -165,7 +178,9 @@ PAGES = {entry[0]: functools.partial(_table, *entry) for entry in CATALOGUES} | 
 
 
 def accuracy() -> str:
-    """How far held-out predictions are from what was measured, where: three rows from `results/accuracy.json`."""
+    """How far held-out predictions are from what was measured, where: three rows from
+    `results/accuracy.json`.
+    """
     record = json.loads((ROOT / "results" / "accuracy.json").read_text(encoding="utf-8"))
     parts, steps = record["replays"]["held-out"]["partitions"], record["engines"]["steps"]
     research = [parts[f"magicdec/{gpu}/speedup"] for gpu in ("h100-sxm-80gb", "a100-sxm-80gb")]
@@ -174,11 +189,17 @@ def accuracy() -> str:
     short = sum(predicted == measured - 1 for measured, predicted in best["choices"].values())
     rows = [
         ("speedup", "MagicDec's stack on H100, A100", " and ".join(map(_off, research))),
-        ("step; iteration over step", "vLLM, TensorRT-LLM, SGLang on H100 to B300",
-         f"{', '.join(map(_off, engines))}; {_off(iteration)}"),
-        ("best draft length", "MagicDec's stack on A100",
-         f"one short in {short} of {best['rows']}, which costs {100 * best['regret_mean']:.1f} % of the speedup"),
-    ]  # fmt: skip
+        (
+            "step; iteration over step",
+            "vLLM, TensorRT-LLM, SGLang on H100 to B300",
+            f"{', '.join(map(_off, engines))}; {_off(iteration)}",
+        ),
+        (
+            "best draft length",
+            "MagicDec's stack on A100",
+            f"one short in {short} of {best['rows']}, which costs {100 * best['regret_mean']:.1f} % of the speedup",
+        ),
+    ]
     return "\n".join(table(["predicted", "seen on", "mean error"], rows, text_columns=range(3))) + "\n"
 
 

@@ -1,4 +1,5 @@
-"""The pictures of README and docs, each the output of one command: ``python docs/picture.py``, or ``make docs``.
+"""The pictures of README and docs, each the output of one command: ``python docs/picture.py``, or ``make
+docs``.
 
 A test compares `drawn` with the files, so that a picture that has gone stale fails.
 """
@@ -32,7 +33,9 @@ PICTURES = {
     "sparse": "plot breakdown --model deepseek-v3.2 --hardware b200 --tp 8 --kv-dtype fp8 --batch 12 "
     "--context 16k,128k --draft-kv streamingllm:512 --gamma 1 --alpha 0.8",
 }
-"""Name of a picture in docs/img/ -> the command that draws it, to which the path is added (`plot`: as ``--output``)."""
+"""Name of a picture in docs/img/ -> the command that draws it, to which the path is added (`plot`: as
+``--output``).
+"""
 
 
 def drawn(name: str, folder: Path) -> Path:

@@ -1,4 +1,6 @@
-"""The page of the command line, from the commands themselves: common flags once, then what each verb has of its own."""
+"""The page of the command line, from the commands themselves: common flags once, then what each verb has of
+its own.
+"""
 
 import json
 import re
@@ -39,7 +41,9 @@ def page(printed: Callable[[list[str]], str]) -> str:
     """The whole page. printed: what a command prints."""
     commands = {name: cli.command(name) for name in cli.COMMANDS}
     validate = commands.pop("validate")
-    shared = [(name, cells) for name, cells in _flags(commands["whatif"]) if name not in ("sensitivity", "verbose")]
+    shared = [
+        (name, cells) for name, cells in _flags(commands["whatif"]) if name not in ("sensitivity", "verbose")
+    ]
     parts = [f"{HEAD}{_table(shared)}\n"]
     for name, command in commands.items():
         if name in CATALOGUES[1:]:
@@ -52,7 +56,10 @@ def page(printed: Callable[[list[str]], str]) -> str:
         else:
             text = f"{_paragraphs(command.help)}\n\n{_lacking(command, shared)}{_list(_own(command, shared))}"
             parts.append(f"## perfmodel {name}\n\n{text.rstrip()}\n")
-    parts += [f"## perfmodel validate\n\n{cli.COMMANDS['validate']}\n", *_group("validate", validate.commands, [])]
+    parts += [
+        f"## perfmodel validate\n\n{cli.COMMANDS['validate']}\n",
+        *_group("validate", validate.commands, []),
+    ]
     return "\n".join([*parts, _contract(printed)])
 
 
@@ -101,7 +108,9 @@ def _paragraphs(text: str) -> str:
 
 
 def _table(flags: Iterable[Flag]) -> str:
-    return "\n".join(table(["flag", "value", "default", "what"], [cells for _, cells in flags], text_columns=range(4)))
+    return "\n".join(
+        table(["flag", "value", "default", "what"], [cells for _, cells in flags], text_columns=range(4))
+    )
 
 
 def _list(own: Iterable[Flag]) -> str:
@@ -122,7 +131,9 @@ def _cells(param: Any) -> Cells:
 
 
 def _code(text: str) -> str:
-    """Code in a cell of a table: within back ticks a bar would end the cell, or be printed with its escape."""
+    """Code in a cell of a table: within back ticks a bar would end the cell, or be printed with its
+    escape.
+    """
     return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 

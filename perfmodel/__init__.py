@@ -1,9 +1,9 @@
 """A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
 
-Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`, `hierarchy`,
-`moe`, `traffic`, `serving`, `compare`. Turned round: `inverse`, `inflection`. Every function takes the arguments that
-the command line has flags for, as numbers or as text (``context="32k"``), or a `Query` with some of them changed.
-Everything is loaded when it is asked for.
+Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
+`hierarchy`, `moe`, `traffic`, `serving`, `compare`. Turned round: `inverse`, `inflection`. Every function
+takes the arguments that the command line has flags for, as numbers or as text (``context="32k"``), or a
+`Query` with some of them changed. Everything is loaded when it is asked for.
 """
 
 from importlib import import_module
@@ -11,49 +11,79 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfmodel import plots
-    from perfmodel.answers.advise import advise
-    from perfmodel.answers.compare import compare
-    from perfmodel.answers.hierarchy import hierarchy
-    from perfmodel.answers.inflection import inflection
-    from perfmodel.answers.inverse import inverse
-    from perfmodel.answers.moe import moe
-    from perfmodel.answers.ops import ops
-    from perfmodel.answers.query import Query
-    from perfmodel.answers.schedule import schedule
-    from perfmodel.answers.sensitivity import sensitivity
-    from perfmodel.answers.serving import serving
-    from perfmodel.answers.sweep import sweep
-    from perfmodel.answers.traffic import traffic
-    from perfmodel.answers.tree import tree
-    from perfmodel.answers.whatif import whatif
+    from perfmodel.answers.advice.advise import advise
+    from perfmodel.answers.advice.schedule import schedule
+    from perfmodel.answers.grid.sweep import sweep
+    from perfmodel.answers.load.traffic import traffic
+    from perfmodel.answers.point.compare import compare
+    from perfmodel.answers.point.inflection import inflection
+    from perfmodel.answers.point.inverse import inverse
+    from perfmodel.answers.point.moe import moe
+    from perfmodel.answers.point.ops import ops
+    from perfmodel.answers.point.sensitivity import sensitivity
+    from perfmodel.answers.point.serving import serving
+    from perfmodel.answers.point.whatif import whatif
+    from perfmodel.answers.question.query import Query
+    from perfmodel.answers.trees.hierarchy import hierarchy
+    from perfmodel.answers.trees.tree import tree
     from perfmodel.errors import InputError
-    from perfmodel.specs.acceptance_rows import published_rows as published_acceptance
-    from perfmodel.specs.calibration import load_calibration
-    from perfmodel.specs.gpu import load_gpu
-    from perfmodel.specs.model import load_model
+    from perfmodel.specs.acceptance.acceptance_rows import published_rows as published_acceptance
+    from perfmodel.specs.calibrations.calibration import load_calibration
+    from perfmodel.specs.devices.gpu import load_gpu
+    from perfmodel.specs.models.model import load_model
     from perfmodel.specs.published import published_points
 
-__all__ = ["whatif", "sweep", "ops", "sensitivity", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy",
-           "moe", "traffic", "serving", "compare", "Query", "InputError", "load_model", "load_gpu", "load_calibration",
-           "published_acceptance", "published_points", "plots"]  # fmt: skip
+_VERBS = {
+    "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "moe", "serving", "compare"),
+    "advice": ("advise", "schedule"),
+    "grid": ("sweep",),
+    "trees": ("tree", "hierarchy"),
+    "load": ("traffic",),
+}
+"""Folder of `perfmodel.answers` -> its verbs, each a function in a module of its name."""
 _PLACES = {
-    "Query": ("answers.query", "Query"),
+    **{verb: (f"answers.{folder}.{verb}", verb) for folder, verbs in _VERBS.items() for verb in verbs},
+    "Query": ("answers.question.query", "Query"),
     "InputError": ("errors", "InputError"),
-    "load_model": ("specs.model", "load_model"),
-    "load_gpu": ("specs.gpu", "load_gpu"),
-    "load_calibration": ("specs.calibration", "load_calibration"),
-    "published_acceptance": ("specs.acceptance_rows", "published_rows"),
+    "load_model": ("specs.models.model", "load_model"),
+    "load_gpu": ("specs.devices.gpu", "load_gpu"),
+    "load_calibration": ("specs.calibrations.calibration", "load_calibration"),
+    "published_acceptance": ("specs.acceptance.acceptance_rows", "published_rows"),
     "published_points": ("specs.published", "published_points"),
     "plots": ("plots", ""),
 }
-"""Name -> the module that has it, and its name there; the others are verbs, each in a module of its name."""
+"""Public name -> the module that has it, and its name there."""
+__all__ = [
+    "whatif",
+    "sweep",
+    "ops",
+    "sensitivity",
+    "inverse",
+    "inflection",
+    "advise",
+    "schedule",
+    "tree",
+    "hierarchy",
+    "moe",
+    "traffic",
+    "serving",
+    "compare",
+    "Query",
+    "InputError",
+    "load_model",
+    "load_gpu",
+    "load_calibration",
+    "published_acceptance",
+    "published_points",
+    "plots",
+]
 
 
 def __getattr__(name: str) -> Any:
     """One of `__all__`, loaded: importing this package stays light."""
-    if name not in __all__:
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place, inner = _PLACES.get(name, (f"answers.{name}", name))
+    place, inner = _PLACES[name]
     module = import_module(f"{__name__}.{place}")
     if not inner:
         return module

@@ -18,9 +18,10 @@ MOST_LISTED = 32
 class InputError(ValueError):
     """What the user gave is wrong; the message is one line that says what, where and what is allowed.
 
-    Messages are written once, with arguments as flags (``--draft-kv``): the command line prints them so (`as_flags`)
-    and exits with 2. What `in_names` lets out names them as Python does (``draft_kv``). Everything else that is raised
-    is a bug. Whatever of a message was read from a file or an argument, it is one line without control characters.
+    Messages are written once, with arguments as flags (``--draft-kv``): the command line prints them so
+    (`as_flags`) and exits with 2. What `in_names` lets out names them as Python does (``draft_kv``).
+    Everything else that is raised is a bug. Whatever of a message was read from a file or an argument, it is
+    one line without control characters.
     """
 
     def __init__(self, message: str) -> None:
@@ -42,7 +43,9 @@ def one_line(text: str) -> str:
 
 
 def as_names(text: str) -> str:
-    """A text about arguments, with these named as in Python: ``--draft-kv`` is ``draft_kv``. What is quoted stays."""
+    """A text about arguments, with these named as in Python: ``--draft-kv`` is ``draft_kv``. What is quoted
+    stays.
+    """
     return _ARGUMENT.sub(lambda m: m[1].replace("-", "_") if m[1] else m[0], text)
 
 
@@ -70,15 +73,23 @@ def refuse(where: str, key: str | None, allowed: str, given: object) -> InputErr
 
 
 def not_installed(who: str, module: str, extra: str) -> InputError:
-    """Refuse what needs a package of an extra, with how to install it: from a clone, for no index has this package."""
+    """Refuse what needs a package of an extra, with how to install it: from a clone, for no index has this
+    package.
+    """
     return InputError(f"{who}: needs {module}, which is not installed: in a clone, pip install '.[{extra}]'")
 
 
-def unknown_name(where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = ()) -> InputError:
-    """Refuse a name that is not in the list, with the nearest ones; `aliases` are suggested but never listed."""
+def unknown_name(
+    where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = ()
+) -> InputError:
+    """Refuse a name that is not in the list, with the nearest ones; `aliases` are suggested but never
+    listed.
+    """
     names = sorted(known)
     pools = (names, sorted(aliases))
-    near = next(filter(None, (difflib.get_close_matches(given.lower(), p, n=3, cutoff=0.4) for p in pools)), [])
+    near = next(
+        filter(None, (difflib.get_close_matches(given.lower(), p, n=3, cutoff=0.4) for p in pools)), []
+    )
     listed = names if len(names) <= MOST_LISTED else [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
     shown = given if len(given) <= 80 else given[:77] + "..."

@@ -12,12 +12,16 @@ Base = TypeVar("Base")
 
 def names_in(folders: Iterable[str]) -> tuple[str, ...]:
     """Names of the files of a package (its ``__path__``) but the base's, sorted; imports none."""
-    files = {name.partition(".")[0] for folder in folders for name in os.listdir(folder) if name.endswith(".py")}
+    files = {
+        name.partition(".")[0] for folder in folders for name in os.listdir(folder) if name.endswith(".py")
+    }
     return tuple(sorted(files - {"__init__", "base"}))
 
 
 def class_in(module: str, base: type[Base]) -> type[Base]:
-    """The one subclass of `base` that a module defines. Raises InputError where there is none or more than one."""
+    """The one subclass of `base` that a module defines. Raises InputError where there is none or more than
+    one.
+    """
     values = vars(import_module(module)).values()
     found = [v for v in values if isinstance(v, type) and issubclass(v, base) and v.__module__ == module]
     if len(found) != 1:

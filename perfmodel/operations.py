@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Floats = Array | float
 LARGE = 4096
-"""Numbers in an array from which on results go into one that is there, so that a pass over a surface stays in cache."""
+"""Numbers in an array from which on results go into one that is there, so that a pass over a surface stays in
+cache.
+"""
 Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
 
 
@@ -17,11 +19,12 @@ Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
 class Cost:
     """FLOPs and bytes on one device. Fields broadcast over ``[batch, context, query]``.
 
-    Never changed once made; not frozen since every answer makes some sixty of these and of `Op`, which freezing slows.
+    Never changed once made; not frozen since every answer makes some sixty of these and of `Op`, which
+    freezing slows.
 
-    flops: multiply and add count as 2; matrix products and attention only (element-wise FLOPs never limit a pass).
-    weight_bytes: parameters read. kv_bytes: cached keys and values read. activation_bytes: everything else that
-    moves: inputs and outputs of each op and the new tokens' keys and values.
+    flops: multiply and add count as 2; matrix products and attention only (element-wise FLOPs never limit a
+    pass). weight_bytes: parameters read. kv_bytes: cached keys and values read. activation_bytes: everything
+    else that moves: inputs and outputs of each op and the new tokens' keys and values.
     """
 
     flops: Floats = 0.0
@@ -39,17 +42,16 @@ class Cost:
 class Op:
     """One kind of operation, summed over the layers that have it.
 
-    kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass (attention
-    only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items: independent pieces of one
-    attention call, a KV head of a sequence each; 0 where the count does not matter. longer_bytes: by which the cache of
-    a work item of the longest sequence exceeds their mean. cache: one latent a token, a recurrent state or keys of an
-    indexer (attention only). packed_weights: weight values that must be unpacked, columns: output columns of all GEMMs,
-    quantisations: kernels that quantise their inputs (linear ops only). expert_layers: layers of routed experts that
-    the op is part of. rows: tokens that each GEMM runs for, or work items that attention is cut for, with those that
-    fill up a CUDA graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear
-    ops only).
-    devices: that a message is between.
-    stacked: several ops of one format on a leading axis, for their sum.
+    kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass
+    (attention only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items:
+    independent pieces of one attention call, a KV head of a sequence each; 0 where the count does not matter.
+    longer_bytes: by which the cache of a work item of the longest sequence exceeds their mean. cache: one
+    latent a token, a recurrent state or keys of an indexer (attention only). packed_weights: weight values
+    that must be unpacked, columns: output columns of all GEMMs, quantisations: kernels that quantise their
+    inputs (linear ops only). expert_layers: layers of routed experts that the op is part of. rows: tokens
+    that each GEMM runs for, or work items that attention is cut for, with those that fill up a CUDA graph.
+    form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops only).
+    devices: that a message is between. stacked: several ops of one format on a leading axis, for their sum.
     """
 
     name: str

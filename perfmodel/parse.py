@@ -1,4 +1,5 @@
-"""Numbers and lists as people give them: ``32k``, ``1,8,64``, ``1..16``, or Python's own. What is neither is refused.
+"""Numbers and lists as people give them: ``32k``, ``1,8,64``, ``1..16``, or Python's own. What is neither is
+refused.
 
 The command line and the Python arguments read with these, so that ``context="32k"`` means the same in both.
 """
@@ -21,7 +22,9 @@ _ALLOWED = "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW.
 
 
 def items(given: Any) -> list[Any]:
-    """The members of a list, an array, or anything else that can be gone through; what is a single value, alone."""
+    """The members of a list, an array, or anything else that can be gone through; what is a single value,
+    alone.
+    """
     if isinstance(given, str | bytes | Mapping):
         return [given]
     try:
@@ -46,7 +49,8 @@ def parse_switch(given: object, flag: str) -> bool:
 
 
 def parse_count(given: object, flag: str, least: int = 1, allowed: str = _ONE) -> int:
-    """One whole number, as text such as 8, 32_000 or 1e5, where ``k`` is 1024 and ``m`` 1048576, or as a number.
+    """One whole number, as text such as 8, 32_000 or 1e5, where ``k`` is 1024 and ``m`` 1048576, or as a
+    number.
 
     Raises InputError for anything else and below `least`.
     """
@@ -125,7 +129,9 @@ def _split(given: object, flag: str, comma: str, allowed: str) -> tuple[str, ...
 
 
 def amount(text: str) -> float | None:
-    """The number that a text such as 8, 1.5, 32k or 1e5 is (``k`` is 1024, ``m`` 1048576); None where it is none."""
+    """The number that a text such as 8, 1.5, 32k or 1e5 is (``k`` is 1024, ``m`` 1048576); None where it is
+    none.
+    """
     match = _COUNT.fullmatch(text.strip().lower())
     if match is None:
         return None
@@ -164,7 +170,11 @@ def _range(part: str, flag: str, least: int) -> list[int]:
         return [parse_count(part, flag, least, _ALLOWED)]
     low, high = parse_count(match[1], flag, least, _ALLOWED), parse_count(match[2], flag, least, _ALLOWED)
     step = parse_count(match[4], flag, 2 if match[3] == "x" else 1) if match[3] else 1
-    if high < low or (match[3] == "x" and low < 1) or (match[3] != "x" and (high - low) // step >= MAX_VALUES):
+    if (
+        high < low
+        or (match[3] == "x" and low < 1)
+        or (match[3] != "x" and (high - low) // step >= MAX_VALUES)
+    ):
         raise refuse(flag, None, f"a rising range of at most {MAX_VALUES} values", part)
     if match[3] != "x":
         return list(range(low, high + 1, step))

@@ -1,4 +1,6 @@
-"""The one way to read a file: a regular file, up to a stated size; anything else is one line that names it."""
+"""The one way to read a file: a regular file, up to a stated size; anything else is one line that names
+it.
+"""
 
 import csv
 import io
@@ -17,7 +19,9 @@ MAX_BYTES = 512 * 2**20
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """All of a file. Raises InputError for one that is missing, not regular (a pipe, a device), or above `most`."""
+    """All of a file. Raises InputError for one that is missing, not regular (a pipe, a device), or above
+    `most`.
+    """
     try:
         check_regular(path)
         size = path.stat().st_size
@@ -26,14 +30,18 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     except InputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
-        raise InputError(f"{path}: must be a readable file: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(
+            f"{path}: must be a readable file: {getattr(error, 'strerror', None) or error}"
+        ) from None
     if size > most or len(data) > most:
         raise InputError(f"{path}: must be at most {most} bytes, given {max(size, len(data))}")
     return data
 
 
 def read_head(path: Path, count: int) -> bytes:
-    """The first bytes of a file, at most `count`. Raises InputError for one that is missing or not regular."""
+    """The first bytes of a file, at most `count`. Raises InputError for one that is missing or not
+    regular.
+    """
     try:
         check_regular(path)
         with path.open("rb") as stream:
@@ -82,7 +90,9 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, str]]]:
-    """(line, column -> cell) of every row. Raises InputError for other columns, or a row of more or fewer cells."""
+    """(line, column -> cell) of every row. Raises InputError for other columns, or a row of more or fewer
+    cells.
+    """
     (_, header), *lines = csv_lines(path) or [(1, [])]
     wanted = list(columns)
     if sorted(header) != sorted(wanted):
@@ -105,11 +115,12 @@ def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, st
 
 
 def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]:
-    """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no; blank is None or "".
+    """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no; blank is
+    None or "".
 
-    A field with a default is no column.
-    having: column -> cell of those that are wanted, perhaps none; the others are not looked at.
-    Raises InputError naming file, line, row and column: for a cell that is no such thing, an `id` given twice, no rows.
+    A field with a default is no column. having: column -> cell of those that are wanted, perhaps none; the
+    others are not looked at. Raises InputError naming file, line, row and column: for a cell that is no such
+    thing, an `id` given twice, no rows.
     """
     types = {f.name: f.type for f in fields(row_type) if f.default is MISSING}  # type: ignore[arg-type]
     typed = {name: get_args(kind) or (kind,) for name, kind in types.items() if kind is not str}

@@ -15,7 +15,8 @@ Content = str | bytes | Callable[[Path], object]
 
 
 def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Path:
-    """Where a file is to go, checked before the work. Raises InputError naming `flag` for what could not be written.
+    """Where a file is to go, checked before the work. Raises InputError naming `flag` for what could not be
+    written.
 
     Any suffix is taken where none is named. A pipe or a device is refused: it would be replaced by a file.
     """
@@ -74,7 +75,9 @@ def _fill(path: Path, content: Content) -> None:
 
 
 def no_formula(text: str) -> str:
-    """A cell of a table that no spreadsheet runs: where it begins like a formula, an apostrophe goes before it."""
+    """A cell of a table that no spreadsheet runs: where it begins like a formula, an apostrophe goes before
+    it.
+    """
     if text.lstrip()[:1] not in tuple("=+-@"):
         return text
     try:

@@ -11,8 +11,8 @@ import pytest
 
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.speculation import capacity, lengths
 from perfmodel.speculation.acceptance import tokens_per_iteration
 from perfmodel.speculation.chain import predict
@@ -59,8 +59,9 @@ def test_weights_of_a_pass_per_device():
     assert weight_bytes(scenario()) == W8
     # TP 8: 8 KV heads, one per device; everything divides: 15 009 316 864 / 8
     assert weight_bytes(scenario(tp=8)) == 1_876_164_608
-    # TP 16 keeps one whole KV head per device. Per layer: qkv 4096 x (2 + 1 + 1) x 128 = 2 097 152, o 2 x 128 x 4096
-    # = 1 048 576, MLP 176 160 768 / 16 = 11 010 048: 14 155 776 x 32 = 452 984 832; head 525 336 576 / 16 = 32 833 536.
+    # TP 16 keeps one whole KV head per device. Per layer: qkv 4096 x (2 + 1 + 1) x 128 = 2 097 152, o 2 x 128
+    # x 4096 = 1 048 576, MLP 176 160 768 / 16 = 11 010 048: 14 155 776 x 32 = 452 984 832; head 525 336 576 /
+    # 16 = 32 833 536.
     assert weight_bytes(scenario(tp=16)) == 2 * (452_984_832 + 32_833_536)
 
 
@@ -89,9 +90,11 @@ def test_compute_bound_verification():
 
 @pytest.mark.parametrize("query", [1.0, 4.0])
 def test_mla_intensity(query):
-    # DeepSeek-V3, absorbed: 128 heads x (576 scores + 512 values) x 2 FLOPs = 278 528 per cached token and query,
-    # over 576 x 2 = 1152 bytes: 241.8 n
-    (attention,) = (op for op in scenario(model="deepseek-v3").target_ops(3.0, 1e6, query) if op.kind == "attention")
+    # DeepSeek-V3, absorbed: 128 heads x (576 scores + 512 values) x 2 FLOPs = 278 528 per cached token and
+    # query, over 576 x 2 = 1152 bytes: 241.8 n
+    (attention,) = (
+        op for op in scenario(model="deepseek-v3").target_ops(3.0, 1e6, query) if op.kind == "attention"
+    )
     assert attention.cost.flops / attention.cost.kv_bytes == pytest.approx(278_528 / 1152 * query, rel=1e-5)
     assert attention.cost.flops / attention.cost.kv_bytes == pytest.approx(242 * query, rel=2e-3)
 
@@ -105,14 +108,17 @@ def test_gqa_intensity():
 def test_experts_touched():
     # Qwen3-30B-A3B, 8 of 128, 32 tokens: 128 x (1 - (15/16)^32) = 128 x (1 - 0.126788) = 111.771 experts,
     # each 3 x 2048 x 768 x 2 bytes x 48 layers = 452 984 832 bytes
-    (routed,) = (op for op in scenario(model="qwen3-30b-a3b").target_ops(8.0, 1.0, 4.0) if op.name == "experts")
+    (routed,) = (
+        op for op in scenario(model="qwen3-30b-a3b").target_ops(8.0, 1.0, 4.0) if op.name == "experts"
+    )
     assert routed.cost.weight_bytes == pytest.approx(111.7711 * 452_984_832, rel=1e-6)
     # all 32 tokens compute with 8 experts: 32 x 8 x 2 FLOPs x 3 x 2048 x 768 x 48
     assert routed.cost.flops == pytest.approx(32 * 8 * 2 * 4_718_592 * 48, rel=1e-12)
 
 
 def test_all_reduce_messages():
-    # Llama-3.1-70B, TP 8, 64 sequences verifying 3 tokens: 64 x 3 x 8192 x 2 bytes = 3 MiB, twice in 80 layers
+    # Llama-3.1-70B, TP 8, 64 sequences verifying 3 tokens: 64 x 3 x 8192 x 2 bytes = 3 MiB, twice in 80
+    # layers
     s = scenario(core=False, model="llama-3.1-70b", tp=8)
     (reduce,) = (op for op in s.target_ops(64.0, 1000.0, 3.0) if op.kind == "allreduce")
     assert (reduce.message_bytes, reduce.kernels) == (3 * 2**20, 160)
@@ -131,22 +137,24 @@ def test_gemm_blend():
         }
     )
     op = Op("gemm", "linear", 7, Cost(flops=4e-3 * F, weight_bytes=3e-3 * BW))
-    assert Machine(load_gpu("a100-sxm-80gb"), calibration).op_predicted_s(op) == pytest.approx(5.07e-3, rel=1e-12)
+    assert Machine(load_gpu("a100-sxm-80gb"), calibration).op_predicted_s(op) == pytest.approx(
+        5.07e-3, rel=1e-12
+    )
 
 
 def test_sliding_window_cache():
-    # Gemma-3-27B: 2 x 16 heads x 128 x 2 bytes = 8192 a token and layer; 10 global layers keep 32000 tokens, 52 keep
-    # 1024: 373 248 x 8192 = 3 057 647 616 bytes
+    # Gemma-3-27B: 2 x 16 heads x 128 x 2 bytes = 8192 a token and layer; 10 global layers keep 32000 tokens,
+    # 52 keep 1024: 373 248 x 8192 = 3 057 647 616 bytes
     s = scenario(model="gemma-3-27b")
     assert s.target_shard.stored_kv_bytes(32000.0) == 3_057_647_616
     assert sum(float(op.cost.kv_bytes) for op in s.target_ops(1.0, 32000.0)) == 3_057_647_616
 
 
 def test_largest_batch():
-    # Stored: 32 layers, embedding and head, 65 norms: 6 979 321 856 + 2 x 525 336 576 + 65 x 4096 = 8 030 261 248
-    # parameters, 16 060 522 496 bytes. 0.9 x 80e9 leaves 55 939 477 504.
-    # Plain: 8001 x 131 072 = 1 048 707 072 a sequence: 53.34. Drafting 3 with a ring buffer of 512:
-    # (8000 + 3 + 1 + 512) x 131 072 = 1 116 209 152: 50.12.
+    # Stored: 32 layers, embedding and head, 65 norms: 6 979 321 856 + 2 x 525 336 576 + 65 x 4096 = 8 030 261
+    # 248 parameters, 16 060 522 496 bytes. 0.9 x 80e9 leaves 55 939 477 504. Plain: 8001 x 131 072 = 1 048
+    # 707 072 a sequence: 53.34. Drafting 3 with a ring buffer of 512: (8000 + 3 + 1 + 512) x 131 072 = 1 116
+    # 209 152: 50.12.
     room = capacity.memory_of(scenario(), batch=1.0, context=8000.0, gamma=3, fraction=0.9)
     assert room.weight_bytes == 16_060_522_496
     assert (room.ar_max_batch, room.max_batch) == (53, 50)
@@ -158,11 +166,10 @@ def test_tokens_per_iteration():
 
 
 def test_speedup():
-    # B=64, S=32000, K=512, gamma=3, alpha=0.8.
-    # T_T = 283 444 772 864 / 2.039e12 = 139.0117 ms;  T_D = 19 304 284 160 / 2.039e12 = 9.4675 ms
-    # T_V: 256 tokens, compute-bound: 256 x 2 x 7 504 658 432 / 312e12 = 12.3153 ms, and 64 x 32000 x 131 072 bytes
-    #   / 2.039e12 = 131.6505 ms: 143.9659 ms
-    # 2.952 x 139.0117 / (3 x 9.4675 + 143.9659) = 410.3626 / 172.3685 = 2.3807
+    # B=64, S=32000, K=512, gamma=3, alpha=0.8. T_T = 283 444 772 864 / 2.039e12 = 139.0117 ms;  T_D = 19 304
+    # 284 160 / 2.039e12 = 9.4675 ms T_V: 256 tokens, compute-bound: 256 x 2 x 7 504 658 432 / 312e12 =
+    # 12.3153 ms, and 64 x 32000 x 131 072 bytes / 2.039e12 = 131.6505 ms: 143.9659 ms 2.952 x 139.0117 / (3 x
+    # 9.4675 + 143.9659) = 410.3626 / 172.3685 = 2.3807
     p = predict(scenario(), Workload.of(64, 32000, 3))
     assert p.target_s == pytest.approx(139.0117e-3, rel=1e-6)
     assert p.draft_s == pytest.approx(9.4675e-3, rel=1e-5)
@@ -173,12 +180,14 @@ def test_speedup():
     assert p.throughput_tokens_per_s == pytest.approx(1096.1, rel=1e-4)
 
 
-@pytest.mark.parametrize(("batch", "golden", "within"), [(1e9, 2339, 5e-4), (32, 2708, 5e-4), (1, 62_000, 1e-2)])
+@pytest.mark.parametrize(
+    ("batch", "golden", "within"), [(1e9, 2339, 5e-4), (32, 2708, 5e-4), (1, 62_000, 1e-2)]
+)
 def test_break_even_context(batch, golden, within):
-    # p = 2 x 7 504 658 432 x 2.039e12 / 312e12 = 98 089 734 bytes (docs/model.md)
-    # B -> infinity: [(7 - 2.952) x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853 = 2338.8
-    # B = 32 (decoding and drafting load W, verifying 128 tokens too): 3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k),
-    #   S = (1.048 W + 96 K k) / (32 x 1.952 k) = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
+    # p = 2 x 7 504 658 432 x 2.039e12 / 312e12 = 98 089 734 bytes (docs/model.md) B -> infinity: [(7 - 2.952)
+    # x 98 089 734 + 3 x 131 072 x 512] / (131 072 x 1.952) = 598.39e6 / 255 853 = 2338.8 B = 32 (decoding and
+    # drafting load W, verifying 128 tokens too): 3 (W + 32 K k) + W + 32 S k = 2.952 (W + 32 S k), S = (1.048
+    # W + 96 K k) / (32 x 1.952 k) = (1.048 x 15 009 316 864 + 96 x 67 108 864) / 8 187 281 = 2708
     assert lengths.break_even_context(scenario(), batch, 3) == pytest.approx(golden, rel=within)
 
 
@@ -192,7 +201,8 @@ def test_inflection_context(gamma, golden):
 @pytest.mark.parametrize(("model", "golden"), [("llama-2-7b-32k", 403.6), ("llama-3.1-8b", 1950.9)])
 def test_memory_bound_context(model, golden):
     # 256 sequences x 3 tokens, 8B: FLOPs 768 x 2 x P8 against W + 256 S x 131 072 bytes; attention computes
-    # 256 x 3 S x 4 x 4096 x 32 FLOPs: 36.947 ms + 256 x S x 5.04 ns = 7.361 ms + 256 x S x 64.28 ns: S about 1951
+    # 256 x 3 S x 4 x 4096 x 32 FLOPs: 36.947 ms + 256 x S x 5.04 ns = 7.361 ms + 256 x S x 64.28 ns: S about
+    # 1951
     assert lengths.memory_bound_context(scenario(model=model), 256, 3.0) == pytest.approx(golden, abs=0.1)
 
 

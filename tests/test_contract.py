@@ -11,16 +11,18 @@ import pytest
 from numpy.typing import NDArray
 
 from perfmodel import kv
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.cli import gpus as gpu_catalogue
 from perfmodel.cli import models as model_catalogue
 from perfmodel.drafts import kinds
 from perfmodel.kv import KVLayout, KVMethod, parse_kv
-from perfmodel.specs import files, gpu, model
-from perfmodel.specs.frozen import annotations
-from perfmodel.specs.gpu import GPUSpec, Quantity
-from perfmodel.specs.model import load_model
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import annotations
+from perfmodel.specs.devices import gpu
+from perfmodel.specs.devices.gpu import GPUSpec, Quantity
+from perfmodel.specs.models import model
+from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload
 
@@ -70,7 +72,10 @@ def test_a_roofline_is_plausible(name: str) -> None:
     assert 15e9 < device.memory_bytes < 300e9
     assert 0.25e12 < device.memory_bandwidth_bytes_per_s < 10e12
     for precision in ("fp8", "int8"):
-        if precision in device.peak and (device.architecture, precision) != ("Blackwell Ultra", "int8"):  # cut there
+        if precision in device.peak and (device.architecture, precision) != (
+            "Blackwell Ultra",
+            "int8",
+        ):  # cut there
             assert 0.999 <= device.peak_flops(precision) / bf16 <= 4.001  # 1: emulated; 4: RTX int8
     if "fp32" in device.peak:
         assert device.peak_flops("fp32") < bf16
@@ -121,7 +126,9 @@ def example(name: str) -> KVMethod:
     return parse_kv(kv.method(name).example)
 
 
-def quantities(method: KVMethod, context: float | NDArray[np.float64], layout: KVLayout) -> Iterator[tuple[str, Any]]:
+def quantities(
+    method: KVMethod, context: float | NDArray[np.float64], layout: KVLayout
+) -> Iterator[tuple[str, Any]]:
     yield "attended", method.attended_tokens(context)
     yield "read", method.read_bytes(context, layout)
     yield "stored", method.stored_bytes(context, layout)
@@ -140,7 +147,9 @@ def test_scalar_equals_array_and_shape_is_kept(name: str, layout: KVLayout) -> N
     for key, value in quantities(example(name), grid, layout):
         assert np.shape(value) in ((), grid.shape), key
         expected = np.array([float(s[key]) for s in singles]).reshape(2, 1, 4)
-        np.testing.assert_array_equal(np.broadcast_to(value, grid.shape), np.broadcast_to(expected, grid.shape), key)
+        np.testing.assert_array_equal(
+            np.broadcast_to(value, grid.shape), np.broadcast_to(expected, grid.shape), key
+        )
 
 
 @every_method
@@ -153,7 +162,9 @@ def test_costs_are_finite_never_negative_and_never_fall_with_context(name: str, 
         assert np.all(np.isfinite(series) & (series >= 0)), key
         assert np.all(np.diff(series) >= 0), key
     if method.budget is not None or not hasattr(method, "bits"):
-        assert np.all(method.read_bytes(CONTEXTS, layout) >= method.attended_tokens(CONTEXTS) * layout.token_bytes)
+        assert np.all(
+            method.read_bytes(CONTEXTS, layout) >= method.attended_tokens(CONTEXTS) * layout.token_bytes
+        )
 
 
 @every_method
@@ -179,7 +190,9 @@ def test_at_or_below_its_budget_a_method_is_full(name: str, layout: KVLayout) ->
         context = np.array([1.0, 100.0, float(method.budget) - 0.5, float(method.budget)])
         pairs = zip(quantities(method, context, layout), quantities(full, context, layout), strict=True)
         for (key, one), (_, two) in pairs:
-            np.testing.assert_array_equal(np.broadcast_to(one, context.shape), np.broadcast_to(two, context.shape), key)
+            np.testing.assert_array_equal(
+                np.broadcast_to(one, context.shape), np.broadcast_to(two, context.shape), key
+            )
 
 
 # Draft kinds.
@@ -189,7 +202,9 @@ DRAFTS = {word: kind.example for word, kind in kinds().items()}
 
 @pytest.mark.parametrize("word", DRAFTS)
 def test_a_draft_keeps_the_contract(word: str) -> None:
-    """Grid and loop agree, gamma 0 is plain decoding, more tokens cost more, memory is counted, whatif answers."""
+    """Grid and loop agree, gamma 0 is plain decoding, more tokens cost more, memory is counted, whatif
+    answers.
+    """
     kind = kinds()[word]
     assert kind.kind == word
     assert "arXiv" in kind.source or "github.com" in kind.source
@@ -210,7 +225,9 @@ def test_a_draft_keeps_the_contract(word: str) -> None:
                 assert float(one.speedup) == pytest.approx(grid.speedup[b, c, gamma], rel=1e-12)
                 assert int(one.gamma_optimal) == grid.gamma_optimal[b, c, gamma]
                 if gamma:
-                    assert speedups(s, batch, context, np.array([gamma]))[..., 0] == pytest.approx(float(one.speedup))
+                    assert speedups(s, batch, context, np.array([gamma]))[..., 0] == pytest.approx(
+                        float(one.speedup)
+                    )
     own = s.draft.own_weight_bytes(s.draft_shard)
     assert (own == 0) is s.draft.shares_weights
     a = whatif("llama-3.1-8b", "h100-sxm-80gb", 8, 4096, 2, draft=DRAFTS[word], alpha=0.7).as_dict()

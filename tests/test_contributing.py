@@ -1,4 +1,6 @@
-"""docs/contributing.md does what it says: its files, put where it says, are a device, a model, a method and a draft."""
+"""docs/contributing.md does what it says: its files, put where it says, are a device, a model, a method and a
+draft.
+"""
 
 import subprocess
 import sys
@@ -11,8 +13,12 @@ from tests.test_docs import GENERATE, ROOT
 PAGE = ROOT / "docs" / "contributing.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 FILES = {b["file"]: b["body"] for b in GENERATE.FENCE.finditer(TEXT) if b["file"]}
-ONE_EACH = {"hardware/gpus": "toy-9000", "perfmodel/models": "toy-1b", "perfmodel/kv": "strided",
-            "perfmodel/drafts": "earlyexit"}  # fmt: skip
+ONE_EACH = {
+    "hardware/gpus": "toy-9000",
+    "perfmodel/models": "toy-1b",
+    "perfmodel/kv": "strided",
+    "perfmodel/drafts": "earlyexit",
+}
 NAMES = " or ".join(ONE_EACH.values())
 
 pytestmark = pytest.mark.xdist_group("contributing")
@@ -34,7 +40,9 @@ def python(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_page_prints_what_it_shows() -> None:
-    """One file each and no other edit; its commands run in order in a copy of the tree, with the contract tests."""
+    """One file each and no other edit; its commands run in order in a copy of the tree, with the contract
+    tests.
+    """
     assert {str(Path(name).parent): Path(name).stem for name in FILES} == ONE_EACH
     assert "python -m pytest tests/test_contract.py" in TEXT
     assert GENERATE.filled(TEXT) == TEXT, "docs/contributing.md: run `make docs` and commit"
@@ -67,12 +75,15 @@ def test_the_contract_covers_each_of_them(tree: Path) -> None:
         assert name in found
 
 
-@pytest.mark.parametrize(("name", "good", "bad"), [
-    ("hardware/gpus/toy-9000.yaml", "value: 3000, unit: GB/s", "value: 3, unit: GB/s"),
-    ("perfmodel/models/toy-1b.yaml", "num_hidden_layers: 16", "num_hidden_layers: 17"),
-    ("perfmodel/kv/strided.py", ".times(self.beyond_budget(context))", ""),
-    ("perfmodel/drafts/earlyexit.py", "(LayerSkip), arXiv 2404.16710", "somewhere"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("hardware/gpus/toy-9000.yaml", "value: 3000, unit: GB/s", "value: 3, unit: GB/s"),
+        ("perfmodel/models/toy-1b.yaml", "num_hidden_layers: 16", "num_hidden_layers: 17"),
+        ("perfmodel/kv/strided.py", ".times(self.beyond_budget(context))", ""),
+        ("perfmodel/drafts/earlyexit.py", "(LayerSkip), arXiv 2404.16710", "somewhere"),
+    ],
+)
 def test_a_file_that_breaks_the_contract_is_caught(name: str, good: str, bad: str, tree: Path) -> None:
     path = tree / name
     assert FILES[name].count(good) == 1

@@ -22,7 +22,9 @@ ASKED_FOR = {"tokenizers"}
 
 
 def declared(*extras: str) -> list[Requirement]:
-    """The base's requirements and those of some extras; extras that name extras of this package are spelt out."""
+    """The base's requirements and those of some extras; extras that name extras of this package are spelt
+    out.
+    """
     found = [Requirement(text) for text in PROJECT["dependencies"] + [r for e in extras for r in EXTRAS[e]]]
     within = [extra for r in found if r.name == PROJECT["name"] for extra in r.extras]
     return [r for r in found if r.name != PROJECT["name"]] + (declared(*within) if within else [])
@@ -36,7 +38,9 @@ def locked() -> dict[str, Version]:
 
 
 def test_ci_installs_what_is_locked_and_allowed() -> None:
-    """A requirement that is raised without `make lock` fails here; so does a lock that goes beyond what is allowed."""
+    """A requirement that is raised without `make lock` fails here; so does a lock that goes beyond what is
+    allowed.
+    """
     pins = locked()
     for wanted in declared("validate", "dev", "docs"):
         if wanted.name not in PINNED_BY_TORCH:
@@ -57,12 +61,16 @@ def test_a_new_major_version_waits_for_a_look(name: str) -> None:
 
 def imported(validate: bool) -> set[str]:
     """Top-level packages that the modules of `validate`, or all others, import, also inside functions."""
-    found = {to.partition(".")[0] for name in modules() if of_validate(name) == validate for _, to in imports(name)}
+    found = {
+        to.partition(".")[0] for name in modules() if of_validate(name) == validate for _, to in imports(name)
+    }
     return {IMPORTED_AS.get(name, name) for name in found - set(sys.stdlib_module_names)}
 
 
 def test_no_answer_needs_scipy_and_every_import_is_declared() -> None:
     assert "scipy" in imported(validate=True)
     assert "scipy" not in imported(validate=False)
-    known = {canonicalize_name(r.name) for r in declared(*EXTRAS)} | {"perfmodel"} | COME_WITH.keys() | ASKED_FOR
+    known = (
+        {canonicalize_name(r.name) for r in declared(*EXTRAS)} | {"perfmodel"} | COME_WITH.keys() | ASKED_FOR
+    )
     assert {canonicalize_name(name) for name in imported(True) | imported(False)} <= known

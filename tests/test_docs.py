@@ -1,4 +1,6 @@
-"""The docs are true: generated pages are fresh, and every example of README.md and docs/ prints what it shows."""
+"""The docs are true: generated pages are fresh, and every example of README.md and docs/ prints what it
+shows.
+"""
 
 import doctest
 import json
@@ -27,14 +29,31 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in FENCE.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
-WHOLE = ("vllm ", "for c in ", "perfmodel validate engine ", "python -m", "proposed ", "$ ", "    -", "  {", "{", ">",
-         "fitted: ", "not determined ", "ask: ")  # fmt: skip
+WHOLE = (
+    "vllm ",
+    "for c in ",
+    "perfmodel validate engine ",
+    "python -m",
+    "proposed ",
+    "$ ",
+    "    -",
+    "  {",
+    "{",
+    ">",
+    "fitted: ",
+    "not determined ",
+    "ask: ",
+)
 """Beginnings of lines that are pasted or searched as they are."""
 
 
-@pytest.mark.parametrize("name", [n for n in GENERATE.names() if n != "docs/contributing.md"])  # see test_contributing
+@pytest.mark.parametrize(
+    "name", [n for n in GENERATE.names() if n != "docs/contributing.md"]
+)  # see test_contributing
 def test_a_page_is_fresh_and_its_examples_print_what_they_show(name: str) -> None:
-    assert GENERATE.page(name) == (ROOT / name).read_text(encoding="utf-8"), f"{name}: run `make docs` and commit"
+    assert GENERATE.page(name) == (ROOT / name).read_text(encoding="utf-8"), (
+        f"{name}: run `make docs` and commit"
+    )
 
 
 def test_every_page_with_a_command_is_run_and_outputs_fit_the_site() -> None:
@@ -59,13 +78,16 @@ def test_files_of_the_code_that_a_page_names_are_there(page: Path) -> None:
     assert [name for name in named if not (ROOT / name).is_file() and name not in own] == []
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
-    ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
-    ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
-    ("```console\nperfmodel kv list\n```\n", "one command, after"),
-    ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
+        ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
+        ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
+        ("```console\nperfmodel kv list\n```\n", "one command, after"),
+        ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),
+    ],
+)
 def test_an_example_that_fails_is_refused(text: str, said: str) -> None:
     with pytest.raises(RuntimeError, match=said):
         GENERATE.filled(text)
@@ -82,7 +104,9 @@ def test_files_commands_and_their_order() -> None:
     assert GENERATE.filled(page) == page.replace("anything", "full: ok")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert GENERATE.filled(text.replace("Speculate: eagle3", "Speculate: ngram")) == text
-    assert GENERATE.filled(page, timed=True) == page.replace("anything", "full: ok").replace("recorded", "full: ok")
+    assert GENERATE.filled(page, timed=True) == page.replace("anything", "full: ok").replace(
+        "recorded", "full: ok"
+    )
 
 
 def shape_of(text: str) -> str:
@@ -94,7 +118,9 @@ def shape_of(text: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in GENERATE.by_hand() if "<!-- timed -->" in (ROOT / n).read_text()])
+@pytest.mark.parametrize(
+    "name", [n for n in GENERATE.by_hand() if "<!-- timed -->" in (ROOT / n).read_text()]
+)
 def test_timed_examples_print_the_same_words(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     try:
@@ -141,7 +167,11 @@ def test_commands_in_the_text_exist_with_their_flags() -> None:
 
 
 def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
-    jobs = [job for text in blocks(ROOT / "docs" / "ci.md", "yaml") for job in yaml.safe_load(text)["jobs"].values()]
+    jobs = [
+        job
+        for text in blocks(ROOT / "docs" / "ci.md", "yaml")
+        for job in yaml.safe_load(text)["jobs"].values()
+    ]
     runs = [step.get("run", "") for job in jobs for step in job["steps"]]
     found = [run for run in runs if run.startswith("perfmodel ")]
     assert len(found) == 5
@@ -155,7 +185,9 @@ def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
 
 
 def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
-    lines = subprocess.check_output(["make", "-n", "-o", ".venv/.base", "demo"], cwd=ROOT, text=True).splitlines()
+    lines = subprocess.check_output(
+        ["make", "-n", "-o", ".venv/.base", "demo"], cwd=ROOT, text=True
+    ).splitlines()
     made = [shlex.split(line)[1:] for line in lines if "/perfmodel " in line]
     shown = [shlex.split(text.splitlines()[0])[2:] for text in blocks(ROOT / "README.md", "console")]
     assert made[: len(shown)] == shown
@@ -185,11 +217,20 @@ def test_the_page_says_what_a_what_if_takes_today() -> None:
     """Passes and files exactly; calls to a twentieth, since Python's versions differ in what is a call."""
     today = json.loads(subprocess.check_output([sys.executable, "benchmarks/counts.py"], cwd=ROOT))
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
-    cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in page if " | " in line}
+    cells = {
+        line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in page if " | " in line
+    }
     for name, now in today.items():
         calls, files, passes = (int(cell) for cell in cells[name])
-        assert (files, passes) == (now["files"], now["forward passes"]), f"{name}: docs/benchmarks.md is stale"
+        assert (files, passes) == (now["files"], now["forward passes"]), (
+            f"{name}: docs/benchmarks.md is stale"
+        )
         assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md is stale"
-    for name, what, most in (("first", "calls", 14000), ("warm", "forward passes", 17), ("warm", "calls", 7000),
-                             ("warm", "files", 45), ("traffic", "forward passes", 16)):  # fmt: skip
+    for name, what, most in (
+        ("first", "calls", 14000),
+        ("warm", "forward passes", 17),
+        ("warm", "calls", 7000),
+        ("warm", "files", 45),
+        ("traffic", "forward passes", 16),
+    ):
         assert today[name][what] <= most

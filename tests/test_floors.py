@@ -13,7 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# Floor -> modules. A package stands for all in it; bare package names are doors: what they re-export loads on use.
+# Floor -> modules. A package stands for all in it; bare package names are doors: what they re-export loads on
+# use.
 FLOORS: dict[int, list[str]] = {}
 _page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 for _line in _page.split("```floors\n")[1].split("```")[0].splitlines():
@@ -52,7 +53,9 @@ def tree(name: str) -> ast.Module:
 
 
 def unit_of(name: str) -> str | None:
-    """The entry of FLOORS that a module stands under: itself or the nearest package, the doors only for themselves."""
+    """The entry of FLOORS that a module stands under: itself or the nearest package, the doors only for
+    themselves.
+    """
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         candidate = ".".join(parts[:length])
@@ -62,7 +65,9 @@ def unit_of(name: str) -> str | None:
 
 
 def imported(node: ast.AST) -> list[str]:
-    """Dotted names that one import statement asks for; `from a import b` is a.b where that is a module, else a."""
+    """Dotted names that one import statement asks for; `from a import b` is a.b where that is a module, else
+    a.
+    """
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
@@ -81,7 +86,9 @@ def imports(name: str) -> Iterator[tuple[int, str]]:
 
 
 def imports_on_load(name: str) -> Iterator[tuple[int, str]]:
-    """(line, module) of the imports that run when the module is loaded: none inside functions, none for types only."""
+    """(line, module) of the imports that run when the module is loaded: none inside functions, none for types
+    only.
+    """
     waiting: list[ast.AST] = [tree(name)]
     while waiting:
         node = waiting.pop()
@@ -96,9 +103,13 @@ def imports_on_load(name: str) -> Iterator[tuple[int, str]]:
 
 
 def faults(wrong: Callable[[str, str], object], on_load: bool = False) -> list[str]:
-    """Every import of a module, or those that run when it is loaded, of which `wrong(module, imported)` holds."""
+    """Every import of a module, or those that run when it is loaded, of which `wrong(module, imported)`
+    holds.
+    """
     listed = imports_on_load if on_load else imports
-    return [f"{name}:{line} imports {to}" for name in modules() for line, to in listed(name) if wrong(name, to)]
+    return [
+        f"{name}:{line} imports {to}" for name in modules() for line, to in listed(name) if wrong(name, to)
+    ]
 
 
 def test_every_module_has_a_floor_and_the_table_names_what_there_is() -> None:
@@ -131,7 +142,9 @@ def test_no_cycles_between_units_of_a_floor_nor_modules_of_perfmodel() -> None:
 def test_perfmodel_never_imports_validate_below_the_roof_nor_torch_anywhere() -> None:
     own = {name for name in modules() if not of_validate(name)}
     assert not faults(lambda name, to: name in own and unit_of(name) != "perfmodel.cli" and of_validate(to))
-    assert not faults(lambda name, to: name in own and to.split(".")[0] in ("torch", "transformers", "safetensors"))
+    assert not faults(
+        lambda name, to: name in own and to.split(".")[0] in ("torch", "transformers", "safetensors")
+    )
 
 
 def test_heavy_packages_load_only_where_they_may() -> None:
@@ -158,7 +171,9 @@ print(repr((data, heavy)))
 
 def test_importing_perfmodel_is_light() -> None:
     """It reads no data file and loads none of the heavy packages."""
-    done = subprocess.run([sys.executable, "-c", LIGHT], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert ast.literal_eval(done.stdout.strip()) == ([], [])
 
@@ -168,6 +183,6 @@ def test_the_parser_sees_every_spelling() -> None:
     for source, expected in {
         "import a.b": "a.b",
         "from perfmodel import errors": "perfmodel.errors",
-        "from perfmodel.specs.units import FACTORS": "perfmodel.specs.units",
+        "from perfmodel.specs.boundary.units import FACTORS": "perfmodel.specs.boundary.units",
     }.items():
         assert imported(ast.parse(source).body[0]) == [expected]

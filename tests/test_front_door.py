@@ -1,4 +1,6 @@
-"""`import perfmodel as pm`: what it offers, that it is typed, and that an answer is the JSON of the command line."""
+"""`import perfmodel as pm`: what it offers, that it is typed, and that an answer is the JSON of the command
+line.
+"""
 
 import ast
 import json
@@ -13,30 +15,45 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.answer import Answer, Rows
-from perfmodel.answers.arguments import arguments, flag
+from perfmodel.answers.question.arguments import arguments, flag
 from perfmodel.errors import InputError, in_names
 from tests.commands import run
 
 LLAMA = {"model": "llama-3.1-8b", "hardware": "h100"}
 SPARSE = LLAMA | {"draft_kv": "snapkv:1k", "alpha": 0.8}
-TRIFORCE = {"model": "llama-2-7b-32k", "hardware": "a100", "draft_kv": "retrieval:4096,every=1000", "alpha": 0.91,
-            "small": "llama-68m", "small_rate": 0.46}  # fmt: skip
+TRIFORCE = {
+    "model": "llama-2-7b-32k",
+    "hardware": "a100",
+    "draft_kv": "retrieval:4096,every=1000",
+    "alpha": 0.91,
+    "small": "llama-68m",
+    "small_rate": 0.46,
+}
 ASKED: dict[str, dict[str, Any]] = {
     "whatif": SPARSE | {"batch": 4, "context": "32k", "gamma": 2},
     "ops": LLAMA | {"batch": 4, "context": "32k", "stage": "verify", "gamma": 3},
     "inverse": SPARSE | {"batch": "4", "context": 32768, "gamma": 2, "speedup": 1.3},
     "inflection": SPARSE | {"batch": 16, "gamma": 2},
-    "advise": LLAMA | {"context": "16k", "batch": "1..8", "rate": {"eagle": "0.7/0.6", "self@snapkv:1k": 0.8}},
+    "advise": LLAMA
+    | {"context": "16k", "batch": "1..8", "rate": {"eagle": "0.7/0.6", "self@snapkv:1k": 0.8}},
     "schedule": LLAMA | {"context": "4k", "draft": "ngram", "rate": "0.4x3", "max_batch": 8},
     "tree": LLAMA | {"batch": 4, "context": "4k", "draft": "llama-3.2-1b", "rates": [0.6, 0.1], "size": 16},
     "hierarchy": TRIFORCE | {"batch": 1, "context": "64k", "gamma_2": "4,5"},
-    "moe": {"model": "qwen3-30b-a3b", "hardware": "h100", "context": "4k", "gamma": 3, "draft": "eagle", "alpha": 0.8,
-            "batch": [1, 8]},
-    "serving": LLAMA | {"batch": 4, "context": ["2k", 8192], "alpha": (0.8, 0.5), "gamma": 2, "draft": "eagle"},
+    "moe": {
+        "model": "qwen3-30b-a3b",
+        "hardware": "h100",
+        "context": "4k",
+        "gamma": 3,
+        "draft": "eagle",
+        "alpha": 0.8,
+        "batch": [1, 8],
+    },
+    "serving": LLAMA
+    | {"batch": 4, "context": ["2k", 8192], "alpha": (0.8, 0.5), "gamma": 2, "draft": "eagle"},
     "compare": SPARSE | {"context": "8k", "gamma": 3},
-    "traffic": LLAMA | {"input_len": "2k", "output_len": 200, "request_rate": 1, "draft": "eagle",
-                        "alpha": 0.7, "gamma": "1"},
-}  # fmt: skip
+    "traffic": LLAMA
+    | {"input_len": "2k", "output_len": 200, "request_rate": 1, "draft": "eagle", "alpha": 0.7, "gamma": "1"},
+}
 SEVERAL = ("inverse", "inflection", "tree", "hierarchy", "compare")
 """Verbs whose JSON has rows, since there can be several."""
 
@@ -49,7 +66,9 @@ def typed(given: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", ASKED)
-def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = getattr(pm, verb)(**ASKED[verb])
     assert repr(found).startswith(f"{type(found).__name__}(")
     assert "\n" not in repr(found)
@@ -59,7 +78,9 @@ def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(verb: str, capsys: p
     assert is_dataclass(found)
     with pytest.raises(AttributeError):
         setattr(found, fields(found)[0].name, None)
-    words = [word for name, given in ASKED[verb].items() for text in typed(given) for word in (flag(name), text)]
+    words = [
+        word for name, given in ASKED[verb].items() for text in typed(given) for word in (flag(name), text)
+    ]
     printed = json.loads(run(capsys, verb, *words, "--json"))
     assert printed["schema_version"] == 2
     told = found.as_dict()
@@ -80,8 +101,12 @@ def test_every_verb_of_the_engine_is_offered_and_tried() -> None:
 def test_type_checkers_see_every_name() -> None:
     source = ast.parse((Path(pm.__file__)).read_text(encoding="utf-8"))
     (block,) = (node for node in source.body if isinstance(node, ast.If))
-    imported = {alias.asname or alias.name for node in ast.walk(block) if isinstance(node, ast.ImportFrom)
-                for alias in node.names}  # fmt: skip
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(block)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     assert imported == set(pm.__all__)
 
 
@@ -93,7 +118,9 @@ def test_a_question_is_asked_again_with_changes() -> None:
     assert pm.inverse(query, gamma=2, speedup=1.3) == pm.inverse(**ASKED["inverse"])
     assert query.draft is None
     tree = {"rates": [0.8, 0.1]}
-    assert pm.tree(query, **tree) == pm.tree(query, **tree, draft="self"), "what is left open is each verb's default"
+    assert pm.tree(query, **tree) == pm.tree(query, **tree, draft="self"), (
+        "what is left open is each verb's default"
+    )
     with pytest.raises(TypeError, match="one question"):
         pm.whatif(query, 3)
     with pytest.raises(InputError, match=r"whatif\(\): no argument named 'contxt'; did you mean context"):
@@ -103,7 +130,9 @@ def test_a_question_is_asked_again_with_changes() -> None:
 def test_a_sweep_takes_lists_as_the_command_line_does() -> None:
     asked = {"model": "llama-3.1-8b", "alpha": 0.8, "draft_kv": "snapkv:1k"}
     one = pm.sweep(hardware="a100,h100", batch="1,4", context="4k..16kx2", gamma="auto,2", **asked)
-    two = pm.sweep(hardware=["a100", "h100"], batch=[1, "4"], context=[4096, 8192, 16384], gamma=[None, 2], **asked)
+    two = pm.sweep(
+        hardware=["a100", "h100"], batch=[1, "4"], context=[4096, 8192, 16384], gamma=[None, 2], **asked
+    )
     assert len(one) == 2 * 2 * 3 * 2
     assert one.as_dict() == two.as_dict()
     assert one.to_frame().equals(two.to_frame())
@@ -129,28 +158,43 @@ def test_messages_name_arguments_but_leave_what_was_given() -> None:
     def refused(error: InputError) -> None:
         raise error
 
-    error = InputError("--draft-kv: needs --gamma-1, see `perfmodel tree --rates x`; the --tp, given '--batch'")
+    error = InputError(
+        "--draft-kv: needs --gamma-1, see `perfmodel tree --rates x`; the --tp, given '--batch'"
+    )
     assert str(error).startswith("--draft-kv: needs --gamma-1")
     with pytest.raises(InputError) as caught:
         in_names(refused)(error)
-    assert str(caught.value) == "draft_kv: needs gamma_1, see `perfmodel tree --rates x`; the tp, given '--batch'"
+    assert (
+        str(caught.value)
+        == "draft_kv: needs gamma_1, see `perfmodel tree --rates x`; the tp, given '--batch'"
+    )
     assert error.as_flags.startswith("--draft-kv: needs --gamma-1")
 
 
-@pytest.mark.parametrize(("call", "said"), [
-    (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
-    (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
-    (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
-    (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2), "alpha: must be a number from 0 to 1, given 2"),
-    (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alfa=0.8), "Query(): no argument named 'alfa'"),
-    (lambda: pm.whatif("llama-3.1-8b", "h100", context=1), "batch: must be given"),
-    (lambda: pm.inflection(model="llama-3.1-8b"), "hardware: must be given"),
-    (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
-    (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
-    (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),
-    (lambda: pm.plots.save(pm.plots.gamma_curves(pm.Query(**SPARSE, batch=1, context=1), [(1, 4096)]), "x.pdf"),
-     "output: must be a file name ending in .png or .svg"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: pm.hierarchy("llama-3.1-8b", "h100", batch=1, context="8k"), "draft_kv: must be given"),
+        (lambda: pm.load_gpu("h10"), "hardware: no device named 'h10'; did you mean h100"),
+        (lambda: pm.load_model("lama-3.1-8b"), "model: no model named"),
+        (
+            lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alpha=2),
+            "alpha: must be a number from 0 to 1, given 2",
+        ),
+        (lambda: pm.Query("llama-3.1-8b", "h100", 1, 1, alfa=0.8), "Query(): no argument named 'alfa'"),
+        (lambda: pm.whatif("llama-3.1-8b", "h100", context=1), "batch: must be given"),
+        (lambda: pm.inflection(model="llama-3.1-8b"), "hardware: must be given"),
+        (lambda: pm.Query("llama-3.1-8b", "h100", 1, "4q"), "context: must be a positive whole number"),
+        (lambda: pm.tree(**ASKED["tree"] | {"rates": "often"}), "rates: must be a number"),
+        (lambda: pm.advise(**ASKED["advise"] | {"objective": "cost"}), "objective cost: needs price"),
+        (
+            lambda: pm.plots.save(
+                pm.plots.gamma_curves(pm.Query(**SPARSE, batch=1, context=1), [(1, 4096)]), "x.pdf"
+            ),
+            "output: must be a file name ending in .png or .svg",
+        ),
+    ],
+)
 def test_what_python_refuses_names_its_argument(call: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         call()
@@ -159,8 +203,30 @@ def test_what_python_refuses_names_its_argument(call: Any, said: str) -> None:
 
 # What is given is of its argument's type, or refused in a line.
 
-HOSTILE: list[Any] = [None, True, 3, 0, -1, 1.5, math.nan, math.inf, 10**400, 1j, "", "x", b"8", [], [None], [[8]], {},
-                      {"self": 1}, object(), np.array(8), np.array([0.5]), np.bool_(True)]  # fmt: skip
+HOSTILE: list[Any] = [
+    None,
+    True,
+    3,
+    0,
+    -1,
+    1.5,
+    math.nan,
+    math.inf,
+    10**400,
+    1j,
+    "",
+    "x",
+    b"8",
+    [],
+    [None],
+    [[8]],
+    {},
+    {"self": 1},
+    object(),
+    np.array(8),
+    np.array([0.5]),
+    np.bool_(True),
+]
 
 
 @pytest.mark.parametrize("verb", ASKED)

@@ -1,4 +1,6 @@
-"""A class name says what the class is: none occurs twice, but for twins; and what is declared is where the docs say."""
+"""A class name says what the class is: none occurs twice, but for twins; and what is declared is where the
+docs say.
+"""
 
 import ast
 import re

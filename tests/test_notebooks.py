@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import perfmodel as pm
 from perfmodel import plots
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.plots.widgets import DEFAULT, Sliders, drafts_of, kv_at
 from tests.scripts import of_docs
 
@@ -23,7 +23,11 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def cells(notebook: Path, kind: str) -> list[dict[str, Any]]:
-    return [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == kind]
+    return [
+        cell
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == kind
+    ]
 
 
 def sources(notebook: Path) -> list[str]:
@@ -33,7 +37,9 @@ def sources(notebook: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_outputs_are_there_without_what_changes_from_run_to_run_and_what_is_used_exists(notebook: Path) -> None:
+def test_outputs_are_there_without_what_changes_from_run_to_run_and_what_is_used_exists(
+    notebook: Path,
+) -> None:
     written = notebook.read_text(encoding="utf-8")
     assert '"image/png"' in written
     assert '"stderr"' not in written
@@ -67,9 +73,15 @@ def surface() -> Sliders:
 
 
 CHANGES: dict[str, Any] = {
-    "hardware": "h100-sxm-80gb", "tp": 4, "model": "llama-3.1-70b", "draft": "llama-3.2-1b", "method": "quest",
-    "budget": 4096, "alpha": 0.6, "gamma": 3,
-}  # fmt: skip
+    "hardware": "h100-sxm-80gb",
+    "tp": 4,
+    "model": "llama-3.1-70b",
+    "draft": "llama-3.2-1b",
+    "method": "quest",
+    "budget": 4096,
+    "alpha": 0.6,
+    "gamma": 3,
+}
 
 
 def test_every_slider_redraws(surface: Sliders) -> None:
@@ -105,7 +117,9 @@ def test_a_draft_of_another_vocabulary_is_not_kept(surface: Sliders) -> None:
 
 def test_what_cannot_be_asked_is_told_and_taken_back() -> None:
     pytest.importorskip("ipywidgets")
-    made = plots.sliders(Query("llama-3.1-8b", "h100", 1, 1024, weights="fp8", draft_kv="streamingllm:512", alpha=0.8))
+    made = plots.sliders(
+        Query("llama-3.1-8b", "h100", 1, 1024, weights="fp8", draft_kv="streamingllm:512", alpha=0.8)
+    )
     assert isinstance(made, Sliders)
     made.controls["hardware"].value = "a100-sxm-80gb"
     assert "fp8" in made.message.value
@@ -115,7 +129,9 @@ def test_what_cannot_be_asked_is_told_and_taken_back() -> None:
     assert made.picture.layout.display is None
 
 
-def test_where_no_widgets_are_shown_there_is_a_picture(surface: Sliders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_widgets_are_shown_there_is_a_picture(
+    surface: Sliders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = surface._repr_mimebundle_()
     assert b64decode(shown["image/png"]) == bytes(surface.picture.value)
     assert "application/vnd.jupyter.widget-view+json" in shown
@@ -145,9 +161,14 @@ def said(notebook: Any) -> list[tuple[list[str], list[float]]]:
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client", "ignore::DeprecationWarning:zmq")
 def test_prints_what_it_holds(notebook: Path) -> None:
-    """From its own folder, in a fresh kernel: the same words, the same numbers, a picture where there was one."""
+    """From its own folder, in a fresh kernel: the same words, the same numbers, a picture where there was
+    one.
+    """
     pytest.importorskip("nbclient")
-    kept, again = said(json.loads(notebook.read_text(encoding="utf-8"))), said(of_docs("notebooks").run(notebook))
+    kept, again = (
+        said(json.loads(notebook.read_text(encoding="utf-8"))),
+        said(of_docs("notebooks").run(notebook)),
+    )
     assert [words for words, _ in kept] == [words for words, _ in again], "run `make docs` and commit"
     for (words, one), (_, two) in zip(kept, again, strict=True):
         assert one == pytest.approx(two, rel=0.02, abs=0.011), words

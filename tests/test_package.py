@@ -20,10 +20,14 @@ from perfmodel.specs.published import published_points
 from tests.validate.tiny_plan import BLOCK, write
 
 ROOT = Path(__file__).parents[1]
-LINKS = {"perfmodel": "perfmodel"} | {name: f"perfmodel/{name}" for name in ("hardware", "validate", "results")}
+LINKS = {"perfmodel": "perfmodel"} | {
+    name: f"perfmodel/{name}" for name in ("hardware", "validate", "results")
+}
 """Folder of the repository -> where the package has it."""
-WHATIF = shlex.split("whatif --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 "
-                     "--draft self --draft-kv streamingllm:512 --gamma 2 --json")  # fmt: skip
+WHATIF = shlex.split(
+    "whatif --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 "
+    "--draft self --draft-kv streamingllm:512 --gamma 2 --json"
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("package")]
 
@@ -52,7 +56,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(bin folder of an empty environment that holds the wheel and its base dependencies, an empty working folder)."""
+    """(bin folder of an empty environment that holds the wheel and its base dependencies, an empty working
+    folder).
+    """
     folder = tmp_path_factory.mktemp("elsewhere")
     venv.create(folder / "env", with_pip=True)
     scripts = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
@@ -65,7 +71,9 @@ NOT_IN_THE_WHEEL = ("perfmodel/validate/lm/checkpoint/", "perfmodel/validate/stu
 
 
 def package_files() -> set[str]:
-    """Every module and data file of the source packages, as a path in the sdist and, most of them, in the wheel."""
+    """Every module and data file of the source packages, as a path in the sdist and, most of them, in the
+    wheel.
+    """
     return {
         (Path(where) / path.relative_to(ROOT / folder)).as_posix()
         for folder, where in LINKS.items()
@@ -147,7 +155,9 @@ def test_validate_without_its_extra_says_which_and_how(installed: tuple[Path, Pa
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(built, installed, tmp_path) -> None:
-    """Measured with torch of this environment, checked without it, no git anywhere, and broken by a tenth it fails."""
+    """Measured with torch of this environment, checked without it, no git anywhere, and broken by a tenth it
+    fails.
+    """
     torch_here = tmp_path / "measuring"
     venv.create(torch_here, with_pip=True)
     (packages,) = torch_here.glob("lib/python*/site-packages")
@@ -161,7 +171,9 @@ def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(built, instal
     by_hand, steps = ci_page()
     assert [len(by_hand), len(steps)] == [3, 2]
     for line in by_hand:
-        done = shell(line.replace("cpu-quick", str(plan)), repository, without_git(tmp_path, torch_here / "bin"))
+        done = shell(
+            line.replace("cpu-quick", str(plan)), repository, without_git(tmp_path, torch_here / "bin")
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     assert {path.name for path in repository.iterdir()} == {"wheels", "results", "baseline.json"}
     scripts, _ = installed

@@ -28,20 +28,50 @@ from perfmodel.parse import (
 )
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("8", (8,)), ("32k", (32768,)), ("32K", (32768,)), ("1m", (1048576,)), ("1.5k", (1536,)), ("32000", (32000,)),
-    ("32_000", (32000,)), ("1_000_000", (1_000_000,)), ("1e5", (100_000,)), ("1.5e3", (1500,)), ("1.001e3", (1001,)),
-    ("1e3..3e3+1_000", (1000, 2000, 3000)), ("1,8,64", (1, 8, 64)), (" 4k , 32k ", (4096, 32768)),
-    ("1..4", (1, 2, 3, 4)), ("1..3+1", (1, 2, 3)), ("1000..3000+1000", (1000, 2000, 3000)),
-    ("1..16x2", (1, 2, 4, 8, 16)), ("1..20x3", (1, 3, 9)), ("4k..16kx2,20k", (4096, 8192, 16384, 20480)),
-    ("5..5", (5,)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8", (8,)),
+        ("32k", (32768,)),
+        ("32K", (32768,)),
+        ("1m", (1048576,)),
+        ("1.5k", (1536,)),
+        ("32000", (32000,)),
+        ("32_000", (32000,)),
+        ("1_000_000", (1_000_000,)),
+        ("1e5", (100_000,)),
+        ("1.5e3", (1500,)),
+        ("1.001e3", (1001,)),
+        ("1e3..3e3+1_000", (1000, 2000, 3000)),
+        ("1,8,64", (1, 8, 64)),
+        (" 4k , 32k ", (4096, 32768)),
+        ("1..4", (1, 2, 3, 4)),
+        ("1..3+1", (1, 2, 3)),
+        ("1000..3000+1000", (1000, 2000, 3000)),
+        ("1..16x2", (1, 2, 4, 8, 16)),
+        ("1..20x3", (1, 3, 9)),
+        ("4k..16kx2,20k", (4096, 8192, 16384, 20480)),
+        ("5..5", (5,)),
+    ],
+)
 def test_counts(text: str, expected: tuple[int, ...]) -> None:
     assert parse_counts(text, "--batch") == expected
 
 
 NONSENSE = "x 0 -1 nan inf 1e 1e-3 1e16 1e3k 1.5 0.3k k 8kk 1,,2 1, ٣ 0x10 1__000 _1 1_"
-RANGES = ["4..2", "0..4", "1..", "..4", "1..4..8", "1..8+0", "1..8x1", "1..8x0", "1..8x-2", "1..nan", f"1..{10**9}"]
+RANGES = [
+    "4..2",
+    "0..4",
+    "1..",
+    "..4",
+    "1..4..8",
+    "1..8+0",
+    "1..8x1",
+    "1..8x0",
+    "1..8x-2",
+    "1..nan",
+    f"1..{10**9}",
+]
 
 
 @pytest.mark.parametrize("text", ["", " ", "8 4", *NONSENSE.split(), *RANGES, "9" * 400])
@@ -54,7 +84,10 @@ def test_nonsense_is_refused_in_one_line(text: str) -> None:
 
 def test_too_many_values_are_refused() -> None:
     assert len(parse_counts(f"1..{MAX_VALUES}", "--batch")) == MAX_VALUES
-    for text, said in ((f"1..{MAX_VALUES},1", "at most"), (f"1..{MAX_VALUES + 1}", "range of at most 1000000 values")):
+    for text, said in (
+        (f"1..{MAX_VALUES},1", "at most"),
+        (f"1..{MAX_VALUES + 1}", "range of at most 1000000 values"),
+    ):
         with pytest.raises(InputError, match=said):
             parse_counts(text, "--batch")
 
@@ -72,7 +105,9 @@ def test_any_text_is_a_number_or_refused(text: str) -> None:
 
 
 def test_what_python_gives() -> None:
-    """Numbers as they are, a path as its text; lists only where several are meant; no true or false for a number."""
+    """Numbers as they are, a path as its text; lists only where several are meant; no true or false for a
+    number.
+    """
     assert parse_count(8.0, "--tp") == parse_count(np.int64(8), "--tp") == 8
     assert parse_text(Path("a/b"), "--model") == "a/b"
     assert [parse_gamma(each, "--gamma") for each in (None, " Auto ", 0, "3")] == [None, None, 0, 3]
@@ -80,14 +115,20 @@ def test_what_python_gives() -> None:
     for junk in (True, math.nan, math.inf, 10**400, [8], 0, 1.5):
         with pytest.raises(InputError, match="--tp: must be a positive whole number"):
             parse_count(junk, "--tp")
-    with pytest.raises(InputError, match="--tp: must be one value here, given 2; `perfmodel sweep` takes lists"):
+    with pytest.raises(
+        InputError, match="--tp: must be one value here, given 2; `perfmodel sweep` takes lists"
+    ):
         parse_count([1, 2], "--tp")
     with pytest.raises(InputError, match="--x: must be True or False, given 1"):
         parse_switch(1, "--x")
 
 
 def test_other_lists() -> None:
-    assert [parse_gammas(text) for text in ("0,2,auto", "0..3", "AUTO")] == [(0, 2, None), (0, 1, 2, 3), (None,)]
+    assert [parse_gammas(text) for text in ("0,2,auto", "0..3", "AUTO")] == [
+        (0, 2, None),
+        (0, 1, 2, 3),
+        (None,),
+    ]
     assert parse_numbers("0.8,.9", "--alpha") == (0.8, 0.9)
     assert parse_numbers("80%, 75.5 %,1e-1", "--alpha") == pytest.approx((0.8, 0.755, 0.1), rel=1e-12)
     assert parse_names("a100, h100", "--hardware") == ("a100", "h100")
@@ -112,9 +153,15 @@ def test_other_lists() -> None:
 def test_what_was_given_is_cut_at_eighty_characters() -> None:
     """With its quotes; a number of as many digits is cut alike, and so is an unknown name."""
     for length, shown in ((78, "'" + "x" * 78 + "'"), (79, "'" + "x" * 76 + "...")):
-        assert str(refuse("a.yaml", "key", "short", "x" * length)) == f"a.yaml: key: must be short, given {shown}"
+        assert (
+            str(refuse("a.yaml", "key", "short", "x" * length))
+            == f"a.yaml: key: must be short, given {shown}"
+        )
     for length, shown in ((80, "y" * 80), (81, "y" * 77 + "...")):
-        assert str(unknown_name("--x", "thing", "y" * length, ["a"])) == f"--x: no thing named '{shown}'; known: a"
+        assert (
+            str(unknown_name("--x", "thing", "y" * length, ["a"]))
+            == f"--x: no thing named '{shown}'; known: a"
+        )
     assert str(refuse("--x", None, "one  line", 1)) == "--x: must be one line, given 1"
 
 
@@ -122,7 +169,9 @@ def test_the_three_nearest_names_or_all_of_up_to_thirty_two() -> None:
     near = ["abcd1", "abcd2", "abcd3", "abcd4"]
     said = str(unknown_name("--x", "thing", "ABCD", [*near, "zzz"]))
     assert said == "--x: no thing named 'ABCD'; did you mean abcd4, abcd3, abcd2?"
-    assert str(unknown_name("--x", "thing", "abzz", ["abcd"], ["zz"])).endswith("did you mean abcd?")  # half alike
+    assert str(unknown_name("--x", "thing", "abzz", ["abcd"], ["zz"])).endswith(
+        "did you mean abcd?"
+    )  # half alike
     assert str(unknown_name("--x", "thing", "abzzz", ["abcd"], ["zzz"])).endswith("did you mean abcd?")
     assert str(unknown_name("--x", "thing", "azzzz", ["abcd"], ["zzz"])).endswith("did you mean zzz?")
     names = [f"n{i:02d}" for i in range(33)]
@@ -135,7 +184,12 @@ def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.Mon
     thresholds: list[int] = []
     monkeypatch.setattr("gc.set_threshold", thresholds.append)
     monkeypatch.setattr("perfmodel.cli.main", lambda: None)
-    for words, threads in (([], "1"), (["run"], "1"), (["validate", "run"], None), (["validate", "accuracy"], "1")):
+    for words, threads in (
+        ([], "1"),
+        (["run"], "1"),
+        (["validate", "run"], None),
+        (["validate", "accuracy"], "1"),
+    ):
         monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
         monkeypatch.setattr("sys.argv", ["perfmodel", *words])
         __main__.main()
@@ -164,6 +218,14 @@ def test_a_large_result_goes_into_the_array_that_is_there() -> None:
     assert Cost() == Cost(0.0, 0.0, 0.0, 0.0)
     bare = Op("x", "linear", 1, Cost())
     ones = ("query", "rows")
-    zeros = ("message_bytes", "work_items", "packed_weights", "columns", "quantisations", "expert_layers",
-             "longer_bytes", "devices")  # fmt: skip
+    zeros = (
+        "message_bytes",
+        "work_items",
+        "packed_weights",
+        "columns",
+        "quantisations",
+        "expert_layers",
+        "longer_bytes",
+        "devices",
+    )
     assert [getattr(bare, name) for name in (*ones, *zeros, "bytes_per_value")] == [1, 1, *[0] * 8, 2]

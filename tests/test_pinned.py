@@ -1,7 +1,8 @@
-"""Answers stay as they are: a few hundred questions of every verb with all of its options, and what they gave.
+"""Answers stay as they are: a few hundred questions of every verb with all of its options, and what they
+gave.
 
-A change that is meant is written down by ``python -m tests.test_pinned``; the tests say before which answers moved.
-``python -m tests.test_pinned "whatif --model ..."`` adds a question.
+A change that is meant is written down by ``python -m tests.test_pinned``; the tests say before which answers
+moved. ``python -m tests.test_pinned "whatif --model ..."`` adds a question.
 """
 
 import contextlib
@@ -61,7 +62,8 @@ def _shown(answer: Any, json: bool, text: Any) -> None:
 
 
 def answer(question: Sequence[str]) -> dict[str, Any]:
-    """What a command gives: exit status, and of each part of the JSON, and of the text, a sum that any change moves.
+    """What a command gives: exit status, and of each part of the JSON, and of the text, a sum that any change
+    moves.
 
     Of one that is refused what it says.
     """
@@ -84,7 +86,9 @@ def answer(question: Sequence[str]) -> dict[str, Any]:
     said, brace, told = out.getvalue().partition("\n{\n")
     parts = {"text": said} | (json.loads("{" + told) if brace else {})
     parts |= {name: json.loads(text) for name, text in written.items() if name.endswith(".json")}
-    parts |= {name: list(map(_cells, text.splitlines())) for name, text in written.items() if name.endswith(".csv")}
+    parts |= {
+        name: list(map(_cells, text.splitlines())) for name, text in written.items() if name.endswith(".csv")
+    }
     found = {"status": [float(status), zlib.crc32(err.getvalue().encode())]}
     for name, part in parts.items():
         numbers, words = list(_leaves(part, True)), "\n".join(map(str, _leaves(part, False)))
@@ -94,7 +98,10 @@ def answer(question: Sequence[str]) -> dict[str, Any]:
 
 
 def _cells(line: str) -> list[Any]:
-    return [float(cell) if re.fullmatch(r"-?\d+(\.\d*)?(e-?\d+)?", cell) else cell for cell in line.strip().split(",")]
+    return [
+        float(cell) if re.fullmatch(r"-?\d+(\.\d*)?(e-?\d+)?", cell) else cell
+        for cell in line.strip().split(",")
+    ]
 
 
 def _leaves(value: Any, numbers: bool) -> Iterator[Any]:
@@ -123,8 +130,12 @@ def test_an_answer_is_what_it_was(number: int) -> None:
 
 
 def test_every_verb_that_answers_and_every_option_is_asked() -> None:
-    asking = [v for v in verbs.verbs() if v.words[0] not in DRAWING and v.words[-1] not in ("check", "import")]
-    assert not [v.name for v in asking if not any(f"{question} ".startswith(f"{v.name} ") for question in PINNED)]
+    asking = [
+        v for v in verbs.verbs() if v.words[0] not in DRAWING and v.words[-1] not in ("check", "import")
+    ]
+    assert not [
+        v.name for v in asking if not any(f"{question} ".startswith(f"{v.name} ") for question in PINNED)
+    ]
     asked = {word for question in PINNED for word in question.split() if word.startswith("--")}
     assert {flag for v in asking for flag in v.options} - verbs.NEVER - verbs.PLACES <= asked
 

@@ -55,15 +55,18 @@ def test_json_that_is_none() -> None:
             parse_json("here", text)
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("a,b\n1\n", r"line 2 \(row \?\): must have one cell for each column"),
-    ("a,b\n1,2,3\n", "one cell for each column"),
-    ("a,a\n1,2\n", "line 1: must have each of the columns a, b once; missing b, unknown none"),
-    ("a,b,c\n1,2,3\n", "unknown c"),
-    ("", "missing a, b"),
-    ('a,b\n"1,2\n', "must be a readable CSV file"),
-    ('a,b\n"' + "x" * 200_000 + '",2\n', "must be a readable CSV file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1\n", r"line 2 \(row \?\): must have one cell for each column"),
+        ("a,b\n1,2,3\n", "one cell for each column"),
+        ("a,a\n1,2\n", "line 1: must have each of the columns a, b once; missing b, unknown none"),
+        ("a,b,c\n1,2,3\n", "unknown c"),
+        ("", "missing a, b"),
+        ('a,b\n"1,2\n', "must be a readable CSV file"),
+        ('a,b\n"' + "x" * 200_000 + '",2\n', "must be a readable CSV file"),
+    ],
+)
 def test_a_table_has_the_cells_of_its_head(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "x.csv"
     path.write_text(text)
@@ -87,18 +90,23 @@ def test_cells_are_what_the_fields_say(tmp_path: Path) -> None:
     assert read_rows(path, Thing, clean="no", batch="4") == ()
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("a,4.5,1,no", r"line 2 \(row a\): batch: must be a whole number, given '4.5'"),
-    ("a,4,nan,no", "step_ms: must be a finite number"),
-    ("a,4,1e999,no", "step_ms: must be a finite number"),
-    ("a,4,5 ms,no", "step_ms: must be a finite number, given '5 ms'"),
-    ("a,,1,no", "batch: must be a whole number, given ''"),
-    ("a,4,1,maybe", "clean: must be yes or no"),
-    ("a," + "9" * 5000 + ",1,no", "batch: must be a whole number"),
-    ("a,4,1,no\na,5,1,no", r"line 3 \(row a\): id: must be given once"),
-    ("", "at least one row"),
-])  # fmt: skip
-def test_a_cell_that_is_something_else_is_refused_by_line_and_column(tmp_path: Path, text: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,4.5,1,no", r"line 2 \(row a\): batch: must be a whole number, given '4.5'"),
+        ("a,4,nan,no", "step_ms: must be a finite number"),
+        ("a,4,1e999,no", "step_ms: must be a finite number"),
+        ("a,4,5 ms,no", "step_ms: must be a finite number, given '5 ms'"),
+        ("a,,1,no", "batch: must be a whole number, given ''"),
+        ("a,4,1,maybe", "clean: must be yes or no"),
+        ("a," + "9" * 5000 + ",1,no", "batch: must be a whole number"),
+        ("a,4,1,no\na,5,1,no", r"line 3 \(row a\): id: must be given once"),
+        ("", "at least one row"),
+    ],
+)
+def test_a_cell_that_is_something_else_is_refused_by_line_and_column(
+    tmp_path: Path, text: str, words: str
+) -> None:
     path = tmp_path / "x.csv"
     path.write_text(f"id,batch,step_ms,clean\n{text}\n")
     with pytest.raises(InputError, match=words):

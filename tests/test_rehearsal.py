@@ -1,4 +1,6 @@
-"""The GPU script on a CPU, as a bare machine would run it: no .git, nothing installed, every call on its own."""
+"""The GPU script on a CPU, as a bare machine would run it: no .git, nothing installed, every call on its
+own.
+"""
 
 import os
 import re
@@ -27,17 +29,22 @@ def test_every_stage_runs() -> None:
     assert "rehearsed: every stage ran" in done.stderr
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    ("", "bash benchmarks/gpu.sh check"),
-    ("nothing t-1 h100-sxm-80gb", "stage: must be check, kernels"),
-    ("kernels t-1 h100-sxm-80gb", "PERFMODEL_COMMIT: must be given"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("", "bash benchmarks/gpu.sh check"),
+        ("nothing t-1 h100-sxm-80gb", "stage: must be check, kernels"),
+        ("kernels t-1 h100-sxm-80gb", "PERFMODEL_COMMIT: must be given"),
+    ],
+)
 def test_what_the_script_is_asked_wrongly(tmp_path: Path, words: str, says: str) -> None:
     """The last in a tree without git, which must say which commit it is."""
     (tmp_path / "benchmarks").mkdir()
     script = tmp_path / "benchmarks" / "gpu.sh"
     script.write_text((ROOT / "benchmarks" / "gpu.sh").read_text())
-    env = {key: value for key, value in os.environ.items() if key != "PERFMODEL_COMMIT"} | {"OUT": str(tmp_path)}
+    env = {key: value for key, value in os.environ.items() if key != "PERFMODEL_COMMIT"} | {
+        "OUT": str(tmp_path)
+    }
     env |= {} if "COMMIT" in says else {"PERFMODEL_COMMIT": "0123456789abcdef"}
     command = ["bash", str(script), *words.split()]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -53,8 +60,14 @@ def test_the_five_commands_name_what_there_is() -> None:
     asked = [line.split() for call in calls for line in call.splitlines() if "gpu.sh" in line]
     stages = [words[words.index("benchmarks/gpu.sh") + 1] for words in asked]
     assert set(stages) == {"check", "kernels", "passes"}
-    plans = [name for stage, words in zip(stages, asked, strict=True) if stage == "passes" for name in words[6:]]
+    plans = [
+        name for stage, words in zip(stages, asked, strict=True) if stage == "passes" for name in words[6:]
+    ]
     assert sorted({*plans}) == sorted({*plans} & {*plan_names()})
     assert {"gpu-8b", "gpu-8b-long", "gpu-7b-mha", "gpu-small-draft"} <= {*plans}
     assert plans.count("gpu-repeat") == 2
-    assert all(words[0].startswith("MINUTES=") for stage, words in zip(stages, asked, strict=True) if stage != "check")
+    assert all(
+        words[0].startswith("MINUTES=")
+        for stage, words in zip(stages, asked, strict=True)
+        if stage != "check"
+    )

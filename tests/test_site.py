@@ -1,4 +1,6 @@
-"""The documentation site builds without a warning, its links and anchors lead somewhere, and it fetches nothing."""
+"""The documentation site builds without a warning, its links and anchors lead somewhere, and it fetches
+nothing.
+"""
 
 import html
 import os
@@ -12,7 +14,9 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-FETCHED = re.compile(r'<(?:link(?! rel="canonical")|script|img|iframe|source)\b[^>]*?\b(?:href|src)="([^"]+)"')
+FETCHED = re.compile(
+    r'<(?:link(?! rel="canonical")|script|img|iframe|source)\b[^>]*?\b(?:href|src)="([^"]+)"'
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
 
@@ -70,7 +74,13 @@ def test_nothing_is_fetched_from_elsewhere(site: list[Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[gone](gone.md)", "[no place](index.md#nowhere)", "[out](/etc)", "::: perfmodel.answers.query.Nothing"]
+    "text",
+    [
+        "[gone](gone.md)",
+        "[no place](index.md#nowhere)",
+        "[out](/etc)",
+        "::: perfmodel.answers.question.query.Nothing",
+    ],
 )
 def test_a_broken_page_fails_the_build(text: str, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()

@@ -17,7 +17,9 @@ def test_text_bytes_and_what_a_function_writes(tmp_path: Path) -> None:
     assert written == {"a": "one\nγ\r\n".encode(), "b": b"\0\xff", "c.svg": b".svg"}
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

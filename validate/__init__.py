@@ -1,6 +1,8 @@
-"""Measurement: published and own records, a real decoder, calibration and comparison. Heavy parts load on use.
+"""Measurement: published and own records, a real decoder, calibration and comparison. Heavy parts load on
+use.
 
-For Python: ``perfmodel.validate.calibrate_engine`` and ``perfmodel.validate.check``, as the commands are called.
+For Python: ``perfmodel.validate.calibrate_engine`` and ``perfmodel.validate.check``, as the commands are
+called.
 """
 
 from importlib import import_module

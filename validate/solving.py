@@ -1,4 +1,5 @@
-"""What everything shares that is fitted or compared here: the least-squares solver, roundings, groups of rows.
+"""What everything shares that is fitted or compared here: the least-squares solver, roundings, groups of
+rows.
 
 scipy is imported on use.
 """
@@ -19,7 +20,9 @@ AT_BOUND = 1e-6
 
 @dataclass(frozen=True)
 class Solution:
-    """Where a search ended. x: [parameters]; residuals: [rows], before any loss; slopes: [rows, parameters]."""
+    """Where a search ended. x: [parameters]; residuals: [rows], before any loss; slopes: [rows,
+    parameters].
+    """
 
     x: Array
     residuals: Array
@@ -55,7 +58,9 @@ def least_squares(
 
 
 def nonnegative(matrix: Array, wanted: Array) -> tuple[Array, Array]:
-    """The x >= 0 that brings `matrix` [rows, columns] times x closest to `wanted` [rows], and standard errors of x."""
+    """The x >= 0 that brings `matrix` [rows, columns] times x closest to `wanted` [rows], and standard errors
+    of x.
+    """
     from scipy.optimize import nnls
 
     x = nnls(matrix, wanted)[0]

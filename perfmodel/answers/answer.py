@@ -1,4 +1,6 @@
-"""What every answer is: a typed, frozen record that becomes JSON by `as_dict` and reads well in a notebook."""
+"""What every answer is: a typed, frozen record that becomes JSON by `as_dict` and reads well in a
+notebook.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -84,7 +86,9 @@ class Rows(Answer, Sequence[T], Generic[T]):
 
 def _facts(record: Any) -> dict[str, str]:
     """Name -> text of each value that is not itself a record."""
-    shown = {n: v for n, v in items(record).items() if not (is_dataclass(v) or isinstance(v, dict | list | tuple))}
+    shown = {
+        n: v for n, v in items(record).items() if not (is_dataclass(v) or isinstance(v, dict | list | tuple))
+    }
     return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in shown.items()}
 
 

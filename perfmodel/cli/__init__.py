@@ -1,4 +1,6 @@
-"""The ``perfmodel`` command: the roof over the engine. Every verb is a module, loaded when it is asked for."""
+"""The ``perfmodel`` command: the roof over the engine. Every verb is a module, loaded when it is asked
+for.
+"""
 
 import os
 import sys
@@ -59,7 +61,9 @@ INSTEAD = {
     ),
 }
 """Verb -> flag of other verbs that it does not have -> what it has."""
-USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this typer has it from
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[
+    1
+]  # click's UsageError, wherever this typer has it from
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate")
 EXTRA_OF |= {"scipy": "fit", "httpx": "engine"}
 """Module that a base installation lacks -> the extra that brings it."""
@@ -118,15 +122,17 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """A roofline model of speculative decoding with sparse-KV drafts: does it pay, from which context, by how much?"""
+    """A roofline model of speculative decoding with sparse-KV drafts: does it pay, from which context, by how
+    much?
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 fine, 1 a check failed, 2 the input was wrong, 130 interrupted."""
     status = run(sys.argv[1:] if arguments is None else arguments)
     sys.stderr.flush()
-    # taking every module apart costs a sixth of a short run, and threads that gloo leaves may then abort the process;
-    # `run` has flushed what it printed
+    # taking every module apart costs a sixth of a short run, and threads that gloo leaves may then abort the
+    # process; `run` has flushed what it printed
     os._exit(status)
 
 
@@ -134,7 +140,9 @@ def run(arguments: Sequence[str]) -> int:
     """Exit status of one command line; a user's mistake is one line on stderr, a bug keeps its traceback."""
     if sys.stdout is None:  # closed by whoever called; what is printed goes nowhere
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")  # names of files hold anything
+    getattr(sys.stdout, "reconfigure", lambda **_: None)(
+        errors="backslashreplace"
+    )  # names of files hold anything
     try:
         status = app(args=list(arguments) or ["--help"], prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
@@ -144,7 +152,9 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except (InputError, USAGE_ERROR) as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help of a group named without a verb
+        if (
+            type(error).__name__ == "NoArgsIsHelpError"
+        ):  # its message is the help of a group named without a verb
             print(str(error))
             return 0
         return _refused(_sentence(error))
@@ -174,7 +184,9 @@ def _print_nowhere() -> None:
 
 
 def _sentence(error: Any) -> str:
-    """One line for a mistake, arguments as flags; typer's own message about a number does not say what was given."""
+    """One line for a mistake, arguments as flags; typer's own message about a number does not say what was
+    given.
+    """
     faults = getattr(error.__cause__, "errors", None)
     if faults is not None and getattr(error, "param", None) is not None:
         fault = faults()[0]

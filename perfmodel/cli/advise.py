@@ -3,21 +3,24 @@
 from collections.abc import Sequence
 from functools import partial
 
-from perfmodel.answers.advise import Advice, Pick
-from perfmodel.answers.advise import advise as answer
-from perfmodel.answers.candidates import AdviseQuery
-from perfmodel.answers.prices import FrontPoint
+from perfmodel.answers.advice.advise import Advice, Pick
+from perfmodel.answers.advice.advise import advise as answer
+from perfmodel.answers.advice.candidates import AdviseQuery
+from perfmodel.answers.advice.prices import FrontPoint
+from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import seconds, times
-from perfmodel.answers.verdict import SENTENCES
 from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
 
 app = App()
 COLOURS = {
-    "speculate": "green", "do_not_speculate": "red", "infeasible": "red", "too_close_to_call": "yellow",
+    "speculate": "green",
+    "do_not_speculate": "red",
+    "infeasible": "red",
+    "too_close_to_call": "yellow",
     "unknown_acceptance": "yellow",
-}  # fmt: skip
+}
 DRAFT = Column("draft", left=True)
 SHOWN = 6
 """Points of a front."""
@@ -26,10 +29,11 @@ SHOWN = 6
 @app.command()
 @takes(AdviseQuery)
 def advise(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
-    """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the baseline?
+    """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the
+    baseline?
 
-    Only drafts whose acceptance was measured are searched: by --rate, by a file, or among published figures; chosen
-    is what the engine runs.
+    Only drafts whose acceptance was measured are searched: by --rate, by a file, or among published figures;
+    chosen is what the engine runs.
     """
     show(answer(question), json, partial(_print, verbose=verbose))
 
@@ -42,7 +46,17 @@ def _print(a: Advice, verbose: bool) -> None:
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")
     if a.chosen is not None and a.robustness is not None:
         price = (Column("$/Mtok", spare=1),) if q.price is not None else ()
-        columns = ("", Column("tp", spare=2), DRAFT, "gamma", "batch", "TPOT", "tokens/s", *price, "over baseline")
+        columns = (
+            "",
+            Column("tp", spare=2),
+            DRAFT,
+            "gamma",
+            "batch",
+            "TPOT",
+            "tokens/s",
+            *price,
+            "over baseline",
+        )
         table(columns, [(name, *_row(a, p)) for name, p in _picks(a)])
         if told := _robust(a):
             say(f"{told[0].upper()}{told[1:]}.")
@@ -50,7 +64,9 @@ def _print(a: Advice, verbose: bool) -> None:
             say(f"Runs in: {a.chosen.runs_in}.")
         if (p := a.not_run) is not None:
             beyond = f"gamma {_length(p)}, batch {p.batch}, {times(a.gain(p) or p.speedup)} the best baseline"
-            say(f"Better, but not to be had: {_draft(p)}, {beyond}: {p.runs_in}; --any-draft chooses among all.")
+            say(
+                f"Better, but not to be had: {_draft(p)}, {beyond}: {p.runs_in}; --any-draft chooses among all."
+            )
         say(_searched(a), "dim")
     if verbose:
         _front(a)
@@ -63,7 +79,11 @@ def _print(a: Advice, verbose: bool) -> None:
         say(f"{'; '.join(said)} (--verbose lists them)", "dim")
     warn(a.warnings)
     if a.serve is not None:
-        line = a.serve.sglang_line if a.calibration and a.calibration.stack.startswith("sglang") else a.serve.vllm_line
+        line = (
+            a.serve.sglang_line
+            if a.calibration and a.calibration.stack.startswith("sglang")
+            else a.serve.vllm_line
+        )
         if line is not None:
             say_whole(line)
         else:
@@ -99,13 +119,19 @@ def _searched(a: Advice) -> str:
     drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)
     accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""
-    tried = f"tried: {a.candidates:,} points, batches {batches[0]:g} to {batches[1]:g}, tp {degrees}, gamma to"
+    tried = (
+        f"tried: {a.candidates:,} points, batches {batches[0]:g} to {batches[1]:g}, tp {degrees}, gamma to"
+    )
     return f"{tried} {q.max_gamma}, {float(q.memory_fraction):.0%} of the memory{accepted}{made}"
 
 
 def _front(a: Advice) -> None:
     fronts = {"baseline": a.pareto.baseline, "speculating": a.pareto.speculating}
-    points = [(name, *_pace(p), str(p.batch), _length(p), _draft(p)) for name, f in fronts.items() for p in _spread(f)]
+    points = [
+        (name, *_pace(p), str(p.batch), _length(p), _draft(p))
+        for name, f in fronts.items()
+        for p in _spread(f)
+    ]
     if points:
         table(("front", "TPOT", "tokens/s", "batch", "gamma", DRAFT), points)
 
@@ -130,7 +156,15 @@ def _row(a: Advice, p: Pick) -> tuple[str, ...]:
     price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.3f}"]
     gain = a.gain(p)
     draft = _draft(p) if p.gamma else "none"
-    return (str(p.tp), draft, _length(p), str(p.batch), *_pace(p), *price, "-" if gain is None else times(gain))
+    return (
+        str(p.tp),
+        draft,
+        _length(p),
+        str(p.batch),
+        *_pace(p),
+        *price,
+        "-" if gain is None else times(gain),
+    )
 
 
 def _pace(p: Pick | FrontPoint) -> tuple[str, str]:

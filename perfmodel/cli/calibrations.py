@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.answers.arguments import Argument
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.cli.options import flagged
 from perfmodel.errors import InputError, unknown_name
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.files import bundled_names
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.boundary.files import bundled_names
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.writing import write
 
 
@@ -25,7 +25,9 @@ def _microseconds(value: float) -> str:
 
 
 def _rests_on(c: Calibration) -> str:
-    """What the constants were fitted to: of an engine's file the models that were measured on this very device."""
+    """What the constants were fitted to: of an engine's file the models that were measured on this very
+    device.
+    """
     if c.errors:
         iterations = [model for model in c.speculating_models if model not in c.measured_models]
         measured = {"steps": c.measured_models, "iterations": iterations}
@@ -35,7 +37,9 @@ def _rests_on(c: Calibration) -> str:
 
 
 def _faults(c: Calibration) -> list[str]:
-    """What a reader of one file cannot see: the device must be known, and a fit must say what it was fitted on."""
+    """What a reader of one file cannot see: the device must be known, and a fit must say what it was fitted
+    on.
+    """
     unsaid = c.kind == "fitted" and not c.fitted_on
     faults = ["fitted_on: must name what a fitted calibration was fitted on"] * unsaid
     try:
@@ -72,7 +76,8 @@ app = app_of(CATALOGUE)
 def import_(
     format: Annotated[str, Argument("Whose tables: aiconfigurator.", "FORMAT", place=True)],
     path: Annotated[
-        str, Argument("The package aiconfigurator-core: a wheel, or a folder that holds it.", "PATH", place=True)
+        str,
+        Argument("The package aiconfigurator-core: a wheel, or a folder that holds it.", "PATH", place=True),
     ],
     gpu: Annotated[str, Argument("Device, by name or path.", "NAME|PATH")],
     engine: Annotated[str, Argument("vllm, trtllm or sglang.", "NAME")],
@@ -81,7 +86,9 @@ def import_(
     ] = None,
     out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout")] = None,
 ) -> None:
-    """Distil public kernel tables of one device and engine into a calibration, with the errors of the fits."""
+    """Distil public kernel tables of one device and engine into a calibration, with the errors of the
+    fits.
+    """
     from perfmodel.validate.fit.indexers import with_indexer
     from perfmodel.validate.fit.kernels import distil
     from perfmodel.validate.fit.kernels_file import COMMENT, calibration_of

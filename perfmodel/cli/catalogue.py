@@ -1,4 +1,6 @@
-"""``list``, ``show`` and ``check`` of one kind of data file; each kind says what its columns and its checks are."""
+"""``list``, ``show`` and ``check`` of one kind of data file; each kind says what its columns and its checks
+are.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,8 +27,8 @@ class Verbs(TyperGroup):
 
 @dataclass(frozen=True)
 class Fact:
-    """One column of a table: key in JSON, heading, value of a spec, how people read it, whether it is text, and whether
-    a narrow terminal may do without it (see `output.Column`).
+    """One column of a table: key in JSON, heading, value of a spec, how people read it, whether it is text,
+    and whether a narrow terminal may do without it (see `output.Column`).
     """
 
     key: str
@@ -78,11 +80,15 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
     def listed(json: Json = False) -> None:
         if json:
             return output.print_json({"schema_version": SCHEMA_VERSION, "rows": catalogue.rows()})
-        output.table([output.Column(c.heading, c.left, c.spare) for c in catalogue.columns], catalogue.cells())
+        output.table(
+            [output.Column(c.heading, c.left, c.spare) for c in catalogue.columns], catalogue.cells()
+        )
 
     @app.command(help=f"Everything that is known of one {catalogue.noun}, with sources.")
     def show(
-        name: str = typer.Argument(metavar=argument, help="A name of the list, an alias, or what stands for one."),
+        name: str = typer.Argument(
+            metavar=argument, help="A name of the list, an alias, or what stands for one."
+        ),
         json: Json = False,
     ) -> None:
         described = catalogue.describe(catalogue.load(name, argument))
@@ -95,7 +101,9 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
         help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, 2 if unreadable."
     )
     def check(
-        names: list[str] | None = typer.Argument(None, metavar=f"[{argument}]...", help="All bundled ones if none."),
+        names: list[str] | None = typer.Argument(
+            None, metavar=f"[{argument}]...", help="All bundled ones if none."
+        ),
         json: Json = False,
     ) -> None:
         if names is not None and not all(names):
@@ -121,7 +129,9 @@ def _finite(value: Any) -> Any:
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Dotted key and text of every leaf that is set; a quantity (a mapping with a value and a source) is one leaf."""
+    """Dotted key and text of every leaf that is set; a quantity (a mapping with a value and a source) is one
+    leaf.
+    """
     lines: list[tuple[str, str]] = []
     for key, value in tree.items():
         if isinstance(value, dict) and "value" in value and "source" in value:
@@ -132,5 +142,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         elif isinstance(value, dict):
             lines += flat(value, f"{prefix}{key}.")
         elif value not in (None, "", [], ()):
-            lines.append((prefix + key, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)))
+            lines.append(
+                (prefix + key, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
+            )
     return lines

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from perfmodel.answers.compare import Comparison, compare
+from perfmodel.answers.point.compare import Comparison, compare
 from perfmodel.answers.text import seconds, size, tokens
 from perfmodel.cli.output import Column, say, table
 from perfmodel.cli.verb import verb

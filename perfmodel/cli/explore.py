@@ -20,10 +20,11 @@ Output = Annotated[
 @app.command()
 @takes(Exploration)
 def explore(question: Exploration, output: Output) -> None:
-    """Speedup over batch and context, and what every pass spends its time on, as a page to explore in a browser.
+    """Speedup over batch and context, and what every pass spends its time on, as a page to explore in a
+    browser.
 
-    One HTML file for every combination of --model, --hardware, --tp and --draft-kv: no server, no network. Sliders for
-    acceptance and draft length; --batch and --context take lists and ranges and make the map.
+    One HTML file for every combination of --model, --hardware, --tp and --draft-kv: no server, no network.
+    Sliders for acceptance and draft length; --batch and --context take lists and ranges and make the map.
     """
     where, bar = destination(output, ".html", ".htm"), Progress("surfaces")
     try:

@@ -4,10 +4,10 @@ from typing import Any, get_args
 
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.files import bundled_names
-from perfmodel.specs.gpu import GPUSpec, Precision, Quantity, load_gpu
-from perfmodel.specs.stacks import calibration_of
+from perfmodel.specs.boundary.files import bundled_names
+from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.calibrations.stacks import calibration_of
+from perfmodel.specs.devices.gpu import GPUSpec, Precision, Quantity, load_gpu
 
 
 def _scaled(factor: float) -> Any:

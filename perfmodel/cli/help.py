@@ -1,4 +1,6 @@
-"""``--help`` of a verb: its flags in groups, defaults as values, and one example; aliases work and are not listed."""
+"""``--help`` of a verb: its flags in groups, defaults as values, and one example; aliases work and are not
+listed.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,23 +12,76 @@ from perfmodel.cli.examples import EXAMPLES
 QUESTION, OUTPUT = "Question", "Output"
 HEADINGS: dict[str, tuple[str, ...]] = {
     QUESTION: (),
-    "Draft": ("draft", "draft_tp", "draft_kv", "draft_path", "max_gamma", "small", "small_kv", "gamma_1", "gamma_2",
-              "tree", "any_draft", "middle_kv", "inner_gamma", "size", "levels"),
-    "Acceptance": ("alpha", "acceptance_rate", "tokens_per_iteration", "acceptance", "new_tokens",
-                   "rate", "rates", "small_rate", "acceptance_std", "task", "convert", "format", "lengths", "target"),
+    "Draft": (
+        "draft",
+        "draft_tp",
+        "draft_kv",
+        "draft_path",
+        "max_gamma",
+        "small",
+        "small_kv",
+        "gamma_1",
+        "gamma_2",
+        "tree",
+        "any_draft",
+        "middle_kv",
+        "inner_gamma",
+        "size",
+        "levels",
+    ),
+    "Acceptance": (
+        "alpha",
+        "acceptance_rate",
+        "tokens_per_iteration",
+        "acceptance",
+        "new_tokens",
+        "rate",
+        "rates",
+        "small_rate",
+        "acceptance_std",
+        "task",
+        "convert",
+        "format",
+        "lengths",
+        "target",
+    ),
     "Formats": ("weights", "draft_weights", "kv_dtype", "draft_kv_dtype", "dtype"),
-    "Engine": ("engine", "version", "calibration", "dynamic_price", "kv_reread", "kv_page", "topk_reuse",
-               "state_rollback", "memory_fraction", "max_num_seqs", "max_num_batched_tokens"),
-    "Run": ("machine", "threads", "minutes", "results", "resume", "dry_run", "device", "seed", "attention", "pointwise",
-            "graphs"),
+    "Engine": (
+        "engine",
+        "version",
+        "calibration",
+        "dynamic_price",
+        "kv_reread",
+        "kv_page",
+        "topk_reuse",
+        "state_rollback",
+        "memory_fraction",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+    ),
+    "Run": (
+        "machine",
+        "threads",
+        "minutes",
+        "results",
+        "resume",
+        "dry_run",
+        "device",
+        "seed",
+        "attention",
+        "pointwise",
+        "graphs",
+    ),
     OUTPUT: ("output", "out", "json", "verbose", "sensitivity", "write", "plot", "help"),
-}  # fmt: skip
+}
 """Heading of ``--help`` -> the parameters below it; all others are the question's."""
 HEADING = {name: heading for heading, names in HEADINGS.items() for name in names}
 
 
 class AsTyped:
-    """What typer makes of a text or a switch: nothing, since its `Argument` reads it. (It would build a validator.)"""
+    """What typer makes of a text or a switch: nothing, since its `Argument` reads it. (It would build a
+    validator.)
+    """
 
     @staticmethod
     def coerce(value: Any, **_: Any) -> Any:

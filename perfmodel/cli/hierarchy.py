@@ -1,9 +1,11 @@
-"""``perfmodel hierarchy``: a small model drafts for the target with a sparse cache, and that for the target."""
+"""``perfmodel hierarchy``: a small model drafts for the target with a sparse cache, and that for the
+target.
+"""
 
 from collections.abc import Sequence
 
-from perfmodel.answers.hierarchy import Hierarchy, hierarchy
 from perfmodel.answers.text import seconds, times
+from perfmodel.answers.trees.hierarchy import Hierarchy, hierarchy
 from perfmodel.cli.output import Column, fit, say, table, warn_where
 from perfmodel.cli.verb import verb
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from perfmodel.answers.inflection import Inflection, inflection
+from perfmodel.answers.point.inflection import Inflection, inflection
 from perfmodel.answers.text import tokens
 from perfmodel.cli.output import Column, say, table
 from perfmodel.cli.verb import verb

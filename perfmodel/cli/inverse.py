@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from perfmodel.answers.inverse import Inverse, inverse
+from perfmodel.answers.point.inverse import Inverse, inverse
 from perfmodel.answers.text import NONE, UNKNOWN, times, tokens
 from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
@@ -15,7 +15,9 @@ def _print(answers: Sequence[Inverse]) -> None:
         reach = [*(NONE if limit is None else f"{limit:.3f}" for limit in limits), tokens(a.smallest_context)]
         if a.speedup is None:
             reach[1:] = [UNKNOWN] * 3
-        rows.append((str(a.batch), str(a.context), str(a.gamma), times(a.speedup), times(a.target_speedup), *reach))
+        rows.append(
+            (str(a.batch), str(a.context), str(a.gamma), times(a.speedup), times(a.target_speedup), *reach)
+        )
     needed = ("alpha from", "draft/target to", "KV re-read to", "context from")
     table(("batch", "context", "gamma", "speedup", Column("target", spare=1), *needed), rows)
     say(f"drafted by {answers[0].draft} through {answers[0].draft_kv.partition(',')[0]}", "dim")

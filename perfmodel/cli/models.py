@@ -4,8 +4,8 @@ from typing import Any
 
 from perfmodel.answers.text import count
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
-from perfmodel.specs.files import bundled_names
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.boundary.files import bundled_names
+from perfmodel.specs.models.model import ModelSpec, load_model
 
 TOLERANCE = 0.02
 """How far a computed parameter count may be from the published one, which is often rounded to two digits."""
@@ -62,7 +62,12 @@ CATALOGUE = Catalogue(
         Fact("num_attention_heads", "heads", lambda m: m.num_attention_heads, spare=5),
         Fact("num_key_value_heads", "KV heads", lambda m: m.num_key_value_heads, spare=3),
         Fact("attention", "attention", _attention, left=True),
-        Fact("kv_bytes_per_token_bf16", "KV B/token", lambda m: m.kv_bytes_per_token(), lambda value: f"{value:.0f}"),
+        Fact(
+            "kv_bytes_per_token_bf16",
+            "KV B/token",
+            lambda m: m.kv_bytes_per_token(),
+            lambda value: f"{value:.0f}",
+        ),
         Fact("weights", "weights", lambda m: m.weights, left=True, spare=1),
         Fact("max_position_embeddings", "max context", lambda m: m.max_position_embeddings),
     ),

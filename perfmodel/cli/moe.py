@@ -1,6 +1,6 @@
 """``perfmodel moe``: what a mixture of experts does to speculation, by batch size."""
 
-from perfmodel.answers.moe import ExpertSpeculation, moe
+from perfmodel.answers.point.moe import ExpertSpeculation, moe
 from perfmodel.answers.text import times
 from perfmodel.cli.output import say, table, warn
 from perfmodel.cli.verb import verb

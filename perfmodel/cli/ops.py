@@ -1,22 +1,34 @@
 """``perfmodel ops``: what one pass does, operation by operation."""
 
-from perfmodel.answers.ops import Ops, ops
+from perfmodel.answers.point.ops import Ops, ops
 from perfmodel.answers.text import count, devices, limiter, seconds, size
 from perfmodel.cli.output import Column, say, table
 from perfmodel.cli.verb import verb
 
 COLUMNS = (
-    "op", Column("kernels", spare=3), Column("FLOPs", spare=4), "weights", "KV", Column("other", spare=2),
-    Column("FLOP/B", spare=5), Column("lower", spare=1), "predicted", "limited by",
-)  # fmt: skip
+    "op",
+    Column("kernels", spare=3),
+    Column("FLOPs", spare=4),
+    "weights",
+    "KV",
+    Column("other", spare=2),
+    Column("FLOP/B", spare=5),
+    Column("lower", spare=1),
+    "predicted",
+    "limited by",
+)
 
 
 def _print(a: Ops) -> None:
-    title = f"{a.stage} pass of {a.model} on {devices(a.hardware, a.tp)}: batch {a.batch}, context {a.context}"
+    title = (
+        f"{a.stage} pass of {a.model} on {devices(a.hardware, a.tp)}: batch {a.batch}, context {a.context}"
+    )
     say(f"{title}, {a.query_tokens:.0f} new token(s) per sequence; counts of one device", "bold")
     rows = []
     for row in a.ops:
-        moved = [size(moved) if moved else "-" for moved in (row.weight_bytes, row.kv_bytes, row.activation_bytes)]
+        moved = [
+            size(moved) if moved else "-" for moved in (row.weight_bytes, row.kv_bytes, row.activation_bytes)
+        ]
         if row.message_bytes:
             moved[2] = f"{size(row.message_bytes)} each"
         intensity = f"{row.flops_per_byte:.1f}" if row.flops else "-"

@@ -1,4 +1,6 @@
-"""Flags from declared arguments: `takes` gives a command those of a question, `flagged` those of its own parameters."""
+"""Flags from declared arguments: `takes` gives a command those of a question, `flagged` those of its own
+parameters.
+"""
 
 import inspect
 import itertools
@@ -9,8 +11,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from perfmodel.answers.arguments import Argument, Question, arguments, declared_by
-from perfmodel.answers.readers import Read
+from perfmodel.answers.question.arguments import Argument, Question, arguments, declared_by
+from perfmodel.answers.question.readers import Read
 from perfmodel.cli.help import GroupedCommand
 from perfmodel.errors import InputError
 
@@ -25,7 +27,11 @@ class App(typer.Typer):
     """A `typer.Typer` as all of the command line is made, whose commands print their flags in groups."""
 
     def __init__(self, **settings: Any) -> None:
-        plain: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+        plain: dict[str, Any] = {
+            "add_completion": False,
+            "rich_markup_mode": None,
+            "pretty_exceptions_enable": False,
+        }
         super().__init__(**plain | settings)
 
     def command(  # type: ignore[override]
@@ -59,7 +65,9 @@ def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> 
 
 
 def flagged(command: Command) -> Command:
-    """Let a command's own parameters that are annotated with an `Argument` be flags, each read before it is called."""
+    """Let a command's own parameters that are annotated with an `Argument` be flags, each read before it is
+    called.
+    """
     own = _declared(command)
 
     @wraps(command)
@@ -77,7 +85,9 @@ _EMPTY = inspect.Parameter.empty
 def _declared(command: Command) -> Declared:
     parameters = inspect.signature(command).parameters
     hints = {name: declared_by(hint) for name, hint in get_type_hints(command, include_extras=True).items()}
-    return {name: (argument, parameters[name].default) for name, argument in hints.items() if argument is not None}
+    return {
+        name: (argument, parameters[name].default) for name, argument in hints.items() if argument is not None
+    }
 
 
 def _read(own: Declared, values: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +111,9 @@ def _with(command: Command, parameters: list[inspect.Parameter]) -> Command:
     return command
 
 
-def made(kind: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int) -> Iterator[Question]:
+def made(
+    kind: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int
+) -> Iterator[Question]:
     """A question for each combination of what was typed, where only those named in `several` may be lists."""
     lists: dict[str, tuple[Any, ...]] = {}
     for name, argument in arguments(kind).items():
@@ -116,7 +128,9 @@ def made(kind: type[Question], typed: dict[str, Any], several: tuple[str, ...], 
     points = math.prod(map(len, lists.values()))
     if points > max_points:
         flags = ", ".join(arguments(kind)[name].named(name) for name in several)
-        raise InputError(f"{flags}: at most {max_points} points here, given {points}; `perfmodel sweep` takes more")
+        raise InputError(
+            f"{flags}: at most {max_points} points here, given {points}; `perfmodel sweep` takes more"
+        )
     order = [name for name in several if name in lists]
     for point in itertools.product(*(lists[name] for name in order)):
         yield kind(**typed | dict(zip(order, point, strict=True)))

@@ -1,4 +1,5 @@
-"""What the command line prints: one writer of JSON, one of tables, sentences wrapped to the terminal, and progress.
+"""What the command line prints: one writer of JSON, one of tables, sentences wrapped to the terminal, and
+progress.
 
 What is piped is wrapped at `PIPED` columns, or at COLUMNS of the environment; a program reads ``--json``.
 """
@@ -96,8 +97,8 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. left: text, which may be broken between words, unlike a number. spare: left out where the
-    terminal is too narrow, the largest first.
+    """One column of a table. left: text, which may be broken between words, unlike a number. spare: left out
+    where the terminal is too narrow, the largest first.
     """
 
     name: str
@@ -132,7 +133,12 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
 
 
 def _print_row(
-    cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], gap: int, style: str, low: bool = False
+    cells: Sequence[str],
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    gap: int,
+    style: str,
+    low: bool = False,
 ) -> None:
     """One row, its cells broken into lines that begin at the top, or end at the bottom (`low`)."""
     broken = [_wrapped(cell, size) for cell, size in zip(cells, widths, strict=True)]
@@ -163,7 +169,9 @@ def fit(fits: bool, max_batch: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Widths of a column: the least, which breaks no number or word, a fair one, its widest cell's, its heading's."""
+    """Widths of a column: the least, which breaks no number or word, a fair one, its widest cell's, its
+    heading's.
+    """
 
     least: int
     fair: int
@@ -176,11 +184,15 @@ class _Sizes:
         whole = max([word, *map(len, cells)])
         words = [len(part) for cell in cells for part in cell.split()]
         least = max([word, *words]) if column.left else whole
-        return cls(least, max(least, min(whole, FAIR)) if column.left else whole, whole, max(whole, len(column.name)))
+        return cls(
+            least, max(least, min(whole, FAIR)) if column.left else whole, whole, max(whole, len(column.name))
+        )
 
 
 def _widths(sizes: Sequence[_Sizes], room: int) -> list[int]:
-    """The least widths, grown while there is room: to whole cells where most is missing first, then to headings."""
+    """The least widths, grown while there is room: to whole cells where most is missing first, then to
+    headings.
+    """
     widths = [s.least for s in sizes]
     for goals in ([s.fair for s in sizes], [s.cells for s in sizes]):
         while sum(widths) < room and widths != goals:

@@ -1,14 +1,16 @@
-"""What ``perfmodel whatif`` prints for people: one answer in eight lines or so, in full, or several as a table."""
+"""What ``perfmodel whatif`` prints for people: one answer in eight lines or so, in full, or several as a
+table.
+"""
 
 from collections.abc import Iterable, Sequence
 
-from perfmodel.answers.measured import Measured
-from perfmodel.answers.query import Query
+from perfmodel.answers.point.measured import Measured
+from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
+from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
+from perfmodel.answers.question.query import Query
 from perfmodel.answers.text import NONE, UNKNOWN, devices, limiter, seconds, size, times, tokens
-from perfmodel.answers.verdict import CELLS, SENTENCES, Calibrated
-from perfmodel.answers.whatif import BASELINE, Move, WhatIf
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
-from perfmodel.specs.stacks import ENGINES
+from perfmodel.specs.calibrations.stacks import ENGINES
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Of a verdict; yellow where it is open."""
@@ -48,13 +50,23 @@ def several(answers: Sequence[WhatIf]) -> None:
     say(_subject(answers[0].query), "bold")
     rows = []
     for a in answers:
-        q, seen = a.query, [times(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures]
+        q, seen = (
+            a.query,
+            [times(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures],
+        )
         rate = UNKNOWN if a.throughput_tokens_per_s is None else f"{a.throughput_tokens_per_s:.0f}"
-        best = UNKNOWN if a.gamma_optimal is None else f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})"
+        best = (
+            UNKNOWN if a.gamma_optimal is None else f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})"
+        )
         gain = (CELLS[a.verdict], times(a.speedup), seconds(a.ar_tpot_s), seconds(a.tpot_s), rate, best)
         room = fit(a.memory.fits, a.memory.max_batch)
         rows.append((f"{q.batch}", f"{q.context}", f"{q.gamma}", *gain, room, ", ".join(seen) or "-"))
-    optional = (Column("tokens/s", spare=2), Column("best gamma", spare=1), "fits", Column("measured", spare=3))
+    optional = (
+        Column("tokens/s", spare=2),
+        Column("best gamma", spare=1),
+        "fits",
+        Column("measured", spare=3),
+    )
     table(("batch", "context", "gamma", "pays", "speedup", "baseline TPOT", "TPOT", *optional), rows)
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
     for a in answers:
@@ -105,7 +117,9 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     told |= {"why": why} if why else {}
     told["time"] = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
     if asked.gamma:
-        told["time"] = f"{seconds(a.iteration_s)} an iteration{_between(a.iteration_interval)}; baseline {told['time']}"
+        told["time"] = (
+            f"{seconds(a.iteration_s)} an iteration{_between(a.iteration_interval)}; baseline {told['time']}"
+        )
         if a.tpot_s is not None:
             pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
             told["time"] = f"{pace}, {told['time']}"
@@ -126,10 +140,14 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
 
 
 def _acceptance(a: WhatIf) -> str:
-    """What was assumed, and from which constant on it would pay at this gamma; or how to say what is not known."""
+    """What was assumed, and from which constant on it would pay at this gamma; or how to say what is not
+    known.
+    """
     found, gamma = a.acceptance, int(a.query.gamma or 0)
     if a.speedup is None:
-        return f"{found.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
+        return (
+            f"{found.source}; give a measured one: --draft {a.query.draft} --alpha RATE, or --acceptance FILE"
+        )
     known = f"{found.alpha:.2f}, " if found.alpha is not None else ""
     said = f"{known}{found.tokens_per_iteration:.2f} tokens per iteration ({found.source})"
     if found.alpha is None:
@@ -143,7 +161,9 @@ def _measured(row: Measured) -> str:
     seen = "; the calibration was fitted on this set" if row.fitted_on else ""
     told = row.figures.get("speedup") or next(iter(row.figures.values()))
     name = "" if "speedup" in row.figures else f"{next(iter(row.figures))} "
-    return f"{name}{told.measured:.3g} at gamma {row.gamma}, predicted {told.predicted:.3g} ({row.source}){seen}"
+    return (
+        f"{name}{told.measured:.3g} at gamma {row.gamma}, predicted {told.predicted:.3g} ({row.source}){seen}"
+    )
 
 
 def _passes(a: WhatIf) -> None:
@@ -169,14 +189,18 @@ def _more(a: WhatIf) -> dict[str, str]:
         told["tokens"] = "{:.2f} to {:.2f} an iteration if acceptance changes with the position".format(*ends)
     if a.query.gamma and a.speedup is not None:
         told["break-even context"] = tokens(turn.break_even_context)
-        told["inflection context"] = f"{tokens(turn.inflection_context)} (from here on a larger batch costs no speedup)"
+        told["inflection context"] = (
+            f"{tokens(turn.inflection_context)} (from here on a larger batch costs no speedup)"
+        )
         n = a.break_even_new_tokens
         earned = "never breaks even" if n is None else f"breaks even after {n} new token{'s' * (n != 1)}"
         told["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, which {earned}"
     told["memory-bound context"] = f"{NONE} (at long contexts a step computes longer than it loads)"
     if turn.memory_bound_context is not None:
         one = "1 (a step loads longer than it computes at every length)"
-        told["memory-bound context"] = one if turn.memory_bound_context <= 1 else tokens(turn.memory_bound_context)
+        told["memory-bound context"] = (
+            one if turn.memory_bound_context <= 1 else tokens(turn.memory_bound_context)
+        )
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
     told["a device holds"] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
     told["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
@@ -189,7 +213,9 @@ def _figures(row: Measured) -> None:
     """A published measurement of this very question beside the prediction."""
     cells = []
     for name, figure in row.figures.items():
-        shown = [seconds(v) if name.endswith("_s") else f"{v:.2f}" for v in (figure.predicted, figure.measured)]
+        shown = [
+            seconds(v) if name.endswith("_s") else f"{v:.2f}" for v in (figure.predicted, figure.measured)
+        ]
         cells.append((FIGURES[name], *shown, f"{figure.error:+.1%}"))
     table((f"measured at gamma {row.gamma}", "predicted", "measured", "error"), cells)
     say(f"source: {row.source}, row {row.row}, stack {row.stack}{row.notes and '; ' + row.notes}", "dim")
@@ -198,7 +224,8 @@ def _figures(row: Measured) -> None:
 def _moves(rows: Iterable[Move]) -> None:
     """What moves the speedup, most first."""
     cells = [
-        (r.input, r.low, r.high, times(r.speedup_low), times(r.speedup_high), "yes" if r.flips else "no") for r in rows
+        (r.input, r.low, r.high, times(r.speedup_low), times(r.speedup_high), "yes" if r.flips else "no")
+        for r in rows
     ]
     table(("if only this moves", "from", "to", "speedup", "to", "crosses 1"), cells)
 
@@ -221,7 +248,9 @@ def _between(interval: tuple[float, float] | None) -> str:
 
 
 def _engine(a: WhatIf) -> str:
-    """The serving engine and its version, or other stack, that the numbers are of, and which one runs the draft."""
+    """The serving engine and its version, or other stack, that the numbers are of, and which one runs the
+    draft.
+    """
     word, _, version = a.calibration.stack.partition(" ")
     name = ENGINES[a.query.engine] if a.query.engine and not a.calibration.rests_on else a.calibration.stack
     if a.calibration.rests_on and word in ENGINES:  # a serving engine

@@ -9,13 +9,13 @@ import numpy as np
 import typer
 
 from perfmodel import plots
-from perfmodel.answers import arguments as arg
-from perfmodel.answers.arguments import COUNTS, argument, question
-from perfmodel.answers.candidates import AdviseQuery
-from perfmodel.answers.query import UNUSED, Options, Query, acceptances_of, resolve
-from perfmodel.answers.readers import Counts
-from perfmodel.answers.traffic import traffic
-from perfmodel.answers.traffic_query import TrafficQuery
+from perfmodel.answers.advice.candidates import AdviseQuery
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.arguments import COUNTS, argument, question
+from perfmodel.answers.question.query import UNUSED, Options, Query, acceptances_of, resolve
+from perfmodel.answers.question.readers import Counts
 from perfmodel.cli.catalogue import Verbs
 from perfmodel.cli.options import App, takes
 from perfmodel.errors import InputError, refuse, unknown_name
@@ -38,28 +38,43 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
 """What is drawn over -> batches and contexts where none are typed."""
-Output = Annotated[Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: a .png or .svg file.")]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: a .png or .svg file.")
+]
 Over = Annotated[
-    str, typer.Option("--over", metavar="context|batch", help="What the axis is; the other one gives a line for each.")
+    str,
+    typer.Option(
+        "--over", metavar="context|batch", help="What the axis is; the other one gives a line for each."
+    ),
 ]
 Map = Annotated[bool, typer.Option("--map", help="The best length over --batch and --context, as a map.")]
 Measured = Annotated[
-    bool, typer.Option("--measured", help="Dots where this pair, device and gamma was measured and published.")
+    bool,
+    typer.Option("--measured", help="Dots where this pair, device and gamma was measured and published."),
 ]
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME", help="Set of measured times; repeatable [all gated ones].")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME", help="Set of measured times; repeatable [all gated ones]."),
 ]
-HeldOut = Annotated[bool, typer.Option("--held-out", help="Predict fitted rows by refits without their fold.")]
+HeldOut = Annotated[
+    bool, typer.Option("--held-out", help="Predict fitted rows by refits without their fold.")
+]
 NoIdeal = Annotated[bool, typer.Option("--no-ideal", help="Leave the ideal roofline (dashed) out.")]
 
 
 @question
 class Points(Options):
-    """A question at many batches and contexts at once, all else being one value; `DEFAULTS` where none are typed."""
+    """A question at many batches and contexts at once, all else being one value; `DEFAULTS` where none are
+    typed.
+    """
 
     _: KW_ONLY
-    batch: Counts | None = argument("Batches: a line each, or a span.", COUNTS, "--batch-size -b", default=None)
-    context: Counts | None = argument("Contexts: a line each, or a span.", COUNTS, "--context-length -c", default=None)
+    batch: Counts | None = argument(
+        "Batches: a line each, or a span.", COUNTS, "--batch-size -b", default=None
+    )
+    context: Counts | None = argument(
+        "Contexts: a line each, or a span.", COUNTS, "--context-length -c", default=None
+    )
     gamma: arg.Gamma = None
     tp: arg.TP = 1
     draft_kv: arg.DraftKV = None
@@ -67,7 +82,9 @@ class Points(Options):
 
     def over(self, what: str) -> "Points":
         """With the batches and contexts that were not typed."""
-        given: dict[str, Any] = {name: self.values(name) or default for name, default in DEFAULTS[what].items()}
+        given: dict[str, Any] = {
+            name: self.values(name) or default for name, default in DEFAULTS[what].items()
+        }
         return replace(self, **given)
 
     def one(self) -> Query:
@@ -77,7 +94,9 @@ class Points(Options):
     def accepted(self) -> Query:
         """As `one`. Raises InputError where acceptance would be looked up, which belongs to one context."""
         if not acceptances_of(self):
-            raise InputError("--alpha: must be given here: an acceptance that is looked up belongs to one context")
+            raise InputError(
+                "--alpha: must be given here: an acceptance that is looked up belongs to one context"
+            )
         return self.one()
 
     def values(self, name: str) -> tuple[int, ...]:
@@ -86,14 +105,18 @@ class Points(Options):
         return found
 
     def span(self, name: str) -> tuple[float, float]:
-        """The least and the largest value of ``batch`` or ``context``. Raises InputError where they are the same."""
+        """The least and the largest value of ``batch`` or ``context``. Raises InputError where they are the
+        same.
+        """
         low, high = float(min(self.values(name))), float(max(self.values(name)))
         if not low < high:
             raise refuse(f"--{name}", None, "a span such as 1..256 here", f"{low:g}")
         return low, high
 
     def lines(self, name: str) -> tuple[int, ...]:
-        """All values of ``batch`` or ``context``, for a line each. Raises InputError where they are too many."""
+        """All values of ``batch`` or ``context``, for a line each. Raises InputError where they are too
+        many.
+        """
         values = self.values(name)
         if len(values) > MAX_LINES:
             raise refuse(f"--{name}", None, f"at most {MAX_LINES} values here, a line each", len(values))
@@ -142,7 +165,9 @@ def ratios(question: Points, output: Output, over: Over = "context", no_ideal: N
     if over not in ("context", "batch"):
         raise unknown_name("--over", "axis", over, ("context", "batch"))
     if not question.gamma:
-        raise refuse("--gamma", None, "a whole number from 1 on here", "auto" if question.gamma is None else 0)
+        raise refuse(
+            "--gamma", None, "a whole number from 1 on here", "auto" if question.gamma is None else 0
+        )
     asked = question.over(over)
     scenario = resolve(asked.one(), UNUSED)  # what is accepted does not matter
     lines = asked.lines("batch" if over == "context" else "context")
@@ -169,17 +194,23 @@ def breakdown(question: Points, output: Output) -> None:
 @app.command()
 @takes(Points)
 def gamma(question: Points, output: Output, map: Map = False) -> None:
-    """Speedup over the draft length, a line for each batch and context, or the best length over all of them."""
+    """Speedup over the draft length, a line for each batch and context, or the best length over all of
+    them.
+    """
     asked = question.over("both" if map else "gamma")
     query = asked.accepted()
     scenario, max_gamma = resolve(query), int(query.max_gamma)
     if map:
         ends: dict[str, Any] = {name: asked.span(name) for name in ("batch", "context")}
-        made = plots.gamma_map(scenario, **ends, max_gamma=max_gamma, memory_fraction=float(query.memory_fraction))
+        made = plots.gamma_map(
+            scenario, **ends, max_gamma=max_gamma, memory_fraction=float(query.memory_fraction)
+        )
     else:
         points = asked.points()
         if len(points) > MAX_LINES:
-            raise refuse("--batch, --context", None, f"at most {MAX_LINES} lines together, or --map", len(points))
+            raise refuse(
+                "--batch, --context", None, f"at most {MAX_LINES} lines together, or --map", len(points)
+            )
         made = plots.gamma_curves(scenario, points, max_gamma=max_gamma)
     _save(made, output)
 
@@ -187,8 +218,10 @@ def gamma(question: Points, output: Output, map: Map = False) -> None:
 @app.command()
 @takes(AdviseQuery)
 def pareto(question: AdviseQuery, output: Output) -> None:
-    """Throughput against time per token: the fronts of the baseline and of speculation, as `perfmodel advise`."""
-    from perfmodel.answers.advise import advise
+    """Throughput against time per token: the fronts of the baseline and of speculation, as `perfmodel
+    advise`.
+    """
+    from perfmodel.answers.advice.advise import advise
 
     _save(plots.pareto(advise(question)), output)
 
@@ -196,12 +229,18 @@ def pareto(question: AdviseQuery, output: Output) -> None:
 @app.command("traffic")
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output) -> None:
-    """Latency between the least and the largest load, with and without drafts: the SLO, and where each is saturated."""
+    """Latency between the least and the largest load, with and without drafts: the SLO, and where each is
+    saturated.
+    """
     name = "request_rate" if question.opens else "max_concurrency"
     low, high = question.loads.min(), question.loads.max()
     if not low < high:
         raise refuse(arg.flag(name), None, "two loads or more here, such as 0.5,4", f"{low:g}")
-    loads = np.linspace(low, high, LOADS) if question.opens else np.unique(np.round(np.geomspace(low, high, LOADS)))
+    loads = (
+        np.linspace(low, high, LOADS)
+        if question.opens
+        else np.unique(np.round(np.geomspace(low, high, LOADS)))
+    )
     given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
     slo = {limit: 1e3 * seconds for limit, seconds in question.limits_s.items()}
     _save(plots.traffic(traffic(replace(question, **given)), slo=slo), output)
@@ -235,11 +274,15 @@ def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, 
 
 def _published(query: Query) -> list[tuple[float, float, float]]:
     """Batch, context and speedup of the published measurements. Raises InputError where there is none."""
-    from perfmodel.answers.measured import measured_speedups
+    from perfmodel.answers.point.measured import measured_speedups
 
     scenario = resolve(query)
     rows = measured_speedups(scenario, int(query.tp))
-    dots = [(float(batch), float(context), speedup) for batch, context, gamma, speedup in rows if gamma == query.gamma]
+    dots = [
+        (float(batch), float(context), speedup)
+        for batch, context, gamma, speedup in rows
+        if gamma == query.gamma
+    ]
     if not dots:
         engine = scenario.machine.calibration.stack
         what = f"nothing was published of this model, device, draft and --gamma with --engine {engine}"

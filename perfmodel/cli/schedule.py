@@ -2,8 +2,8 @@
 
 import json as json_module
 
-from perfmodel.answers.engine_lines import ADAPTIVE_FILE
-from perfmodel.answers.schedule import Schedule, schedule
+from perfmodel.answers.advice.engine_lines import ADAPTIVE_FILE
+from perfmodel.answers.advice.schedule import Schedule, schedule
 from perfmodel.answers.text import seconds, times
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
@@ -19,7 +19,10 @@ def _print(a: Schedule) -> None:
     rows = []
     for t in tables:
         span = f"{t.context_high}" if t.context_low == t.context_high else f"{t.context_low}-{t.context_high}"
-        rows += [(span, f"{r.low}-{r.high}", str(r.tokens) if r.tokens else "off", times(r.speedup)) for r in t.ranges]
+        rows += [
+            (span, f"{r.low}-{r.high}", str(r.tokens) if r.tokens else "off", times(r.speedup))
+            for r in t.ranges
+        ]
     table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
     for t in tables:
         where = f"context {t.context_high}: " if len(tables) > 1 else ""

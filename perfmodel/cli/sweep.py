@@ -5,14 +5,17 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.answers.sweep import Grid
-from perfmodel.answers.sweep_files import write_sweep
+from perfmodel.answers.grid.sweep import Grid
+from perfmodel.answers.grid.sweep_files import write_sweep
 from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 
 app = App()
 Output = Annotated[
-    Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: a .csv or a .parquet file (pyarrow).")
+    Path,
+    typer.Option(
+        "--output", "-o", "--out", metavar="FILE", help="Where to: a .csv or a .parquet file (pyarrow)."
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file.")]
 
@@ -22,8 +25,8 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file."
 def sweep(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
     """Answer every combination of the comma lists into a file, at flat memory.
 
-    --model, --hardware, --tp, --draft-kv, --alpha, --batch, --context and --gamma take lists; counts also take ranges:
-    1..16, 1000..64000+1000, 1..256x2. Interrupted, it leaves no file.
+    --model, --hardware, --tp, --draft-kv, --alpha, --batch, --context and --gamma take lists; counts also
+    take ranges: 1..16, 1000..64000+1000, 1..256x2. Interrupted, it leaves no file.
     """
     bar = Progress("rows")
     try:

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.answers.llmd_report import llmd_report
+from perfmodel.answers.load.llmd_report import llmd_report
+from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
+from perfmodel.answers.load.traffic_query import TABLE, TrafficQuery
+from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.text import NONE, clients, devices, seconds
-from perfmodel.answers.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
-from perfmodel.answers.traffic_query import TABLE, TrafficQuery
-from perfmodel.answers.traffic_rows import Percentiles, TrafficRow
 from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -20,19 +20,34 @@ app = App()
 Report = Annotated[
     Path | None,
     typer.Option(
-        "--report", metavar="FILE.json", help="Also write the chosen row as a benchmark report of llm-d (0.2.1)."
+        "--report",
+        metavar="FILE.json",
+        help="Also write the chosen row as a benchmark report of llm-d (0.2.1).",
     ),
 ]
 COLUMNS = (
-    "load", "draft tokens", "running", "TTFT", "p99", "TPOT", Column("p50", spare=4), Column("p90", spare=3), "p99",
-    Column("e2e", spare=2), Column("tokens/s", spare=1), "SLO", "KV", "replicas",
-)  # fmt: skip
+    "load",
+    "draft tokens",
+    "running",
+    "TTFT",
+    "p99",
+    "TPOT",
+    Column("p50", spare=4),
+    Column("p90", spare=3),
+    "p99",
+    Column("e2e", spare=2),
+    Column("tokens/s", spare=1),
+    "SLO",
+    "KV",
+    "replicas",
+)
 
 
 @app.command("traffic")
 @takes(TrafficQuery)
 def command(question: TrafficQuery, report: Report = None, json: Json = False) -> None:
-    """What does a request rate, or so many clients, meet on this server: speculate, at which length, how many replicas?
+    """What does a request rate, or so many clients, meet on this server: speculate, at which length, how many
+    replicas?
 
     Rates are of one replica. Baseline decoding (0 draft tokens) is always among the answers.
     """
@@ -57,7 +72,12 @@ def _print(a: Traffic) -> None:
         say(_limits(limits, a.rows[0].concurrency is not None))
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)
-    told = [(_length(row.gamma), note) for row in a.rows for note in row.warnings if not note.startswith("saturated")]
+    told = [
+        (_length(row.gamma), note)
+        for row in a.rows
+        for note in row.warnings
+        if not note.startswith("saturated")
+    ]
     warn(f"{length}: {note}" for length, note in told)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from perfmodel.answers.text import seconds, times
-from perfmodel.answers.tree import TreeAnswer, tree
+from perfmodel.answers.trees.tree import TreeAnswer, tree
 from perfmodel.cli.output import Column, fit, table, warn_where
 from perfmodel.cli.verb import verb
 
@@ -16,7 +16,9 @@ def _print(answers: Sequence[TreeAnswer]) -> None:
         rule = (str(a.first_order_rule.size), times(a.first_order_rule.speedup))
         rows.append((f"{a.batch:g}", f"{a.context:g}", *shape, *gain, *rule, fit(a.fits, a.max_batch)))
     rules = (Column("rule's nodes", spare=2), Column("rule", spare=1))
-    table(("batch", "context", "nodes", "levels", "widths", "tokens", "speedup", "TPOT", *rules, "fits"), rows)
+    table(
+        ("batch", "context", "nodes", "levels", "widths", "tokens", "speedup", "TPOT", *rules, "fits"), rows
+    )
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
 
 

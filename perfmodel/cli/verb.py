@@ -5,12 +5,14 @@ from collections.abc import Callable
 from inspect import getdoc, unwrap
 from typing import Any
 
-from perfmodel.answers.arguments import Verb, flag
+from perfmodel.answers.question.arguments import Verb, flag
 from perfmodel.cli.options import MAX_POINTS, App, Json, takes
 from perfmodel.cli.output import each, show, show_rows
 
 
-def verb(answer: Verb[..., Any], text: Callable[[Any], None], *several: str, max_points: int = MAX_POINTS) -> App:
+def verb(
+    answer: Verb[..., Any], text: Callable[[Any], None], *several: str, max_points: int = MAX_POINTS
+) -> App:
     """The app of `answer`, whose help is what the answer says of itself; `text` prints what was found.
 
     several: arguments that may be lists; `text` then gets a sequence of answers, and the JSON has rows.

@@ -6,16 +6,17 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.answers.query import Query
-from perfmodel.answers.whatif import WhatIf
-from perfmodel.answers.whatif import whatif as answer
+from perfmodel.answers.point.whatif import WhatIf
+from perfmodel.answers.point.whatif import whatif as answer
+from perfmodel.answers.question.query import Query
 from perfmodel.cli import panel
 from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import each, show, show_rows
 
 app = App()
 Sensitivity = Annotated[
-    bool, typer.Option("--sensitivity", help="Also move each uncertain input by itself and rank what that does.")
+    bool,
+    typer.Option("--sensitivity", help="Also move each uncertain input by itself and rank what that does."),
 ]
 
 
@@ -33,7 +34,7 @@ def whatif(
         found = answer(query)
         if not sensitivity or found.speedup is None:
             return found
-        from perfmodel.answers.sensitivity import sensitivity as ranked  # seldom asked for
+        from perfmodel.answers.point.sensitivity import sensitivity as ranked  # seldom asked for
 
         return replace(found, sensitivity=tuple(ranked(query)))
 

@@ -1,4 +1,6 @@
-"""The GEMMs of one device: weights, FLOPs and activations of each projection, summed over the layers that have it."""
+"""The GEMMs of one device: weights, FLOPs and activations of each projection, summed over the layers that
+have it.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -8,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from perfmodel.operations import Floats
-from perfmodel.specs.formats import Format, Precision
-from perfmodel.specs.parts import MLA, AttentionHeads, Indexer, LinearAttention, Projection
-from perfmodel.specs.shape import ModelSpec
+from perfmodel.specs.models.formats import Format, Precision
+from perfmodel.specs.models.parts import MLA, AttentionHeads, Indexer, LinearAttention, Projection
+from perfmodel.specs.models.shape import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
     """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs.
 
-    Numbers are arrays where it stands for several projections of one format (`stacks`). gathered: whether it runs for
-    the tokens of all groups of data-parallel attention.
+    Numbers are arrays where it stands for several projections of one format (`stacks`). gathered: whether it
+    runs for the tokens of all groups of data-parallel attention.
     """
 
     name: str
@@ -32,7 +34,9 @@ class Linear:
 
 
 def stacks(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
-    """Projections of one format and of the same tokens as one, on an axis before the `ndim` axes of the tokens."""
+    """Projections of one format and of the same tokens as one, on an axis before the `ndim` axes of the
+    tokens.
+    """
     by_format: dict[tuple[Format, bool], list[Linear]] = {}
     for one in projections:
         by_format.setdefault((one.form, one.gathered), []).append(one)
@@ -51,9 +55,10 @@ def stacks(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
 class Experts:
     """Routed experts of all MoE layers: what one token computes and what one touched expert costs to read.
 
-    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0: all are chosen alike. groups:
-    of devices that whole experts are dealt out to (expert parallelism), each expert cut within its group only; of those
-    that are touched every group reads its share, as steps of engines say (docs/accuracy_tables.md).
+    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0: all are chosen alike.
+    groups: of devices that whole experts are dealt out to (expert parallelism), each expert cut within its
+    group only; of those that are touched every group reads its share, as steps of engines say
+    (docs/accuracy_tables.md).
     """
 
     form: Format
@@ -79,10 +84,12 @@ class Experts:
 
 
 def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:
-    """Expected distinct ones of E experts that tokens touch which independently choose k each: E (1 - (1 - k/E)^t).
+    """Expected distinct ones of E experts that tokens touch which independently choose k each: E (1 - (1 -
+    k/E)^t).
 
-    Where shares differ, x ~ Gamma(a) and an expert stays idle with chance e^(-x t): E (1 - (1 + b t)^-a), with the b
-    that has one token touch its k; at large a it is the formula above. popularity: a, see `Experts`.
+    Where shares differ, x ~ Gamma(a) and an expert stays idle with chance e^(-x t): E (1 - (1 + b t)^-a),
+    with the b that has one token touch its k; at large a it is the formula above. popularity: a, see
+    `Experts`.
     """
     if per_token == experts:
         return float(experts)
@@ -106,7 +113,11 @@ def linear(
 
     The first word of the name is that of `formats.PARTS`.
     """
-    form, act, (inputs, outputs) = precision.weights.of(name.partition(" ")[0]), precision.activation_bytes, widths
+    form, act, (inputs, outputs) = (
+        precision.weights.of(name.partition(" ")[0]),
+        precision.activation_bytes,
+        widths,
+    )
     weights = weights or inputs * outputs
     return Linear(
         name,
@@ -122,7 +133,8 @@ def linear(
 def linears(model: ModelSpec, devices: int, precision: Precision, groups: int) -> Iterator[Linear]:
     """All dense projections of the layers on one of some devices, in the order of a layer.
 
-    groups: that each hold all of attention, for sequences of their own; what follows it is cut across all devices.
+    groups: that each hold all of attention, for sequences of their own; what follows it is cut across all
+    devices.
     """
     n = devices // groups
     if model.mla:
@@ -150,14 +162,23 @@ def _projection(one: Projection, n: int, precision: Precision) -> Linear:
 
 
 def _attention(
-    model: ModelSpec, n: int, precision: Precision, layers: int, heads: AttentionHeads, which: str, shared: int
+    model: ModelSpec,
+    n: int,
+    precision: Precision,
+    layers: int,
+    heads: AttentionHeads,
+    which: str,
+    shared: int,
 ) -> Iterator[Linear]:
     """shared: of the layers those without keys and values of their own."""
     if not layers:
         return
     hidden, query_heads = model.hidden_size, heads.num_attention_heads // n
     columns = heads.kv_columns // heads.num_key_value_heads * math.ceil(heads.num_key_value_heads / n)
-    query, inner = query_heads * heads.head_dim * (2 if model.attention_gate else 1), query_heads * heads.value_dim
+    query, inner = (
+        query_heads * heads.head_dim * (2 if model.attention_gate else 1),
+        query_heads * heads.value_dim,
+    )
     if low := model.low_rank:
         rank = low.output_rank
         yield linear("qkv" + which, layers, (hidden, low.query_rank + columns), precision)
@@ -167,9 +188,13 @@ def _attention(
         return
     if layers > shared:
         width = query + columns
-        yield linear("qkv" + which, layers - shared, (hidden, width), precision, biases=width * model.qkv_bias)
+        yield linear(
+            "qkv" + which, layers - shared, (hidden, width), precision, biases=width * model.qkv_bias
+        )
     if shared:
-        yield linear("qkv (shared)" + which, shared, (hidden, query), precision, biases=query * model.qkv_bias)
+        yield linear(
+            "qkv (shared)" + which, shared, (hidden, query), precision, biases=query * model.qkv_bias
+        )
     yield linear("o" + which, layers, (inner, hidden), precision, biases=hidden * model.output_bias)
 
 
@@ -198,7 +223,9 @@ def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> 
 
 
 def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:
-    """Value heads divide; key heads (groups) divide until there is one a device and are replicated past that."""
+    """Value heads divide; key heads (groups) divide until there is one a device and are replicated past
+    that.
+    """
     keys = 2 * part.num_key_heads * part.key_head_dim
     key_share = 2 * math.ceil(part.num_key_heads / n) * part.key_head_dim
     yield linear("state_in", part.layers, (hidden, (part.projected - keys) / n + key_share), precision)
@@ -206,13 +233,20 @@ def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision)
 
 
 def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
-    hidden, dense, routed, up = model.hidden_size, model.num_dense_layers, model.num_moe_layers, model.mlp_matrices - 1
+    hidden, dense, routed, up = (
+        model.hidden_size,
+        model.num_dense_layers,
+        model.num_moe_layers,
+        model.mlp_matrices - 1,
+    )
     if dense:
         inner, bias = model.intermediate_size / n, model.mlp_bias
         yield linear("gate_up", dense, (hidden, up * inner), precision, biases=up * inner * bias)
         yield linear("down", dense, (inner, hidden), precision, biases=hidden * bias)
     if moe := model.moe:
-        yield linear("router", routed, (hidden, moe.num_experts), precision, biases=moe.num_experts * moe.router_bias)
+        yield linear(
+            "router", routed, (hidden, moe.num_experts), precision, biases=moe.num_experts * moe.router_bias
+        )
         if moe.shared_intermediate_size:
             inner = moe.shared_intermediate_size / n
             yield linear("shared_gate_up", routed, (hidden, up * inner), precision)
@@ -222,7 +256,9 @@ def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
             yield linear("latent_out", routed, (moe.latent_size, hidden), precision)
 
 
-def experts(model: ModelSpec, devices: int, precision: Precision, popularity: float, groups: int) -> Experts | None:
+def experts(
+    model: ModelSpec, devices: int, precision: Precision, popularity: float, groups: int
+) -> Experts | None:
     """The routed experts, each cut across the devices of one group. popularity, groups: see `Experts`."""
     moe, layers = model.moe, model.num_moe_layers
     if not moe:

@@ -19,7 +19,8 @@ VLLM_GRAPH_SIZES = graph_sizes(8, 512)
 
 
 def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
-    """Tokens of a pass rounded up to the next size; beyond the largest, and without sizes, they run as they are.
+    """Tokens of a pass rounded up to the next size; beyond the largest, and without sizes, they run as they
+    are.
 
     Raises InputError for sizes that do not rise from 1.
     """

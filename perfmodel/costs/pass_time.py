@@ -21,11 +21,13 @@ Number = TypeVar("Number", bound=Floats)
 
 @dataclass(frozen=True, slots=True)
 class PassTime(Generic[Number]):
-    """One pass over ``[batch, context, ...]``, or a single one, in seconds of the whole tensor-parallel group.
+    """One pass over ``[batch, context, ...]``, or a single one, in seconds of the whole tensor-parallel
+    group.
 
-    serial_s: no overlap, at peak rates; at most twice lower_s, and no bound of predicted_s. param_load_s, kv_load_s,
-    activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and add up to none of the others.
-    terms_s: predicted_s by what it is spent on (`LIMITERS`), at the calibration's rates; they add up to predicted_s.
+    serial_s: no overlap, at peak rates; at most twice lower_s, and no bound of predicted_s. param_load_s,
+    kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and add up to
+    none of the others. terms_s: predicted_s by what it is spent on (`LIMITERS`), at the calibration's rates;
+    they add up to predicted_s.
     """
 
     lower_s: Number
@@ -67,4 +69,9 @@ class PassTime(Generic[Number]):
     def as_dict(self) -> dict[str, object]:
         """As answers write it: all of it, and the terms of most interest by name."""
         sums = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "terms_s"}
-        return sums | {"comm_s": self.comm_s, "fixed_s": self.fixed_s, "terms_s": self.terms_s, "limiter": self.limiter}
+        return sums | {
+            "comm_s": self.comm_s,
+            "fixed_s": self.fixed_s,
+            "terms_s": self.terms_s,
+            "limiter": self.limiter,
+        }

@@ -10,8 +10,8 @@ from perfmodel.costs.gemms import Experts, Linear
 from perfmodel.costs.shards import INDEX_KEY_BYTES, Attention, Shard, Small, States
 from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
 from perfmodel.operations import Cost, Floats, Op, onto
-from perfmodel.specs.formats import Format
-from perfmodel.specs.parts import Indexer
+from perfmodel.specs.models.formats import Format
+from perfmodel.specs.models.parts import Indexer
 
 UNBOUNDED = 2.0**60
 """A context longer than any, where infinity would turn 0 times it into NaN."""
@@ -30,14 +30,15 @@ def forward(
     topk_reuse: float = 0.0,
     longer_tokens: Floats = 0.0,
 ) -> list[Op]:
-    """Count one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read through `kv`.
+    """Count one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read
+    through `kv`.
 
-    Arguments broadcast; the result lists ops in the order of a layer. head_query: tokens per sequence that reach the
-    LM head (default: all; 1 in prefill). independent_query: tokens per sequence that route independently to experts
-    (1 ... query; default: all). kept_states: recurrent states that a sequence writes (1: the last one alone; a
-    verification that may go back to any token: all). topk_reuse: share of an indexer's choice that the next query
-    token of the sequence makes again, so that it is not read again. longer_tokens: by which the longest context
-    exceeds the mean.
+    Arguments broadcast; the result lists ops in the order of a layer. head_query: tokens per sequence that
+    reach the LM head (default: all; 1 in prefill). independent_query: tokens per sequence that route
+    independently to experts (1 ... query; default: all). kept_states: recurrent states that a sequence writes
+    (1: the last one alone; a verification that may go back to any token: all). topk_reuse: share of an
+    indexer's choice that the next query token of the sequence makes again, so that it is not read again.
+    longer_tokens: by which the longest context exceeds the mean.
     """
     batch = part.sequences(batch)
     tokens = part.rows(batch * query)
@@ -54,7 +55,9 @@ def forward(
         ops.append(_routed(part.experts, gathered, routed))
     if part.model.indexer and kv.name == "full":
         ops.append(_choose(part, part.model.indexer, batch, query, context))
-    ops += [_attention(part, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in part.attentions]
+    ops += [
+        _attention(part, a, batch, query, context, kv, topk_reuse, longer_tokens) for a in part.attentions
+    ]
     if part.states:
         ops.append(_recurrent(part, part.states, batch, query, kept_states))
     ops += [_small(s, ran(s)) for s in part.smalls[1:]]
@@ -70,15 +73,18 @@ def forward(
 def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     """What devices tell each other: all-reduces behind each block.
 
-    With data-parallel attention only the devices of a group add up its attention, and each other block gathers the
-    tokens of all groups and scatters its sums, which together move what an all-reduce does; where whole experts are
-    dealt out, only to the share of the groups that is expected to hold one of a token's experts (all-to-all).
+    With data-parallel attention only the devices of a group add up its attention, and each other block
+    gathers the tokens of all groups and scatters its sums, which together move what an all-reduce does; where
+    whole experts are dealt out, only to the share of the groups that is expected to hold one of a token's
+    experts (all-to-all).
     """
     ops, model, attends = list[Op](), part.model, part.tensor_parallel // part.groups
     blocks, token_bytes = model.num_blocks, model.hidden_size * part.precision.activation_bytes
 
     def tell(name: str, devices: int, kernels: int, message: Floats, norms: int) -> None:
-        ops.append(Op(name, "allreduce", kernels, Cost(), message_bytes=message, work_items=norms, devices=devices))
+        ops.append(
+            Op(name, "allreduce", kernels, Cost(), message_bytes=message, work_items=norms, devices=devices)
+        )
 
     if part.groups > 1:
         blocks, reach = blocks - model.num_mlp_layers, 1.0
@@ -94,13 +100,19 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
 
 
 def core(ops: list[Op]) -> list[Op]:
-    """Linear and attention ops alone, without activation traffic: what the closed forms of docs/model.md count."""
+    """Linear and attention ops alone, without activation traffic: what the closed forms of docs/model.md
+    count.
+    """
     kept = ((op, replace(op.cost, activation_bytes=0.0)) for op in ops if op.kind in ("linear", "attention"))
     return [Op(op.name, op.kind, op.kernels, cost, op.compute, op.query) for op, cost in kept]
 
 
 def selection(
-    part: Shard, batch: Floats, context: Floats, kv: KVMethod, when: Literal["step", "iteration", "setup"] = "step"
+    part: Shard,
+    batch: Floats,
+    context: Floats,
+    kv: KVMethod,
+    when: Literal["step", "iteration", "setup"] = "step",
 ) -> list[Op]:
     """What choosing the draft's tokens costs beside attending to them.
 
@@ -119,10 +131,11 @@ def selection(
 
 
 def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
-    """What a stack does about the cache beside attending to it, in host and bookkeeping time that moves few bytes.
+    """What a stack does about the cache beside attending to it, in host and bookkeeping time that moves few
+    bytes.
 
-    A pass over the whole cache plans its page table once (`kernels` 1), a step that leaves tokens out keeps a small
-    cache per sequence and layer (`work_items`). What either costs is the calibration's.
+    A pass over the whole cache plans its page table once (`kernels` 1), a step that leaves tokens out keeps a
+    small cache per sequence and layer (`work_items`). What either costs is the calibration's.
     """
     if kv.budget is None:
         return Op("cache upkeep", "upkeep", 1, Cost())
@@ -141,8 +154,15 @@ def _small(op: Small, tokens: Floats) -> Op:
 
 def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
     touched = e.touched(routed) / e.groups
-    cost = Cost(e.flops_per_token * tokens, touched * e.expert_weight_bytes, 0.0, e.activation_bytes_per_token * tokens)
-    return gemm("experts", e.kernels, cost, e.form, touched * e.expert_columns, rows=tokens, expert_layers=e.layers)
+    cost = Cost(
+        e.flops_per_token * tokens,
+        touched * e.expert_weight_bytes,
+        0.0,
+        e.activation_bytes_per_token * tokens,
+    )
+    return gemm(
+        "experts", e.kernels, cost, e.form, touched * e.expert_columns, rows=tokens, expert_layers=e.layers
+    )
 
 
 def gemm(
@@ -175,12 +195,19 @@ def gemm(
 
 
 def _attention(
-    part: Shard, a: Attention, batch: Floats, query: Floats, context: Floats, kv: KVMethod, reuse: float, longer: Floats
+    part: Shard,
+    a: Attention,
+    batch: Floats,
+    query: Floats,
+    context: Floats,
+    kv: KVMethod,
+    reuse: float,
+    longer: Floats,
 ) -> Op:
     """Attention of one group of layers.
 
-    Of a model with an indexer every query token attends to its own `topk` tokens, and the pass reads their union once;
-    a draft's own KV method stands in for the indexer.
+    Of a model with an indexer every query token attends to its own `topk` tokens, and the pass reads their
+    union once; a draft's own KV method stands in for the indexer.
     """
     cached = a.span(context)
     topk = a.topk if kv.name == "full" else None
@@ -200,7 +227,9 @@ def _attention(
     cost = Cost(
         flops=onto(query * (each * attended), each * _causal_pairs(query, room)),
         kv_bytes=per_sequence * read,
-        activation_bytes=per_sequence * query * (a.activation_bytes_per_token + a.layout.token_bytes / a.stride),
+        activation_bytes=per_sequence
+        * query
+        * (a.activation_bytes_per_token + a.layout.token_bytes / a.stride),
     )
     items = batch * a.layout.num_kv_heads
     reread = query if topk is None else 1.0
@@ -251,9 +280,11 @@ def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: 
 
 
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:
-    """Query-key pairs among a sequence's new tokens: each sees itself and those before it, at most `room` of them.
+    """Query-key pairs among a sequence's new tokens: each sees itself and those before it, at most `room` of
+    them.
 
-    room: tokens by which the attended span may still grow (None: no end); past it an old token leaves for each new one.
+    room: tokens by which the attended span may still grow (None: no end); past it an old token leaves for
+    each new one.
     """
     if room is None:
         return query * (query + 1) / 2

@@ -1,8 +1,9 @@
 """Counts to seconds: the ideal roofline of each op, and the calibrated time of a pass.
 
-``lower_s`` is physics (perfect overlap inside an op, none between ops), ``serial_s`` has no overlap at peak rates, and
-``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is Williams et al. 2009; the op-level
-calibration is described and worked through in docs/model.md. Where calibration constants enter is `Machine.split`.
+``lower_s`` is physics (perfect overlap inside an op, none between ops), ``serial_s`` has no overlap at peak
+rates, and ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is Williams et
+al. 2009; the op-level calibration is described and worked through in docs/model.md. Where calibration
+constants enter is `Machine.split`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,31 +16,37 @@ from perfmodel.costs.monotone import monotone_shares
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op, larger, onto
-from perfmodel.specs.calibration import Calibration, over_host
-from perfmodel.specs.constants import Term, interpolated
-from perfmodel.specs.engine_constants import ExpertKernel
-from perfmodel.specs.gpu import GPUSpec
+from perfmodel.specs.calibrations.calibration import Calibration, over_host
+from perfmodel.specs.calibrations.constants import Term, interpolated
+from perfmodel.specs.calibrations.engine_constants import ExpertKernel
+from perfmodel.specs.devices.gpu import GPUSpec
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
 MEASURED_HOST_LINK = 32e9
-"""Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0 x16."""
+"""Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0
+x16.
+"""
 _TINY = float(np.finfo(float).tiny)
 Efficiencies = dict[tuple[str, str, str], tuple[Floats, Floats, Floats]]
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
-"""What is loaded, what is computed meanwhile, and the power p of their overlap: (sum(loaded)^p + computed^p)^(1/p)."""
+"""What is loaded, what is computed meanwhile, and the power p of their overlap: (sum(loaded)^p +
+computed^p)^(1/p).
+"""
 Split = tuple[tuple[Part, ...], Overlap | None]
-"""Calibrated seconds of one op by term: what adds up, and what overlaps. Plain tuples: this is the inner loop."""
+"""Calibrated seconds of one op by term: what adds up, and what overlaps. Plain tuples: this is the inner
+loop.
+"""
 
 
 @dataclass(frozen=True)
 class Machine:
     """A device, how many of it, and how well its software stack uses it.
 
-    kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1 ... query.
-    over_host: whether the group's devices talk over PCIe. drafts: whether the passes are a draft's, which cost some
-    engines a time of their own.
+    kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1
+    ... query. over_host: whether the group's devices talk over PCIe. drafts: whether the passes are a
+    draft's, which cost some engines a time of their own.
     """
 
     gpu: GPUSpec
@@ -69,7 +76,8 @@ class Machine:
         return self._peaks[precision]
 
     def reread(self, query: Floats, latent: bool = False) -> Floats:
-        """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most `query`.
+        """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most
+        `query`.
 
         latent: whether it is that of MLA, whose kernels may be others.
         """
@@ -91,7 +99,10 @@ class Machine:
             kernels = 0.0 if op.expert_layers and c.expert_kernels else op.kernels  # part of `expert_kernels`
             return (("fixed", kernels * c.small_kernel_s.value), ("activations", moved)), None
         if op.kind == "upkeep":
-            once, kept = op.kernels * c.full_cache_pass_s.value, op.work_items * c.sparse_cache_sequence_s.value
+            once, kept = (
+                op.kernels * c.full_cache_pass_s.value,
+                op.work_items * c.sparse_cache_sequence_s.value,
+            )
             return (("fixed", once + kept),), None
         norms = op.work_items * c.wide_norm_s.value
         return (("comm", op.kernels * self._allreduce_s(op)), ("fixed", norms)), None
@@ -114,7 +125,9 @@ class Machine:
         return (("fixed", start),), (loaded, cost.flops * flop_s, power)
 
     def _experts(self, op: Op, kernel: ExpertKernel) -> Split:
-        """Routed experts by their own kernels' constants, which quantising inputs and moving them is part of."""
+        """Routed experts by their own kernels' constants, which quantising inputs and moving them is part
+        of.
+        """
         factor = self.calibration.expert_factor.value
         start = op.expert_layers * (factor * kernel.fixed_s)
         bandwidth, flops = (min(f / factor, 1.0) for f in (kernel.bandwidth_fraction, kernel.flops_fraction))
@@ -134,16 +147,20 @@ class Machine:
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
             cache = larger(cache, self._longest_s(op))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
-        further: Floats = {"latent": c.latent_layer_s.value, "state": c.state_layer_s.value}.get(op.cache, 0.0)
+        further: Floats = {"latent": c.latent_layer_s.value, "state": c.state_layer_s.value}.get(
+            op.cache, 0.0
+        )
         if op.cache == "index":  # scores and choice: two kernels a layer
             further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
         start = op.kernels * (c.attention_fixed_s.value + further)
         return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
 
     def _longest_s(self, op: Op) -> Floats:
-        """Time until the longest sequence is read, where kernels cut a sequence into as many pieces as a batch leaves.
+        """Time until the longest sequence is read, where kernels cut a sequence into as many pieces as a
+        batch leaves.
 
-        Each of its pieces is read by one multiprocessor, after that one's share of the work items beyond one each.
+        Each of its pieces is read by one multiprocessor, after that one's share of the work items beyond one
+        each.
         """
         each = self._byte_s * self._multiprocessors / self.calibration.multiprocessor_bandwidth.value
         splits = np.maximum(np.floor(self._multiprocessors / np.asarray(op.rows, float)), 1.0)
@@ -188,7 +205,9 @@ class Machine:
         return self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
-        """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds. known: those of its ops."""
+        """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds. known: those of its
+        ops.
+        """
         if known is not None:
             return sum(known, start=self._pass_s(tokens))
         times: list[Floats] = []
@@ -228,7 +247,9 @@ class Machine:
         return max(terms, key=lambda name: float(terms[name]))
 
     def op_lower_s(self, op: Op) -> Floats:
-        """Physical lower bound of one op: max(FLOPs/peak, bytes/bandwidth); an all-reduce sends its payload once."""
+        """Physical lower bound of one op: max(FLOPs/peak, bytes/bandwidth); an all-reduce sends its payload
+        once.
+        """
         if op.kind == "allreduce":
             return op.kernels * self._link_s(op)
         return np.maximum(op.cost.flops / self.peak(op.compute), op.cost.bytes * self._byte_s)
@@ -238,7 +259,9 @@ class Machine:
         splits = [self.split(op) for op in ops]
         terms = _by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
-        flop_s = _over(ops, lambda op: 0.0 if op.kind == "allreduce" else op.cost.flops / self.peak(op.compute))
+        flop_s = _over(
+            ops, lambda op: 0.0 if op.kind == "allreduce" else op.cost.flops / self.peak(op.compute)
+        )
         sent_s = _over(ops, lambda op: self.op_lower_s(op) if op.kind == "allreduce" else 0.0)
         param_load_s, kv_load_s, activation_s = (
             _over(ops, attrgetter(f"cost.{name}")) * self._byte_s
@@ -247,7 +270,9 @@ class Machine:
         return PassTime(
             lower_s=_over(ops, self.op_lower_s),
             serial_s=flop_s + param_load_s + kv_load_s + activation_s + sent_s,
-            predicted_s=self._sum([_seconds(op, split) for op, split in zip(ops, splits, strict=True)], tokens),
+            predicted_s=self._sum(
+                [_seconds(op, split) for op, split in zip(ops, splits, strict=True)], tokens
+            ),
             param_load_s=param_load_s,
             kv_load_s=kv_load_s,
             flop_s=flop_s,
@@ -256,9 +281,14 @@ class Machine:
         )
 
     def load_and_compute_s(self, ops: Sequence[Op]) -> tuple[Floats, Floats]:
-        """Weight-plus-KV load time and FLOP time of a pass at calibrated efficiencies, without fixed costs."""
+        """Weight-plus-KV load time and FLOP time of a pass at calibrated efficiencies, without fixed
+        costs.
+        """
         counted = [op for op in ops if op.kind in ("linear", "attention")]
-        rates = {id(op): self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op) for op in counted}
+        rates = {
+            id(op): self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op)
+            for op in counted
+        }
         load = _over(counted, lambda op: (op.cost.weight_bytes + op.cost.kv_bytes) * rates[id(op)][0])
         return load, _over(counted, lambda op: op.cost.flops * rates[id(op)][1])
 
@@ -282,7 +312,9 @@ class Machine:
                 f"--tp: calibration {self.calibration.name} has all-reduce times for {known} devices, "
                 f"given {devices}; use one of these or --calibration ideal"
             )
-        seconds = self.calibration.allreduce_multiplier.value * table.seconds(devices, op.message_bytes, faster)
+        seconds = self.calibration.allreduce_multiplier.value * table.seconds(
+            devices, op.message_bytes, faster
+        )
         return np.maximum(seconds, floor)
 
 
@@ -310,7 +342,9 @@ def _over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:
 
 
 def _by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
-    """The time of ops by term; adds up to it. Of a blend t, each part x counts as x dt/dx (Euler's theorem)."""
+    """The time of ops by term; adds up to it. Of a blend t, each part x counts as x dt/dx (Euler's
+    theorem).
+    """
     terms: dict[str, Floats] = dict.fromkeys(LIMITERS, 0.0)
     for op, (alone, overlap) in zip(ops, splits, strict=True):
         parts = alone
@@ -340,7 +374,9 @@ def _size(seconds: Floats) -> int:
 
 
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
-    """(a^p + b^p)^(1/p): the sum at p = 1, the larger at infinity, where a large `b`, nobody else's, is overwritten."""
+    """(a^p + b^p)^(1/p): the sum at p = 1, the larger at infinity, where a large `b`, nobody else's, is
+    overwritten.
+    """
     if power == np.inf:
         return larger(b, a)
     if power == 1:
@@ -351,24 +387,29 @@ def _blend(a: Floats, b: Floats, power: float) -> Floats:
 
 
 def _slope(part: Floats, total: Floats, power: float) -> Floats:
-    """How much a blend grows with one of its two parts: (part/total)^(p-1), at infinity 1 for the larger one."""
+    """How much a blend grows with one of its two parts: (part/total)^(p-1), at infinity 1 for the larger
+    one.
+    """
     if power == np.inf:
         return np.equal(part, total) * 1.0
     return (part / np.maximum(total, _TINY)) ** (power - 1.0)
 
 
 def curve_of(curves: Collection[str], op: Op) -> str:
-    """Name of the curve, or kernel, of a linear op: of its format, of the usual format of its peak, or of bf16."""
+    """Name of the curve, or kernel, of a linear op: of its format, of the usual format of its peak, or of
+    bf16.
+    """
     name = op.form if op.form in curves else op.form.partition("-g")[0]
     return next(n for n in (name, USUAL_FORM.get(op.compute, "bf16"), "bf16", *curves) if n in curves)
 
 
 def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
-    """How much longer `items` equal pieces of work take on `slots` places than if they kept the memory busy to the end.
+    """How much longer `items` equal pieces of work take on `slots` places than if they kept the memory busy
+    to the end.
 
-    Below `slots` the kernel cuts the pieces up until they fill the device: factor 1. From there on a piece is not cut
-    (FlashInfer's plan, arXiv 2501.01005), and the last, partial wave takes at least as long as one piece per
-    multiprocessor, however few pieces it has.
+    Below `slots` the kernel cuts the pieces up until they fill the device: factor 1. From there on a piece is
+    not cut (FlashInfer's plan, arXiv 2501.01005), and the last, partial wave takes at least as long as one
+    piece per multiprocessor, however few pieces it has.
     """
     items = np.asarray(items, float)
     left = items % slots

@@ -10,8 +10,8 @@ from perfmodel.costs.graphs import padded
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
 from perfmodel.operations import Floats
-from perfmodel.specs.formats import WEIGHT_FORMATS, Precision
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.formats import WEIGHT_FORMATS, Precision
+from perfmodel.specs.models.model import ModelSpec
 
 INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 """Bytes of one value of an indexer's cached key: fp8 with a scale per 128 (vLLM, models/deepseek_v2.py)."""
@@ -19,7 +19,8 @@ INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """An element-wise kernel: launches and bytes per token. expert_layers: see `Op`, for what serves routed experts.
+    """An element-wise kernel: launches and bytes per token. expert_layers: see `Op`, for what serves routed
+    experts.
 
     gathered: see `Linear`.
     """
@@ -33,11 +34,12 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The layers that share one attention span (`window` None: the whole context) and one layout of the cache.
+    """The layers that share one attention span (`window` None: the whole context) and one layout of the
+    cache.
 
-    topk: cached tokens that each query token attends to, chosen by an indexer; None: all within the span. stride:
-    tokens that a cached entry stands for; above 1 the kernel is that of the same layers' window. shared: of the layers
-    those that keep no cache.
+    topk: cached tokens that each query token attends to, chosen by an indexer; None: all within the span.
+    stride: tokens that a cached entry stands for; above 1 the kernel is that of the same layers' window.
+    shared: of the layers those that keep no cache.
     """
 
     name: str
@@ -63,7 +65,9 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The recurrent layers: bytes of one sequence's state over all of them, and what one token computes and moves."""
+    """The recurrent layers: bytes of one sequence's state over all of them, and what one token computes and
+    moves.
+    """
 
     name: str
     layers: int
@@ -76,9 +80,9 @@ class States:
 class Shard:
     """One device's share of a model: everything about a pass that batch, context and query do not change.
 
-    graph_sizes: tokens of the CUDA graphs that passes run as (`graphs.padded`); empty: none.
-    groups: that each hold all of attention, for sequences of their own (data-parallel attention); 1: none.
-    itemised: whether a pass lists every op; `summed` is the same share with fewer, larger ops of the same total time.
+    graph_sizes: tokens of the CUDA graphs that passes run as (`graphs.padded`); empty: none. groups: that
+    each hold all of attention, for sequences of their own (data-parallel attention); 1: none. itemised:
+    whether a pass lists every op; `summed` is the same share with fewer, larger ops of the same total time.
     """
 
     model: ModelSpec
@@ -95,19 +99,28 @@ class Shard:
     graph_sizes: tuple[int, ...]
     groups: int
     itemised: bool = True
-    _stacks: dict[tuple[int, bool], tuple[Linear, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _stacks: dict[tuple[int, bool], tuple[Linear, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def summed(self) -> "Shard":
         """For the time of a pass alone: projections of one format stacked, element-wise kernels added up."""
         lumps = []
-        for expert_layers, gathered in sorted({(small.expert_layers, small.gathered) for small in self.smalls}):
+        for expert_layers, gathered in sorted(
+            {(small.expert_layers, small.gathered) for small in self.smalls}
+        ):
             alike = [s for s in self.smalls if (s.expert_layers, s.gathered) == (expert_layers, gathered)]
-            kernels, per_token = sum(s.kernels for s in alike), sum(s.activation_bytes_per_token for s in alike)
+            kernels, per_token = (
+                sum(s.kernels for s in alike),
+                sum(s.activation_bytes_per_token for s in alike),
+            )
             lumps.append(Small("element-wise", kernels, per_token, expert_layers, gathered))
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
     def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:
-        """All but the LM head, unless asked; `summed` has them stacked before the `ndim` axes of the tokens."""
+        """All but the LM head, unless asked; `summed` has them stacked before the `ndim` axes of the
+        tokens.
+        """
         if self.itemised:
             return self.linears
         if (key := (ndim, with_head)) not in self._stacks:
@@ -146,7 +159,9 @@ class Shard:
         return cached + self.states.bytes_per_sequence * states if self.states else cached
 
     def context_of(self, kv_bytes: float) -> float | None:
-        """Context whose cache a pass reads `kv_bytes` of, pages left aside; None where windows keep it below that."""
+        """Context whose cache a pass reads `kv_bytes` of, pages left aside; None where windows keep it below
+        that.
+        """
         spans = [
             (a.window or (a.topk and a.topk * a.stride), a.layers * a.layout.token_bytes / a.stride)
             for a in self.attentions
@@ -155,13 +170,17 @@ class Shard:
         start = read = 0.0
         for end in (*sorted({window for window, _ in spans if window is not None}), np.inf):
             slope = sum(each for window, each in spans if window is None or window >= end)
-            if read + slope * (end - start) >= kv_bytes:  # without layers that grow no number: 0 times infinity
+            if (
+                read + slope * (end - start) >= kv_bytes
+            ):  # without layers that grow no number: 0 times infinity
                 return float(start + (kv_bytes - read) / slope)
             start, read = end, read + slope * (end - start)
         return None
 
     def paged(self, tokens: Floats) -> Floats:
-        """Cached tokens as the pages hold them: rounded up to whole pages of `kv_page` tokens (1: as they are)."""
+        """Cached tokens as the pages hold them: rounded up to whole pages of `kv_page` tokens (1: as they
+        are).
+        """
         return tokens if self.kv_page == 1 else np.ceil(np.asarray(tokens) / self.kv_page) * self.kv_page
 
 
@@ -201,17 +220,20 @@ def shard(
 ) -> Shard:
     """Work out one device's share.
 
-    Query heads, MLP columns and experts divide by the degree; KV heads divide until there is one per device and are
-    replicated past that; an MLA latent and an indexer are replicated always. kv_page: tokens per page of the cache.
-    popularity and expert_groups: see `Experts`; graph_sizes and groups: see `Shard`.
-    Raises InputError where the degree does not divide the query heads.
+    Query heads, MLP columns and experts divide by the degree; KV heads divide until there is one per device
+    and are replicated past that; an MLA latent and an indexer are replicated always. kv_page: tokens per page
+    of the cache. popularity and expert_groups: see `Experts`; graph_sizes and groups: see `Shard`. Raises
+    InputError where the degree does not divide the query heads.
     """
     attends = tensor_parallel // groups
     check_tensor_parallel(model, attends)
     n, act, hidden = tensor_parallel, precision.activation_bytes, model.hidden_size
     head = linear("lm_head", 1, (hidden, model.vocab_size / (n if shards_lm_head else 1)), precision)
     head = replace(head, gathered=groups > 1)
-    gemms, routed = tuple(linears(model, n, precision, groups)), experts(model, n, precision, popularity, expert_groups)
+    gemms, routed = (
+        tuple(linears(model, n, precision, groups)),
+        experts(model, n, precision, popularity, expert_groups),
+    )
     attentions = _attentions(model, attends, precision)
     embedding = precision.weights.of("embedding").bytes_per_value
     return Shard(
@@ -245,7 +267,9 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
         chosen = _span(model, n, precision, "chosen" if dense else "full", full - dense, None)
         groups.append(replace(chosen, topk=model.indexer.topk if model.indexer else None))
     if model.mla and (bare := model.mla.unrotated_layers):
-        latent = replace(groups[0].layout, head_dim=model.mla.kv_lora_rank, values_per_token=model.mla.kv_lora_rank)
+        latent = replace(
+            groups[0].layout, head_dim=model.mla.kv_lora_rank, values_per_token=model.mla.kv_lora_rank
+        )
         rotated = replace(groups[0], layers=groups[0].layers - bare)
         groups = [rotated, replace(groups[0], name="unrotated", layers=bare, layout=latent), *groups[1:]]
     if groups and model.shared_kv_layers:
@@ -261,7 +285,9 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
     return tuple(groups)
 
 
-def _span(model: ModelSpec, n: int, precision: Precision, name: str, layers: int, window: int | None) -> Attention:
+def _span(
+    model: ModelSpec, n: int, precision: Precision, name: str, layers: int, window: int | None
+) -> Attention:
     """One group of layers; of MLA the absorbed form, one KV head that all query heads share."""
     heads = model.heads(sliding=window is not None)
     query_heads = heads.num_attention_heads // n
@@ -282,17 +308,22 @@ def _span(model: ModelSpec, n: int, precision: Precision, name: str, layers: int
 
 
 def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
-    """Bytes per value of a latent that sparse attention reads in fp8: a scale per 128, the rotary part in bf16.
+    """Bytes per value of a latent that sparse attention reads in fp8: a scale per 128, the rotary part in
+    bf16.
 
     656 bytes a token in DeepSeek-V3.2 (vLLM, v1/attention/backends/mla/flashmla_sparse.py, "fp8_ds_mla").
     """
     if not model.indexer or not model.mla or precision.kv.name != "fp8":
         return None
-    return (model.mla.kv_lora_rank * INDEX_KEY_BYTES + 2.0 * model.mla.qk_rope_head_dim) / model.mla.latent_dim
+    return (
+        model.mla.kv_lora_rank * INDEX_KEY_BYTES + 2.0 * model.mla.qk_rope_head_dim
+    ) / model.mla.latent_dim
 
 
 def _states(model: ModelSpec, n: int, act: float) -> States | None:
-    """The state's heads divide; what the convolution keeps of the keys is replicated as their projections are."""
+    """The state's heads divide; what the convolution keeps of the keys is replicated as their projections
+    are.
+    """
     if not (part := model.linear_attention):
         return None
     keys = 2 * part.num_key_heads * part.key_head_dim
@@ -308,7 +339,9 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
     )
 
 
-def _smalls(model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, ...], act: float) -> list[Small]:
+def _smalls(
+    model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, ...], act: float
+) -> list[Small]:
     layers, hidden = model.num_attention_layers, model.hidden_size
     plain = [a for a in attentions if a.stride == 1]
     fresh = sum((a.layers - a.shared) * a.layout.values_per_token for a in plain)
@@ -318,7 +351,9 @@ def _smalls(model: ModelSpec, n: int, groups: int, attentions: tuple[Attention, 
     norms = model.norms_per_layer * model.num_hidden_layers + 1
     inner = model.num_dense_layers * model.intermediate_size / n
     if model.moe:
-        expert_width = model.moe.experts_per_token * model.moe.intermediate_size + model.moe.shared_intermediate_size
+        expert_width = (
+            model.moe.experts_per_token * model.moe.intermediate_size + model.moe.shared_intermediate_size
+        )
         inner += model.num_moe_layers * expert_width / n
     smalls = [
         Small("embedding", 1, 2 * hidden * act),

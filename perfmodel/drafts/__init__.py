@@ -1,4 +1,5 @@
-"""Draft kinds, one file each, found by name in this folder; `make_draft` builds one from the words of a command line.
+"""Draft kinds, one file each, found by name in this folder; `make_draft` builds one from the words of a
+command line.
 
 A new kind is a new file with one `Draft` subclass. Fields that it adds are the options of
 ``KIND:option=value,...``; a kind with a `shape` derives its model from the target's.
@@ -14,9 +15,9 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.members import class_in, names_in
-from perfmodel.specs.formats import Precision, weight_format
-from perfmodel.specs.model import ModelSpec, load_model
-from perfmodel.specs.published_heads import published_head
+from perfmodel.specs.models.formats import Precision, weight_format
+from perfmodel.specs.models.model import ModelSpec, load_model
+from perfmodel.specs.models.published_heads import published_head
 
 _BASE = {field.name for field in dataclasses.fields(Draft)}
 
@@ -49,12 +50,14 @@ def make_draft(
     weights: str | None = None,
     own_on: Collection[str] | None = None,
 ) -> Draft:
-    """``self``, a kind such as ``eagle``, ``medusa:heads=4`` or ``parallel:MODEL``, a model, or a head's config.json.
+    """``self``, a kind such as ``eagle``, ``medusa:heads=4`` or ``parallel:MODEL``, a model, or a head's
+    config.json.
 
-    ``eagle3`` is the published head of the target (`specs.published_heads`), else an EAGLE head with three features.
+    ``eagle3`` is the published head of the target (`specs.published_heads`), else an EAGLE head with three
+    features.
 
-    Degree and weight format default to the target's; own_on: with these peaks of the device the draft's default is its
-    own checkpoint's format. Raises InputError for an unknown model or option.
+    Degree and weight format default to the target's; own_on: with these peaks of the device the draft's
+    default is its own checkpoint's format. Raises InputError for an unknown model or option.
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")
@@ -91,7 +94,9 @@ def make_draft(
 
 
 def _head(name: str, target: ModelSpec) -> Any:
-    """The drafting head that a ``config.json``, or a folder that holds one, is of; None where it is not of one."""
+    """The drafting head that a ``config.json``, or a folder that holds one, is of; None where it is not of
+    one.
+    """
     if not (name.endswith(".json") or os.path.isdir(name)):
         return None
     from perfmodel.specs.huggingface.heads import load_head  # most drafts are no file

@@ -1,4 +1,6 @@
-"""What a draft is to the engine: how many passes it makes, what one pass counts, and what it keeps in memory."""
+"""What a draft is to the engine: how many passes it makes, what one pass counts, and what it keeps in
+memory.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,16 +11,18 @@ from perfmodel import costs
 from perfmodel.errors import refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.operations import Cost, Floats, Op
-from perfmodel.specs.formats import Precision, Weights, weight_format
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.formats import Precision, Weights, weight_format
+from perfmodel.specs.models.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The fields that every draft kind carries, and the behaviour of most: one token per pass of a whole model.
+    """The fields that every draft kind carries, and the behaviour of most: one token per pass of a whole
+    model.
 
-    A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind` is the word
-    of the command line and the name of its file, `source` the paper, `example` a spelling that works for any target.
+    A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind`
+    is the word of the command line and the name of its file, `source` the paper, `example` a spelling that
+    works for any target.
     """
 
     kind: ClassVar[str]
@@ -41,7 +45,9 @@ class Draft:
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """Formats that it comes in beside a target at `target`: its checkpoint's (bf16 without a file), or those."""
+        """Formats that it comes in beside a target at `target`: its checkpoint's (bf16 without a file), or
+        those.
+        """
         return weight_format(model.weights) if cls.has_checkpoint else target
 
     @classmethod
@@ -104,9 +110,16 @@ def layer_bytes(part: costs.Shard) -> float:
 
 
 def dense(
-    name: str, part: costs.Shard, inputs: float, outputs: float, tokens: Floats, copies: Floats = 1.0, tensor: str = ""
+    name: str,
+    part: costs.Shard,
+    inputs: float,
+    outputs: float,
+    tokens: Floats,
+    copies: Floats = 1.0,
+    tensor: str = "",
 ) -> Op:
-    """A projection beside a draft's layers, sharded like the others; copies: separate weights, each run on `tokens`.
+    """A projection beside a draft's layers, sharded like the others; copies: separate weights, each run on
+    `tokens`.
 
     tensor: of which its format is; left out, as the layers.
     """

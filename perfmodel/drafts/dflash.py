@@ -1,4 +1,6 @@
-"""DFlash: a few layers fill a block of masked positions in one pass, over keys and values of the target's features."""
+"""DFlash: a few layers fill a block of masked positions in one pass, over keys and values of the target's
+features.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +11,7 @@ from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 
 LAYERS = 5
 """Layers of the published heads for dense Qwen3 targets (arXiv 2602.06036)."""
@@ -19,10 +21,11 @@ LAYERS = 5
 class DFlash(Draft):
     """`layers` dense layers of the target's shape, or of its own config.json, with a cache of their own.
 
-    A pass runs the last token and gamma masks of each sequence and samples at the masks. Once an iteration `features`
-    hidden states of the target are projected to one width and that to the keys and values of every layer (vLLM,
-    models/qwen3_dflash.py). block: positions of a pass; at most block - 1 tokens are drafted. vocab: as for EAGLE.
-    The attention among the block's positions is counted as causal, half of what it is: under 1 % from 1k tokens on.
+    A pass runs the last token and gamma masks of each sequence and samples at the masks. Once an iteration
+    `features` hidden states of the target are projected to one width and that to the keys and values of every
+    layer (vLLM, models/qwen3_dflash.py). block: positions of a pass; at most block - 1 tokens are drafted.
+    vocab: as for EAGLE. The attention among the block's positions is counted as causal, half of what it is:
+    under 1 % from 1k tokens on.
     """
 
     source: ClassVar[str] = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
@@ -68,7 +71,10 @@ class DFlash(Draft):
         model = part.model
         into = self._projection(part, batch)
         columns = model.num_attention_layers * model.heads().kv_columns
-        return [into, dense(f"{self.kind} keys and values", part, model.hidden_size, columns, batch, tensor="qkv")]
+        return [
+            into,
+            dense(f"{self.kind} keys and values", part, model.hidden_size, columns, batch, tensor="qkv"),
+        ]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """Layers with all their experts, norms, projection, and the LM head where it is its own."""
@@ -77,4 +83,6 @@ class DFlash(Draft):
 
     def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
         hidden = part.model.hidden_size
-        return dense(f"{self.kind} projection", part, self.features * (self.target_width or hidden), hidden, tokens)
+        return dense(
+            f"{self.kind} projection", part, self.features * (self.target_width or hidden), hidden, tokens
+        )

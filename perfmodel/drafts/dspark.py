@@ -1,4 +1,6 @@
-"""DSpark: DFlash's block in one pass, then a low-rank step per token that makes each depend on the one before."""
+"""DSpark: DFlash's block in one pass, then a low-rank step per token that makes each depend on the one
+before.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,9 +17,10 @@ from perfmodel.operations import Floats, Op
 class DSpark(DFlash):
     """The last token's position predicts too, so that a block of gamma positions drafts gamma tokens.
 
-    rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json (256 in
-    both that are known: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and @08218962 configs/);
-    each drafted token reads rank x vocabulary weights more, one after another (vLLM, models/qwen3_dspark.py).
+    rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json
+    (256 in both that are known: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and
+    @08218962 configs/); each drafted token reads rank x vocabulary weights more, one after another (vLLM,
+    models/qwen3_dspark.py).
     """
 
     source: ClassVar[str] = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"
@@ -53,4 +56,6 @@ class DSpark(DFlash):
 
     def _transition(self, part: costs.Shard, batch: Floats, steps: Floats) -> Op:
         columns = part.model.vocab_size * part.tensor_parallel
-        return dense("dspark transition", part, self.rank, columns, batch, np.asarray(steps, float), "lm_head")
+        return dense(
+            "dspark transition", part, self.rank, columns, batch, np.asarray(steps, float), "lm_head"
+        )

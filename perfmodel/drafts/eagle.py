@@ -9,7 +9,7 @@ from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 
 OWN_VOCAB = 32000
 """Draft vocabulary of EAGLE-3's published heads (arXiv 2503.01840; config.json of its Llama heads)."""
@@ -19,15 +19,15 @@ OWN_VOCAB = 32000
 class Eagle(Draft):
     """A dense layer of the target's shape, or of its own config.json, with a cache of its own.
 
-    features: hidden states of the target that go in. 1 is EAGLE and EAGLE-2: in every step one is projected to one
-    width with the token's embedding. More is EAGLE-3: they are projected to one width once an iteration, and the first
-    layer's query, key and value projections take that beside the embedding (vLLM, models/llama_eagle3.py).
-    vocab: tokens that a head of its own can draft; left out, EAGLE and EAGLE-2 use the target's LM head, which every
-    draft step then reads whole, and EAGLE-3 keeps `OWN_VOCAB`, as its heads commonly do. The embedding is the target's.
-    parallel: 1 for a head that drafts all tokens in one pass over masks (P-EAGLE).
-    target_width: of the target's hidden states, where it is not the head's own (0).
-    The first pass of an iteration also takes in the accepted tokens; it is counted as one token, as the others, which
-    leaves out under 1 % of an iteration (docs/decisions.md).
+    features: hidden states of the target that go in. 1 is EAGLE and EAGLE-2: in every step one is projected
+    to one width with the token's embedding. More is EAGLE-3: they are projected to one width once an
+    iteration, and the first layer's query, key and value projections take that beside the embedding (vLLM,
+    models/llama_eagle3.py). vocab: tokens that a head of its own can draft; left out, EAGLE and EAGLE-2 use
+    the target's LM head, which every draft step then reads whole, and EAGLE-3 keeps `OWN_VOCAB`, as its heads
+    commonly do. The embedding is the target's. parallel: 1 for a head that drafts all tokens in one pass over
+    masks (P-EAGLE). target_width: of the target's hidden states, where it is not the head's own (0). The
+    first pass of an iteration also takes in the accepted tokens; it is counted as one token, as the others,
+    which leaves out under 1 % of an iteration (docs/decisions.md).
     """
 
     source: ClassVar[str] = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
@@ -86,24 +86,35 @@ class Eagle(Draft):
 
 
 def _wider(part: costs.Shard, tokens: Floats) -> Op:
-    """The embedding's half of the first layer's input projection; it is the same GEMM, so it launches nothing."""
+    """The embedding's half of the first layer's input projection; it is the same GEMM, so it launches
+    nothing.
+    """
     first, hidden = part.linears[0], part.model.hidden_size
     columns = first.columns / first.kernels * part.tensor_parallel
-    return replace(dense("eagle embedding", part, hidden, columns, tokens, tensor="qkv"), kernels=0, quantisations=0)
+    return replace(
+        dense("eagle embedding", part, hidden, columns, tokens, tensor="qkv"), kernels=0, quantisations=0
+    )
 
 
-def few_layers(target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_experts: bool = False) -> ModelSpec:
-    """The target cut to some layers of attention without window and MLP, and `vocab` tokens (0: the target's).
+def few_layers(
+    target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_experts: bool = False
+) -> ModelSpec:
+    """The target cut to some layers of attention without window and MLP, and `vocab` tokens (0: the
+    target's).
 
-    Without `keep_experts` they are what makers of heads train: dense, of plain attention with the target's heads, in
-    place of a latent as many heads of 128 as make up its width over 8 of keys and values, and in place of experts alone
-    an MLP of three widths (as the published heads of Qwen3-30B-A3B and MiniMax-M2.5). With it its experts and its
-    choice of tokens stay. Its formats do not.
+    Without `keep_experts` they are what makers of heads train: dense, of plain attention with the target's
+    heads, in place of a latent as many heads of 128 as make up its width over 8 of keys and values, and in
+    place of experts alone an MLP of three widths (as the published heads of Qwen3-30B-A3B and MiniMax-M2.5).
+    With it its experts and its choice of tokens stay. Its formats do not.
     """
     if vocab and not 1 < vocab <= target.vocab_size:
-        raise InputError(f"--draft: {name}: vocab must be 2 to {target.vocab_size} ({target.name}), given {vocab}")
+        raise InputError(
+            f"--draft: {name}: vocab must be 2 to {target.vocab_size} ({target.name}), given {vocab}"
+        )
     moe = target.moe.model_copy(update={"first_dense_layers": 0}) if target.moe and keep_experts else None
-    indexer = target.indexer.model_copy(update={"layers": layers}) if target.indexer and keep_experts else None
+    indexer = (
+        target.indexer.model_copy(update={"layers": layers}) if target.indexer and keep_experts else None
+    )
     if target.compressed:  # DeepSeek-V4's module attends to its window alone
         indexer = None
     changed = {

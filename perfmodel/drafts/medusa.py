@@ -1,4 +1,6 @@
-"""Medusa heads: several LM heads on the target's last hidden state, each predicting one token further, all at once."""
+"""Medusa heads: several LM heads on the target's last hidden state, each predicting one token further, all at
+once.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,16 +9,16 @@ from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.formats import BF16, Weights
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.formats import BF16, Weights
+from perfmodel.specs.models.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Medusa(Draft):
     """`heads` heads of a residual block (hidden x hidden) and an LM head each; gamma of them run.
 
-    `model` is the target, of which only the shape is used. Heads see nothing of each other's tokens, so acceptance
-    falls with the position: give it by position.
+    `model` is the target, of which only the shape is used. Heads see nothing of each other's tokens, so
+    acceptance falls with the position: give it by position.
     """
 
     source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
@@ -30,7 +32,9 @@ class Medusa(Draft):
     def __post_init__(self) -> None:
         self.check("heads", 1, 64)
         if self.kv.name != "full":
-            raise refuse("--draft-kv", None, "full (or left out): Medusa heads read no cache", self.kv.label())
+            raise refuse(
+                "--draft-kv", None, "full (or left out): Medusa heads read no cache", self.kv.label()
+            )
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:

@@ -1,4 +1,6 @@
-"""A separate, smaller model drafts for the target (Leviathan et al. 2023), with a full or sparse cache of its own."""
+"""A separate, smaller model drafts for the target (Leviathan et al. 2023), with a full or sparse cache of its
+own.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

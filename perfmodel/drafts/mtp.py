@@ -1,4 +1,6 @@
-"""Multi-token prediction: a layer trained with the target that predicts one token further, run again or stacked."""
+"""Multi-token prediction: a layer trained with the target that predicts one token further, run again or
+stacked.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,17 +10,17 @@ from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.formats import Weights
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.formats import Weights
+from perfmodel.specs.models.model import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
 class MTP(Draft):
     """A layer of the target's kind (experts included) behind a projection of two widths to one.
 
-    modules: layers that are kept, at most the target's `num_nextn_predict_layers`. 1 is run again for every drafted
-    token (DeepSeek-V3 as served); more are stacked, one per drafted token, and no draft is longer than that. Embedding
-    and LM head are the target's.
+    modules: layers that are kept, at most the target's `num_nextn_predict_layers`. 1 is run again for every
+    drafted token (DeepSeek-V3 as served); more are stacked, one per drafted token, and no draft is longer
+    than that. Embedding and LM head are the target's.
     """
 
     source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
@@ -41,12 +43,19 @@ class MTP(Draft):
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
-        """The module as a model of one layer. Raises InputError for more modules than the target's checkpoint has."""
+        """The module as a model of one layer. Raises InputError for more modules than the target's checkpoint
+        has.
+        """
         most, asked = target.num_nextn_predict_layers, options.get("modules", 1)
         if most is not None and asked > most:
-            layers = f"the {most} multi-token prediction layers of {target.name} (1 is run again for every token)"
+            layers = (
+                f"the {most} multi-token prediction layers of {target.name} (1 is run again for every token)"
+            )
             raise refuse(
-                "--draft", "mtp: modules", f"at most {layers}" if most else f"left out: {target.name} has none", asked
+                "--draft",
+                "mtp: modules",
+                f"at most {layers}" if most else f"left out: {target.name} has none",
+                asked,
             )
         return few_layers(target, cls.kind, 1, keep_experts=True)
 

@@ -13,8 +13,8 @@ from perfmodel.operations import Floats, Op
 class NGram(Draft):
     """No model and no pass: only verification costs anything. Acceptance is hit probability x run length.
 
-    `model` is the target itself; nothing of it is run. Not counted: the look-up on the host, and that a sequence
-    without a match has nothing verified (docs/decisions.md says what that makes of large batches).
+    `model` is the target itself; nothing of it is run. Not counted: the look-up on the host, and that a
+    sequence without a match has nothing verified (docs/decisions.md says what that makes of large batches).
     """
 
     source: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
@@ -25,7 +25,9 @@ class NGram(Draft):
 
     def __post_init__(self) -> None:
         if self.kv.name != "full":
-            raise refuse("--draft-kv", None, "full (or left out): an n-gram draft reads no cache", self.kv.label())
+            raise refuse(
+                "--draft-kv", None, "full (or left out): an n-gram draft reads no cache", self.kv.label()
+            )
 
     def passes(self, gamma: Floats) -> Floats:
         """None."""

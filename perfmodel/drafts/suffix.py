@@ -1,4 +1,6 @@
-"""Suffix decoding: tokens that followed the same words in the prompt or in answers before, found on the host."""
+"""Suffix decoding: tokens that followed the same words in the prompt or in answers before, found on the
+host.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +10,8 @@ from perfmodel.drafts.ngram import NGram
 
 @dataclass(frozen=True, slots=True)
 class Suffix(NGram):
-    """As n-gram drafting, only verification costs anything; engines draft a length of their own for each sequence.
+    """As n-gram drafting, only verification costs anything; engines draft a length of their own for each
+    sequence.
 
     gamma is then the mean length. Give the acceptance as hit probability x run length, or by position.
     """

@@ -1,8 +1,10 @@
-"""The explorer: every time of a set of speedup surfaces, computed here once, in one HTML file that needs nothing else.
+"""The explorer: every time of a set of speedup surfaces, computed here once, in one HTML file that needs
+nothing else.
 
-Acceptance enters a speedup through the tokens of an iteration alone, so the page holds seconds and works out Omega,
-speedup and the best draft length itself, for any alpha (``explorer/surface.js``, some ten lines of arithmetic). What
-it holds are the engine's own numbers at the points of the grid, in 32 bits; nothing is fitted or interpolated.
+Acceptance enters a speedup through the tokens of an iteration alone, so the page holds seconds and works out
+Omega, speedup and the best draft length itself, for any alpha (``explorer/surface.js``, some ten lines of
+arithmetic). What it holds are the engine's own numbers at the points of the grid, in 32 bits; nothing is
+fitted or interpolated.
 """
 
 import base64
@@ -18,17 +20,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.answers.answer import plain
-from perfmodel.answers.arguments import COUNTS, argument, question
-from perfmodel.answers.measured import measured_speedups
-from perfmodel.answers.query import Query
-from perfmodel.answers.readers import Counts, Names, Numbers, gammas, methods
-from perfmodel.answers.sweep import Grid
-from perfmodel.answers.verdict import SENTENCES, Calibrated
+from perfmodel.answers.grid.sweep import Grid
+from perfmodel.answers.point.measured import measured_speedups
+from perfmodel.answers.point.verdict import SENTENCES, Calibrated
+from perfmodel.answers.question.arguments import COUNTS, argument, question
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.readers import Counts, Names, Numbers, gammas, methods
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats
-from perfmodel.specs.acceptance_rows import find_acceptance
-from perfmodel.specs.fits import COVERAGE, Z
+from perfmodel.specs.acceptance.acceptance_rows import find_acceptance
+from perfmodel.specs.calibrations.fits import COVERAGE, Z
 from perfmodel.speculation import capacity
 from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario
@@ -43,10 +45,15 @@ Array = NDArray[np.float64]
 
 @question
 class Exploration(Grid):
-    """A question about surfaces: all of it has a default, batch and context rise, acceptance is the page's slider."""
+    """A question about surfaces: all of it has a default, batch and context rise, acceptance is the page's
+    slider.
+    """
 
     model: Names = argument(
-        "Target models, with commas.", "NAME|PATH,...", "-m", default="llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b"
+        "Target models, with commas.",
+        "NAME|PATH,...",
+        "-m",
+        default="llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b",
     )
     hardware: Names = argument(
         "Devices, with commas.",
@@ -55,7 +62,9 @@ class Exploration(Grid):
         default="a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb",
     )
     batch: Counts = argument("Rows of the map.", COUNTS, "--batch-size -b", default="1..256x2,3..192x2")
-    context: Counts = argument("Columns of the map.", COUNTS, "--context-length -c", default="1k..128kx2,1536..96kx2")
+    context: Counts = argument(
+        "Columns of the map.", COUNTS, "--context-length -c", default="1k..128kx2,1536..96kx2"
+    )
     gamma: str | int | Sequence[str | int | None] | None = argument(
         "Where the draft-length slider starts.", "N|auto", "-g", gammas, shown="auto", default=None
     )
@@ -71,9 +80,14 @@ class Exploration(Grid):
     def check(self) -> None:
         """Refuse (InputError) what a page with sliders cannot take."""
         super().check()
-        for flag, given in (("--tokens-per-iteration", self.tokens_per_iteration), ("--acceptance", self.acceptance)):
+        for flag, given in (
+            ("--tokens-per-iteration", self.tokens_per_iteration),
+            ("--acceptance", self.acceptance),
+        ):
             if given is not None:
-                raise InputError(f"{flag}: the page has a slider for acceptance; --alpha says where it starts")
+                raise InputError(
+                    f"{flag}: the page has a slider for acceptance; --alpha says where it starts"
+                )
         for name in ("alpha", "gamma"):
             if len(self.axis(name)) > 1:
                 raise refuse(f"--{name}", None, "one value, where its slider starts", len(self.axis(name)))
@@ -109,8 +123,8 @@ def payload(
 ) -> dict[str, Any]:
     """All that the page shows, in JSON types; `progress` gets how many cases are done, of how many.
 
-    more: questions on other calibrations with the first one's batches and contexts, whose surfaces follow. Raises
-    InputError for a question that cannot be answered, and for more than a page can hold.
+    more: questions on other calibrations with the first one's batches and contexts, whose surfaces follow.
+    Raises InputError for a question that cannot be answered, and for more than a page can hold.
     """
     batches, contexts = grid.axis("batch"), grid.axis("context")
     heads = [head for question in (grid, *more) for head in _heads(question)]
@@ -127,7 +141,9 @@ def payload(
     start, pool = grid.axis("gamma")[0], Pool()
     cases: list[dict[str, Any]] = []
     if start is not None and not 1 <= start <= min(last):
-        raise refuse("--gamma", None, f"auto or from 1 to {min(last)}, where the slider of draft lengths ends", start)
+        raise refuse(
+            "--gamma", None, f"auto or from 1 to {min(last)}, where the slider of draft lengths ends", start
+        )
     for (query, scenario), end in zip(heads, last, strict=True):
         progress(len(cases), len(heads))
         cases.append(_case(pool, grid, query, scenario, end))
@@ -150,7 +166,9 @@ def page(content: dict[str, Any]) -> str:
     """The HTML file: template, style, scripts and a payload in one. Equal payloads give equal bytes."""
     folder = Path(__file__).parent
     text = (folder / "template.html").read_text(encoding="utf-8")
-    data = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    data = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace(
+        "<", "\\u003c"
+    )
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in PARTS} | {"payload.json": data}
     for name, part in parts.items():
         text = text.replace(f"/* {name} */", part.strip("\n"))
@@ -170,7 +188,9 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
 
 
 def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:
-    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; that at 0 is the baseline step."""
+    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; that at 0 is the baseline
+    step.
+    """
     batch = np.asarray(grid.axis("batch"), float)[:, None, None]
     context = np.asarray(grid.axis("context"), float)[None, :, None]
     gammas: Array = np.arange(last + 1.0)
@@ -220,7 +240,9 @@ def _published(scenario: Scenario, context: float) -> list[float | str] | None:
 
 
 def _flags(query: Query) -> str:
-    """The flags of ``perfmodel whatif`` that make this surface: what it is of, and what is not as by default."""
+    """The flags of ``perfmodel whatif`` that make this surface: what it is of, and what is not as by
+    default.
+    """
     given = {name: getattr(query, name) for name in POINT[:4]}
     for field in fields(Query):
         value = getattr(query, field.name)

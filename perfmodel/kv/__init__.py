@@ -43,7 +43,8 @@ def methods() -> dict[str, type[KVMethod]]:
 
 
 def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
-    """The method that ``METHOD[:BUDGET][,option=value...]`` spells, as in ``snapkv:2k`` or ``quest:1024,page=16``.
+    """The method that ``METHOD[:BUDGET][,option=value...]`` spells, as in ``snapkv:2k`` or
+    ``quest:1024,page=16``.
 
     Options are the method's dataclass fields; counts take ``k`` (1024) and ``m`` (1048576).
     Raises InputError for an unknown method or option, a missing budget, and values out of range.

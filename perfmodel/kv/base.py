@@ -1,10 +1,11 @@
 """What a KV method costs a draft: bytes that attention reads, selection, one-off set-up and extra memory.
 
-Everything is per sequence and layer on one device. `context` (S) is the number of cached tokens, a float or a float64
-array of any shape; results have its shape, or are 0.0 where there is no such cost. Nothing is rounded up: S is real.
+Everything is per sequence and layer on one device. `context` (S) is the number of cached tokens, a float or a
+float64 array of any shape; results have its shape, or are 0.0 where there is no such cost. Nothing is rounded
+up: S is real.
 
-At or below its budget a method has nothing to choose: the draft reads the target's own cache, as `full` does, and
-selection, set-up and extra memory are zero.
+At or below its budget a method has nothing to choose: the draft reads the target's own cache, as `full` does,
+and selection, set-up and extra memory are zero.
 """
 
 import dataclasses
@@ -28,9 +29,9 @@ MAX_BUDGET = 2**40
 class KVLayout:
     """The KV cache of one layer on one device.
 
-    `num_kv_heads` and `query_heads` count heads on this device. Grouped-query attention has
-    `values_per_token = 2 * num_kv_heads * head_dim`. MLA (absorbed) has one KV head that all query heads share, and
-    `head_dim = values_per_token = latent width`: its key and its value are the same stored vector.
+    `num_kv_heads` and `query_heads` count heads on this device. Grouped-query attention has `values_per_token
+    = 2 * num_kv_heads * head_dim`. MLA (absorbed) has one KV head that all query heads share, and `head_dim =
+    values_per_token = latent width`: its key and its value are the same stored vector.
     """
 
     num_kv_heads: float
@@ -46,7 +47,9 @@ class KVLayout:
 
     @property
     def key_bytes(self) -> float:
-        """Bytes of one cached token that scoring it against a query reads: the keys, or MLA's whole latent."""
+        """Bytes of one cached token that scoring it against a query reads: the keys, or MLA's whole
+        latent.
+        """
         return min(self.num_kv_heads * self.head_dim, self.values_per_token) * self.bytes_per_value
 
     @property
@@ -57,7 +60,9 @@ class KVLayout:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Work beside the attention itself: FLOPs, bytes read plus written, and dependent kernels launched for it."""
+    """Work beside the attention itself: FLOPs, bytes read plus written, and dependent kernels launched for
+    it.
+    """
 
     flops: Floats
     bytes: Floats
@@ -72,7 +77,8 @@ NOTHING = Step(0.0, 0.0, 0.0)
 
 
 class KVMethod:
-    """How a draft keeps or chooses the cached tokens that it reads; subclasses are frozen dataclasses of options.
+    """How a draft keeps or chooses the cached tokens that it reads; subclasses are frozen dataclasses of
+    options.
 
     One draft step reads `read_bytes + select_step().bytes`: what docs/kv.md says of the method.
     """
@@ -87,10 +93,14 @@ class KVMethod:
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
     predicted_only: ClassVar[bool] = False
-    """Whether the decoder of `perfmodel validate` does not run it, so that no own measurement stands behind it."""
+    """Whether the decoder of `perfmodel validate` does not run it, so that no own measurement stands behind
+    it.
+    """
 
     budget: int | None
-    """K: cached tokens that one draft step reads; None where the method reads a share, or all, of the context."""
+    """K: cached tokens that one draft step reads; None where the method reads a share, or all, of the
+    context.
+    """
 
     def __init_subclass__(cls) -> None:
         cls.name = cls.__module__.rpartition(".")[2]
@@ -102,7 +112,9 @@ class KVMethod:
 
     @property
     def needs_own_prefill(self) -> bool:
-        """True where the draft must run its own pass over the prompt; `setup` leaves that pass to the caller."""
+        """True where the draft must run its own pass over the prompt; `setup` leaves that pass to the
+        caller.
+        """
         return False
 
     def attended_tokens(self, context: Floats) -> Floats:
@@ -125,7 +137,9 @@ class KVMethod:
         return NOTHING
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Work once per sequence, when the prompt's S tokens are in the target's cache and drafting is to begin."""
+        """Work once per sequence, when the prompt's S tokens are in the target's cache and drafting is to
+        begin.
+        """
         return NOTHING
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
@@ -133,7 +147,9 @@ class KVMethod:
         return 0.0
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Memory of a cache that only the draft uses, as a separate model's: all tokens, unless the method evicts."""
+        """Memory of a cache that only the draft uses, as a separate model's: all tokens, unless the method
+        evicts.
+        """
         return context * layout.token_bytes + self.stored_bytes(context, layout)
 
     def beyond_budget(self, context: Floats) -> Floats:

@@ -9,7 +9,8 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class H2O(KVMethod):
-    """The tokens with the largest accumulated attention and the latest ones; the weakest is evicted in each step.
+    """The tokens with the largest accumulated attention and the latest ones; the weakest is evicted in each
+    step.
 
     One running score per kept token and KV head is read and written in each step.
     """
@@ -25,10 +26,13 @@ class H2O(KVMethod):
         """Add this step's attention to the scores (read, written) and find the smallest."""
         kept = self.attended_tokens(context)
         flops = kept * (layout.query_heads + layout.num_kv_heads)
-        return Step(flops, 2.0 * SCORE_BYTES * kept * layout.num_kv_heads, 1.0).times(self.beyond_budget(context))
+        return Step(flops, 2.0 * SCORE_BYTES * kept * layout.num_kv_heads, 1.0).times(
+            self.beyond_budget(context)
+        )
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Column sums of the prompt's causal attention, recomputed since fused prefill attention keeps no scores.
+        """Column sums of the prompt's causal attention, recomputed since fused prefill attention keeps no
+        scores.
 
         FLOPs of half a score matrix, S^2/2 pairs; bytes: the keys once (tiles stay in cache) and the sums.
         """

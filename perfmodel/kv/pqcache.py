@@ -11,9 +11,9 @@ from perfmodel.operations import Floats
 class PQCache(KVMethod):
     """Scores `subvectors` codes of `bits` bits for each key in every step, then reads the best tokens.
 
-    `iterations` of k-means cluster the keys after the prompt. No option has one published default (codes are chosen by
-    benchmark, k-means by the time that prefill leaves), so all must be given. Centroids are small enough to stay in
-    cache: their reads are not counted.
+    `iterations` of k-means cluster the keys after the prompt. No option has one published default (codes are
+    chosen by benchmark, k-means by the time that prefill leaves), so all must be given. Centroids are small
+    enough to stay in cache: their reads are not counted.
     """
 
     source: ClassVar[str] = "Zhang et al. 2024, arXiv 2407.12820"
@@ -30,7 +30,9 @@ class PQCache(KVMethod):
         self.check_budget()
         self.check("subvectors", 1 <= self.subvectors <= 1024, "a whole number in [1, 1024]")
         self.check("bits", 1 <= self.bits <= 16, "a whole number of bits in [1, 16]")
-        self.check("iterations", 1 <= self.iterations <= 10_000, "a whole number of k-means iterations in [1, 10000]")
+        self.check(
+            "iterations", 1 <= self.iterations <= 10_000, "a whole number of k-means iterations in [1, 10000]"
+        )
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
         """Score the centroids, add up `subvectors` table entries per head and key, find the best."""
@@ -38,10 +40,14 @@ class PQCache(KVMethod):
         return Step(flops, self._codes(context, layout), 3.0).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """K-means: each iteration reads the keys and takes their distance to every centroid; then codes are written."""
+        """K-means: each iteration reads the keys and takes their distance to every centroid; then codes are
+        written.
+        """
         distances = 2.0 * context * layout.num_kv_heads * layout.head_dim * 2.0**self.bits
         moved = self.iterations * context * layout.key_bytes + self._codes(context, layout)
-        return Step(self.iterations * distances, moved, 2.0 * self.iterations).times(self.beyond_budget(context))
+        return Step(self.iterations * distances, moved, 2.0 * self.iterations).times(
+            self.beyond_budget(context)
+        )
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """Codes and centroids."""

@@ -9,7 +9,8 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Quest(KVMethod):
-    """Bounds every page's score by its channel-wise smallest and largest key, and reads the best pages in each step.
+    """Bounds every page's score by its channel-wise smallest and largest key, and reads the best pages in
+    each step.
 
     Default of 16 tokens a page: Tang et al. 2024.
     """
@@ -22,7 +23,9 @@ class Quest(KVMethod):
 
     def __post_init__(self) -> None:
         self.check_budget()
-        self.check("page", 1 <= self.page <= self.budget, f"1 or more tokens and at most the budget ({self.budget})")
+        self.check(
+            "page", 1 <= self.page <= self.budget, f"1 or more tokens and at most the budget ({self.budget})"
+        )
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
         """Read all bounds, score both of each page, find the best pages."""
@@ -30,7 +33,9 @@ class Quest(KVMethod):
         return Step(flops, self._bounds(context, layout), 2.0).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Read the keys once, compare each twice, write the bounds; later tokens update their page as they come."""
+        """Read the keys once, compare each twice, write the bounds; later tokens update their page as they
+        come.
+        """
         flops = 2.0 * context * layout.num_kv_heads * layout.head_dim
         moved = context * layout.key_bytes + self._bounds(context, layout)
         return Step(flops, moved, 1.0).times(self.beyond_budget(context))

@@ -9,7 +9,8 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Retrieval(KVMethod):
-    """Copies the chunks whose mean key scores highest into the draft's cache, and again `every` so many iterations.
+    """Copies the chunks whose mean key scores highest into the draft's cache, and again `every` so many
+    iterations.
 
     `keep_means`: chunk means are stored; else every rebuild reads all keys for them.
     Default of 8 tokens a chunk: TriForce's released code. `every` has no published default and must be given.
@@ -27,10 +28,16 @@ class Retrieval(KVMethod):
     def __post_init__(self) -> None:
         self.check_budget()
         self.check("every", self.every >= 1, "1 or more iterations")
-        self.check("chunk", 1 <= self.chunk <= self.budget, f"1 or more tokens and at most the budget ({self.budget})")
+        self.check(
+            "chunk",
+            1 <= self.chunk <= self.budget,
+            f"1 or more tokens and at most the budget ({self.budget})",
+        )
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
-        """A rebuild's share: score the means (or average all keys anew), find the best chunks, gather them."""
+        """A rebuild's share: score the means (or average all keys anew), find the best chunks, gather
+        them.
+        """
         return self._rebuild(context, layout, self.keep_means).times(self.beyond_budget(context) / self.every)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
@@ -48,7 +55,9 @@ class Retrieval(KVMethod):
         average = 0.0 if kept else context * layout.num_kv_heads * layout.head_dim
         read = self._means(context, layout) if kept else context * layout.key_bytes
         copy = gather(float(self.budget), layout)
-        return Step(context / self.chunk * layout.score_flops + average, read + copy.bytes, 2.0 + copy.kernels)
+        return Step(
+            context / self.chunk * layout.score_flops + average, read + copy.bytes, 2.0 + copy.kernels
+        )
 
     def _means(self, context: Floats, layout: KVLayout) -> Floats:
         return context / self.chunk * layout.key_bytes

@@ -13,8 +13,9 @@ from perfmodel.operations import Floats
 class SnapKV(KVMethod):
     """The observation `window` and the tokens it scores highest, chosen once after the prompt and copied.
 
-    `generated` tokens since then were appended to the copy and are read too. The scores are pooled over `kernel`
-    neighbours before the choice. Defaults window 32 and kernel 7: Li et al. 2024, LongBench experiments.
+    `generated` tokens since then were appended to the copy and are read too. The scores are pooled over
+    `kernel` neighbours before the choice. Defaults window 32 and kernel 7: Li et al. 2024, LongBench
+    experiments.
     """
 
     source: ClassVar[str] = "Li et al. 2024, arXiv 2404.14469"
@@ -39,8 +40,8 @@ class SnapKV(KVMethod):
     def setup(self, context: Floats, layout: KVLayout) -> Step:
         """Score S keys with the window's queries, sum over the window, pool, choose, gather the budget.
 
-        Bytes: the keys once; one score per query head and token written and read by the pooling, again by the choice
-        (the window's scores are summed before they leave the kernel); the gather.
+        Bytes: the keys once; one score per query head and token written and read by the pooling, again by the
+        choice (the window's scores are summed before they leave the kernel); the gather.
         """
         scores = context * layout.query_heads
         flops = context * layout.score_flops * self.window + scores * (self.window + self.kernel)

@@ -12,10 +12,10 @@ class StreamingLLM(KVMethod):
     """The first `sinks` tokens and a window of the latest budget - sinks.
 
     `copy`: the tokens are kept in a ring buffer (else an index view of the target's cache is read).
-    `own_prefill`: as published. The draft's keys and values come from passes in which its window attends, at positions
-    inside the cache, so the prompt is run through the draft once more and fills the ring buffer. Otherwise the draft
-    reads the keys and values of a full prefill, at their positions in the text.
-    Default of 4 sinks: Xiao et al. 2023.
+    `own_prefill`: as published. The draft's keys and values come from passes in which its window attends, at
+    positions inside the cache, so the prompt is run through the draft once more and fills the ring buffer.
+    Otherwise the draft reads the keys and values of a full prefill, at their positions in the text. Default
+    of 4 sinks: Xiao et al. 2023.
     """
 
     source: ClassVar[str] = "Xiao et al. 2023, arXiv 2309.17453"
@@ -38,7 +38,9 @@ class StreamingLLM(KVMethod):
         return self.own_prefill
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Gather sinks and window into the ring buffer; nothing for a view or where a prefill of its own fills it."""
+        """Gather sinks and window into the ring buffer; nothing for a view or where a prefill of its own
+        fills it.
+        """
         if self.own_prefill or not self.copy:
             return NOTHING
         return gather(self.attended_tokens(context), layout).times(self.beyond_budget(context))

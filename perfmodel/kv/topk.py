@@ -11,8 +11,8 @@ from perfmodel.operations import Floats
 class TopK(KVMethod):
     """Scores every key in every step and attends to the best: an acceptance oracle, not a speed-up.
 
-    Keys and values of the chosen tokens count as the attention's reads, keys of all others as selection: together
-    S/2 + budget/2 tokens' bytes. MLA's latent is key and value at once, so there all of it is read.
+    Keys and values of the chosen tokens count as the attention's reads, keys of all others as selection:
+    together S/2 + budget/2 tokens' bytes. MLA's latent is key and value at once, so there all of it is read.
     """
 
     source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"

@@ -9,7 +9,9 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class TOVA(KVMethod):
-    """The tokens that the latest query attends to most; the weakest, averaged over heads, is evicted in each step."""
+    """The tokens that the latest query attends to most; the weakest, averaged over heads, is evicted in each
+    step.
+    """
 
     source: ClassVar[str] = "Oren et al. 2024, arXiv 2401.06104"
     example: ClassVar[str] = "tova:1024"
@@ -26,7 +28,9 @@ class TOVA(KVMethod):
     def setup(self, context: Floats, layout: KVLayout) -> Step:
         """Score the S keys with the prompt's last query and keep the budget's best."""
         flops = context * (layout.score_flops + layout.query_heads)
-        return Step(flops, context * (layout.key_bytes + 2.0 * SCORE_BYTES), 2.0).times(self.beyond_budget(context))
+        return Step(flops, context * (layout.key_bytes + 2.0 * SCORE_BYTES), 2.0).times(
+            self.beyond_budget(context)
+        )
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
         """One score per kept token; the tokens are read in place."""

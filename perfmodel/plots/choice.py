@@ -1,4 +1,6 @@
-"""Choosing: what a draft's KV budget must buy, the front of throughput against time per token, devices side by side."""
+"""Choosing: what a draft's KV budget must buy, the front of throughput against time per token, devices side
+by side.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -6,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perfmodel.answers.advise import Advice, Pick
-from perfmodel.answers.candidates import AdviseQuery
-from perfmodel.answers.inverse import inverse
-from perfmodel.answers.prices import FrontPoint
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import WhatIf
+from perfmodel.answers.advice.advise import Advice, Pick
+from perfmodel.answers.advice.candidates import AdviseQuery
+from perfmodel.answers.advice.prices import FrontPoint
+from perfmodel.answers.point.inverse import inverse
+from perfmodel.answers.point.whatif import WhatIf
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Array
@@ -33,7 +35,7 @@ from perfmodel.plots.theme import (
     styled,
     tokens,
 )
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.devices.gpu import load_gpu
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,8 +51,8 @@ ROOM = (0.05, 0.05)
 def pareto(found: Advice) -> "Figure":
     """Throughput against time per token of the best baseline and the best speculating points, from `advise`.
 
-    Numbers are batch sizes; the star is the one chosen, the dotted line the bound on time per token. Raises InputError
-    where nothing fits in memory. Returns the figure.
+    Numbers are batch sizes; the star is the one chosen, the dotted line the bound on time per token. Raises
+    InputError where nothing fits in memory. Returns the figure.
     """
     fronts = {"baseline": found.pareto.baseline, "speculating": found.pareto.speculating}
     if not any(fronts.values()):
@@ -75,12 +77,26 @@ def pareto(found: Advice) -> "Figure":
                 continue
             taken.append(words_at)
             axes.annotate(
-                f"{point.batch}", at, (-5 * side, 5 * side), textcoords="offset points", color=colour, fontsize=7.5,
-                ha="right" if side > 0 else "left", va="bottom" if side > 0 else "top",
-            )  # fmt: skip
+                f"{point.batch}",
+                at,
+                (-5 * side, 5 * side),
+                textcoords="offset points",
+                color=colour,
+                fontsize=7.5,
+                ha="right" if side > 0 else "left",
+                va="bottom" if side > 0 else "top",
+            )
     if chosen is not None:
-        axes.plot(*stars[0], "*", color=BRIGHT[3], markeredgecolor="black", markersize=13, zorder=4, linestyle="none",
-                  label=_chosen(chosen, asked))  # fmt: skip
+        axes.plot(
+            *stars[0],
+            "*",
+            color=BRIGHT[3],
+            markeredgecolor="black",
+            markersize=13,
+            zorder=4,
+            linestyle="none",
+            label=_chosen(chosen, asked),
+        )
     if asked.max_tpot_ms is not None and float(asked.max_tpot_ms) < far:
         axes.axvline(float(asked.max_tpot_ms), color=DARK, linestyle=":", label="bound")
     axes.set(xlabel="time per output token of one sequence, ms", ylabel="throughput of the group, tokens/s")
@@ -89,11 +105,14 @@ def pareto(found: Advice) -> "Figure":
 
 
 @styled
-def alpha_needed(query: Query, budgets: Sequence[int], targets: Sequence[float] = (1.0, 1.25, 1.5)) -> "Figure":
-    """The acceptance that a KV budget must reach for each target speedup, a line for each. Returns the figure.
+def alpha_needed(
+    query: Query, budgets: Sequence[int], targets: Sequence[float] = (1.0, 1.25, 1.5)
+) -> "Figure":
+    """The acceptance that a KV budget must reach for each target speedup, a line for each. Returns the
+    figure.
 
-    The query's method is tried at every budget, at the query's gamma or the best one at its own acceptance. Where no
-    acceptance up to 1 suffices, a line ends.
+    The query's method is tried at every budget, at the query's gamma or the best one at its own acceptance.
+    Where no acceptance up to 1 suffices, a line ends.
     """
     (axes,) = panels()
     method = resolve(query).draft.kv.name
@@ -102,11 +121,15 @@ def alpha_needed(query: Query, budgets: Sequence[int], targets: Sequence[float] 
     for aim, colour, marker in zip(targets, shades(len(targets)), "os^Dv" * 3, strict=False):
         alphas = [inverse(one, speedup=aim).smallest_alpha for one in asked]
         shown = [np.nan if alpha is None else alpha for alpha in alphas]
-        axes.plot(budgets, shown, marker=marker, color=colour, label="break even" if aim == 1 else f"{aim:g}×")
+        axes.plot(
+            budgets, shown, marker=marker, color=colour, label="break even" if aim == 1 else f"{aim:g}×"
+        )
     if query.alpha is not None:
         alpha = float(query.alpha)
         axes.axhline(alpha, color=GREY, linestyle="--", label=f"α {alpha:g}, as asked")
-    log_axis(axes, "x", min(budgets) / 1.1, max(budgets) * 1.1, f"KV budget of {method}, tokens a draft step reads")
+    log_axis(
+        axes, "x", min(budgets) / 1.1, max(budgets) * 1.1, f"KV budget of {method}, tokens a draft step reads"
+    )
     axes.set(ylabel="smallest acceptance α that suffices", ylim=(0.0, 1.0))
     above(axes, 5)
     scenario = resolve(query)
@@ -123,7 +146,8 @@ def alpha_needed(query: Query, budgets: Sequence[int], targets: Sequence[float] 
 
 @styled
 def devices(answers: Iterable[WhatIf]) -> "Figure":
-    """Devices side by side, from answers of `whatif`: FLOPs per byte of each (left), speedup and interval (right).
+    """Devices side by side, from answers of `whatif`: FLOPs per byte of each (left), speedup and interval
+    (right).
 
     Hollow points stand on another device's calibration. Returns the figure.
     """
@@ -135,14 +159,22 @@ def devices(answers: Iterable[WhatIf]) -> "Figure":
         gpu = load_gpu(a.query.hardware)
         ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
         left.barh(place, ridge, 0.62, color=BRIGHT[0], zorder=2)
-        left.annotate(f"{ridge:.0f}", (ridge, place), (3, 0), textcoords="offset points", va="center", fontsize=8)
+        left.annotate(
+            f"{ridge:.0f}", (ridge, place), (3, 0), textcoords="offset points", va="center", fontsize=8
+        )
         if a.speedup is None:
             continue
         if a.speedup_interval is not None:
             right.plot(a.speedup_interval, [place, place], "-", color=SPECULATING, linewidth=2.0)
         borrowed = a.calibration.kind == "transferred"
-        right.plot(a.speedup, place, "o", color="white" if borrowed else SPECULATING, markersize=7,
-                   markeredgecolor=SPECULATING)  # fmt: skip
+        right.plot(
+            a.speedup,
+            place,
+            "o",
+            color="white" if borrowed else SPECULATING,
+            markersize=7,
+            markeredgecolor=SPECULATING,
+        )
         beyond = a.speedup if a.speedup_interval is None else a.speedup_interval[1]
         right.annotate(
             f"{a.speedup:.2f}×", (beyond, place), (7, 0), textcoords="offset points", va="center", fontsize=8
@@ -155,7 +187,9 @@ def devices(answers: Iterable[WhatIf]) -> "Figure":
         axes.set_ylim(-0.6, len(found) - 0.4)
     left.set(xlabel="bf16 peak over bandwidth, FLOPs per byte")
     left.margins(x=0.14)
-    right.set(xlabel="predicted speedup, with its interval" if found[0].speedup_interval else "predicted speedup")
+    right.set(
+        xlabel="predicted speedup, with its interval" if found[0].speedup_interval else "predicted speedup"
+    )
     right.margins(x=0.2)
     if any(a.calibration.kind == "transferred" for a in found):
         kinds = (("white", "another device's calibration"), (SPECULATING, "its own"))
@@ -185,9 +219,16 @@ def _question(found: list[WhatIf]) -> str:
 def _searched(found: Advice) -> list[str]:
     """What was asked of `advise`, in words."""
     q, calibration = found.query, found.calibration
-    degrees, batches = "/".join(map(str, q.degrees)), " to ".join(f"{b:g}" for b in np.unique(q.batches[[0, -1]]))
+    degrees, batches = (
+        "/".join(map(str, q.degrees)),
+        " to ".join(f"{b:g}" for b in np.unique(q.batches[[0, -1]])),
+    )
     parts = [f"{q.model} on {degrees} × {q.hardware}, context {tokens(float(q.context))}, batch {batches}"]
-    parts += [f"{words} {', '.join(named)}" for named, words in ((q.draft, "drafts"), (q.draft_kv, "through")) if named]
+    parts += [
+        f"{words} {', '.join(named)}"
+        for named, words in ((q.draft, "drafts"), (q.draft_kv, "through"))
+        if named
+    ]
     if q.draft_tp is not None:
         parts.append(f"drafts on {'/'.join(map(str, q.draft_degrees))}")
     if q.rate:
@@ -227,7 +268,9 @@ def _ahead(baseline: Array, speculating: Array) -> str:
 
 
 def _spread(front: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """A few points, evenly apart along the front's throughput, its last one among them; none where fronts crowd."""
+    """A few points, evenly apart along the front's throughput, its last one among them; none where fronts
+    crowd.
+    """
     if not front:
         return []
     rates = np.array([p.throughput_tokens_per_s for p in front])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perfmodel.answers.query import Query
+from perfmodel.answers.question.query import Query
 from perfmodel.errors import InputError
 from perfmodel.plots.theme import (
     BRIGHT,
@@ -21,7 +21,7 @@ from perfmodel.plots.theme import (
     sign,
     styled,
 )
-from perfmodel.specs.fits import COVERAGE
+from perfmodel.specs.calibrations.fits import COVERAGE
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import speedup_interval
@@ -47,8 +47,9 @@ MAX_ERROR = 0.4
 def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
     """Relative error of the prediction over what was measured, a panel for each quantity that occurs.
 
-    cells: as `perfmodel.validate.accuracy.compare` makes them. The band is 10 % to either side; errors beyond a panel
-    are arrows at its edge. Raises InputError where there is no cell of a known quantity. Returns the figure.
+    cells: as `perfmodel.validate.accuracy.compare` makes them. The band is 10 % to either side; errors beyond
+    a panel are arrows at its edge. Raises InputError where there is no cell of a known quantity. Returns the
+    figure.
     """
     shown = [c for c in cells if c.quantity in QUANTITIES]
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
@@ -56,8 +57,10 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
         raise InputError(f"residuals: there is no cell of {', '.join(QUANTITIES)} to draw")
     rows, columns = (1, len(kinds)) if len(kinds) < 3 else (2, 2)
     places = panels(columns, (8.6, 0.8 + 2.5 * rows), rows)
-    marks = {name: (MARKERS[i % len(MARKERS)], BRIGHT[i % len(BRIGHT)])
-             for i, name in enumerate(dict.fromkeys(c.hardware for c in shown))}  # fmt: skip
+    marks = {
+        name: (MARKERS[i % len(MARKERS)], BRIGHT[i % len(BRIGHT)])
+        for i, name in enumerate(dict.fromkeys(c.hardware for c in shown))
+    }
     limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
     for panel, kind in zip(places, kinds, strict=False):
         _errors(panel, [c for c in shown if c.quantity == kind], marks, limit)
@@ -66,7 +69,8 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
     places[0].set_ylabel("prediction's error, %")
     if len(marks) > 1:
         handles = [
-            sign(name, marker=marker, linestyle="none", color=colour) for name, (marker, colour) in marks.items()
+            sign(name, marker=marker, linestyle="none", color=colour)
+            for name, (marker, colour) in marks.items()
         ]
         figure_of(places[0]).legend(
             handles=handles, loc="outside upper right", ncols=len(marks), borderpad=0.0, handlelength=1.0
@@ -83,8 +87,16 @@ def _errors(axes: "Axes", cells: Sequence[Any], marks: Mapping[str, tuple[str, s
         beyond = abs(c.error) > limit
         arrow = (6 if c.error > 0 else 7) if beyond else marker  # matplotlib's caret up and caret down
         error = 100 * np.clip(c.error, -limit, limit)
-        axes.plot(scale * c.measured, error, marker=arrow, color=colour, markersize=4.5, alpha=0.7, mew=0,
-                  clip_on=not beyond)  # fmt: skip
+        axes.plot(
+            scale * c.measured,
+            error,
+            marker=arrow,
+            color=colour,
+            markersize=4.5,
+            alpha=0.7,
+            mew=0,
+            clip_on=not beyond,
+        )
     axes.axhspan(-10, 10, color=GREY, alpha=0.3, linewidth=0, zorder=0.2)
     axes.axhline(0, color="black", linewidth=0.8, zorder=1)
     values = [scale * c.measured for c in cells]
@@ -131,27 +143,41 @@ def speedup_line(
     name: str = "predicted",
     points: int = 25,
 ) -> None:
-    """Draw a batch's speedup over contexts onto axes: its interval where there is one, and measurements as dots."""
+    """Draw a batch's speedup over contexts onto axes: its interval where there is one, and measurements as
+    dots.
+    """
     contexts = np.geomspace(*span, points)
     values = speedups(scenario, batch, contexts, np.array([gamma]))[..., 0]
     found = [
-        speedup_interval(scenario, batch, float(c), gamma, float(v)) for c, v in zip(contexts, values, strict=True)
+        speedup_interval(scenario, batch, float(c), gamma, float(v))
+        for c, v in zip(contexts, values, strict=True)
     ]
     sure = [interval for interval in found if interval is not None]
     if len(sure) == points:
         low, high = zip(*sure, strict=True)
-        axes.fill_between(contexts, low, high, color=colour, alpha=0.25, linewidth=0, label=f"{COVERAGE:.0%} interval")
+        axes.fill_between(
+            contexts, low, high, color=colour, alpha=0.25, linewidth=0, label=f"{COVERAGE:.0%} interval"
+        )
     axes.plot(contexts, values, color=colour, label=name)
     if dots := list(measured):
-        axes.plot([c for c, _ in dots], [s for _, s in dots], "o", color=colour, markeredgecolor="black",
-                  markersize=6, label="measured")  # fmt: skip
+        axes.plot(
+            [c for c, _ in dots],
+            [s for _, s in dots],
+            "o",
+            color=colour,
+            markeredgecolor="black",
+            markersize=6,
+            label="measured",
+        )
     axes.axhline(1.0, color="black", linewidth=1.0)
     log_axis(axes, "x", *span, "context, cached tokens per sequence")
     axes.set(ylabel="speedup")
 
 
 def _summary(shown: list[Any], note: str, arrows: bool) -> str:
-    devices, calibrations = (", ".join(dict.fromkeys(names)) for names in (
-        (c.hardware for c in shown), (c.calibration for c in shown)))  # fmt: skip
+    devices, calibrations = (
+        ", ".join(dict.fromkeys(names))
+        for names in ((c.hardware for c in shown), (c.calibration for c in shown))
+    )
     limits = f"predicted / measured - 1; the band is 10 % to either side{', an arrow lies beyond the panel' * arrows}"
     return "; ".join([*[note] * bool(note), limits, f"on {devices}", f"calibrations: {calibrations}"])

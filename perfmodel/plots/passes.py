@@ -1,11 +1,13 @@
-"""Single passes: operations under the roofline, what the time is spent on, and what a pass costs in baseline steps."""
+"""Single passes: operations under the roofline, what the time is spent on, and what a pass costs in baseline
+steps.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perfmodel.answers.query import Query
+from perfmodel.answers.question.query import Query
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Op
@@ -27,7 +29,7 @@ from perfmodel.plots.theme import (
     tokens,
     told_apart,
 )
-from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.speculation.chain import Prediction, predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
@@ -47,11 +49,12 @@ TERA = 1e12
 
 @styled
 def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) -> "Figure":
-    """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each pass.
+    """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each
+    pass.
 
-    The lines are what the device can do at best, one for each peak that is computed at; points lie below them by what
-    the calibration says of the software. Passes that are not made (a draft without a model, all but the baseline step
-    at gamma 0) have no panel. Returns the figure.
+    The lines are what the device can do at best, one for each peak that is computed at; points lie below them
+    by what the calibration says of the software. Passes that are not made (a draft without a model, all but
+    the baseline step at gamma 0) have no panel. Returns the figure.
     """
     scenario = scenario_of(asked)
     passes = _passes(scenario, batch, context, gamma)
@@ -63,7 +66,14 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
         for kind, (word, marker) in MARKERS.items():
             if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
                 reached.append(_reached(timer, of_kind, kind, new))
-                place.plot(*reached[-1], marker, color=STAGES[stage], markersize=7, markeredgecolor="white", label=word)
+                place.plot(
+                    *reached[-1],
+                    marker,
+                    color=STAGES[stage],
+                    markersize=7,
+                    markeredgecolor="white",
+                    label=word,
+                )
         limiter = LIMITERS[str(timer.time(ops, new).limiter)]
         place.set_title(f"{STAGE_NAMES[stage]}, limited by {limiter}", loc="right", pad=18, fontsize=8)
     x, y = (np.array(values) for values in zip(*reached, strict=True))
@@ -82,9 +92,11 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
 
 @styled
 def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> "Figure":
-    """What the predicted time of each pass is spent on (left), and the time per token (right), at (batch, context)s.
+    """What the predicted time of each pass is spent on (left), and the time per token (right), at (batch,
+    context)s.
 
-    The parts add up to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns the figure.
+    The parts add up to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns
+    the figure.
     """
     scenario = scenario_of(asked)
     from matplotlib.patches import Patch
@@ -132,7 +144,8 @@ def ratios(
     ideal: bool = True,
     points: int = 121,
 ) -> "Figure":
-    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or the other way round.
+    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or the other way
+    round.
 
     ideal: also, dashed, on the roofline without fixed costs and at full efficiency. Returns the figure.
     """
@@ -166,18 +179,27 @@ def ratios(
     if len(kinds) > 1:
         styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]
         above(places[1], 2, [sign(word, color=DARK, linestyle=dash) for dash, word in styles])
-    return label(places[0], "Cost of a draft step and of verification, in baseline steps",
-          caption(scenario, gamma, acceptance=False))  # fmt: skip
+    return label(
+        places[0],
+        "Cost of a draft step and of verification, in baseline steps",
+        caption(scenario, gamma, acceptance=False),
+    )
 
 
-def _passes(scenario: Scenario, batch: float, context: float, gamma: int) -> dict[str, tuple[Machine, list[Op], float]]:
+def _passes(
+    scenario: Scenario, batch: float, context: float, gamma: int
+) -> dict[str, tuple[Machine, list[Op], float]]:
     """Stage -> machine, ops and new tokens of its pass, of those that are made."""
     passes = {"baseline": (scenario.machine, scenario.target_ops(batch, context), batch)}
     if np.any(scenario.draft.passes(gamma)):
         query = float(scenario.draft.query(gamma))
         passes["draft"] = (scenario.draft_machine, scenario.draft_ops(batch, context, query), batch * query)
     if gamma:
-        passes["verify"] = (scenario.machine, scenario.target_ops(batch, context, gamma + 1.0), batch * (gamma + 1.0))
+        passes["verify"] = (
+            scenario.machine,
+            scenario.target_ops(batch, context, gamma + 1.0),
+            batch * (gamma + 1.0),
+        )
     return passes
 
 
@@ -229,9 +251,15 @@ def _bar_names(axes: "Axes", names: list[str], bars: tuple[str, ...]) -> None:
     axes.set_ylim(PITCH * len(names) - 0.6, -0.6)
     for place, name in enumerate(names):
         axes.annotate(
-            name, (0.0, place * PITCH), (3, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
-            va="center", fontweight="bold", fontsize=8,
-        )  # fmt: skip
+            name,
+            (0.0, place * PITCH),
+            (3, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+            fontweight="bold",
+            fontsize=8,
+        )
 
 
 def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
@@ -244,7 +272,9 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
 
 
 def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str], named: bool) -> None:
-    """The bandwidth's slope up to a level for each peak: the slope named above itself, peaks, if asked for, beside."""
+    """The bandwidth's slope up to a level for each peak: the slope named above itself, peaks, if asked for,
+    beside.
+    """
     from matplotlib.transforms import offset_copy
 
     low, high = axes.get_xlim()
@@ -257,13 +287,22 @@ def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str], named: 
             continue
         outer = "top" if peak == falling[-1] else "center"
         axes.annotate(
-            f"{peak:,.0f} TFLOP/s ({roofs[peak]})\nridge: {peak / bandwidth:.0f} FLOPs/byte", (1.0, peak), (4, 0),
-            xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8,
+            f"{peak:,.0f} TFLOP/s ({roofs[peak]})\nridge: {peak / bandwidth:.0f} FLOPs/byte",
+            (1.0, peak),
+            (4, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            fontsize=8,
             va="center" if len(falling) == 1 else "bottom" if peak == falling[0] else outer,
-        )  # fmt: skip
+        )
     at = start * (falling[0] / bandwidth / start) ** 0.25
     axes.text(
-        at, at * bandwidth, f"{1e3 * bandwidth:,.0f} GB/s", fontsize=8, rotation=np.degrees(np.arctan(bandwidth)),
-        rotation_mode="anchor", transform_rotates_text=True,
+        at,
+        at * bandwidth,
+        f"{1e3 * bandwidth:,.0f} GB/s",
+        fontsize=8,
+        rotation=np.degrees(np.arctan(bandwidth)),
+        rotation_mode="anchor",
+        transform_rotates_text=True,
         transform=offset_copy(axes.transData, figure_of(axes), -4, 8, units="points"),
-    )  # fmt: skip
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.query import Query
+from perfmodel.answers.question.query import Query
 from perfmodel.operations import Array
 from perfmodel.plots.theme import (
     ABOVE,
@@ -43,7 +43,29 @@ BATCHES, CONTEXTS = (1.0, 256.0), (1024.0, 131072.0)
 POINTS = 65
 MAP_POINTS = 129
 SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-FASTER = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0, 24.0)
+FASTER = (
+    1.1,
+    1.2,
+    1.3,
+    1.4,
+    1.5,
+    1.6,
+    1.7,
+    1.8,
+    1.9,
+    2.0,
+    2.25,
+    2.5,
+    3.0,
+    3.5,
+    4.0,
+    5.0,
+    6.0,
+    8.0,
+    12.0,
+    16.0,
+    24.0,
+)
 LEVELS = (*SLOWER, *FASTER)
 MAX_TICKS = 16
 HEADROOM = 0.06
@@ -69,9 +91,10 @@ def surface(
 ) -> "Figure":
     """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
-    The black line is break even; dashed is the inflection context, from which on a larger batch of `batch_range` costs
-    no speedup (one gamma only); what does not fit in memory is paler, where no draft pays (gamma None) it is grey. Dots
-    have the colour of what was measured. axes: where to draw, of a figure of your own. Returns the figure.
+    The black line is break even; dashed is the inflection context, from which on a larger batch of
+    `batch_range` costs no speedup (one gamma only); what does not fit in memory is paler, where no draft pays
+    (gamma None) it is grey. Dots have the colour of what was measured. axes: where to draw, of a figure of
+    your own. Returns the figure.
     """
     scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
@@ -95,7 +118,9 @@ def surface(
     inflection = inflection_context(scenario, gamma, batch_range) if gamma else None
     if inflection is not None and context[0] < inflection < context[1]:
         name = f"inflection context ({inflection:,.0f})"
-        handles.append(axes.axvline(inflection, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name))
+        handles.append(
+            axes.axvline(inflection, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name)
+        )
     _memory(axes, batches, contexts, fits)
     _axes(axes, batch, context)
     found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
@@ -103,15 +128,22 @@ def surface(
     above(axes, 4, handles)
     free = _away(contexts, batches, [(c, b) for b, c, _ in found], inflection)
     name_region(axes, free & fits & (drafting > 1), "faster than the baseline")
-    name_region(axes, free & fits & (drafting < 1), "slower than the baseline" if gamma else "do not speculate")
+    name_region(
+        axes, free & fits & (drafting < 1), "slower than the baseline" if gamma else "do not speculate"
+    )
     name_region(axes, free & ~fits, "does not fit in memory")
     every_so_many = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
-    bar = figure_of(axes).colorbar(filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02)
+    bar = figure_of(axes).colorbar(
+        filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02
+    )
     bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
     ranged = [f"inflection context over batches {batch_range[0]:g} to {batch_range[1]:g}"]
-    told = [*limits(None if gamma else max_gamma, memory_fraction), *ranged * (batch_range != DEFAULT_BATCH_RANGE)]
+    told = [
+        *limits(None if gamma else max_gamma, memory_fraction),
+        *ranged * (batch_range != DEFAULT_BATCH_RANGE),
+    ]
     write = label if own else label_panel
     return write(axes, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
 
@@ -140,17 +172,23 @@ def gamma_map(
     top = max(int(best[fits].max(initial=0)), 1)  # what does not fit sets no scale
     colours = ListedColormap([PALE, *shades(top)])
     drawn = axes.pcolormesh(
-        contexts, batches, np.minimum(best, top), cmap=colours, shading="nearest",
+        contexts,
+        batches,
+        np.minimum(best, top),
+        cmap=colours,
+        shading="nearest",
         norm=BoundaryNorm(np.arange(-0.5, top + 1), top + 1),
         rasterized=True,
-    )  # fmt: skip
+    )
     _memory(axes, batches, contexts, fits)
     _axes(axes, batch, context)
     name_region(axes, fits & (best == 0), "do not speculate")
     name_region(axes, ~fits, "does not fit in memory")
     for gamma in range(1, top + 1):
         name_region(axes, fits & (best == gamma), f"γ {gamma}", DARK if gamma <= top / 3 else "white")
-    bar = figure_of(axes).colorbar(drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02)
+    bar = figure_of(axes).colorbar(
+        drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02
+    )
     bar.ax.tick_params(length=0)
     told = [caption(scenario), *limits(max_gamma, memory_fraction)]
     return label(axes, "Draft length with the largest speedup", "; ".join(told))
@@ -160,7 +198,9 @@ def gamma_map(
 def gamma_curves(
     asked: Query | Scenario, points: Iterable[tuple[float, float]], *, max_gamma: int = DEFAULT_MAX_GAMMA
 ) -> "Figure":
-    """Speedup over the draft length, a line for each (batch, context), its best length marked. Returns the figure."""
+    """Speedup over the draft length, a line for each (batch, context), its best length marked. Returns the
+    figure.
+    """
     scenario = scenario_of(asked)
     where = list(points)
     batch, context = (np.asarray(values)[:, None] for values in zip(*where, strict=True))
@@ -173,17 +213,23 @@ def gamma_curves(
         axes.plot(gammas, p.speedup[row], "-", color=colour, label=names[row], marker=".", markersize=4)
         best = int(p.gamma_optimal[row, 0])
         axes.plot(best, p.speedup[row, best], "o", color="black", markersize=9, markerfacecolor="none")
-    axes.set(xlabel="draft length γ, tokens per iteration", ylabel="predicted speedup", xlim=(-0.3, gammas[-1] + 0.3))
+    axes.set(
+        xlabel="draft length γ, tokens per iteration",
+        ylabel="predicted speedup",
+        xlim=(-0.3, gammas[-1] + 0.3),
+    )
     axes.set_xticks(range(0, int(gammas[-1]) + 1, 1 + int(gammas[-1]) // 17))
     above(axes, 3 if "," in names[0] else 5)
-    return label(axes, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)]))
+    return label(
+        axes, "Speedup over the draft length (ring: the best one)", "; ".join([*same, caption(scenario)])
+    )
 
 
 def _levels(values: Array) -> tuple[list[float], list[Any]]:
     """The levels from just below the values, and 1, to just above, and a colour for each band of them.
 
-    Values beyond all levels have a band more. A colour depends on its speedup alone, so that two pictures can be
-    compared, and no two bands share one.
+    Values beyond all levels have a band more. A colour depends on its speedup alone, so that two pictures can
+    be compared, and no two bands share one.
     """
     low, high = min(float(values.min()), 1.0), max(float(values.max()), 1.0)
     first, last = int(np.searchsorted(LEVELS, low, "right")) - 1, int(np.searchsorted(LEVELS, high))
@@ -195,7 +241,9 @@ def _bands() -> list[tuple[float, ...]]:
     """The colours below, between and beyond `LEVELS`."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    slower = LinearSegmentedColormap.from_list("slower", BELOW[::-1])(np.linspace(0.0, 1.0, len(SLOWER)) ** 1.2)
+    slower = LinearSegmentedColormap.from_list("slower", BELOW[::-1])(
+        np.linspace(0.0, 1.0, len(SLOWER)) ** 1.2
+    )
     faster = LinearSegmentedColormap.from_list("faster", ABOVE)(np.linspace(0.0, 1.0, len(FASTER) + 1) ** 0.8)
     return [tuple(colour) for colour in (*slower, *faster)]
 
@@ -226,7 +274,10 @@ def _away(
     x, y = (np.log(v / v[0]) / np.log(v[-1] / v[0]) for v in (contexts, batches))
     free = np.ones((y.size, x.size), bool)
     for context, batch in dots:
-        at = (np.log(v / axis[0]) / np.log(axis[-1] / axis[0]) for v, axis in ((context, contexts), (batch, batches)))
+        at = (
+            np.log(v / axis[0]) / np.log(axis[-1] / axis[0])
+            for v, axis in ((context, contexts), (batch, batches))
+        )
         across, up = next(at), next(at)
         free &= ~((np.abs(x - across) < 0.04) & (np.abs(y[:, None] - up - 0.02) < 0.05))
     if line is not None:
@@ -235,7 +286,9 @@ def _away(
 
 
 def _dots(axes: "Axes", found: Sequence[Measured], batch: Span) -> list[Any]:
-    """Dots, whole at the edges too, in the colour of what was measured; numbers above, or beside at the upper edge."""
+    """Dots, whole at the edges too, in the colour of what was measured; numbers above, or beside at the upper
+    edge.
+    """
     from matplotlib.patheffects import withStroke
 
     if not found:
@@ -248,10 +301,15 @@ def _dots(axes: "Axes", found: Sequence[Measured], batch: Span) -> list[Any]:
         axes.plot(tokens, sequences, "o", color=colour, markersize=4.5, clip_on=False, zorder=4)
         beside = np.log(batch[1] / sequences) < HEADROOM * np.log(batch[1] / batch[0])
         axes.annotate(
-            f"{speedup:.2f}", (tokens, sequences), (6, 0) if beside else (0, 5), textcoords="offset points", fontsize=8,
-            ha="left" if beside else "center", va="top" if beside else "bottom",
+            f"{speedup:.2f}",
+            (tokens, sequences),
+            (6, 0) if beside else (0, 5),
+            textcoords="offset points",
+            fontsize=8,
+            ha="left" if beside else "center",
+            va="top" if beside else "bottom",
             path_effects=[withStroke(linewidth=2.0, foreground="white", alpha=0.85)],
-        )  # fmt: skip
+        )
     return [dots]
 
 

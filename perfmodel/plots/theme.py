@@ -1,7 +1,9 @@
-"""One look for every picture: the palette, figures, axes of batches and contexts, captions, and files with equal bytes.
+"""One look for every picture: the palette, figures, axes of batches and contexts, captions, and files with
+equal bytes.
 
-Colours are Paul Tol's schemes (his technical note SRON/EPS/TN/09-002), told apart by people with any colour vision;
-nothing is said by colour alone where a line style or a marker can say it too. matplotlib is loaded on use.
+Colours are Paul Tol's schemes (his technical note SRON/EPS/TN/09-002), told apart by people with any colour
+vision; nothing is said by colour alone where a line style or a marker can say it too. matplotlib is loaded on
+use.
 """
 
 import textwrap
@@ -14,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.verdict import Calibrated
+from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, in_names, not_installed
 from perfmodel.kv import parse_kv
@@ -113,16 +115,23 @@ def label_panel(axes: "Axes", title: str, caption: str) -> "Figure":
     axes.set_title(title, loc="left", fontsize=9, fontweight="bold", pad=6 + 14 * rows)
     wide = int(max(axes.get_position().width * figure.get_figwidth() * 22, 30))
     axes.annotate(
-        textwrap.fill(caption, wide, break_on_hyphens=False), (0, 0), (0, -38), xycoords="axes fraction",
-        textcoords="offset points", va="top", fontsize=6.5, color=DARK,
-    )  # fmt: skip
+        textwrap.fill(caption, wide, break_on_hyphens=False),
+        (0, 0),
+        (0, -38),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        va="top",
+        fontsize=6.5,
+        color=DARK,
+    )
     return figure
 
 
 def inside(mask: NDArray[np.bool_], wide: float, high: float) -> tuple[float, float] | None:
     """Where in a region (axes: rows upwards, columns) words fit that need a share of its width and height.
 
-    Returns the fractions (x, y) of the place that is farthest from the region's edges, or None where there is none.
+    Returns the fractions (x, y) of the place that is farthest from the region's edges, or None where there is
+    none.
     """
     rows, columns = mask.shape
     across, up = round(wide * columns / 2), max(round(high * rows / 2), 1)
@@ -142,8 +151,16 @@ def name_region(axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str =
     for lines in ([words], textwrap.wrap(words, 2 + len(words) // 2)):
         where = inside(mask, 0.02 + 0.0135 * max(map(len, lines)), 0.05 * len(lines))
         if where is not None:
-            axes.text(*where, "\n".join(lines), transform=axes.transAxes, ha="center", va="center", color=colour,
-                      fontsize=8.5, fontstyle="italic")  # fmt: skip
+            axes.text(
+                *where,
+                "\n".join(lines),
+                transform=axes.transAxes,
+                ha="center",
+                va="center",
+                color=colour,
+                fontsize=8.5,
+                fontstyle="italic",
+            )
             return
 
 
@@ -159,9 +176,15 @@ def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) ->
     if handles is None:
         handles = axes.get_legend_handles_labels()[0]
     legend = axes.legend(
-        handles=list(handles), loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2,
-        borderpad=0.2, handlelength=1.8, columnspacing=1.4,
-    )  # fmt: skip
+        handles=list(handles),
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=columns,
+        borderaxespad=0.2,
+        borderpad=0.2,
+        handlelength=1.8,
+        columnspacing=1.4,
+    )
     legend.set_visible(bool(handles))
     return legend
 
@@ -171,7 +194,10 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     machine, draft, precision = scenario.machine, scenario.draft, scenario.precision
     degree, own = machine.tensor_parallel, draft.precision
     device = f"{degree} × {machine.gpu.name}" if degree > 1 else machine.gpu.name
-    parts = [f"{scenario.target.name} on {device}", f"drafted by {_drafter(draft)} through {kv_name(scenario)}"]
+    parts = [
+        f"{scenario.target.name} on {device}",
+        f"drafted by {_drafter(draft)} through {kv_name(scenario)}",
+    ]
     if draft.tensor_parallel != degree:
         parts[1] += f" on {draft.tensor_parallel}"
     if gamma is not None:
@@ -207,7 +233,9 @@ def accepted(alpha: float | None, source: str) -> str:
 
 def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:
     """Formats of weights and KV, the draft's where they are its own."""
-    its_own = [f"{draft_weights} weights"] * (draft_weights != weights) + [f"{draft_kv} KV"] * (draft_kv != kv)
+    its_own = [f"{draft_weights} weights"] * (draft_weights != weights) + [f"{draft_kv} KV"] * (
+        draft_kv != kv
+    )
     return f"{weights} weights, {kv} KV" + (f" (draft: {', '.join(its_own)})" if its_own else "")
 
 
@@ -226,7 +254,9 @@ def _drafter(draft: Draft) -> str:
     """The draft as it would be typed, its options among it."""
     common = {"model", "kv", "tensor_parallel", "precision", "target_weights"}
     given = {f.name: getattr(draft, f.name) for f in fields(draft) if f.name not in common}
-    own = [f"{name}={value}" for name, value in given.items() if value and not draft.name.endswith(str(value))]
+    own = [
+        f"{name}={value}" for name, value in given.items() if value and not draft.name.endswith(str(value))
+    ]
     return "itself" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
 
 
@@ -258,7 +288,9 @@ def tokens(value: float) -> str:
 
 
 def octaves(low: float, high: float, count: int = 8) -> list[float]:
-    """Powers of two within a span, thinned out evenly to about `count`; its ends where it holds fewer than two."""
+    """Powers of two within a span, thinned out evenly to about `count`; its ends where it holds fewer than
+    two.
+    """
     first, last = int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9))
     step = max(1, -(-(last - first + 1) // count))
     return [float(2**power) for power in range(first, last + 1, step)] if last > first else [low, high]
@@ -283,7 +315,9 @@ def shades(count: int) -> list[Any]:
 
 @in_names
 def save(figure: "Figure", path: str | Path) -> Path:
-    """Write a picture as .png or .svg; the same numbers give the same bytes. Raises InputError for a wrong path."""
+    """Write a picture as .png or .svg; the same numbers give the same bytes. Raises InputError for a wrong
+    path.
+    """
     where = destination(path, *FORMATS)
     undated: dict[str, None] = {"Date": None} if where.suffix.lower() == ".svg" else {"Software": None}
     with style():

@@ -1,10 +1,12 @@
-"""Latency against the request rate, with and without drafts: where each is saturated, and what the SLO allows."""
+"""Latency against the request rate, with and without drafts: where each is saturated, and what the SLO
+allows.
+"""
 
 from typing import TYPE_CHECKING
 
+from perfmodel.answers.load.traffic import Traffic
+from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.text import devices
-from perfmodel.answers.traffic import Traffic
-from perfmodel.answers.traffic_rows import TrafficRow
 from perfmodel.errors import InputError
 from perfmodel.plots.theme import BRIGHT, DARK, label, panels, styled
 
@@ -16,10 +18,11 @@ PANELS = (("ttft_s", "time to the first token (s)", 1.0), ("tpot_s", "time per o
 
 @styled
 def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
-    """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour a draft length.
+    """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour a
+    draft length.
 
-    slo: limits to draw, in milliseconds, as the question had them. A cross on the axis is where a length is saturated.
-    Raises InputError for fewer than two loads.
+    slo: limits to draw, in milliseconds, as the question had them. A cross on the axis is where a length is
+    saturated. Raises InputError for fewer than two loads.
     """
     from matplotlib.ticker import FuncFormatter
 
@@ -37,7 +40,9 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
             place.plot(at, [scale * t.mean for t in times], color=colour, label=_words(gamma))
             place.plot(at, [scale * t.p99 for t in times], color=colour, linestyle=":")
             if rows and not closed and loads[0] <= (end := rows[0].saturation_rate) <= loads[-1] * 1.1:
-                place.plot([end], [0.0], "x", color=colour, transform=place.get_xaxis_transform(), clip_on=False)
+                place.plot(
+                    [end], [0.0], "x", color=colour, transform=place.get_xaxis_transform(), clip_on=False
+                )
         if slo and name[:4] in slo:
             limit = slo[name[:4]] * scale / 1e3
             place.axhline(limit, color=DARK, linewidth=0.8)
@@ -51,7 +56,9 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
     where = f"{found.model} on {devices(found.hardware, found.tp)}"
     drafted = f", drafted by {found.draft}" if len(lengths) > 1 else ""
     ends = "" if closed else "; crosses: saturated from there on"
-    caption = f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."
+    caption = (
+        f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."
+    )
     return label(left, f"Latency of {where}{drafted}", caption)
 
 

@@ -6,14 +6,14 @@ from html import escape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.answers.candidates import smaller_models
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.advice.candidates import smaller_models
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.kv import methods
 from perfmodel.plots.surfaces import surface
 from perfmodel.plots.theme import DPI, style
-from perfmodel.specs.files import bundled_names
-from perfmodel.specs.model import load_model
+from perfmodel.specs.boundary.files import bundled_names
+from perfmodel.specs.models.model import load_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,9 @@ GAMMAS = tuple(range(9))
 
 
 class Sliders:
-    """The widgets by name (`controls`), the picture and a line of text; `box` holds them all and is what is shown."""
+    """The widgets by name (`controls`), the picture and a line of text; `box` holds them all and is what is
+    shown.
+    """
 
     def __init__(self, widgets: Any, start: Query) -> None:
         scenario = resolve(start)
@@ -44,10 +46,13 @@ class Sliders:
         ):
             words = isinstance(value, str)
             self.controls[name] = (widgets.Dropdown if words else widgets.SelectionSlider)(
-                options=list(options) if words else sorted({*options, value}), value=value, description=label,
-                style={"description_width": "5.5em"}, layout=widgets.Layout(width="21em"),
+                options=list(options) if words else sorted({*options, value}),
+                value=value,
+                description=label,
+                style={"description_width": "5.5em"},
+                layout=widgets.Layout(width="21em"),
                 **({} if words else {"continuous_update": False}),
-            )  # fmt: skip
+            )
         self.picture, self.message = widgets.Image(format="png"), widgets.HTML()
         rows = widgets.Box(list(self.controls.values()), layout=widgets.Layout(flex_flow="row wrap"))
         self.box = widgets.VBox([rows, self.message, self.picture])
@@ -89,10 +94,11 @@ class Sliders:
 
 
 def sliders(start: Query = DEFAULT) -> "Sliders | Figure":
-    """Widgets for device, model, draft, KV method and budget, acceptance, devices and draft length over a surface.
+    """Widgets for device, model, draft, KV method and budget, acceptance, devices and draft length over a
+    surface.
 
-    start: the question at first; what has no widget (formats, calibration, ...) stays as it is there. Its alpha must
-    be given. Without ipywidgets: the figure of that question, which no one can move.
+    start: the question at first; what has no widget (formats, calibration, ...) stays as it is there. Its
+    alpha must be given. Without ipywidgets: the figure of that question, which no one can move.
     """
     try:
         import ipywidgets

@@ -1,12 +1,14 @@
-"""How many requests decode at once under a rate: a birth-death chain with bunched births, and the rate where it ends.
+"""How many requests decode at once under a rate: a birth-death chain with bunched births, and the rate where
+it ends.
 
-With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate whatever n is, and
-each adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that of single births pi(n) is the product of
-rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly 1979). Above the most
-seats the chain goes on at mu(seats): requests that wait for room.
+With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate whatever n
+is, and each adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that of single births pi(n) is
+the product of rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly
+1979). Above the most seats the chain goes on at mu(seats): requests that wait for room.
 
-While prompts are read nothing decodes, and more requests arrive: on a clock of decoding alone they come in bunches, a
-branching process whose variance over its mean tends to 1 / (1 - rate tau)^2 (Hawkes and Oakes 1974).
+While prompts are read nothing decodes, and more requests arrive: on a clock of decoding alone they come in
+bunches, a branching process whose variance over its mean tends to 1 / (1 - rate tau)^2 (Hawkes and Oakes
+1974).
 """
 
 from dataclasses import dataclass
@@ -23,10 +25,11 @@ NEGLIGIBLE, TINY = 1e-9, 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Over ``[rate, n]`` for n = 0 ... seats: `share` of time, requests that wait for room among those at the last n.
+    """Over ``[rate, n]`` for n = 0 ... seats: `share` of time, requests that wait for room among those at the
+    last n.
 
-    running, waiting: mean requests that decode, and that wait for room. full: share of time without room. pass_s:
-    seconds of a pass at n from 1, prompts included. saturated: more arrives than can leave.
+    running, waiting: mean requests that decode, and that wait for room. full: share of time without room.
+    pass_s: seconds of a pass at n from 1, prompts included. saturated: more arrives than can leave.
     metastable: with all seats taken less would leave than arrives.
     """
 
@@ -40,10 +43,11 @@ class Occupancy:
 
 
 def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float, int]:
-    """Largest rate that can be served, requests per second, and the n where that is: 0 where not one request fits.
+    """Largest rate that can be served, requests per second, and the n where that is: 0 where not one request
+    fits.
 
-    The maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)), as far as the prompts that such a rate brings fit in the
-    token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P a pass.
+    The maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)), as far as the prompts that such a rate brings
+    fit in the token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P a pass.
     """
     if not steps.seats:
         return 0.0, 0
@@ -63,7 +67,9 @@ def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: 
     return np.maximum(left, 1.0) / lengths.input_mean
 
 
-def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float = 1.0) -> Occupancy:
+def occupancy(
+    steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float = 1.0
+) -> Occupancy:
     """The chain at each rate; `most` is the rate from which on it is saturated, where all seats are taken."""
     rate = np.asarray(rate, float)[:, None]
     saturated = rate[:, 0] >= most
@@ -74,7 +80,8 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
     index = _bunching(steps, lengths, prompts[:, :1], pass_s[:, :1], burstiness)
     share, _ = _stationary(load, index)
     last = load[:, -1]
-    # a queue for room is served in order, and there half of what a bunch brings is served before the other half comes
+    # a queue for room is served in order, and there half of what a bunch brings is served before the other
+    # half comes
     full, waiting = np.zeros_like(last), np.zeros_like(last)
     crowded = share[:, -1] > NEGLIGIBLE
     if crowded.any():
@@ -89,19 +96,25 @@ def occupancy(steps: StepTimes, lengths: Lengths, rate: Array, most: float, burs
 
 def _bunching(steps: StepTimes, lengths: Lengths, prompts: Array, pass_s: Array, burstiness: float) -> Array:
     """Variance over mean of the arrivals, on a clock of decoding, while a request decodes."""
-    stay = lengths.decoded * pass_s / steps.tokens_per_iteration / (steps.prompt_s[0] + TINY) * (1.0 - prompts)
-    lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)  # what of a bunch of prompts falls into the same stay
+    stay = (
+        lengths.decoded * pass_s / steps.tokens_per_iteration / (steps.prompt_s[0] + TINY) * (1.0 - prompts)
+    )
+    lasting = 1.0 + np.expm1(-stay) / np.maximum(
+        stay, TINY
+    )  # what of a bunch of prompts falls into the same stay
     return 1.0 + np.maximum((1.0 / (burstiness * (1.0 - prompts) ** 2) - 1.0) * lasting, -0.9)
 
 
 def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
     """Share of time at n = 0 ... seats, and how many wait for room, where requests come in geometric bunches.
 
-    The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), m the mean bunch, or what
-    acts like it. Beyond the last seat weights fall by a constant factor; where they would rise, two loads of one rate
-    are possible, and the lower one is told.
+    The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), m the mean bunch,
+    or what acts like it. Beyond the last seat weights fall by a constant factor; where they would rise, two
+    loads of one rate are possible, and the lower one is told.
     """
-    slower = np.concatenate([np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1)  # mu(n-1) / mu(n), and mu(0) = 0
+    slower = np.concatenate(
+        [np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1
+    )  # mu(n-1) / mu(n), and mu(0) = 0
     ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
     weight = np.concatenate([np.zeros_like(index), np.cumsum(np.log(ratio), 1)], 1)
     weight = np.exp(weight - weight.max(1, keepdims=True))

@@ -1,9 +1,11 @@
-"""The server's answer in closed form: running batch, throughput and latencies over any number of loads at once.
+"""The server's answer in closed form: running batch, throughput and latencies over any number of loads at
+once.
 
-Open loop: the chain of `perfmodel.queueing.chain`. Closed loop: C clients, each decoding in a share f of the passes,
-see (C - 1) f others decode and their prompts arrive, so that
+Open loop: the chain of `perfmodel.queueing.chain`. Closed loop: C clients, each decoding in a share f of the
+passes, see (C - 1) f others decode and their prompts arrive, so that
 
-    s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau        f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
+    s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau        f = (D - 1) / A / ((D - 1) / A + passes of the
+    TTFT)
 
 (the arrival theorem of Reiser and Lavenberg 1980: a client sees the system of C - 1).
 """
@@ -44,10 +46,11 @@ REGULAR = 1.0 / 6.0
 
 @dataclass(frozen=True, slots=True)
 class ServedLoad:
-    """Over ``[load]``. Times in seconds, of requests; saturated: more arrives than is served, and TTFT has no end.
+    """Over ``[load]``. Times in seconds, of requests; saturated: more arrives than is served, and TTFT has no
+    end.
 
-    running: requests that decode, mean over time. share: of time by n, over ``[load, n]``. metastable: at this rate a
-    batch above the one told would hold itself up.
+    running: requests that decode, mean over time. share: of time by n, over ``[load, n]``. metastable: at
+    this rate a batch above the one told would hold itself up.
     """
 
     lengths: Lengths
@@ -62,7 +65,9 @@ class ServedLoad:
 
     @property
     def e2e(self) -> Moments:
-        """To the last token: what follows the first is a product of independent numbers, tokens and time of each."""
+        """To the last token: what follows the first is a product of independent numbers, tokens and time of
+        each.
+        """
         mean, variance, each = self.lengths.decoded, self.lengths.output_std**2, self.tpot
         both = mean**2 * each.variance + variance * (each.mean**2 + each.variance)
         return self.ttft + Moments(mean * each.mean, both, mean**3 * each.third)
@@ -72,7 +77,9 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
     """Answer every load at one draft length. spread: standard deviation of acceptance between requests."""
     given = np.atleast_1d(np.asarray(load.rate if load.clients is None else load.clients, float))
     answer = _open if load.clients is None else _closed
-    parts = [answer(steps, load, limits, spread, given[at : at + BLOCK]) for at in range(0, given.size, BLOCK)]
+    parts = [
+        answer(steps, load, limits, spread, given[at : at + BLOCK]) for at in range(0, given.size, BLOCK)
+    ]
     return parts[0] if len(parts) == 1 else _joined(parts)
 
 
@@ -94,7 +101,9 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
     served = np.minimum(rate, most)
-    n, nearer = _nodes(o.share.shape[1])  # fewer batches, close together where they are small, and the time at each
+    n, nearer = _nodes(
+        o.share.shape[1]
+    )  # fewer batches, close together where they are small, and the time at each
     share = o.share @ nearer
     burst = (1.0 + 1.0 / load.burstiness) / 2.0  # Allen and Cunneen: waiting grows with the variance of gaps
     per_pass = prompts_per_pass(steps, lengths, limits, n)
@@ -119,7 +128,9 @@ def _queued_behind(steps: StepTimes, rate: Array) -> Array:
     """Requests that wait, having their first token, for prompts that came while their own was read."""
     prompt = steps.prompt_s[0]
     load = np.minimum(rate * prompt, FULL)
-    own_pass = prompt * (1.0 + load**2 / (1.0 - load**2))  # beyond decoding, which the chain has: its own and others
+    own_pass = prompt * (
+        1.0 + load**2 / (1.0 - load**2)
+    )  # beyond decoding, which the chain has: its own and others
     return rate * load * own_pass / (1.0 - load)
 
 
@@ -155,23 +166,32 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
     low, high = np.zeros_like(clients), np.ones_like(clients)
     for _ in range(HALVINGS):
         share = (low + high) / 2.0
-        others, per_pass = (clients - 1.0) * share, prompts_per_pass(steps, lengths, limits, (clients - 1.0) * share)
+        others, per_pass = (
+            (clients - 1.0) * share,
+            prompts_per_pass(steps, lengths, limits, (clients - 1.0) * share),
+        )
         alone, ends = (1.0 - share) ** (clients - 1.0), others / decoding
         queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
         decode, prompt = steps.decode_at(1.0 + others), steps.prompt_at(1.0 + others)
         pass_s, missed = decode + ends * prompt, missed_s(steps, decode, prompt, ends)
         waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
-        over = share * (decoding + waited + queued + whole_passes(1.0 / per_pass, lengths.input_cv)) > decoding
+        over = (
+            share * (decoding + waited + queued + whole_passes(1.0 / per_pass, lengths.input_cv)) > decoding
+        )
         high, low = np.where(over, share, high), np.where(over, low, share)
     return (low + high) / 2.0
 
 
-def _cycle(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> tuple[Array, Moments, Array]:
+def _cycle(
+    steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array
+) -> tuple[Array, Moments, Array]:
     """Seconds that a client decodes, its time to the first token, and how many others decode meanwhile."""
     share = _decoding_share(steps, lengths, limits, clients)
     others = (clients - 1.0) * share
     batch = 1.0 + others
-    ends = others * steps.tokens_per_iteration / lengths.decoded  # others that end in a pass, each followed by a prompt
+    ends = (
+        others * steps.tokens_per_iteration / lengths.decoded
+    )  # others that end in a pass, each followed by a prompt
     pass_s = steps.decode_at(batch) + ends * steps.prompt_at(batch)
     decoding = lengths.decoded * pass_s / steps.tokens_per_iteration
     alone = (1.0 - share) ** (clients - 1.0)  # no one else decodes

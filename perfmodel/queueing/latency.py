@@ -1,10 +1,12 @@
-"""When a request's tokens come: the first, all others, and the last, as moments of what a request meets on its way.
+"""When a request's tokens come: the first, all others, and the last, as moments of what a request meets on
+its way.
 
-    TTFT  own time + rest of the running pass + passes handed out ahead + other prompts + its own passes + room
-    TPOT  (passes of its output, prompts met among them) / (D - 1)
+    TTFT  own time + rest of the running pass + passes handed out ahead + other prompts + its own passes +
+    room TPOT  (passes of its output, prompts met among them) / (D - 1)
 
-Prompts queue as in an M/G/1 queue whose server goes on vacation for a decoding pass (Doshi 1986). A pass takes m
-prompts: for large m all that arrived during a pass ride in the next one (gated); for m = 1 they are served one by one.
+Prompts queue as in an M/G/1 queue whose server goes on vacation for a decoding pass (Doshi 1986). A pass
+takes m prompts: for large m all that arrived during a pass ride in the next one (gated); for m = 1 they are
+served one by one.
 """
 
 from dataclasses import dataclass
@@ -20,12 +22,16 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 SLOWED = 0.85
-"""Variance of the batch's mean over a request's stay, over the batch's own: it changes as slowly as requests do."""
+"""Variance of the batch's mean over a request's stay, over the batch's own: it changes as slowly as requests
+do.
+"""
 BETA_STEPS = 400
 LEAST_CONCENTRATION = 0.2
 """Sum of a Beta distribution's parameters: with less, acceptance is next to always 0 or 1."""
 FULL = 0.98
-"""Load of the prompt queue beyond which its waiting is told as at this load: what is above is saturated anyway."""
+"""Load of the prompt queue beyond which its waiting is told as at this load: what is above is saturated
+anyway.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,9 @@ class Meeting:
     pass_s: Array
 
 
-def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, seen: Array, per_pass: Array) -> Meeting:
+def at_any_time(
+    steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, seen: Array, per_pass: Array
+) -> Meeting:
     """Poisson arrivals: the rest of a running pass, and the long passes are met more often than they run."""
     rate = np.asarray(rate, float)[:, None]
     decode, prompt = _passes(steps, batch)
@@ -49,7 +57,9 @@ def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, s
     variance = prompt**2 * (1.0 + lengths.input_cv**2) * rate * pass_s / (1.0 - load**2)
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
-    service = prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass  # its share of the passes it rides in
+    service = (
+        prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass
+    )  # its share of the passes it rides in
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
     queue = service * (1.0 + (lengths.input_cv * prompt / service) ** 2) / (2.0 * (1.0 - busy))
     alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
@@ -59,10 +69,11 @@ def at_any_time(steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, s
 
 
 def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) -> Meeting:
-    """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then begins.
+    """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then
+    begins.
 
-    ends: others that do so after the same pass. Half of them are before, and the other half beside as far as there is
-    room in the pass; a prompt that does not fit beside another takes one pass more.
+    ends: others that do so after the same pass. Half of them are before, and the other half beside as far as
+    there is room in the pass; a prompt that does not fit beside another takes one pass more.
     """
     decode, prompt = _passes(steps, batch)
     ends = ends[:, None]
@@ -74,8 +85,11 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) 
     return Meeting(wait, _prompts(others, prompt), pass_s)
 
 
-def first_token(steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting) -> Moments:
-    """Time to the first token of requests that find `batch` others decoding with probability `seen`, room apart.
+def first_token(
+    steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting
+) -> Moments:
+    """Time to the first token of requests that find `batch` others decoding with probability `seen`, room
+    apart.
 
     batch, per_pass: over ``[n]`` or ``[load, n]``, n from 0; per_pass: prompts that fit in a pass.
     """
@@ -98,7 +112,9 @@ def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Arr
 
 
 def backlog(ends: Array, per_pass: Array) -> Array:
-    """How much longer a prompt of a closed loop queues because earlier passes left prompts over, 1 or more."""
+    """How much longer a prompt of a closed loop queues because earlier passes left prompts over, 1 or
+    more.
+    """
     busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
     return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))
 
@@ -115,7 +131,9 @@ def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
 
 
 def whole_passes(mean: Array, cv: float) -> Array:
-    """Expected number of passes, rounded up, of prompts that take a uniform number with this mean and variation."""
+    """Expected number of passes, rounded up, of prompts that take a uniform number with this mean and
+    variation.
+    """
     half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
 
     def area(x: Array) -> Array:
@@ -127,18 +145,27 @@ def whole_passes(mean: Array, cv: float) -> Array:
 
 
 def per_token(
-    steps: StepTimes, lengths: Lengths, mean: Array, prompts: Moments, prompt_s: Array, batch: Moments, spread: float
+    steps: StepTimes,
+    lengths: Lengths,
+    mean: Array,
+    prompts: Moments,
+    prompt_s: Array,
+    batch: Moments,
+    spread: float,
 ) -> Moments:
     """Time per output token over the requests, around its `mean`.
 
-    What differs: acceptance (`spread`, its standard deviation between requests), how an output's iterations turn out,
-    how many prompts of others it meets, and the batch (its pass over the mean one, as requests see it).
+    What differs: acceptance (`spread`, its standard deviation between requests), how an output's iterations
+    turn out, how many prompts of others it meets, and the batch (its pass over the mean one, as requests see
+    it).
     """
     between, skew, within = _gain_spread(steps.gamma, round(steps.tokens_per_iteration, 9), spread)
     chance = within / lengths.decoded
     share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
     met = share**2 * (prompts.variance + prompts.mean * lengths.input_cv**2)
-    load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))  # many arrivals make both, together
+    load = np.sqrt(met) + np.sqrt(
+        np.maximum(SLOWED * batch.variance, 0.0)
+    )  # many arrivals make both, together
     variance = between + chance + load**2
     third = skew + share**3 * prompts.third + SLOWED**1.5 * batch.third
     return Moments(mean, mean**2 * variance, mean**3 * third)
@@ -146,10 +173,12 @@ def per_token(
 
 @cache
 def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float, float]:
-    """Of 1/Omega over requests: variance and third moment over mean powers; and the variance of an iteration's gain.
+    """Of 1/Omega over requests: variance and third moment over mean powers; and the variance of an
+    iteration's gain.
 
-    The last is over the mean gain, so that it is the squared deviation of one token's iterations. Acceptance is
-    Beta-distributed with the constant that gains `gained`, and 1/E[1/Omega] stays that: engines count iterations.
+    The last is over the mean gain, so that it is the squared deviation of one token's iterations. Acceptance
+    is Beta-distributed with the constant that gains `gained`, and 1/E[1/Omega] stays that: engines count
+    iterations.
     """
     if gained <= 1:
         return 0.0, 0.0, 0.0
@@ -172,7 +201,9 @@ def beta_of(alpha: float, spread: float) -> tuple[float, float]:
 
 
 def _beta(a: float, b: float) -> tuple[Array, Array]:
-    """Values of a Beta distribution and their weights: even steps of theta, where the value is its sine squared."""
+    """Values of a Beta distribution and their weights: even steps of theta, where the value is its sine
+    squared.
+    """
     theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
     density = (2.0 * a - 1.0) * np.log(np.sin(theta)) + (2.0 * b - 1.0) * np.log(np.cos(theta))
     weights = np.exp(density - density.max())

@@ -1,4 +1,6 @@
-"""What arrives at a server: requests of some lengths, at a rate or from so many clients, and what the server allows."""
+"""What arrives at a server: requests of some lengths, at a rate or from so many clients, and what the server
+allows.
+"""
 
 from dataclasses import dataclass
 
@@ -23,12 +25,16 @@ class Lengths:
 
     @property
     def context(self) -> float:
-        """Mean cached tokens of a request that decodes: P + E[D^2] / (2 E[D]), for longer outputs stay longer."""
+        """Mean cached tokens of a request that decodes: P + E[D^2] / (2 E[D]), for longer outputs stay
+        longer.
+        """
         return self.input_mean + (self.output_mean**2 + self.output_std**2) / (2.0 * self.output_mean)
 
     @property
     def context_std(self) -> float:
-        """Standard deviation of the cached tokens over the requests that decode together, at most a uniform's."""
+        """Standard deviation of the cached tokens over the requests that decode together, at most a
+        uniform's.
+        """
         spread = np.hypot(self.input_std, self.output_mean / np.sqrt(12.0))
         return float(min(spread, self.context / np.sqrt(3.0)))
 
@@ -54,7 +60,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server allows at once. max_num_seqs: requests that run; max_num_batched_tokens: tokens of one pass."""
+    """What a server allows at once. max_num_seqs: requests that run; max_num_batched_tokens: tokens of one
+    pass.
+    """
 
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192

@@ -1,7 +1,7 @@
 """Sums and percentiles of random times from three moments.
 
-Means, variances and third central moments of independent parts add. A percentile is that of the Pearson III (shifted
-gamma) distribution with those moments, by Wilson and Hilferty (1931), whose inverse is closed too.
+Means, variances and third central moments of independent parts add. A percentile is that of the Pearson III
+(shifted gamma) distribution with those moments, by Wilson and Hilferty (1931), whose inverse is closed too.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,9 @@ class Moments:
     @property
     def _shape(self) -> tuple[Array, Array]:
         deviation = np.sqrt(np.maximum(self.variance, 0.0))
-        skew = np.divide(self.third, deviation**3, out=np.zeros_like(deviation + self.third), where=deviation > 0)
+        skew = np.divide(
+            self.third, deviation**3, out=np.zeros_like(deviation + self.third), where=deviation > 0
+        )
         skew = np.clip(skew, -MOST_SKEW, MOST_SKEW)
         return deviation, np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew) / 6.0
 

@@ -1,9 +1,10 @@
-"""A draft length for each running batch, where a change costs time: policy iteration on the birth-death chain.
+"""A draft length for each running batch, where a change costs time: policy iteration on the birth-death
+chain.
 
-At a rate the chain's relative values follow from its mean batch (Howard 1960): what one request more costs, d(n), in
-request-seconds. A length is worth its departures times d(n - 1), over the time that the server spends at n; a change
-between n - 1 and n is paid at every crossing of that border, by all n requests. Each round improves the whole table at
-once, by the least sum of both (Viterbi).
+At a rate the chain's relative values follow from its mean batch (Howard 1960): what one request more costs,
+d(n), in request-seconds. A length is worth its departures times d(n - 1), over the time that the server
+spends at n; a change between n - 1 and n is paid at every crossing of that border, by all n requests. Each
+round improves the whole table at once, by the least sum of both (Viterbi).
 """
 
 from collections.abc import Sequence
@@ -17,16 +18,21 @@ from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.steps import StepTimes
 
 PASSES_OF_A_CHANGE = 1.0
-"""Assumed: after a change one pass is lost, for graphs are other ones and a draft has to catch up with its cache."""
+"""Assumed: after a change one pass is lost, for graphs are other ones and a draft has to catch up with its
+cache.
+"""
 LEAST_DECODING = 0.02
-"""Share of a pass that decoding keeps beside the prompts, at the least; no rate that needs more is sustained."""
+"""Share of a pass that decoding keeps beside the prompts, at the least; no rate that needs more is
+sustained.
+"""
 ROUNDS = 8
 SELDOM = 1e-3
 """Share of the largest share of time that every batch counts with, so that rare ones are chosen for too."""
 
 
 def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
-    """Choice by step, ``[step, choice]``: the least sum of costs and of a toll per change; on a tie none, then fewer.
+    """Choice by step, ``[step, choice]``: the least sum of costs and of a toll per change; on a tie none,
+    then fewer.
 
     toll: one, or for each step, of changing as it begins.
     """
@@ -46,15 +52,20 @@ def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
     return path
 
 
-def by_batch(times: Sequence[StepTimes], lengths: Lengths, rate: float) -> tuple[StepTimes, NDArray[np.int64]]:
-    """Passes of a server that changes its draft length with the running batch, and the length at each n from 1.
+def by_batch(
+    times: Sequence[StepTimes], lengths: Lengths, rate: float
+) -> tuple[StepTimes, NDArray[np.int64]]:
+    """Passes of a server that changes its draft length with the running batch, and the length at each n from
+    1.
 
     rate: at which it runs, below all saturation rates.
     """
     seats = min(t.seats for t in times)
     n = np.arange(1.0, seats + 1)
     gains = np.array([t.tokens_per_iteration for t in times])
-    decode, prompt = (np.stack([getattr(t, name)[:seats] for t in times], 1) for name in ("decode_s", "prompt_s"))
+    decode, prompt = (
+        np.stack([getattr(t, name)[:seats] for t in times], 1) for name in ("decode_s", "prompt_s")
+    )
     leave = n[:, None] * gains / (lengths.decoded * decode) * np.maximum(1.0 - rate * prompt, LEAST_DECODING)
     chosen, at = np.argmax(leave, 1), np.arange(seats)
     for _ in range(ROUNDS):

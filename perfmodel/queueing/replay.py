@@ -1,9 +1,11 @@
-"""A discrete-event model of a continuous-batching server, pass by pass: what the closed form is checked against.
+"""A discrete-event model of a continuous-batching server, pass by pass: what the closed form is checked
+against.
 
-First come, first served; every pass runs all decoding requests and fills what is left of its token budget with prompts;
-requests enter while there are seats and KV room, and the youngest is preempted (its tokens computed again) when caches
-outgrow the room, as vLLM does. A request's iterations are drawn beforehand, token by token, from an acceptance of its
-own; passes between two events are taken at once, so that ten thousand requests take about a second.
+First come, first served; every pass runs all decoding requests and fills what is left of its token budget
+with prompts; requests enter while there are seats and KV room, and the youngest is preempted (its tokens
+computed again) when caches outgrow the room, as vLLM does. A request's iterations are drawn beforehand, token
+by token, from an acceptance of its own; passes between two events are taken at once, so that ten thousand
+requests take about a second.
 """
 
 import math
@@ -30,7 +32,8 @@ DRAWN_AT_ONCE = 2_000_000
 @dataclass(frozen=True, slots=True)
 class Arrivals:
     """Requests in the order of arrival: seconds, prompt and output tokens. In a closed loop `at_s` is
-    read of every client's first request."""
+    read of every client's first request.
+    """
 
     at_s: Array
     input_tokens: NDArray[np.int64]
@@ -39,7 +42,9 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequests:
-    """What every request met, in the order of arrival, and the server: seconds; `running` is a mean over time."""
+    """What every request met, in the order of arrival, and the server: seconds; `running` is a mean over
+    time.
+    """
 
     ttft_s: Array
     tpot_s: Array
@@ -53,7 +58,9 @@ class ReplayedRequests:
 def arrivals(
     lengths: Lengths, count: int, rate: float | None, burstiness: float, seed: int, start: float = 0.0
 ) -> Arrivals:
-    """Requests of drawn lengths (uniform of the given mean and deviation), with gamma-distributed gaps at a rate."""
+    """Requests of drawn lengths (uniform of the given mean and deviation), with gamma-distributed gaps at a
+    rate.
+    """
     draw = np.random.default_rng(seed)
     gaps = np.zeros(count)
     if rate is not None:
@@ -83,8 +90,8 @@ def replay(
 ) -> ReplayedRequests:
     """Serve all requests; clients: so many send one each at the start, and the next when theirs is answered.
 
-    lengths: those that `steps` were priced at; the prompts' times are in proportion to their tokens. clients' first
-    requests come when `requests` says.
+    lengths: those that `steps` were priced at; the prompts' times are in proportion to their tokens. clients'
+    first requests come when `requests` says.
     """
     return _Server(steps, lengths, limits, requests, clients, spread, seed).run()
 
@@ -110,7 +117,8 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
 
 
 def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.Generator) -> Array:
-    """P(at least j drafted tokens are accepted), ``[request, j - 1]``: a Beta-distributed acceptance of each request.
+    """P(at least j drafted tokens are accepted), ``[request, j - 1]``: a Beta-distributed acceptance of each
+    request.
 
     Engines count iterations: requests are drawn so that 1 / E[1/Omega] stays what is gained.
     """
@@ -158,13 +166,18 @@ class _Server:
         self.wanted = requests.output_tokens
         decoded = requests.output_tokens - 1
         drawn = max(table, key=lambda t: t.gamma)
-        # work: iterations that an answer takes at one length, times what is gained in one; any length does that much
+        # work: iterations that an answer takes at one length, times what is gained in one; any length does
+        # that much
         work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * drawn.tokens_per_iteration
         self.work, self.growth = work.tolist(), (decoded / work).tolist()
-        self.following = count if clients is None else min(clients, count)  # those before it come when they say
+        self.following = (
+            count if clients is None else min(clients, count)
+        )  # those before it come when they say
         self.sent = requests.at_s.tolist()
         # (when the server has it, request, pass before which it is not taken); sorted, so a heap
-        self.coming = [(sent + steps.own_s, request, 0) for request, sent in enumerate(self.sent[: self.following])]
+        self.coming = [
+            (sent + steps.own_s, request, 0) for request, sent in enumerate(self.sent[: self.following])
+        ]
         self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
         self.first, self.ended = dict[int, float](), dict[int, float]()
         self.time, self.number, self.worked = 0.0, 0, 0.0
@@ -189,7 +202,9 @@ class _Server:
             self._pass(read, 1 if read else self._quiet())
             self._finish()
         sent = np.array(self.sent)
-        first, ended = (np.array([when[request] for request in range(count)]) for when in (self.first, self.ended))
+        first, ended = (
+            np.array([when[request] for request in range(count)]) for when in (self.first, self.ended)
+        )
         outputs = self.wanted
         return ReplayedRequests(
             ttft_s=first - sent,
@@ -202,7 +217,9 @@ class _Server:
         )
 
     def _send(self, when: float) -> None:
-        """A client of a closed loop sends the next request; a pass that has begun does not take it any more."""
+        """A client of a closed loop sends the next request; a pass that has begun does not take it any
+        more.
+        """
         if self.following < len(self.sent):
             self.sent[self.following] = when
             heappush(self.coming, (when + self.steps.own_s, self.following, self.number + (self.running > 0)))
@@ -212,7 +229,9 @@ class _Server:
         """Requests that came while the last pass ran."""
         while self.coming and self.coming[0][0] <= self.time:
             _, request, least = heappop(self.coming)
-            self.waiting.append((request, max(self.number, least) + (self.late[request] if self.running else 0)))
+            self.waiting.append(
+                (request, max(self.number, least) + (self.late[request] if self.running else 0))
+            )
 
     def _read(self) -> list[tuple[int, int]]:
         """(request, tokens) of the prompts that the coming pass reads."""
@@ -273,7 +292,9 @@ class _Server:
                 self._start(request)
 
     def _start(self, request: int) -> None:
-        """A prompt has been read: its first token is there (unless it was preempted before), and it decodes."""
+        """A prompt has been read: its first token is there (unless it was preempted before), and it
+        decodes.
+        """
         self.reading.popleft()
         del self.left[request]
         self.first.setdefault(request, self.time)
@@ -285,7 +306,9 @@ class _Server:
         self.grows += self.growth[request]
 
     def _finish(self) -> None:
-        """Requests that have all their tokens leave; the youngest goes back to wait while caches outgrow the room."""
+        """Requests that have all their tokens leave; the youngest goes back to wait while caches outgrow the
+        room.
+        """
         while self.ends and self.ends[0][0] <= self.worked + LEAST:
             _, request, stay = heappop(self.ends)
             if stay == self.stay[request]:

@@ -1,7 +1,9 @@
-"""How long the passes of a server take, by the requests that decode in them: all that queueing needs of a `Scenario`.
+"""How long the passes of a server take, by the requests that decode in them: all that queueing needs of a
+`Scenario`.
 
-A pass over n decoding requests takes `decode_s[n-1]`; a prompt that rides along adds `prompt_s[n-1]`, priced by the
-same roofline on the tokens of both together, its own quadratic attention and the draft's prefill included.
+A pass over n decoding requests takes `decode_s[n-1]`; a prompt that rides along adds `prompt_s[n-1]`, priced
+by the same roofline on the tokens of both together, its own quadratic attention and the draft's prefill
+included.
 """
 
 from collections.abc import Sequence
@@ -14,8 +16,8 @@ from perfmodel.drafts.model import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.specs.request_costs import EngineRequests, request_constants
-from perfmodel.specs.stacks import engine_of
+from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -25,9 +27,11 @@ KNOTS = 128
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What prompts add to a pass: its layers by all its tokens together, attention and the draft by the prompts' own.
+    """What prompts add to a pass: its layers by all its tokens together, attention and the draft by the
+    prompts' own.
 
-    tokens, seconds: of passes through all but attention, knots. token_s: of attention and draft, for a prompt token.
+    tokens, seconds: of passes through all but attention, knots. token_s: of attention and draft, for a prompt
+    token.
     """
 
     tokens: Array
@@ -44,12 +48,13 @@ class Reading:
 class StepTimes:
     """Passes that draft `gamma` tokens, by running batch 1 ... `seats`.
 
-    tokens_per_iteration: gained by a request in one, the bonus token included. seats: most requests at once, by
-    max_num_seqs, the KV room and the token budget of a pass (0: not one fits). kv_share: of the room that one takes.
-    own_s: seconds of a request outside any pass. passes_ahead: passes already handed to the device when one arrives.
-    reading: what several prompts in a pass add, of which `prompt_s` is the share of one; None: each adds that.
-    survival: P(at least so many drafted tokens are accepted), from 0; None: of a constant acceptance. table: the passes
-    at each n of a server that changes its length, of which the others are those that keep `tokens_per_iteration`.
+    tokens_per_iteration: gained by a request in one, the bonus token included. seats: most requests at once,
+    by max_num_seqs, the KV room and the token budget of a pass (0: not one fits). kv_share: of the room that
+    one takes. own_s: seconds of a request outside any pass. passes_ahead: passes already handed to the device
+    when one arrives. reading: what several prompts in a pass add, of which `prompt_s` is the share of one;
+    None: each adds that. survival: P(at least so many drafted tokens are accepted), from 0; None: of a
+    constant acceptance. table: the passes at each n of a server that changes its length, of which the others
+    are those that keep `tokens_per_iteration`.
     """
 
     gamma: int
@@ -87,9 +92,14 @@ class StepTimes:
 
 
 def step_times(
-    scenario: Scenario, lengths: Lengths, limits: Limits, gammas: Sequence[int], own: EngineRequests | None = None
+    scenario: Scenario,
+    lengths: Lengths,
+    limits: Limits,
+    gammas: Sequence[int],
+    own: EngineRequests | None = None,
 ) -> list[StepTimes]:
-    """The passes of each draft length; own: in place of the engine's. Raises InputError for one of no known acceptance.
+    """The passes of each draft length; own: in place of the engine's. Raises InputError for one of no known
+    acceptance.
 
     A pass at n meets n A / (D - 1) prompts; what one adds is its share where so many more ride along.
     """
@@ -100,7 +110,10 @@ def step_times(
         scenario.target_pass_s(n, context, drafted.astype(np.float64) + 1.0), (n.size, drafted.size)
     )
     if drafted.any():
-        draft, overhead = scenario.draft_token_s(n, np.asarray([context]), drafted), scenario.overhead_s(n, context)
+        draft, overhead = (
+            scenario.draft_token_s(n, np.asarray([context]), drafted),
+            scenario.overhead_s(n, context),
+        )
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
     gained = scenario.acceptance.tokens_per_iteration(drafted)
     own = own or request_constants().of(engine_of(scenario.machine.calibration))
@@ -141,7 +154,9 @@ def step_times(
 def readings_of(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, factor: float
 ) -> tuple[Reading, Reading]:
-    """What prompts add to a pass, by the scenario's roofline, without a draft and with it; factor: on all of it."""
+    """What prompts add to a pass, by the scenario's roofline, without a draft and with it; factor: on all of
+    it.
+    """
     prompt, most = lengths.input_mean, float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
     groups = scenario.target_shard.groups  # among which prompts are spread evenly

@@ -3,4 +3,6 @@
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-"""Where the bundled files are: ``models/``, ``hardware/`` and ``results/`` lie in the package (in a clone as links)."""
+"""Where the bundled files are: ``models/``, ``hardware/`` and ``results/`` lie in the package (in a clone as
+links).
+"""

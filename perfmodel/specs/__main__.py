@@ -1,7 +1,11 @@
 """``python -m perfmodel.specs``: write the index of the bundled files: what they state."""
 
-from perfmodel.specs import calibration, engines, files, gpu, model, ready, request_costs, serving
-from perfmodel.specs.frozen import Frozen
+from perfmodel.specs.boundary import files, ready
+from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs.calibrations import calibration
+from perfmodel.specs.devices import gpu
+from perfmodel.specs.engines import engines, request_costs, serving
+from perfmodel.specs.models import model
 from perfmodel.writing import write
 
 STATED: dict[str, dict[str, type[Frozen]]] = {
@@ -17,7 +21,9 @@ def stated(kind: str) -> str:
     """Bundled name -> what its file states, checked anew: the text of its folder's `ready.READY`."""
     paths = {name: files.data_directory(kind) / f"{name}.yaml" for name in STATED[kind]}
     lines = (
-        ready.line(name, path.read_bytes(), files.parse(STATED[kind][name], files.read_mapping(path), str(path)))
+        ready.line(
+            name, path.read_bytes(), files.parse(STATED[kind][name], files.read_mapping(path), str(path))
+        )
         for name, path in paths.items()
     )
     return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,7 +1,7 @@
 """Published measurements of baseline steps and of speculation, one table, as points in seconds.
 
-What must hold within a row (times add up to the printed speed, the speedup is the ratio of the printed times) is
-tested of the bundled table (tests/specs/test_published.py).
+What must hold within a row (times add up to the printed speed, the speedup is the ratio of the printed times)
+is tested of the bundled table (tests/specs/test_published.py).
 """
 
 from dataclasses import dataclass, fields
@@ -23,12 +23,12 @@ class MeasuredPoint:
     """One published measurement, in seconds; None where the source does not give the figure.
 
     `draft_s` is one draft step, `target_s` one baseline step of the target, `context` the cached tokens per
-    sequence, and `asked_context` what an own plan asked for, where that differs: samples grow, the more the longer the
-    draft. `tree` is (nodes, levels) where the draft is a tree, both counting the root, and `widths` the nodes of each
-    level, where they are known; then `gamma` is None and `draft_s` the mean of its passes. Two levels have no `gamma`
-    either but `gammas`: the draft's tokens in an inner round, and the fewest that the target drafts of them over
-    `middle_kv`; `draft_s` is then an inner round. `rounds` and `verified` are means: inner rounds of an iteration, and
-    tokens of a sequence that its verification runs.
+    sequence, and `asked_context` what an own plan asked for, where that differs: samples grow, the more the
+    longer the draft. `tree` is (nodes, levels) where the draft is a tree, both counting the root, and
+    `widths` the nodes of each level, where they are known; then `gamma` is None and `draft_s` the mean of its
+    passes. Two levels have no `gamma` either but `gammas`: the draft's tokens in an inner round, and the
+    fewest that the target drafts of them over `middle_kv`; `draft_s` is then an inner round. `rounds` and
+    `verified` are means: inner rounds of an iteration, and tokens of a sequence that its verification runs.
     """
 
     set_name: str
@@ -66,7 +66,9 @@ class MeasuredPoint:
 
     @property
     def drafts(self) -> float | None:
-        """How often `draft_s` is spent in an iteration: draft steps, a tree's levels but the last, or inner rounds."""
+        """How often `draft_s` is spent in an iteration: draft steps, a tree's levels but the last, or inner
+        rounds.
+        """
         return self.tree[1] - 1 if self.tree else self.rounds if self.gammas else self.gamma
 
     @property
@@ -76,7 +78,9 @@ class MeasuredPoint:
 
     @property
     def drafted(self) -> str:
-        """What an iteration drafts, in a table: gamma, the nodes of a tree's levels, or both levels' gammas."""
+        """What an iteration drafts, in a table: gamma, the nodes of a tree's levels, or both levels'
+        gammas.
+        """
         if self.gammas:
             return f"{self.gammas[1]} by {self.gammas[0]}"
         return "-".join(map(str, self.widths)) if self.widths else f"{self.gamma}"
@@ -89,16 +93,21 @@ class MeasuredPoint:
     @property
     def iteration_s(self) -> float | None:
         """A whole speculative iteration, end to end."""
-        return self.tokens_per_iteration * self.sd_tpot_s if self.tokens_per_iteration and self.sd_tpot_s else None
+        return (
+            self.tokens_per_iteration * self.sd_tpot_s
+            if self.tokens_per_iteration and self.sd_tpot_s
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
     """A row of the table as printed: milliseconds, and None where a cell is blank.
 
-    target_ms: one baseline step. drafts_ms: all drafts of an iteration. sd_tpot_ms: time per token when speculating.
-    tree_nodes, tree_levels: both with the root. context_tokens: of the middle of a generation. gamma: of the set
-    ``gamma_optimal`` the one that was measured to be best. tokens_per_s: what gpt-fast prints in place of a step.
+    target_ms: one baseline step. drafts_ms: all drafts of an iteration. sd_tpot_ms: time per token when
+    speculating. tree_nodes, tree_levels: both with the root. context_tokens: of the middle of a generation.
+    gamma: of the set ``gamma_optimal`` the one that was measured to be best. tokens_per_s: what gpt-fast
+    prints in place of a step.
     """
 
     id: str
@@ -178,10 +187,14 @@ def published_points(*set_names: str) -> tuple[MeasuredPoint, ...]:
     for name in set_names:
         if name not in SETS:
             raise unknown_name("--set", "published set", name, SETS)
-    return tuple(row.point() for row in read_published("points", PublishedRow) if not set_names or row.set in set_names)
+    return tuple(
+        row.point() for row in read_published("points", PublishedRow) if not set_names or row.set in set_names
+    )
 
 
 @cache
 def points_of(hardware: str, target: str) -> tuple[MeasuredPoint, ...]:
     """The points of a model on a device."""
-    return tuple(row.point() for row in read_published("points", PublishedRow, hardware=hardware, target=target))
+    return tuple(
+        row.point() for row in read_published("points", PublishedRow, hardware=hardware, target=target)
+    )

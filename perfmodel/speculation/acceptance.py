@@ -1,9 +1,9 @@
 """How many tokens one iteration of speculation gains: Omega, from every way acceptance is reported.
 
 A draft of gamma tokens is accepted up to its first refused token, and verification adds one token of its own.
-`alpha` is P(accept | all earlier ones of the iteration accepted); a_j the same at position j; survival
-s_j = a_1 ... a_j, s_0 = 1. Arrays are float64 and broadcast over [batch, context, gamma]; positions are the last axis.
-docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
+`alpha` is P(accept | all earlier ones of the iteration accepted); a_j the same at position j; survival s_j =
+a_1 ... a_j, s_0 = 1. Arrays are float64 and broadcast over [batch, context, gamma]; positions are the last
+axis. docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from perfmodel.costs.monotone import pooled
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
-from perfmodel.specs.acceptance_rows import AcceptanceRow
+from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow
 
 MAX_GAMMA = 4096
 """Longest draft for which survival is tabulated."""
@@ -77,10 +77,10 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
 class Acceptance:
     """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.
 
-    `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is known of
-    them, and a longer draft is refused).
-    measured_at: draft lengths at which it was measured, exact there and modelled elsewhere; empty where each position
-    was. spread: standard deviation of ln(tokens per iteration) at the longest of them, from text to text.
+    `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is
+    known of them, and a longer draft is refused). measured_at: draft lengths at which it was measured, exact
+    there and modelled elsewhere; empty where each position was. spread: standard deviation of ln(tokens per
+    iteration) at the longest of them, from text to text.
     """
 
     source: str
@@ -96,9 +96,13 @@ class Acceptance:
         return cls(source, tail=float(alpha))
 
     @classmethod
-    def from_tokens_per_iteration(cls, omega: float, gamma: float, source: str = "given tokens") -> "Acceptance":
+    def from_tokens_per_iteration(
+        cls, omega: float, gamma: float, source: str = "given tokens"
+    ) -> "Acceptance":
         """The constant alpha that gives `omega` tokens per iteration at `gamma`."""
-        return cls(source, tail=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),))
+        return cls(
+            source, tail=float(alpha_from_tokens_per_iteration(omega, gamma)), measured_at=(float(gamma),)
+        )
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
@@ -120,10 +124,10 @@ class Acceptance:
     ) -> "Acceptance":
         """From tokens per iteration at rising draft lengths, and survival by position where that was printed.
 
-        Printed curves are noisy: what a further token gains is smoothed so that it never grows with the length (pool
-        adjacent violators); between two lengths the conditional acceptance is constant. Known to the longest length;
-        where that is below `LEAST_KNOWN`, to that, each further position accepting `decay` times the one before.
-        Raises InputError outside [1, gamma + 1].
+        Printed curves are noisy: what a further token gains is smoothed so that it never grows with the
+        length (pool adjacent violators); between two lengths the conditional acceptance is constant. Known to
+        the longest length; where that is below `LEAST_KNOWN`, to that, each further position accepting
+        `decay` times the one before. Raises InputError outside [1, gamma + 1].
         """
         lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
         positions: list[float] = []
@@ -144,7 +148,8 @@ class Acceptance:
 
     @classmethod
     def from_ngram(cls, hit: float, run_length: float, source: str = "given n-grams") -> "Acceptance":
-        """An n-gram draft that finds a match with probability `hit`; then `run_length` (1 or more) tokens are right.
+        """An n-gram draft that finds a match with probability `hit`; then `run_length` (1 or more) tokens are
+        right.
 
         Runs are geometric with that mean, before gamma cuts them: a_1 = hit, later a_j = 1 - 1/run_length.
         """
@@ -162,7 +167,8 @@ class Acceptance:
         return cls.from_alpha(row.alpha, row.source)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:
-        """How far it is carried from the nearest draft length it was measured at, m: |ln (gamma + 1)/(m + 1)|.
+        """How far it is carried from the nearest draft length it was measured at, m: |ln (gamma + 1)/(m +
+        1)|.
 
         0 at positions that were measured each, and without a draft.
         """
@@ -173,7 +179,9 @@ class Acceptance:
         return np.where(drafted == 0, 0.0, np.abs(apart).min(-1))
 
     def log_spread(self, gamma: npt.ArrayLike) -> Array:
-        """Standard deviation of ln(tokens per iteration) from text to text: that of the accepted tokens is the same."""
+        """Standard deviation of ln(tokens per iteration) from text to text: that of the accepted tokens is
+        the same.
+        """
         drafted = np.asarray(gamma)
         if not self.spread:
             return np.zeros(drafted.shape)
@@ -223,7 +231,9 @@ class Acceptance:
 
 
 def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
-    """Lengths, and the tokens gained since the one before; gains a token never grow (pool adjacent violators)."""
+    """Lengths, and the tokens gained since the one before; gains a token never grow (pool adjacent
+    violators).
+    """
     _require("gamma", lengths, 1, np.inf)
     _check_tokens(omega, lengths)
     widths = np.diff(lengths, prepend=0.0)
@@ -234,7 +244,11 @@ def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
 
 def _brief(value: object) -> str:
     array = np.asarray(value)
-    return f"{array.item():g}" if array.size == 1 else f"{array.size} values from {array.min():g} to {array.max():g}"
+    return (
+        f"{array.item():g}"
+        if array.size == 1
+        else f"{array.size} values from {array.min():g} to {array.max():g}"
+    )
 
 
 def _require(name: str, value: Floats, low: float, high: float) -> None:
@@ -255,4 +269,6 @@ def _whole(name: str, value: Array, low: int) -> None:
 def _check_tokens(omega: Array, gamma: Array) -> None:
     """Refuse tokens per iteration outside [1, gamma + 1]."""
     if not np.all((omega >= 1) & (omega <= gamma + 1)):
-        raise refuse("tokens per iteration", None, f"in [1, gamma + 1] (gamma {_brief(gamma)})", _brief(omega))
+        raise refuse(
+            "tokens per iteration", None, f"in [1, gamma + 1] (gamma {_brief(gamma)})", _brief(omega)
+        )

@@ -12,7 +12,9 @@ from perfmodel.speculation.scenario import Scenario
 
 Number = TypeVar("Number", bound=Floats)
 DEFAULT_MEMORY_FRACTION = 0.92
-"""Share of device memory that a serving engine takes: vLLM's default (`CacheConfig.gpu_memory_utilization`, 0.32)."""
+"""Share of device memory that a serving engine takes: vLLM's default (`CacheConfig.gpu_memory_utilization`,
+0.32).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ class Memory(Generic[Number]):
     def single(self) -> "Memory[float]":
         """Of a single point, in plain numbers."""
         sizes = {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bytes")}
-        return Memory(**sizes, fits=bool(self.fits), max_batch=int(self.max_batch), ar_max_batch=int(self.ar_max_batch))
+        return Memory(
+            **sizes, fits=bool(self.fits), max_batch=int(self.max_batch), ar_max_batch=int(self.ar_max_batch)
+        )
 
     def shortage(self, batch: float) -> tuple[str, ...]:
         """Of a single point: the sentence that this batch does not fit, or nothing where it does."""
@@ -42,8 +46,11 @@ class Memory(Generic[Number]):
         return () if self.fits else (f"{said}{int(self.max_batch)}",)
 
 
-def memory_of(scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float) -> Memory[Floats]:
-    """Weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) against `fraction` of memory.
+def memory_of(
+    scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float
+) -> Memory[Floats]:
+    """Weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) against `fraction` of
+    memory.
 
     Broadcasts over ``[batch, context, gamma]``; gamma = 0 needs nothing of the draft.
     """
@@ -62,8 +69,10 @@ def memory_of(scenario: Scenario, batch: Floats, context: Floats, gamma: Floats,
         draft_kv_bytes=batch * draft_kv,
         available_bytes=room,
         fits=np.less_equal(used, room),
-        max_batch=target.groups * _sequences(room - target.stored_weight_bytes - draft_weights, target_kv + draft_kv),
-        ar_max_batch=target.groups * _sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(context + 1)),
+        max_batch=target.groups
+        * _sequences(room - target.stored_weight_bytes - draft_weights, target_kv + draft_kv),
+        ar_max_batch=target.groups
+        * _sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(context + 1)),
     )
 
 

@@ -1,7 +1,7 @@
 """A chain of gamma drafted tokens, one verification: what an iteration costs and what it gains.
 
-    iteration = gamma (T_D + T_select) + T_V(gamma) + overhead
-    speedup   = tokens_per_iteration * T_T / iteration
+    iteration = gamma (T_D + T_select) + T_V(gamma) + overhead speedup   = tokens_per_iteration * T_T /
+    iteration
 
 (Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline: speedup exactly 1.
 All functions broadcast over ``[batch, context]``; a trailing axis of gammas is added where the text says so.
@@ -27,7 +27,14 @@ DEFAULT_MAX_GAMMA = 16
 BLOCK_ELEMENTS = 2**18
 OpSeconds = tuple[list[Floats], list[Floats]]
 """Of the ops of a target's passes, and of a draft's."""
-FIGURES = ("target_s", "draft_s", "verify_s", "overhead_s", "tokens_per_iteration", "speedup_at_gamma_optimal")
+FIGURES = (
+    "target_s",
+    "draft_s",
+    "verify_s",
+    "overhead_s",
+    "tokens_per_iteration",
+    "speedup_at_gamma_optimal",
+)
 """Of a prediction, those that are worked out."""
 
 
@@ -35,9 +42,9 @@ FIGURES = ("target_s", "draft_s", "verify_s", "overhead_s", "tokens_per_iteratio
 class Prediction:
     """An answer over ``[batch, context, gamma]``; all times are calibrated seconds of the whole group.
 
-    draft_s is the draft time per drafted token: one draft step with its selection, or a share of a parallel draft's
-    pass. verify_s is the pass over gamma + 1 tokens. `gamma_optimal` is the
-    integer from 0 (do not speculate) to the scan's end with the largest speedup, the smaller one on a tie.
+    draft_s is the draft time per drafted token: one draft step with its selection, or a share of a parallel
+    draft's pass. verify_s is the pass over gamma + 1 tokens. `gamma_optimal` is the integer from 0 (do not
+    speculate) to the scan's end with the largest speedup, the smaller one on a tie.
     """
 
     batch: Array
@@ -100,9 +107,9 @@ def check_draft_length(draft: Draft, gamma: int, flag: str = "--gamma") -> None:
 class Passes:
     """The passes of iterations at some points, counted once, to be timed under one calibration or several.
 
-    batch and context broadcast together; gammas are a leading axis of everything, so that the innermost loops run over
-    contexts (a trailing axis of 17 makes them three times as long). query: tokens per sequence of the target's passes,
-    of which the first is the baseline's.
+    batch and context broadcast together; gammas are a leading axis of everything, so that the innermost loops
+    run over contexts (a trailing axis of 17 makes them three times as long). query: tokens per sequence of
+    the target's passes, of which the first is the baseline's.
     """
 
     def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> None:
@@ -116,7 +123,9 @@ class Passes:
         self.draft_query, self.share = scenario.drafting(self.drafted)
         self.draft_ops: list[Op] = []
         if self.share is not None:
-            self.draft_ops = scenario.draft_ops(self.batch, self.context, self.draft_query, scenario.summed_draft)
+            self.draft_ops = scenario.draft_ops(
+                self.batch, self.context, self.draft_query, scenario.summed_draft
+            )
 
     def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
         """Calibrated seconds of each op of the target's passes and of the draft's.
@@ -127,15 +136,21 @@ class Passes:
         def of(ops: list[Op], machine: Machine, before: list[Floats]) -> list[Floats]:
             works = ("pass" if op.kind == "upkeep" else op.kind for op in ops)
             moved = [known is None or each == work for each in works]
-            return [machine.op_predicted_s(op) if m else s for op, m, s in zip(ops, moved, before, strict=True)]
+            return [
+                machine.op_predicted_s(op) if m else s for op, m, s in zip(ops, moved, before, strict=True)
+            ]
 
         target, draft = known or ([0.0] * len(self.target_ops), [0.0] * len(self.draft_ops))
-        return of(self.target_ops, scenario.machine, target), of(self.draft_ops, scenario.draft_machine, draft)
+        return of(self.target_ops, scenario.machine, target), of(
+            self.draft_ops, scenario.draft_machine, draft
+        )
 
-    def times(self, scenario: Scenario, seconds: OpSeconds | None = None) -> tuple[Array, Array, Array, Floats]:
-        """Target, draft per token and verification on the axis of gammas, of length 1 or left out where it can be;
-        overhead. scenario: the one that was counted, perhaps with a calibration that changes no count. seconds: of
-        the ops (`op_seconds`), where they are known.
+    def times(
+        self, scenario: Scenario, seconds: OpSeconds | None = None
+    ) -> tuple[Array, Array, Array, Floats]:
+        """Target, draft per token and verification on the axis of gammas, of length 1 or left out where it
+        can be; overhead. scenario: the one that was counted, perhaps with a calibration that changes no
+        count. seconds: of the ops (`op_seconds`), where they are known.
         """
         target_s, draft_s = seconds or (None, None)
         passes = np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query, target_s))
@@ -147,11 +162,15 @@ class Passes:
         return passes[:1], np.asarray(draft), passes[self._baseline :], overhead
 
     def steps(self, scenario: Scenario) -> tuple[PassTime[Floats], PassTime[Floats]]:
-        """All times of the target's passes, at a first gamma above 0 the baseline before them, and of a draft pass."""
+        """All times of the target's passes, at a first gamma above 0 the baseline before them, and of a draft
+        pass.
+        """
         target = scenario.machine.time(self.target_ops, self.batch * self.query)
         if self.share is not None:
             return target, scenario.draft_machine.time(self.draft_ops, self.batch * self.draft_query)
-        return target, scenario.draft_step(self.batch, self.context, scenario.draft.query(np.maximum(self.drafted, 1)))
+        return target, scenario.draft_step(
+            self.batch, self.context, scenario.draft.query(np.maximum(self.drafted, 1))
+        )
 
     def speedups(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Array:
         """Over ``[gamma, batch, context]``. seconds: see `times`."""
@@ -179,9 +198,9 @@ def predict(
 ) -> Prediction:
     """Answer a workload of any size at flat memory beside its result.
 
-    gamma_optimal is sought from 0 to `max_gamma`, or as far as the acceptance data reaches. at_best: the answer is of
-    that gamma, and the workload's own counts for nothing. Raises InputError where the workload's gamma is beyond that
-    data, and for an answer that is not finite.
+    gamma_optimal is sought from 0 to `max_gamma`, or as far as the acceptance data reaches. at_best: the
+    answer is of that gamma, and the workload's own counts for nothing. Raises InputError where the workload's
+    gamma is beyond that data, and for an answer that is not finite.
     """
     batch, context, gamma = workload.batch, workload.context, workload.gamma
     shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape)
@@ -213,7 +232,9 @@ def predict(
             figures[name][block] = values
     for name, values in figures.items():
         if not np.isfinite(values.sum()) and not np.isfinite(values).all():
-            files = f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
+            files = (
+                f"{scenario.target.name}, {scenario.machine.gpu.name} and {scenario.machine.calibration.name}"
+            )
             raise InputError(f"{name}: the answer is not a finite number; check the files of {files}")
     return Prediction(
         batch=np.broadcast_to(batch, shape),
@@ -245,4 +266,6 @@ def _blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
 def _within(values: NDArray[Any], block: tuple[slice, ...], shape: tuple[int, ...]) -> NDArray[Any]:
     """The part of an array that broadcasts into a block of `shape`."""
     values = values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
-    return values[tuple(cut if size > 1 else slice(None) for cut, size in zip(block, values.shape, strict=True))]
+    return values[
+        tuple(cut if size > 1 else slice(None) for cut, size in zip(block, values.shape, strict=True))
+    ]

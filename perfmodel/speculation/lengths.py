@@ -40,7 +40,9 @@ class ContextLengths:
 def context_lengths(
     scenario: Scenario, batch: float, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE
 ) -> ContextLengths:
-    """All three lengths for one batch, gamma and batch range; each round of their searches counts its passes once."""
+    """All three lengths for one batch, gamma and batch range; each round of their searches counts its passes
+    once.
+    """
     if gamma == 0:
         return ContextLengths(memory_bound_context(scenario, batch), 1.0, 1.0)
     batches, gammas = batches_between(*batch_range), np.array([gamma])
@@ -67,8 +69,9 @@ def context_lengths(
 def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
     """From where on a pass loads KV and weights for at least as long as it computes: 1 if at every length.
 
-    None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs a byte.
-    Counts every linear op and attention, not the input embedding; efficiencies are the calibration's, fixed costs none.
+    None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs a
+    byte. Counts every linear op and attention, not the input embedding; efficiencies are the calibration's,
+    fixed costs none.
     """
 
     def computes_longer(context: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -87,16 +90,25 @@ def break_even_context(scenario: Scenario, batch: float, gamma: int, speedup: fl
 
 
 def inflection_context(
-    scenario: Scenario, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE, tolerance: float = 0.0
+    scenario: Scenario,
+    gamma: int,
+    batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE,
+    tolerance: float = 0.0,
 ) -> float | None:
-    """Smallest context from which on speedup at `gamma` does not fall anywhere in the batch range as the batch grows.
+    """Smallest context from which on speedup at `gamma` does not fall anywhere in the batch range as the
+    batch grows.
 
-    The range is walked in quarter octaves; tolerance: relative fall between two steps that still counts as none. The
-    attention kernel's last, partial wave is left out: its saw-tooth over the batch is no trend, and would hide one.
+    The range is walked in quarter octaves; tolerance: relative fall between two steps that still counts as
+    none. The attention kernel's last, partial wave is left out: its saw-tooth over the batch is no trend, and
+    would hide one.
     """
     if gamma == 0:
         return 1.0
-    batches, gammas, smooth = batches_between(*batch_range)[:, None], np.array([gamma]), without_waves(scenario)
+    batches, gammas, smooth = (
+        batches_between(*batch_range)[:, None],
+        np.array([gamma]),
+        without_waves(scenario),
+    )
     return last_where(lambda context: falls(speedups(smooth, batches, context, gammas)[..., 0], tolerance))
 
 
@@ -117,11 +129,14 @@ def without_waves(scenario: Scenario, where: NDArray[np.bool_] | bool = True) ->
     if not blocks:
         return scenario
     endless = np.where(where, np.inf, blocks)  # no wave is the last one
-    return with_calibration(scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": endless}))
+    return with_calibration(
+        scenario, with_values(calibration, {"attention_blocks_per_multiprocessor": endless})
+    )
 
 
 class ContextSearch:
-    """Seeks the first context in 1 ... SEARCH_TO with a property, on a log grid that is refined around where it turns.
+    """Seeks the first context in 1 ... SEARCH_TO with a property, on a log grid that is refined around where
+    it turns.
 
     found: that context, None where there is none; settled: whether no finer grid can tell more.
     """
@@ -147,7 +162,9 @@ def no_more(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def first_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Smallest context in 1 ... SEARCH_TO for which a property holds (as seen on a log grid, then refined), or None."""
+    """Smallest context in 1 ... SEARCH_TO for which a property holds (as seen on a log grid, then refined),
+    or None.
+    """
     search = ContextSearch()
     for _ in range(ROUNDS):
         search.narrow(property_of(search.grid))

@@ -1,4 +1,5 @@
-"""A question without its workload: models, devices, draft and acceptance, and the time of each pass it is made of.
+"""A question without its workload: models, devices, draft and acceptance, and the time of each pass it is
+made of.
 
 All times broadcast over ``[batch, context]``; a trailing axis of gammas is added where the text says so.
 """
@@ -16,8 +17,8 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Op
-from perfmodel.specs.formats import Precision
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.formats import Precision
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance
 
 Rollback = Literal["keep", "replay"]
@@ -27,15 +28,16 @@ Rollback = Literal["keep", "replay"]
 class Scenario:
     """Everything about a question except its workload.
 
-    machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances by its
-    own count. kv_page: tokens per page of both caches. routing_independence: 1 routes the tokens of one sequence to
-    experts independently, 0 all alike, None what the calibration says (MoE). core_ops: count linear and attention ops
-    alone. topk_reuse: share of the tokens that an indexer chose which it chooses again for the next query token, so
-    that a verification reads them once. state_rollback: a verification over recurrent layers keeps the state after
-    every token, or replays the accepted tokens from the state before them. context_std: standard deviation of the
-    context over the sequences of a batch, in tokens. graph_sizes: tokens of the captured CUDA graphs that passes are
-    padded to (empty: none; None: as the calibration's engine does). expert_parallel: groups of the target's devices
-    that whole experts are dealt out to. data_parallel: groups that each hold all of attention, for their own sequences.
+    machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances
+    by its own count. kv_page: tokens per page of both caches. routing_independence: 1 routes the tokens of
+    one sequence to experts independently, 0 all alike, None what the calibration says (MoE). core_ops: count
+    linear and attention ops alone. topk_reuse: share of the tokens that an indexer chose which it chooses
+    again for the next query token, so that a verification reads them once. state_rollback: a verification
+    over recurrent layers keeps the state after every token, or replays the accepted tokens from the state
+    before them. context_std: standard deviation of the context over the sequences of a batch, in tokens.
+    graph_sizes: tokens of the captured CUDA graphs that passes are padded to (empty: none; None: as the
+    calibration's engine does). expert_parallel: groups of the target's devices that whole experts are dealt
+    out to. data_parallel: groups that each hold all of attention, for their own sequences.
     """
 
     target: ModelSpec
@@ -88,7 +90,9 @@ class Scenario:
     def target_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of a target pass: decoding at query 1, verification at gamma + 1. part: of another share than its own."""
+        """Ops of a target pass: decoding at query 1, verification at gamma + 1. part: of another share than
+        its own.
+        """
         ops = costs.forward(
             part or self.target_shard,
             batch,
@@ -104,7 +108,9 @@ class Scenario:
 
     @property
     def independence(self) -> float:
-        """How independently the query tokens of a sequence route: as asked, else as the calibration has it."""
+        """How independently the query tokens of a sequence route: as asked, else as the calibration has
+        it.
+        """
         asked = self.routing_independence
         return self.machine.calibration.routing_independence.value if asked is None else asked
 
@@ -114,7 +120,9 @@ class Scenario:
         return min(end for end in ends if end is not None)
 
     def longer_tokens(self, batch: Floats) -> Floats:
-        """Tokens by which the longest context of a batch is expected to exceed the mean, contexts being uniform."""
+        """Tokens by which the longest context of a batch is expected to exceed the mean, contexts being
+        uniform.
+        """
         if isinstance(self.context_std, float | int) and not self.context_std:
             return 0.0
         return np.sqrt(3.0) * self.context_std * (np.asarray(batch) - 1.0) / (np.asarray(batch) + 1.0)
@@ -126,7 +134,9 @@ class Scenario:
     def draft_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of one draft pass, selection included; query: tokens per sequence (a tree's level, a parallel draft)."""
+        """Ops of one draft pass, selection included; query: tokens per sequence (a tree's level, a parallel
+        draft).
+        """
         ops = self.draft.ops(part or self.draft_shard, batch, context, query)
         ops = costs.core(ops) if self.core_ops else ops
         return ops + costs.selection(self.draft_shard, batch, context, self.draft.kv)
@@ -158,7 +168,9 @@ class Scenario:
         return np.asarray(0.0 if share is None else self.draft_pass_s(batch, context, query) * share)
 
     def drafting(self, gammas: NDArray[np.int64]) -> tuple[Floats, Floats | None]:
-        """Query tokens of a draft pass, and the share of it that each drafted token takes (None: nothing is run)."""
+        """Query tokens of a draft pass, and the share of it that each drafted token takes (None: nothing is
+        run).
+        """
         drafted = np.asarray(gammas, float)
         tokens = np.maximum(drafted, 1.0)
         passes, query = self.draft.passes(drafted), self.draft.query(tokens)
@@ -179,7 +191,9 @@ class Scenario:
         return fixed + c.iteration_sequence_s.value * batch if c.iteration_sequence_s.value else fixed
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
-        """Time before the first token that only speculation needs: the draft's own prefill, scoring and gathering."""
+        """Time before the first token that only speculation needs: the draft's own prefill, scoring and
+        gathering.
+        """
         once = costs.selection(self.draft_shard, batch, context, self.draft.kv, "setup")
         seconds = sum((self.draft_machine.op_predicted_s(op) for op in once), start=0.0)
         if self.draft.shares_prefill:

@@ -1,9 +1,11 @@
-"""The shapes of trees of drafted tokens: the best for a size and a number of levels, by Sequoia's dynamic programme.
+"""The shapes of trees of drafted tokens: the best for a size and a number of levels, by Sequoia's dynamic
+programme.
 
-A node's k-th child is accepted with probability p_k, given that the node was reached; the tokens an iteration gains are
-F(T) = sum over nodes of the product of p along the path, the root (the token that verification adds) counting 1. Sizes
-and levels count the root. A chain of gamma drafts is the tree with one child everywhere: size = levels = gamma + 1.
-Chen et al. 2024, arXiv 2402.12374, section 3. What a tree costs is `perfmodel.speculation.tree_cost`.
+A node's k-th child is accepted with probability p_k, given that the node was reached; the tokens an iteration
+gains are F(T) = sum over nodes of the product of p along the path, the root (the token that verification
+adds) counting 1. Sizes and levels count the root. A chain of gamma drafts is the tree with one child
+everywhere: size = levels = gamma + 1. Chen et al. 2024, arXiv 2402.12374, section 3. What a tree costs is
+`perfmodel.speculation.tree_cost`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +24,9 @@ MAX_CHILDREN = 256
 
 @dataclass(frozen=True, slots=True)
 class TreeAcceptance:
-    """P(k-th child is accepted | its parent was reached) by k, the same at every level (positional acceptance)."""
+    """P(k-th child is accepted | its parent was reached) by k, the same at every level (positional
+    acceptance).
+    """
 
     rates: tuple[float, ...]
     source: str = "given rates"
@@ -43,9 +47,11 @@ class TreeAcceptance:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One tree. `parents` lists the nodes level by level, the root first (parent -1), siblings in order of rank.
+    """One tree. `parents` lists the nodes level by level, the root first (parent -1), siblings in order of
+    rank.
 
-    `widths` are the nodes of each level. `tokens_per_iteration` is F(T). Nodes that gain nothing are left out.
+    `widths` are the nodes of each level. `tokens_per_iteration` is F(T). Nodes that gain nothing are left
+    out.
     """
 
     parents: tuple[int, ...]
@@ -66,15 +72,17 @@ class Tree:
 class Growth:
     """The best trees of every size up to `size` and number of levels up to `levels`.
 
-    `tokens[d - 1, n - 1]` is G(n, d), `widths[d - 1, n - 1]` the nodes at each of the levels ``[levels]`` of that tree.
-    Raises InputError for a size outside 1 ... 1024 or levels outside 1 ... 64.
+    `tokens[d - 1, n - 1]` is G(n, d), `widths[d - 1, n - 1]` the nodes at each of the levels ``[levels]`` of
+    that tree. Raises InputError for a size outside 1 ... 1024 or levels outside 1 ... 64.
     """
 
     def __init__(self, acceptance: TreeAcceptance, size: int, levels: int) -> None:
         if not 1 <= size <= MAX_SIZE:
             raise refuse("--size", None, f"a tree size from 1 to {MAX_SIZE}, the root included", size)
         if not 1 <= levels <= MAX_LEVELS:
-            raise refuse("--levels", None, f"a number of tree levels from 1 to {MAX_LEVELS}, the root included", levels)
+            raise refuse(
+                "--levels", None, f"a number of tree levels from 1 to {MAX_LEVELS}, the root included", levels
+            )
         self.acceptance, self.size, self.levels = acceptance, size, levels
         self.tokens: Array = np.ones((levels, size))
         self.widths: NDArray[np.int64] = np.zeros((levels, size, levels), np.int64)
@@ -85,9 +93,13 @@ class Growth:
             self._level(row, rates)
 
     def best(self, size: int, levels: int) -> Tree:
-        """The best tree of at most `size` nodes on at most `levels` levels, which must be within this growth."""
+        """The best tree of at most `size` nodes on at most `levels` levels, which must be within this
+        growth.
+        """
         if not (1 <= size <= self.size and 1 <= levels <= self.levels):
-            raise refuse("tree", None, f"at most {self.size} nodes on at most {self.levels} levels", (size, levels))
+            raise refuse(
+                "tree", None, f"at most {self.size} nodes on at most {self.levels} levels", (size, levels)
+            )
         parents, widths, level, remaining = [-1], [], [(0, size)], levels
         while level:
             widths.append(len(level))
@@ -100,7 +112,9 @@ class Growth:
         return Tree(tuple(parents), tuple(widths), float(self.tokens[levels - 1, size - 1]))
 
     def _level(self, row: int, rates: Array) -> None:
-        """All subtrees with one more level: children from the last to the first, each given its share of the nodes."""
+        """All subtrees with one more level: children from the last to the first, each given its share of the
+        nodes.
+        """
         size = self.size
         later, later_widths = np.zeros(size), np.zeros((size, self.levels), np.int64)
         choice = np.zeros((len(rates), size), np.int64)
@@ -119,7 +133,9 @@ class Growth:
         self._choice.append(choice)
 
     def _children(self, remaining: int, nodes: int) -> list[int]:
-        """Sizes of the subtrees of a node that has `remaining` levels and `nodes` nodes, itself included in both."""
+        """Sizes of the subtrees of a node that has `remaining` levels and `nodes` nodes, itself included in
+        both.
+        """
         if remaining < 2:
             return []
         left, sizes = nodes - 1, []
@@ -133,7 +149,9 @@ class Growth:
 
 def _best_split(a: Array, b: Array) -> tuple[Array, NDArray[np.int64]]:
     """For each total m the largest a[i] + b[m - i] and the smallest such i."""
-    padded = np.concatenate((np.full(a.size - 1, -np.inf), b))  # row m below holds b[m], b[m - 1], ... and then -inf
+    padded = np.concatenate(
+        (np.full(a.size - 1, -np.inf), b)
+    )  # row m below holds b[m], b[m - 1], ... and then -inf
     sums = a + np.lib.stride_tricks.sliding_window_view(padded, a.size)[:, ::-1]
     return sums.max(axis=1), sums.argmax(axis=1)
 

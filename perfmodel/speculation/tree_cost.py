@@ -1,11 +1,12 @@
 """What a tree of drafted tokens costs, and which tree is best for a batch and a context.
 
-    speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(level width) + overhead)
+    speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(level width) +
+    overhead)
 
 A draft pass runs one level of the tree and proposes the next: d - 1 passes, as wide as levels 1 ... d - 1.
-Verification is counted as a chain of n query tokens: a tree's mask hides pairs, but kernels compute the whole block.
-n = 1 is the baseline: speedup exactly 1. The first-order rule (the largest tree that keeps verification memory-bound)
-stands beside the search. Chen et al. 2024, arXiv 2402.12374, section 4.1.
+Verification is counted as a chain of n query tokens: a tree's mask hides pairs, but kernels compute the whole
+block. n = 1 is the baseline: speedup exactly 1. The first-order rule (the largest tree that keeps
+verification memory-bound) stands beside the search. Chen et al. 2024, arXiv 2402.12374, section 4.1.
 """
 
 from dataclasses import dataclass
@@ -25,9 +26,11 @@ DEFAULT_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class TreeChoice:
-    """The best tree of a batch and a context, a root alone for the baseline; seconds are those of the whole group.
+    """The best tree of a batch and a context, a root alone for the baseline; seconds are those of the whole
+    group.
 
-    rule_size, rule_speedup: of the first-order rule's tree of the same acceptance, at its best number of levels.
+    rule_size, rule_speedup: of the first-order rule's tree of the same acceptance, at its best number of
+    levels.
     """
 
     tree: Tree
@@ -43,12 +46,18 @@ growth = lru_cache(maxsize=8)(Growth)
 
 
 def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Time of one iteration with this tree; broadcasts over ``[batch, context]``. The baseline for a root alone."""
+    """Time of one iteration with this tree; broadcasts over ``[batch, context]``. The baseline for a root
+    alone.
+    """
     check_draftable(scenario, tree.levels)
     if tree.size == 1:
         return scenario.target_pass_s(batch, context)
     drafts = sum((scenario.draft_pass_s(batch, context, float(w)) for w in tree.widths[:-1]), start=0.0)
-    return drafts + scenario.target_pass_s(batch, context, float(tree.size)) + scenario.overhead_s(batch, context)
+    return (
+        drafts
+        + scenario.target_pass_s(batch, context, float(tree.size))
+        + scenario.overhead_s(batch, context)
+    )
 
 
 def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
@@ -60,7 +69,8 @@ def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> F
 def surface(
     scenario: Scenario, batch: Floats, context: Floats, table: Growth, sizes: NDArray[np.int64] | None = None
 ) -> tuple[Array, Array, Array]:
-    """Speedup and iteration time over ``[batch, context, levels, size]``, the baseline over ``[batch, context]``.
+    """Speedup and iteration time over ``[batch, context, levels, size]``, the baseline over ``[batch,
+    context]``.
 
     sizes: rising sizes from 1 to look at; all of the table's unless given.
     """
@@ -97,15 +107,17 @@ def choose(
 ) -> TreeChoice:
     """The tree with the largest speedup, the smaller one on a tie.
 
-    levels: the most there may be; `DEFAULT_LEVELS`, or as many as the draft makes, unless given. Raises InputError as
-    `check_draftable` and `Growth` do.
+    levels: the most there may be; `DEFAULT_LEVELS`, or as many as the draft makes, unless given. Raises
+    InputError as `check_draftable` and `Growth` do.
     """
     table = growth(acceptance, size, levels_within(scenario, size, levels))
     fast, total, target = surface(scenario, batch, context, table)
     d, n = divmod(int(fast.argmax()), table.size)
     rule = first_order_size(scenario, batch, context, size)
     tree = table.best(n + 1, d + 1 if n else 1)
-    return TreeChoice(tree, float(fast[d, n]), float(total[d, n]), float(target), rule, float(fast[:, rule - 1].max()))
+    return TreeChoice(
+        tree, float(fast[d, n]), float(total[d, n]), float(target), rule, float(fast[:, rule - 1].max())
+    )
 
 
 def levels_within(scenario: Scenario, size: int, levels: int | None) -> int:
@@ -119,8 +131,12 @@ def levels_within(scenario: Scenario, size: int, levels: int | None) -> int:
 
 
 def first_order_size(scenario: Scenario, batch: float, context: float, size: int) -> int:
-    """The largest tree up to `size` whose verification still loads for longer than it computes, at calibrated rates."""
-    load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(batch, context, np.arange(1.0, size + 1)))
+    """The largest tree up to `size` whose verification still loads for longer than it computes, at calibrated
+    rates.
+    """
+    load, compute = scenario.machine.load_and_compute_s(
+        scenario.target_ops(batch, context, np.arange(1.0, size + 1))
+    )
     return max(int(np.sum(np.greater_equal(load, compute))), 1)
 
 
@@ -130,4 +146,6 @@ def check_draftable(scenario: Scenario, levels: int) -> None:
     if levels > 1 and float(draft.passes(2.0)) != 2.0:
         raise refuse("--draft", None, "a draft that runs once per level of a tree", draft.name)
     if draft.max_gamma is not None and levels > draft.max_gamma + 1:
-        raise refuse("--levels", None, f"at most {draft.max_gamma + 1} with {draft.name}, the root included", levels)
+        raise refuse(
+            "--levels", None, f"at most {draft.max_gamma + 1} with {draft.name}, the root included", levels
+        )

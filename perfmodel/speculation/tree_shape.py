@@ -1,6 +1,7 @@
 """Trees as they are written down and drawn: the parents of their nodes, level by level.
 
-Nodes are numbered by level, the root 0 first (its parent is -1), siblings in order of rank, as in `Tree.parents`.
+Nodes are numbered by level, the root 0 first (its parent is -1), siblings in order of rank, as in
+`Tree.parents`.
 """
 
 from collections.abc import Sequence
@@ -58,7 +59,8 @@ def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree"
 
 
 def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
-    """Parents of the tree in which every node of a level has as many children: ``4x2x1`` is 4, then 2 each, then 1.
+    """Parents of the tree in which every node of a level has as many children: ``4x2x1`` is 4, then 2 each,
+    then 1.
 
     Raises InputError for other text, more than `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.
     """

@@ -1,13 +1,15 @@
-"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, and that for the target.
+"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, and that for
+the target.
 
-Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until m >= gamma_2
-tokens are drafted (gamma_2 <= m <= gamma_2 + gamma_1); then the target with the full cache verifies m + 1 tokens.
+Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until m >=
+gamma_2 tokens are drafted (gamma_2 <= m <= gamma_2 + gamma_1); then the target with the full cache verifies m
++ 1 tokens.
 
     speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead)
     T_round = gamma_1 T_small + T_sparse(gamma_1 + 1) + the time outside the passes of any iteration
 
-E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_2 / Omega(gamma_1, alpha_1)) is biased.
-Sun et al. 2024, arXiv 2404.11912.
+E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_2 / Omega(gamma_1, alpha_1))
+is biased. Sun et al. 2024, arXiv 2404.11912.
 """
 
 from collections.abc import Sequence
@@ -29,7 +31,9 @@ DEFAULT_GAMMA_1, DEFAULT_GAMMA_2 = 6, 12
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Inner rounds until `least` tokens: their expected number, and P(m) for m = least ... least + gamma_1."""
+    """Inner rounds until `least` tokens: their expected number, and P(m) for m = least ... least +
+    gamma_1.
+    """
 
     expected: float
     drafted: Array
@@ -67,7 +71,8 @@ def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
 class TwoLevels:
     """One iteration of both levels over ``[batch, context]``; seconds are calibrated, of the whole group.
 
-    draft_s: all inner rounds. verify_s: the expected full-cache verification. `tokens_per_iteration` is E[Omega(m)].
+    draft_s: all inner rounds. verify_s: the expected full-cache verification. `tokens_per_iteration` is
+    E[Omega(m)].
     """
 
     gamma_1: int
@@ -94,14 +99,18 @@ class TwoLevels:
 def predict_two_levels(
     small: Scenario, sparse: Scenario, batch: Floats, context: Floats, gamma_1: int, gamma_2: int
 ) -> TwoLevels:
-    """small: the small model drafting, its acceptance that of the sparse target; sparse: the target's self-draft, its
-    acceptance that of the full target. Both scenarios are of one target and machine.
+    """small: the small model drafting, its acceptance that of the sparse target; sparse: the target's
+    self-draft, its acceptance that of the full target. Both scenarios are of one target and machine.
 
-    What the sparse cache rebuilds per iteration is in the overhead. Raises InputError where the scenarios differ in
-    target or machine, the middle is no self-draft, or a draft is longer than the small model makes or an acceptance
-    knows.
+    What the sparse cache rebuilds per iteration is in the overhead. Raises InputError where the scenarios
+    differ in target or machine, the middle is no self-draft, or a draft is longer than the small model makes
+    or an acceptance knows.
     """
-    if small.target != sparse.target or small.machine != sparse.machine or small.precision != sparse.precision:
+    if (
+        small.target != sparse.target
+        or small.machine != sparse.machine
+        or small.precision != sparse.precision
+    ):
         raise InputError("hierarchy: both levels must have the same target, device and precision")
     if not sparse.draft.views_target_cache or float(sparse.draft.passes(1.0)) != 1.0:
         raise InputError("hierarchy: the middle level must be a self-draft with a sparse cache")
@@ -138,13 +147,16 @@ def best_two_levels(
     gammas_1: Sequence[int] | None,
     gammas_2: Sequence[int] | None,
 ) -> TwoLevels:
-    """The fastest pair of the given lengths; the shorter ones on a tie. Raises InputError as `predict_two_levels` does.
+    """The fastest pair of the given lengths; the shorter ones on a tie. Raises InputError as
+    `predict_two_levels` does.
 
-    None tries 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the small draft and the acceptances go.
+    None tries 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the small draft and the
+    acceptances go.
     """
     pairs = _pairs(small, sparse, gammas_1, gammas_2)
     return max(
-        (predict_two_levels(small, sparse, batch, context, *pair) for pair in pairs), key=lambda p: float(p.speedup)
+        (predict_two_levels(small, sparse, batch, context, *pair) for pair in pairs),
+        key=lambda p: float(p.speedup),
     )
 
 
@@ -180,4 +192,6 @@ def _pairs(
 def _check_known(acceptance: Acceptance, gamma: int, flag: str) -> None:
     known = acceptance.max_gamma
     if known is not None and gamma > known:
-        raise refuse(flag, None, f"at most {known}, the positions that were measured ({acceptance.source})", gamma)
+        raise refuse(
+            flag, None, f"at most {known}, the positions that were measured ({acceptance.source})", gamma
+        )

@@ -1,9 +1,9 @@
 """How sure a predicted speedup is: the calibration's own error, never a guess.
 
-The variance of log speedup has two parts: the fitted constants' covariance, carried through the model by finite
-differences, and the error that the calibration showed on rows it was not fitted to, or, where it is another device's,
-the error it showed when it was used for another device. Acceptance is taken as given; where it is carried to a draft
-length at which it was not measured, what that is off by is a third.
+The variance of log speedup has two parts: the fitted constants' covariance, carried through the model by
+finite differences, and the error that the calibration showed on rows it was not fitted to, or, where it is
+another device's, the error it showed when it was used for another device. Acceptance is taken as given; where
+it is carried to a draft length at which it was not measured, what that is off by is a third.
 """
 
 import math
@@ -16,19 +16,20 @@ from numpy.typing import NDArray
 
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.operations import Floats
-from perfmodel.specs.calibration import CONSTANTS, Calibration, over_host
-from perfmodel.specs.constants import Constant
-from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import Z, square
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, over_host
+from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs.calibrations.fits import Z, square
+from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 
 STEP_STDERR = 0.25
 """Finite-difference step in standard errors: small against the curvature, large against rounding."""
 WIDER, NEAR = 0.5, 0.35
-"""Of an engine's own rows: how much wider an error is for each doubling beyond them, and doublings that still count as
-within. vLLM on a CPU (results/cpu-engine): steps at batch 8 from those at 1 and 4 are off by 3.5 %, at 4 from 1 and 8
-by 6.9 %; on the record before, which 0.5 is of, by 5.4 and 3.6 %."""
+"""Of an engine's own rows: how much wider an error is for each doubling beyond them, and doublings that still
+count as within. vLLM on a CPU (results/cpu-engine): steps at batch 8 from those at 1 and 4 are off by 3.5 %,
+at 4 from 1 and 8 by 6.9 %; on the record before, which 0.5 is of, by 5.4 and 3.6 %.
+"""
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """What of a calibration decides one device's share of a model."""
 OF_EXPERTS = ("expert_popularity", "routing_independence")
@@ -38,7 +39,9 @@ Interval = tuple[float, float]
 """Ends of an interval that should hold the measured value in `COVERAGE` of cases, the lower one first."""
 
 
-def speedup_interval(scenario: Scenario, batch: float, context: float, gamma: int, speedup: float) -> Interval | None:
+def speedup_interval(
+    scenario: Scenario, batch: float, context: float, gamma: int, speedup: float
+) -> Interval | None:
     """Interval around a predicted speedup; None where the calibration states no observed error (ideal)."""
     passes = Passes(scenario, batch, context, np.array([gamma]))
     return interval_of_speedup(scenario, passes, speedup, ratio_log_error(scenario, passes))
@@ -67,7 +70,8 @@ def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, 
 
 
 def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array | None:
-    """Standard deviation of log speedup over ``[batch, context]`` with a trailing axis of gammas, 0 at gamma 0.
+    """Standard deviation of log speedup over ``[batch, context]`` with a trailing axis of gammas, 0 at gamma
+    0.
 
     None where the calibration states no observed error (ideal).
     """
@@ -79,8 +83,11 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
     return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
 
 
-def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array | None:
-    """What the calibration says a ratio of an iteration to a step is off by, more where a question is unlike its rows.
+def stated_log_error(
+    scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]
+) -> Array | None:
+    """What the calibration says a ratio of an iteration to a step is off by, more where a question is unlike
+    its rows.
 
     Over ``[batch, context]`` with a trailing axis of gammas; None where no error was observed.
     """
@@ -93,18 +100,22 @@ def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas:
     return np.asarray(np.hypot(scatter.deviation * widening(scenario, batch, context, gammas), beyond))
 
 
-def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64] | None = None) -> Floats:
+def widening(
+    scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64] | None = None
+) -> Floats:
     """How many times as wide an error is that an engine's own rows showed, where a question lies beyond them.
 
-    Over ``[batch, context]``, and gammas where they are given. 1 within the ranges that the calibration states, or
-    where it states none; `WIDER` more for each doubling of batch, context and tokens beyond, for another model and for
-    another draft.
+    Over ``[batch, context]``, and gammas where they are given. 1 within the ranges that the calibration
+    states, or where it states none; `WIDER` more for each doubling of batch, context and tokens beyond, for
+    another model and for another draft.
     """
     held = scenario.machine.calibration.measured
     if held is None:
         return 1.0
     beyond: Floats = np.asarray(
-        float(scenario.target.name != held.model) + doublings(batch, held.batch) + doublings(context, held.context)
+        float(scenario.target.name != held.model)
+        + doublings(batch, held.batch)
+        + doublings(context, held.context)
     )
     if gammas is not None:
         other = float((scenario.draft.name, scenario.draft.kv.label()) != (held.draft, held.draft_kv))
@@ -120,9 +131,13 @@ def doublings(value: Floats, held: tuple[float, float]) -> Floats:
 
 
 def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) -> Array:
-    """Standard deviation of ln(tokens per iteration): carried to another draft length, and from text to text."""
+    """Standard deviation of ln(tokens per iteration): carried to another draft length, and from text to
+    text.
+    """
     acceptance = scenario.acceptance
-    return np.hypot(engines().acceptance.deviation * acceptance.carried(gammas), acceptance.log_spread(gammas))
+    return np.hypot(
+        engines().acceptance.deviation * acceptance.carried(gammas), acceptance.log_spread(gammas)
+    )
 
 
 def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
@@ -137,7 +152,9 @@ def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
 
 
 def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, context: float) -> Floats | None:
-    """Standard deviation of the logarithm of a baseline step's time; None where the calibration states no error."""
+    """Standard deviation of the logarithm of a baseline step's time; None where the calibration states no
+    error.
+    """
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
     if scatter is None:
@@ -187,15 +204,21 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
                 step = -min(step, constant.value / (2 * constant.stderr)) if constant.stderr else -step
             slopes.append(slope(name, step * (constant.stderr or 0.0)) / step)
         stacked = np.stack(slopes)
-        variance = np.maximum(np.einsum("i...,ij,j...->...", stacked, square(c.fit.correlation), stacked), 0.0)
+        variance = np.maximum(
+            np.einsum("i...,ij,j...->...", stacked, square(c.fit.correlation), stacked), 0.0
+        )
     if scenario.machine.over_host:
         step = STEP_STDERR * c.allreduce_multiplier.value
-        variance = variance + (over_host().box_log_rms / STEP_STDERR * slope("allreduce_multiplier", step)) ** 2
+        variance = (
+            variance + (over_host().box_log_rms / STEP_STDERR * slope("allreduce_multiplier", step)) ** 2
+        )
     return variance
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
-    """The same question answered with another calibration; shards are worked out anew only where they differ."""
+    """The same question answered with another calibration; shards are worked out anew only where they
+    differ.
+    """
     machine, before = replace(scenario.machine, calibration=calibration), scenario.machine.calibration
     if any(getattr(calibration, name) != getattr(before, name) for name in OF_SHARDS):
         return replace(scenario, machine=machine)
@@ -206,8 +229,12 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
 
 
 def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
-    """A calibration with some constants' values exchanged, perhaps by point; bounds are the caller's to keep."""
-    return c.model_copy(update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()})
+    """A calibration with some constants' values exchanged, perhaps by point; bounds are the caller's to
+    keep.
+    """
+    return c.model_copy(
+        update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()}
+    )
 
 
 def _constant(c: Calibration, name: str) -> Constant:

@@ -14,7 +14,9 @@ MAX_GAMMA = 1024
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Batch (sequences), context (cached tokens per sequence) and gamma (drafted tokens); they broadcast together."""
+    """Batch (sequences), context (cached tokens per sequence) and gamma (drafted tokens); they broadcast
+    together.
+    """
 
     batch: NDArray[np.float64]
     context: NDArray[np.float64]
@@ -22,7 +24,9 @@ class Workload:
 
     @classmethod
     def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
-        """Check and convert. Raises InputError for numbers that are not positive and finite (gamma: whole, >= 0)."""
+        """Check and convert. Raises InputError for numbers that are not positive and finite (gamma: whole, >=
+        0).
+        """
         axes = (
             _numbers(batch, "batch", 1, MAX_BATCH),
             _numbers(context, "context", 1, MAX_CONTEXT),
@@ -32,11 +36,15 @@ class Workload:
             np.broadcast_shapes(*(axis.shape for axis in axes))
         except ValueError:
             shapes = ", ".join(str(axis.shape) for axis in axes)
-            raise refuse("--batch, --context, --gamma", None, "of shapes that broadcast together", shapes) from None
+            raise refuse(
+                "--batch, --context, --gamma", None, "of shapes that broadcast together", shapes
+            ) from None
         return cls(*axes)
 
 
-def _numbers(given: ArrayLike, name: str, low: float, high: float, whole: bool = False) -> NDArray[np.float64]:
+def _numbers(
+    given: ArrayLike, name: str, low: float, high: float, whole: bool = False
+) -> NDArray[np.float64]:
     """The numbers, all of them within these bounds; the first that is not is refused as it was typed."""
     try:
         values = np.asarray(given, dtype=np.float64)

@@ -1,4 +1,6 @@
-"""The joint search: against brute force over single answers, its bounds, what it never invents, every bundled pair."""
+"""The joint search: against brute force over single answers, its bounds, what it never invents, every bundled
+pair.
+"""
 
 import itertools
 import json
@@ -10,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.advise import advise
-from perfmodel.answers.candidates import AdviseQuery, find_candidates
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.rates import parse_rate
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.rates import parse_rate
 from perfmodel.errors import InputError
-from perfmodel.specs import files
-from perfmodel.specs.acceptance_library import published_drafts, short_name
+from perfmodel.specs.acceptance.acceptance_library import published_drafts, short_name
+from perfmodel.specs.boundary import files
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_cost import choose
 
@@ -37,7 +39,9 @@ def every_answer() -> dict[tuple[int, int, str | None, int], tuple[float, bool]]
         draft, _, kv = key.partition("@")
         rate = parse_rate(text, "")
         for gamma in range((rate.max_gamma or 5) + 1):
-            a = whatif("llama-3.1-8b", "h100-sxm-80gb", batch, 16384, gamma, tp, kv or "full", 0.5, draft=draft)
+            a = whatif(
+                "llama-3.1-8b", "h100-sxm-80gb", batch, 16384, gamma, tp, kv or "full", 0.5, draft=draft
+            )
             tpot = a.tpot_s * a.acceptance.tokens_per_iteration / float(rate.tokens_per_iteration(gamma))
             found[tp, batch, draft if gamma else None, gamma] = tpot, a.memory.fits
     return found
@@ -46,7 +50,9 @@ def every_answer() -> dict[tuple[int, int, str | None, int], tuple[float, bool]]
 @pytest.mark.parametrize("objective", ["throughput", "latency", "cost"])
 @pytest.mark.parametrize("bound", [None, 0.012])
 def test_brute_force_over_single_answers_agrees(objective: str, bound: float | None) -> None:
-    fine = {key: tpot for key, (tpot, fits) in every_answer().items() if fits and not (bound and tpot > bound)}
+    fine = {
+        key: tpot for key, (tpot, fits) in every_answer().items() if fits and not (bound and tpot > bound)
+    }
     value = {
         "throughput": lambda tp, batch, tpot: batch / tpot,
         "latency": lambda tp, batch, tpot: -tpot,
@@ -64,9 +70,17 @@ def test_brute_force_over_single_answers_agrees(objective: str, bound: float | N
     assert abs(chosen.objective) == pytest.approx(abs(best), rel=1e-9)
 
 
-@pytest.mark.parametrize("asked", [{"objective": "latency"}, {"objective": "cost", "price": 2.0, "max_tpot_ms": 20}])
+@pytest.mark.parametrize(
+    "asked", [{"objective": "latency"}, {"objective": "cost", "price": 2.0, "max_tpot_ms": 20}]
+)
 def test_without_an_acceptance_it_says_from_which_alpha_a_draft_would_pay(asked: dict[str, object]) -> None:
-    given = {"model": "qwen2.5-7b", "batch": (1, 4, 9, 10, 11), "context": 32768, "rate": {}, "max_gamma": 6} | asked
+    given = {
+        "model": "qwen2.5-7b",
+        "batch": (1, 4, 9, 10, 11),
+        "context": 32768,
+        "rate": {},
+        "max_gamma": 6,
+    } | asked
     a = advise(request(**given))
     assert (a.verdict, a.chosen.gamma) == ("unknown_acceptance", 0)
     alphas = [one.smallest_alpha for one in a.unmeasured]
@@ -99,27 +113,34 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     assert (research.chosen.draft, research.chosen.runs_in) == ("self", None)
 
 
-@pytest.mark.parametrize(("engine", "draft", "kv", "says"), [
-    ("vllm", "dspark:rank=256,block=7", "full", "vLLM >= 0.28"),
-    ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
-    ("trtllm", "ngram", "full", "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5"),
-    ("magicdec", "self", "streamingllm:512", None),
-    ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),
-    ("vllm@0.22", "dspark", "full", "vLLM >= 0.28, not in 0.22"),
-    ("sglang@0.5.9", "eagle3", "streamingllm:512", "SGLang >= 0.5.12, not in 0.5.9"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("engine", "draft", "kv", "says"),
+    [
+        ("vllm", "dspark:rank=256,block=7", "full", "vLLM >= 0.28"),
+        ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
+        ("trtllm", "ngram", "full", "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5"),
+        ("magicdec", "self", "streamingllm:512", None),
+        ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),
+        ("vllm@0.22", "dspark", "full", "vLLM >= 0.28, not in 0.22"),
+        ("sglang@0.5.9", "eagle3", "streamingllm:512", "SGLang >= 0.5.12, not in 0.5.9"),
+    ],
+)
 def test_where_a_draft_runs(engine: str, draft: str, kv: str, says: str | None) -> None:
     a = whatif("llama-3.1-8b", "h100", 4, 4096, 2, draft=draft, draft_kv=kv, alpha=0.7, engine=engine)
     assert a.runs_in == says
 
 
 def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
-    """SGLang has dspark, the fastest of Qwen3-8B's heads, from 0.5.18 on, DFlash from 0.5.12, EAGLE-3 from 0.4.6."""
+    """SGLang has dspark, the fastest of Qwen3-8B's heads, from 0.5.18 on, DFlash from 0.5.12, EAGLE-3 from
+    0.4.6.
+    """
     asked = {"model": "qwen3-8b", "hardware": "h100", "context": 4096, "batch": (1, 16)}
     old, new = (advise(AdviseQuery(engine=f"sglang@{v}", **asked)) for v in ("0.5.9", "0.5.18"))
     assert (old.chosen.draft, new.chosen.draft) == ("eagle3", "dspark")
     assert (old.not_run.draft, old.not_run.runs_in) == ("dspark", "SGLang >= 0.5.18, not in 0.5.9")
-    assert whatif("deepseek-r1", "h200", 8, 8192, tp=8, engine="vllm@0.10.2").query.draft == "eagle3", "mtp: 0.11.1"
+    assert whatif("deepseek-r1", "h200", 8, 8192, tp=8, engine="vllm@0.10.2").query.draft == "eagle3", (
+        "mtp: 0.11.1"
+    )
 
 
 def test_the_recommendation_comes_with_its_head_and_its_line() -> None:
@@ -140,7 +161,9 @@ def test_whatif_says_the_same_of_the_same_point(alpha: float) -> None:
 
 
 def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine_runs() -> None:
-    """At 8k on H200: none is undecided for want of an acceptance, and `whatif` says the same of what is chosen."""
+    """At 8k on H200: none is undecided for want of an acceptance, and `whatif` says the same of what is
+    chosen.
+    """
     same = {"pays": "speculate", "too_close_to_call": "too_close_to_call"}
     verdicts: Counter[str] = Counter()
     for model in filter(lambda name: published_drafts(short_name(name)), files.bundled_names("models")):
@@ -150,7 +173,9 @@ def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine
             continue
         assert p.runs_in.startswith("vLLM >= ")
         assert '"num_speculative_tokens"' in a.serve.vllm_line
-        point = whatif(model, "h200", p.batch, "8k", p.gamma, p.tp, p.draft_kv, draft=p.draft, draft_tp=p.draft_tp)
+        point = whatif(
+            model, "h200", p.batch, "8k", p.gamma, p.tp, p.draft_kv, draft=p.draft, draft_tp=p.draft_tp
+        )
         assert (same[point.verdict], point.runs_in) == (a.verdict, p.runs_in), model
     assert verdicts["unknown_acceptance"] == 0
     assert verdicts["speculate"] >= 8
@@ -158,7 +183,9 @@ def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine
 
 
 def test_interval_and_break_even_keep_the_bound() -> None:
-    """At the least alpha the chosen batch and gamma take just the bound; slower drafts take a smaller batch."""
+    """At the least alpha the chosen batch and gamma take just the bound; slower drafts take a smaller
+    batch.
+    """
     asked = request(rate={"eagle": "0.7"}, context=32768, batch="1..16", max_tpot_ms=12)
     a = advise(asked)
     r, p = a.robustness, a.chosen
@@ -170,7 +197,9 @@ def test_interval_and_break_even_keep_the_bound() -> None:
 
 
 def test_trees_are_searched_where_their_acceptance_was_measured() -> None:
-    """The tree that `perfmodel tree` finds, or one next to it: beyond 64 nodes only some sizes are searched."""
+    """The tree that `perfmodel tree` finds, or one next to it: beyond 64 nodes only some sizes are
+    searched.
+    """
     rates = (0.63, 0.11, 0.06)
     s = resolve(Query("llama-3.1-8b", "h100-sxm-80gb", 1, 1, draft="llama-3.2-1b", alpha=0.0))
     for batch in (1, 16):
@@ -227,13 +256,22 @@ def test_more_room_never_makes_any_bundled_model_worse(model, objective, context
 
 
 def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
-    row = {"target": "llama-3.1-8b", "draft": "self", "draft_kv": "quest", "kv_budget_tokens": 777, "alpha": 0.9}
+    row = {
+        "target": "llama-3.1-8b",
+        "draft": "self",
+        "draft_kv": "quest",
+        "kv_budget_tokens": 777,
+        "alpha": 0.9,
+    }
     other = row | {"target": "qwen3-8b"}
     rows = [row | {"context_tokens": c} for c in (8192, 32768)] + [other | {"context_tokens": 8192}]
     path = tmp_path / "rows.json"
     path.write_text(json.dumps({"schema_version": 1, "source": "a test", "rows": rows}), encoding="utf-8")
     _, candidates, skips = find_candidates(request(rate={"ngram": "0.2x2"}, acceptance=str(path)))
-    assert [(c.scenario.draft.name, c.scenario.draft.kv.budget) for c in candidates] == [("ngram", None), ("self", 777)]
+    assert [(c.scenario.draft.name, c.scenario.draft.kv.budget) for c in candidates] == [
+        ("ngram", None),
+        ("self", 777),
+    ]
     assert skips == []
     assert "a test" in candidates[1].scenario.acceptance.source
     _, none, skips = find_candidates(request(rate={}, acceptance=str(path), context=100_000))
@@ -244,7 +282,9 @@ def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
 def test_more_prices_than_fit_in_memory_are_refused_with_what_is_possible() -> None:
     """One draft of at most 16 tokens and the baseline: 17 prices a batch."""
     asked = request(rate={"self@streamingllm:512": "0.8"}, batch="1..120000")
-    with pytest.raises(InputError, match=r"must be at most 117647 values with these drafts, such as 1\.\.4096x2"):
+    with pytest.raises(
+        InputError, match=r"must be at most 117647 values with these drafts, such as 1\.\.4096x2"
+    ):
         advise(asked)
     assert advise(request(rate={"self@streamingllm:512": "0.8"}, batch="1..16384x2")).candidates == 15 * 17
     with pytest.raises(InputError, match="at most 867 values"):  # 96 sizes of a tree at 24 levels

@@ -13,7 +13,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"model": None}, "model: must be text, given None"),
     ("whatif", {"model": "a\nb"}, "model: no model named"),
     ("whatif", {"draft_kv": 512}, "draft_kv: must be text, given 512"),
-    ("whatif", {"batch": True}, "batch: must be a positive whole number such as 8 or 32k (32768), given True"),
+    (
+        "whatif",
+        {"batch": True},
+        "batch: must be a positive whole number such as 8 or 32k (32768), given True",
+    ),
     ("whatif", {"batch": [1, 2]}, "batch: must be one value here, given 2; `perfmodel sweep` takes lists"),
     ("whatif", {"context": 1e300}, "context: must be numbers from 1"),
     ("whatif", {"alpha": False}, "alpha: must be a finite number, given False"),
@@ -30,7 +34,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("advise", {"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
     ("hierarchy", {"draft_kv": "full"}, "draft_kv: must be METHOD:BUDGET, a sparse cache"),
     ("serving", {"gamma": 9, "draft": "medusa:heads=3"}, "gamma: must be at most 3 with medusa, given 9"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("verb", "changes", "said"), REFUSED)

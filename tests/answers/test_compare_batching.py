@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from perfmodel.answers.compare import both_ways, compose, crossover_cache_bytes
+from perfmodel.answers.point.compare import both_ways, compose, crossover_cache_bytes
 from perfmodel.speculation.acceptance import Acceptance
 from tests.speculation.asked import scenario as llama
 
@@ -27,7 +27,9 @@ def test_llama_8b_crosses_at_22_9_k_tokens() -> None:
     assert at.bytes_per_token_ratio == pytest.approx(1.0, rel=1e-9)
 
 
-@pytest.mark.parametrize("model", ["gemma-3-27b", "gpt-oss-20b", "phi-3-mini-4k", "deepseek-v2-lite", "mixtral-8x7b"])
+@pytest.mark.parametrize(
+    "model", ["gemma-3-27b", "gpt-oss-20b", "phi-3-mini-4k", "deepseek-v2-lite", "mixtral-8x7b"]
+)
 def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
     """Also where layers slide, whose cache stops growing; None where all do, before there is enough of it."""
     s = scenario(model=model)
@@ -37,7 +39,9 @@ def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
         assert both_ways(s, 10**9, 10).bytes_per_token_ratio > 1
     else:
         assert both_ways(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
-    apart = replace(s, routing_independence=1.0)  # tokens of one sequence that route alike may read fewer experts
+    apart = replace(
+        s, routing_independence=1.0
+    )  # tokens of one sequence that route alike may read fewer experts
     assert both_ways(apart, 100, 2).bytes_per_token_ratio > 1
 
 

@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.break_even import smallest_alpha, speedup_at
-from perfmodel.answers.inverse import inverse
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.point.break_even import smallest_alpha, speedup_at
+from perfmodel.answers.point.inverse import inverse
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload
 
-BASE = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=3, tp=8, draft_kv="streamingllm:512", alpha=0.85)
+BASE = Query(
+    "llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=3, tp=8, draft_kv="streamingllm:512", alpha=0.85
+)
 QUESTIONS = [
     BASE,
     replace(BASE, calibration="ideal", batch=256),

@@ -1,10 +1,12 @@
-"""Mixtures of experts: activation, target efficiency, the batch where speculation peaks, and published shapes."""
+"""Mixtures of experts: activation, target efficiency, the batch where speculation peaks, and published
+shapes.
+"""
 
 import numpy as np
 import pytest
 
-from perfmodel.answers.moe import ExpertSpeculation, independence_of, moe, touched
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.point.moe import ExpertSpeculation, independence_of, moe, touched
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.costs import Experts
 from perfmodel.speculation.acceptance import Acceptance
 
@@ -48,7 +50,9 @@ def test_the_measured_reduction_gives_the_independence_back(experts: Experts, re
 
 
 def test_verification_costs_2_5_then_1_0_then_1_1_baseline_steps() -> None:
-    """Qwen3-30B-A3B on A100, gamma 3, 4,000 tokens, ideal: the ratio falls to 1 where every expert is read anyway."""
+    """Qwen3-30B-A3B on A100, gamma 3, 4,000 tokens, ideal: the ratio falls to 1 where every expert is read
+    anyway.
+    """
     found = answer(hardware="a100-sxm-80gb", context=4000, batch=(1, 64, 256), draft="self")
     assert [1 / row.target_efficiency for row in found.rows] == pytest.approx([2.48, 1.06, 1.13], abs=0.02)
 
@@ -61,13 +65,15 @@ def test_speculation_peaks_at_a_middle_batch_unlike_a_dense_model() -> None:
     gained = float(Acceptance.from_alpha(0.8).tokens_per_iteration(3))
     assert peak.iteration_to_target == pytest.approx(gained / peak.speedup)
     (at_peak,) = answer(batch=peak.batch).rows
-    assert (at_peak.speedup, at_peak.target_efficiency) == pytest.approx((peak.speedup, peak.target_efficiency))
+    assert (at_peak.speedup, at_peak.target_efficiency) == pytest.approx(
+        (peak.speedup, peak.target_efficiency)
+    )
     assert (at_peak.fits, one.fits, many.fits) == (peak.batch <= peak.max_batch, True, False)
 
 
 def test_the_cost_of_an_iteration_rises_with_gamma_as_published() -> None:
-    """MoESD Table 1 (Mixtral-8x7B, EAGLE, two A800, peak over unlisted batches): iterations cost 1.35, 1.44, 1.53
-    baseline steps for gamma 2, 3, 4 on average. A shape: our stack's host overhead is not theirs.
+    """MoESD Table 1 (Mixtral-8x7B, EAGLE, two A800, peak over unlisted batches): iterations cost 1.35, 1.44,
+    1.53 baseline steps for gamma 2, 3, 4 on average. A shape: our stack's host overhead is not theirs.
     """
     costs = []
     for gamma, sigma in ((2, 0.78), (3, 0.66), (4, 0.58)):

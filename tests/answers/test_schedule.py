@@ -1,4 +1,6 @@
-"""Tables of draft lengths: cover everything once, never below a constant, do not flicker, parse as engines want."""
+"""Tables of draft lengths: cover everything once, never below a constant, do not flicker, parse as engines
+want.
+"""
 
 import itertools
 from dataclasses import replace
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.draft_lengths import (
+from perfmodel.answers.advice.draft_lengths import (
     DEFAULT_HYSTERESIS,
     LengthTable,
     Range,
@@ -17,11 +19,11 @@ from perfmodel.answers.draft_lengths import (
     catch_up,
     length_tables,
 )
-from perfmodel.answers.engine_lines import ServedTarget, export, five_item_rows
-from perfmodel.answers.query import Query
-from perfmodel.answers.schedule import schedule
+from perfmodel.answers.advice.engine_lines import ServedTarget, export, five_item_rows
+from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.question.query import Query
 from perfmodel.errors import InputError
-from perfmodel.specs import files
+from perfmodel.specs.boundary import files
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload
 from tests.speculation.asked import scenario as llama
@@ -82,7 +84,9 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
 
 
 def test_a_draft_that_was_off_reads_what_it_missed() -> None:
-    """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of its own."""
+    """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of
+    its own.
+    """
     s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.5)
     table = length_tables(s, (1024,), 256, 5)[0]
     assert table.ranges[-1].tokens == 0
@@ -102,16 +106,24 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     assert catch_up(s, length_tables(s, (1024,), 4, 3)[0], 1024.0, 256) is None
 
 
-@pytest.mark.parametrize(("asked", "served", "fine", "note"), [
-    ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
-    ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
-    ({}, {"model_id": None}, False, "which checkpoint is served is yours to say: give --model-path"),
-    ({}, {"weights": "int4-g32"}, True, "int4-g32 weights"),
-    ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
-    ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),
-    ({"tp": 4, "draft_tp": 2}, {"tensor_parallel": 4}, False, "on 1 or 4 devices, not on 2"),
-    ({"draft": "llama-68m"}, {"vocab_size": 128_256}, False, "32000 vocabulary entries, the target 128256"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "served", "fine", "note"),
+    [
+        ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
+        ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
+        ({}, {"model_id": None}, False, "which checkpoint is served is yours to say: give --model-path"),
+        ({}, {"weights": "int4-g32"}, True, "int4-g32 weights"),
+        ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
+        ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),
+        ({"tp": 4, "draft_tp": 2}, {"tensor_parallel": 4}, False, "on 1 or 4 devices, not on 2"),
+        (
+            {"draft": "llama-68m"},
+            {"vocab_size": 128_256},
+            False,
+            "32000 vocabulary entries, the target 128256",
+        ),
+    ],
+)
 def test_what_vllm_or_sglang_does_not_serve_is_said(asked: dict, served: dict, fine: bool, note: str) -> None:
     """vLLM has an int8 cache, per token and head."""
     table = LengthTable((Range(1, 8, 2, 1.5),), 1, 1, 1.5, 2, 1.4, (1.0,))
@@ -124,18 +136,27 @@ def test_what_vllm_or_sglang_does_not_serve_is_said(asked: dict, served: dict, f
 def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
     """DeepSeek-R1 on eight devices: vLLM counts devices and sequences of one group, SGLang those of all."""
     s = scenario(model="deepseek-r1", hardware="h200", tp=8, ep=8, dp=4, draft="mtp")
-    table = LengthTable((Range(1, 8, 4, 1.5), Range(9, 10, 2, 1.5), Range(11, 126, 1, 1.5)), 1, 1, 1.5, 2, 1.4, 1.0)
+    table = LengthTable(
+        (Range(1, 8, 4, 1.5), Range(9, 10, 2, 1.5), Range(11, 126, 1, 1.5)), 1, 1, 1.5, 2, 1.4, 1.0
+    )
     out = export(table, s.draft, ServedTarget.of(Query("deepseek-r1", "h200", 1, 1), "org/r1", s))
     assert out.vllm_line.startswith(
         "vllm serve org/r1 --data-parallel-size 4 --enable-expert-parallel --tensor-parallel-size 2 --max-num-seqs 32 "
     ), "126 sequences in 4 groups: at most 32 in one"
     assert out.vllm["num_speculative_tokens_per_batch_size"] == [[1, 2, 4], [3, 3, 2], [4, 32, 1]]
-    assert "--enable-dp-attention --dp 4 --ep 8 --tp 8 --mem-fraction-static 0.92 --max-run" in out.sglang_line
+    assert (
+        "--enable-dp-attention --dp 4 --ep 8 --tp 8 --mem-fraction-static 0.92 --max-run" in out.sglang_line
+    )
     head = replace(scenario(tp=8).draft, tensor_parallel=8)
-    assert export(table, head, ServedTarget("x", 8, data_parallel=8), "h").vllm["draft_tensor_parallel_size"] == 1
+    assert (
+        export(table, head, ServedTarget("x", 8, data_parallel=8), "h").vllm["draft_tensor_parallel_size"]
+        == 1
+    )
 
 
-@pytest.mark.parametrize("asked", [{}, {"draft": "self", "draft_kv": "streamingllm:512", "calibration": "ideal"}])
+@pytest.mark.parametrize(
+    "asked", [{}, {"draft": "self", "draft_kv": "streamingllm:512", "calibration": "ideal"}]
+)
 def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(asked: dict) -> None:
     """A batch size counts with the share of its octave, ln(1 + 1/b)."""
     s, most, context = scenario(**asked), 100, 16384.0
@@ -153,15 +174,26 @@ def test_a_model_without_an_id_has_no_line(tmp_path) -> None:
     """A file is no name that an engine serves, nor is one that no maker is said of."""
     asked = {"hardware": "h200", "context": 4096, "max_batch": 4, "draft": "ngram", "rate": "0.4x3"}
     path = tmp_path / "mine.yaml"
-    path.write_text((files.data_directory("models") / "qwen3-8b.yaml").read_text().replace("hf_id", "#"), "utf-8")
+    path.write_text(
+        (files.data_directory("models") / "qwen3-8b.yaml").read_text().replace("hf_id", "#"), "utf-8"
+    )
     for unsaid in ("qwen2.5-7b-instruct", path):
         out = schedule(unsaid, **asked).tables[0].export
         assert (out.vllm_line, out.sglang_line) == (None, None)
 
 
 def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
-    """vLLM's dynamic mode costs 14 % (vllm#49548): 5 % are not worth it, and 5 % are where it costs nothing."""
-    asked = {"hardware": "a100", "tp": 4, "context": 1024, "draft": "llama-3.2-1b", "alpha": 0.65, "max_batch": 256}
+    """vLLM's dynamic mode costs 14 % (vllm#49548): 5 % are not worth it, and 5 % are where it costs
+    nothing.
+    """
+    asked = {
+        "hardware": "a100",
+        "tp": 4,
+        "context": 1024,
+        "draft": "llama-3.2-1b",
+        "alpha": 0.65,
+        "max_batch": 256,
+    }
     one, table = schedule("llama-3.1-70b", **asked), schedule("llama-3.1-70b", **asked, dynamic_price=0)
     assert len(table.tables[0].ranges) > 1
     assert table.tables[0].instead is None

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from perfmodel.answers.mixed import mixed_memory, mixed_s, mixed_speedup
-from perfmodel.answers.serving import serving
+from perfmodel.answers.point.serving import serving
+from perfmodel.answers.question.mixed import mixed_memory, mixed_s, mixed_speedup
 from perfmodel.costs.graphs import VLLM_GRAPH_SIZES, padded
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError
@@ -21,7 +21,9 @@ scenario = partial(llama, hardware="h100-sxm-80gb", draft_kv="streamingllm:512",
 
 
 def simulate(alphas, gamma: int, tokens: int, slots: int, iterations: int, seed: int) -> float:
-    """Tokens per slot and iteration of slots that are refilled at once; every request needs `tokens` tokens."""
+    """Tokens per slot and iteration of slots that are refilled at once; every request needs `tokens`
+    tokens.
+    """
     rng = np.random.default_rng(seed)
     alpha = rng.choice(alphas, slots)
     left, gained = rng.integers(1, tokens + 1, slots), 0
@@ -48,7 +50,9 @@ def test_mixed_acceptances_in_refilled_slots_by_a_simulation(alphas, gamma: int)
 
 @pytest.mark.parametrize("kind", sorted(kinds()))
 @pytest.mark.parametrize(("batch", "gamma"), [(8, 3), (256, 4)])
-def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind: str, batch: int, gamma: int) -> None:
+def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(
+    kind: str, batch: int, gamma: int
+) -> None:
     draft = kinds()[kind].example
     found = serving("llama-3.1-8b", "h100", batch, 4096, 0.7, gamma, draft=draft, draft_kv="full")
     s = scenario(draft=draft, draft_kv="full")
@@ -58,7 +62,12 @@ def test_a_uniform_batch_has_the_engine_s_speedup_with_every_kind_of_draft(kind:
 
 
 def test_a_mixture_goes_through_every_context_and_acceptance() -> None:
-    given = {"context": (2048, 16384, 65536), "alpha": (0.85, 0.5), "gamma": 3, "draft_kv": "streamingllm:512"}
+    given = {
+        "context": (2048, 16384, 65536),
+        "alpha": (0.85, 0.5),
+        "gamma": 3,
+        "draft_kv": "streamingllm:512",
+    }
     found = serving("llama-3.1-8b", "h100", 24, **given)
     contexts, alphas = [2048.0, 16384.0, 65536.0] * 4, [0.85] * 3 + [0.5] * 3
     assert found.speedup == pytest.approx(mixed_speedup(scenario(), contexts * 2, alphas * 4, 3), rel=1e-12)
@@ -80,7 +89,9 @@ def test_memory_of_a_mixture_is_the_sum_of_its_sequences() -> None:
 def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
     contexts = [1000.0, 3000.0, 60000.0, 64000.0]
     mean = float(np.mean(contexts))
-    assert mixed_s(scenario(), contexts) == pytest.approx(float(scenario().target_pass_s(4.0, mean)), rel=1e-9)
+    assert mixed_s(scenario(), contexts) == pytest.approx(
+        float(scenario().target_pass_s(4.0, mean)), rel=1e-9
+    )
     window = scenario(model="gemma-3-27b")
     assert mixed_s(window, [100.0, 100.0, 8000.0, 8000.0]) < float(window.target_pass_s(4.0, 4050.0))
     # the short sequences are below the draft's budget
@@ -89,7 +100,16 @@ def test_full_attention_sees_only_the_mean_context_and_windows_do_not() -> None:
 
 def test_graphs_round_the_batch_up() -> None:
     """Of an engine whose passes are not padded; a verification of 65 x 4 tokens pads to 264."""
-    assert list(padded(np.array([1, 3, 4, 5, 9, 512, 600, 260]), VLLM_GRAPH_SIZES)) == [1, 4, 4, 8, 16, 512, 600, 264]
+    assert list(padded(np.array([1, 3, 4, 5, 9, 512, 600, 260]), VLLM_GRAPH_SIZES)) == [
+        1,
+        4,
+        4,
+        8,
+        16,
+        512,
+        600,
+        264,
+    ]
     bare = scenario(engine="magicdec")
     s = replace(bare, graph_sizes=VLLM_GRAPH_SIZES)
     at = np.arange(1.0, 65)

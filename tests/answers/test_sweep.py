@@ -15,14 +15,22 @@ import pandas as pd
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers import sweep, sweep_files
-from perfmodel.answers.sweep import COLUMNS, HEADS, LABELS, Grid, blocks
-from perfmodel.answers.sweep_files import write_sweep
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.grid import sweep, sweep_files
+from perfmodel.answers.grid.sweep import COLUMNS, HEADS, LABELS, Grid, blocks
+from perfmodel.answers.grid.sweep_files import write_sweep
+from perfmodel.answers.point.whatif import whatif
 from perfmodel.errors import InputError
 
-QUESTION = Grid("llama-3.1-8b,qwen3-30b-a3b", "a100,h100", tp="4", batch="1,64", context="1k,32000,100k", alpha="0.8",
-                gamma="0,2,auto", draft_kv="streamingllm:512,quest:1k,page=16")  # fmt: skip
+QUESTION = Grid(
+    "llama-3.1-8b,qwen3-30b-a3b",
+    "a100,h100",
+    tp="4",
+    batch="1,64",
+    context="1k,32000,100k",
+    alpha="0.8",
+    gamma="0,2,auto",
+    draft_kv="streamingllm:512,quest:1k,page=16",
+)
 SMALL = ["--model=llama-3.1-8b", "--hardware=a100", "--tp=8", "--draft-kv=streamingllm:512", "--alpha=0.8"]
 
 
@@ -40,7 +48,10 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     names = (*HEADS, "batch", "context", "gamma")
     points = itertools.product(*map(QUESTION.axis, names))
-    rows, queries = list(rows_of(QUESTION)), [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points]
+    rows, queries = (
+        list(rows_of(QUESTION)),
+        [QUESTION.query(**dict(zip(names, p, strict=True))) for p in points],
+    )
     assert [block.rows for block in blocks(QUESTION)][:3] == [6, 6, 6], "of at most 7, in threes"
     monkeypatch.setattr(sweep, "BLOCK_ROWS", 2)
     assert {block.rows for block in blocks(QUESTION)} == {3}
@@ -48,7 +59,9 @@ def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -
     for row, query in zip(rows, queries, strict=True):
         alone = whatif(query).as_dict()
         expected = {"batch": query.batch, "context_tokens": query.context, "gamma": alone["query"]["gamma"]}
-        expected |= {f"{step}_s": alone[f"{step}_step"]["predicted_s"] for step in ("target", "draft", "verify")}
+        expected |= {
+            f"{step}_s": alone[f"{step}_step"]["predicted_s"] for step in ("target", "draft", "verify")
+        }
         expected |= alone["acceptance"] | alone["memory"]
         for name in COLUMNS:
             value = expected[name] if name in expected else alone[name]
@@ -58,7 +71,9 @@ def test_grid_equals_loop(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
-    """As `whatif` says them: with gamma sought, at gamma 0, where it does not fit, where no error is stated."""
+    """As `whatif` says them: with gamma sought, at gamma 0, where it does not fit, where no error is
+    stated.
+    """
     for calibration in (None, "ideal"):
         point = {"calibration": calibration, "alpha": 0.8}
         frame = pm.sweep("llama-3.1-8b", "h100", [2, 16], "4k,64k", ["auto", 0, 3], **point).to_frame()
@@ -80,7 +95,9 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
         list(blocks(replace(question, context="4000,1m")))
 
 
-def test_without_pyarrow_parquet_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_parquet_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match="needs pyarrow, which is not installed"):
         write_sweep(QUESTION, tmp_path / "grid.parquet")
@@ -130,7 +147,9 @@ def test_an_acceptance_that_is_no_constant_stays_empty_and_without_pandas_the_re
 ) -> None:
     rows = tmp_path / "rows.yaml"
     subject = "{target: llama-3.1-8b, draft: self, draft_kv: streamingllm, kv_budget_tokens: 512, context_tokens: 1024"
-    rows.write_text(f"schema_version: 1\nsource: a test's own\nrows:\n  - {subject}, positions: [0.9, 0.7]}}\n")
+    rows.write_text(
+        f"schema_version: 1\nsource: a test's own\nrows:\n  - {subject}, positions: [0.9, 0.7]}}\n"
+    )
     asked = replace(QUESTION, model="llama-3.1-8b", context="1k", draft_kv="streamingllm:512", alpha=None)
     found = pm.sweep(asked, acceptance=str(rows))
     assert found.to_frame()["alpha"].isna().all()
@@ -171,7 +190,8 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     def peak(context: str) -> int:
         flags = ["--batch", "1..100", "--context", context, "--gamma", "1..10", "-o", str(tmp_path / "g.csv")]
         with subprocess.Popen(
-            [sys.executable, "-m", "perfmodel", "sweep", *SMALL, *flags, "--overwrite"], stderr=subprocess.PIPE
+            [sys.executable, "-m", "perfmodel", "sweep", *SMALL, *flags, "--overwrite"],
+            stderr=subprocess.PIPE,
         ) as process:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = status

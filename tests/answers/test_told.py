@@ -8,14 +8,14 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers import text
-from perfmodel.answers.measured import measured_speedups
-from perfmodel.answers.placement import check_engine
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.rates import parse_tree_rates
-from perfmodel.answers.verdict import CLIFF, _climb, beyond, unlike_measured, verdicts, warnings
+from perfmodel.answers.point.measured import measured_speedups
+from perfmodel.answers.point.verdict import CLIFF, _climb, beyond, unlike_measured, verdicts, warnings
+from perfmodel.answers.question.placement import check_engine
+from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.rates import parse_tree_rates
 from perfmodel.cli.plot import _published
 from perfmodel.errors import InputError
-from perfmodel.specs.fits import MeasuredRange
+from perfmodel.specs.calibrations.fits import MeasuredRange
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree import TreeAcceptance
 from tests.speculation.asked import scenario as llama
@@ -23,16 +23,19 @@ from tests.speculation.asked import scenario as llama
 scenario = partial(llama, hardware="h100", context=4096, alpha=0.7)
 
 
-@pytest.mark.parametrize(("low", "high", "gamma", "fits", "word"), [
-    (1.0, 1.4, 3, True, "too_close_to_call"),
-    (1.0001, 1.4, 3, True, "pays"),
-    (1.0001, 1.4, 1, True, "pays"),
-    (1.0001, 1.4, 3, False, "does_not_fit"),
-    (1.0001, 1.4, 0, True, "does_not_pay"),
-    (0.8, 1.0, 3, True, "does_not_pay"),
-    (0.8, 1.0001, 3, True, "too_close_to_call"),
-    (math.nan, math.nan, 3, True, "pays"),  # of the speedup, 1.2
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("low", "high", "gamma", "fits", "word"),
+    [
+        (1.0, 1.4, 3, True, "too_close_to_call"),
+        (1.0001, 1.4, 3, True, "pays"),
+        (1.0001, 1.4, 1, True, "pays"),
+        (1.0001, 1.4, 3, False, "does_not_fit"),
+        (1.0001, 1.4, 0, True, "does_not_pay"),
+        (0.8, 1.0, 3, True, "does_not_pay"),
+        (0.8, 1.0001, 3, True, "too_close_to_call"),
+        (math.nan, math.nan, 3, True, "pays"),  # of the speedup, 1.2
+    ],
+)
 def test_a_verdict_takes_the_whole_interval(low, high, gamma, fits, word) -> None:
     assert verdicts(1.2, low, high, gamma, fits).item() == word
 
@@ -56,13 +59,19 @@ def told(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
 def test_warnings_begin_at_their_limits() -> None:
     sparse, model = scenario(draft_kv="streamingllm:512"), scenario(model="llama-2-7b", draft="llama-3.2-1b")
     budget = "KV budget 512 is not below the context"
-    assert [budget in told(sparse, context, gamma) for context, gamma in ((512, 1), (513, 1), (512, 0))] == [1, 0, 0]
+    assert [budget in told(sparse, context, gamma) for context, gamma in ((512, 1), (513, 1), (512, 0))] == [
+        1,
+        0,
+        0,
+    ]
     vocabulary = "llama-3.2-1b has 128256 vocabulary entries, llama-2-7b 32000"
     assert [vocabulary in told(model, 1000, gamma) for gamma in (0, 1)] == [0, 1]
     assert told(scenario(draft="llama-3.2-1b"), 1000, 1) == []
     short = resolve(Query("gpt-oss-120b", "h100", 1, 4096, 3, draft="eagle3"))
     short = replace(short, acceptance=replace(short.acceptance, source="a head at short contexts"))
-    notes = [any("short prompts" in n for n in told(short, c, g)) for c, g in ((4096, 1), (4097, 1), (4097, 0))]
+    notes = [
+        any("short prompts" in n for n in told(short, c, g)) for c, g in ((4096, 1), (4097, 1), (4097, 0))
+    ]
     assert notes == [False, True, False]
     some = scenario(tp=2, draft="llama-3.2-1b", draft_tp=1)
     assert ["the draft runs on 1 of 2 devices" in told(some, 1000, gamma) for gamma in (0, 1)] == [0, 1]
@@ -73,14 +82,17 @@ def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
     """131072 positions: 131068 cached tokens, 3 drafted and the target's own."""
     s = scenario(draft="llama-68m")
     assert beyond(scenario(), 131_068, 3) == ()
-    assert beyond(scenario(), 131_069, 3) == ("context 131069 (+4) is beyond llama-3.1-8b's maximum of 131072",)
+    assert beyond(scenario(), 131_069, 3) == (
+        "context 131069 (+4) is beyond llama-3.1-8b's maximum of 131072",
+    )
     assert beyond(s, 2045, 3) == ("context 2045 (+4) is beyond llama-68m's maximum of 2048",)
     assert beyond(s, 131_071, 0) == beyond(s, 2044, 3) == ()
 
 
 def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
-    held = MeasuredRange(model="llama-3.1-8b", draft="eagle", draft_kv="full", batch=(2, 8), context=(1000, 4000),
-                         gamma=(1, 3))  # fmt: skip
+    held = MeasuredRange(
+        model="llama-3.1-8b", draft="eagle", draft_kv="full", batch=(2, 8), context=(1000, 4000), gamma=(1, 3)
+    )
     s = scenario(draft="eagle")
     assert list(unlike_measured(s, 1.0, 1.0, 9)) == []
     c = s.machine.calibration.model_copy(update={"measured": held})
@@ -92,18 +104,24 @@ def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:
 
     assert notes(s, 2.0, 1000.0, 1) == notes(s, 8.0, 4000.0, 3) == notes(s, 2.0, 1000.0, 0) == []
     assert notes(s, 1.0, 480.0, 7) == [
-        "at batch 2 to 8, not 1", "at context 1000 to 4000, not 480", "at gamma 1 to 3, not 7"
-    ]  # fmt: skip
+        "at batch 2 to 8, not 1",
+        "at context 1000 to 4000, not 480",
+        "at gamma 1 to 3, not 7",
+    ]
     assert notes(s, 17.0, 8200.0, 0) == ["at batch 2 to 8, not 17", "at context 1000 to 4000, not 8200"]
     assert notes(s, 2.0, 1000.0, 4) == [], "5 tokens for 4 are near"
-    assert notes(scenario(model="qwen3-8b", draft="eagle"), 2.0, 1000.0, 1) == ["serving llama-3.1-8b, not qwen3-8b"]
+    assert notes(scenario(model="qwen3-8b", draft="eagle"), 2.0, 1000.0, 1) == [
+        "serving llama-3.1-8b, not qwen3-8b"
+    ]
     other = scenario(draft="llama-3.2-1b")
     assert notes(other, 2.0, 1000.0, 0) == []
     assert notes(other, 2.0, 1000.0, 1) == ["with draft eagle (full), not llama-3.2-1b (full)"]
 
 
 def test_devices_that_an_engine_does_not_start_on_are_refused_with_those_it_does() -> None:
-    """Qwen2.5-0.5B: 14 heads, 2 KV heads. DeepSeek-R1: experts 2048 wide in blocks of 128, so that 16 share one."""
+    """Qwen2.5-0.5B: 14 heads, 2 KV heads. DeepSeek-R1: experts 2048 wide in blocks of 128, so that 16 share
+    one.
+    """
     with pytest.raises(InputError, match=r"has 2 \(one of 1, 2, 14\), given 7"):
         scenario(model="qwen2.5-0.5b", tp=7)
     r1 = scenario(model="deepseek-r1", hardware="b200", tp=8)
@@ -117,45 +135,55 @@ def test_devices_that_an_engine_does_not_start_on_are_refused_with_those_it_does
 
 
 def test_units_begin_at_their_own_number() -> None:
-    for function, least in ((text.size, {"kB": 3, "MB": 6, "GB": 9, "TB": 12, "PB": 15, "EB": 18}),
-                            (text.count, {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18})):  # fmt: skip
+    for function, least in (
+        (text.size, {"kB": 3, "MB": 6, "GB": 9, "TB": 12, "PB": 15, "EB": 18}),
+        (text.count, {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}),
+    ):
         for unit, power in least.items():
             assert function(10.0**power) == f"1.00 {unit}"
             assert not function(0.99 * 10.0**power).endswith(f" {unit}")
     assert [text.seconds(s) for s in (None, 9e-4, 1e-3, 0.9, 1.0, 1000.0)] == [
-        "unknown", "900.0 us", "1.00 ms", "900.00 ms", "1.00 s", "1,000 s"
-    ]  # fmt: skip
+        "unknown",
+        "900.0 us",
+        "1.00 ms",
+        "900.00 ms",
+        "1.00 s",
+        "1,000 s",
+    ]
     assert [text.tokens(n) for n in (None, 2.0, 2.1, 12345.0)] == ["none", "2", "3", "12,345"]
     assert [text.clients(n) for n in (1, 2)] == ["1 client", "2 clients"]
     assert [text.devices("x", n) for n in (1, 2)] == ["x", "2 x x"]
 
 
-@pytest.mark.parametrize(("asked", "name", "fine", "refused"), [
-    (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
-    (pm.whatif, "kv_reread", 4, 4.01),
-    (pm.whatif, "batch_range", (1, 2), (2, 2)),
-    (pm.whatif, "batch_range", (1, 2**40), (1, 2**40 + 1)),
-    (pm.whatif, "batch_range", (1, 2), (0, 2)),
-    (pm.advise, "batch", 2**20, 2**20 + 1),
-    (pm.advise, "max_gamma", 1, 0),
-    (pm.advise, "max_gamma", 256, 257),
-    (pm.advise, "context", 2**40, 2**40 + 1),
-    (pm.serving, "batch", 4, 3),
-    (pm.serving, "max_gamma", 256, 257),
-    (pm.serving, "max_gamma", 1, 0),
-    (pm.serving, "gamma", 1, 0),
-    (pm.compare, "gamma", 1, 0),
-    (pm.moe, "gamma", 1, 0),
-    (pm.moe, "batch", "1..1024", "1..1025"),
-    (pm.traffic, "input_std", 577, 578),
-    (pm.traffic, "output_std", 57, 58),
-    (pm.schedule, "output_len", 999, 1000),
-    (pm.schedule, "output_len", 2, 1),
-    (pm.schedule, "missed", 2**20, 2**20 + 1),
-    (pm.schedule, "max_gamma", 1, 0),
-    (pm.schedule, "hysteresis", 1, 1.01),
-    (pm.schedule, "max_batch", 4096, 4097),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "name", "fine", "refused"),
+    [
+        (pm.whatif, "context_std", 577, 578),  # 1000 / sqrt(3) = 577.35
+        (pm.whatif, "kv_reread", 4, 4.01),
+        (pm.whatif, "batch_range", (1, 2), (2, 2)),
+        (pm.whatif, "batch_range", (1, 2**40), (1, 2**40 + 1)),
+        (pm.whatif, "batch_range", (1, 2), (0, 2)),
+        (pm.advise, "batch", 2**20, 2**20 + 1),
+        (pm.advise, "max_gamma", 1, 0),
+        (pm.advise, "max_gamma", 256, 257),
+        (pm.advise, "context", 2**40, 2**40 + 1),
+        (pm.serving, "batch", 4, 3),
+        (pm.serving, "max_gamma", 256, 257),
+        (pm.serving, "max_gamma", 1, 0),
+        (pm.serving, "gamma", 1, 0),
+        (pm.compare, "gamma", 1, 0),
+        (pm.moe, "gamma", 1, 0),
+        (pm.moe, "batch", "1..1024", "1..1025"),
+        (pm.traffic, "input_std", 577, 578),
+        (pm.traffic, "output_std", 57, 58),
+        (pm.schedule, "output_len", 999, 1000),
+        (pm.schedule, "output_len", 2, 1),
+        (pm.schedule, "missed", 2**20, 2**20 + 1),
+        (pm.schedule, "max_gamma", 1, 0),
+        (pm.schedule, "hysteresis", 1, 1.01),
+        (pm.schedule, "max_batch", 4096, 4097),
+    ],
+)
 def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
     given = {
         pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.query import resolve
-from perfmodel.answers.schedule import ScheduleQuery, _served_shares
-from perfmodel.answers.traffic_query import TrafficQuery
-from perfmodel.answers.traffic_rows import TrafficRow
+from perfmodel.answers.advice.schedule import ScheduleQuery, _served_shares
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.question.query import resolve
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.timing import Said
 from tests.commands import run
 
-ASK = {"model": "gpt-oss-120b", "hardware": "h200", "input_len": "8k", "output_len": "1k", "draft": "eagle:features=3"}
+ASK = {
+    "model": "gpt-oss-120b",
+    "hardware": "h200",
+    "input_len": "8k",
+    "output_len": "1k",
+    "draft": "eagle:features=3",
+}
 
 
 def rows(**more):
@@ -26,17 +32,24 @@ def rows(**more):
 def test_a_row_for_each_load_and_length_that_agrees_with_itself():
     closed = pm.traffic(**ASK, alpha=0.6, max_concurrency="4,16", gamma="1").rows
     assert [(row.request_rate, row.concurrency, row.gamma) for row in closed] == [
-        (None, 4, 0), (None, 4, 1), (None, 16, 0), (None, 16, 1)
-    ]  # fmt: skip
+        (None, 4, 0),
+        (None, 4, 1),
+        (None, 16, 0),
+        (None, 16, 1),
+    ]
     for row in rows(request_rate="0.5,1", gamma="0,3"):
-        assert row.running_mean == pytest.approx(row.request_rate * row.tpot_s.mean * 1023, rel=1e-6), "Little's law"
+        assert row.running_mean == pytest.approx(row.request_rate * row.tpot_s.mean * 1023, rel=1e-6), (
+            "Little's law"
+        )
         for times in (row.ttft_s, row.tpot_s, row.e2e_s):
             assert times.p50 <= times.p90 <= times.p99
         assert row.tpot_interval[0] < row.tpot_s.mean < row.tpot_interval[1]
 
 
 def test_no_more_than_the_whole_room_is_taken():
-    """Answers of 30 k and 100 tokens, 13 at once; those that wait between their tokens count too, but hold no more."""
+    """Answers of 30 k and 100 tokens, 13 at once; those that wait between their tokens count too, but hold no
+    more.
+    """
     ask = {"model": "llama-3.1-8b", "hardware": "a100", "input_len": "30k", "output_len": 100, "alpha": 0.5}
     few, many = pm.traffic(**ask, draft="ngram", request_rate="0.22,0.25", gamma=0).rows
     assert (few.kv_share, many.kv_share) == (pytest.approx(few.running_mean / 13.24, rel=1e-3), 1)
@@ -44,8 +57,13 @@ def test_no_more_than_the_whole_room_is_taken():
 
 
 def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own():
-    one, eight = (TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8))
-    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (8 * one.max_num_seqs, 8 * one.max_num_batched_tokens)
+    one, eight = (
+        TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8)
+    )
+    assert (eight.max_num_seqs, eight.max_num_batched_tokens) == (
+        8 * one.max_num_seqs,
+        8 * one.max_num_batched_tokens,
+    )
     slo, rate = "ttft:2000,tpot:30", 6
     needed = rows(request_rate=rate, gamma=0, slo=slo)[0].replicas
     shares = [rows(request_rate=rate / n, gamma=0, slo=slo)[0].slo_share for n in (needed - 1, needed)]
@@ -61,8 +79,10 @@ def test_unknown_acceptance_tells_the_baseline_and_what_would_break_even():
     assert answer.verdict == "unknown_acceptance"
     assert {row.gamma for row in answer.rows} == {0}
     for limits in answer.drafts:
-        at = [pm.traffic(**ask, request_rate=r, gamma=limits.gamma, alpha=a).rows for r, a in
-              zip((0.1, 0.2), limits.break_even_alpha, strict=True)]  # fmt: skip
+        at = [
+            pm.traffic(**ask, request_rate=r, gamma=limits.gamma, alpha=a).rows
+            for r, a in zip((0.1, 0.2), limits.break_even_alpha, strict=True)
+        ]
         for baseline, drafted in at:
             assert drafted.tpot_s.mean == pytest.approx(baseline.tpot_s.mean, rel=1e-6)
 
@@ -74,7 +94,13 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
         assert auto.tpot_s.mean <= min(listed.values()) * 1.01
         assert table.gamma == "table"
         assert table.tpot_s.mean <= 1.01 * min(listed[2], listed[3])
-    long = {"model": "llama-3.1-8b", "hardware": "h100", "draft": "llama-3.2-1b", "alpha": 0.4, "output_len": 100}
+    long = {
+        "model": "llama-3.1-8b",
+        "hardware": "h100",
+        "draft": "llama-3.2-1b",
+        "alpha": 0.4,
+        "output_len": 100,
+    }
     (best,) = rows(**long, request_rate=2)
     assert best.gamma == 0, "what a draft saves, reading the prompts takes"
 
@@ -105,10 +131,17 @@ def test_a_table_of_rows_has_a_column_for_each_figure():
     told = pm.traffic(**ASK, alpha=0.6, request_rate="1,100", gamma=0)
     row, over = told.rows
     frame = told.to_frame()
-    times = [f"{time}_{part}" for time in ("tpot_s", "ttft_s", "e2e_s") for part in ("mean", "p50", "p90", "p99")]
+    times = [
+        f"{time}_{part}" for time in ("tpot_s", "ttft_s", "e2e_s") for part in ("mean", "p50", "p90", "p99")
+    ]
     assert {*times, "tpot_low_s", "tpot_high_s"} == set(frame.columns) - {f.name for f in fields(TrafficRow)}
     cells = frame.iloc[0]
-    assert [cells[name] for name in times[4:8]] == [row.ttft_s.mean, row.ttft_s.p50, row.ttft_s.p90, row.ttft_s.p99]
+    assert [cells[name] for name in times[4:8]] == [
+        row.ttft_s.mean,
+        row.ttft_s.p50,
+        row.ttft_s.p90,
+        row.ttft_s.p99,
+    ]
     assert (cells.tpot_low_s, cells.tpot_high_s, cells.running_mean) == (*row.tpot_interval, row.running_mean)
     assert list(frame.warnings) == ["", "; ".join(over.warnings)]
     assert frame.ttft_s_mean.isna().tolist() == [False, True]
@@ -123,16 +156,35 @@ def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
     for table, batch in ((low, 1), (high, 32)):
         at = [0.0] * 32
         at[batch - 1] = 1.0
-        assert table.speedup == pytest.approx(pm.schedule(**ask, shares=at, max_batch=32).tables[0].speedup, rel=1e-3)
+        assert table.speedup == pytest.approx(
+            pm.schedule(**ask, shares=at, max_batch=32).tables[0].speedup, rel=1e-3
+        )
     query = ScheduleQuery(**ask, request_rate=1, output_len=4000)
     shares = _served_shares(resolve(query.query(batch=64, context=8192, gamma=1, alpha=0.5)), query, 8192, 64)
-    (row,) = pm.traffic("llama-3.1-8b", "h100", 6192, 4000, request_rate=1, gamma=0, max_num_seqs=64, alpha=0.5).rows
-    assert shares @ np.arange(1, 65) == pytest.approx(row.running_mean), "8192 tokens in the middle of an answer"
+    (row,) = pm.traffic(
+        "llama-3.1-8b", "h100", 6192, 4000, request_rate=1, gamma=0, max_num_seqs=64, alpha=0.5
+    ).rows
+    assert shares @ np.arange(1, 65) == pytest.approx(row.running_mean), (
+        "8192 tokens in the middle of an answer"
+    )
 
 
-# A prediction as llm-d's benchmark report: its classes (llmd-benchmark-report 0.2.1) took one of just this form.
+# A prediction as llm-d's benchmark report: its classes (llmd-benchmark-report 0.2.1) took one of just this
+# form.
 
-LINE = ["traffic", "--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3", "--gamma", "3"]
+LINE = [
+    "traffic",
+    "--model",
+    "qwen3-32b",
+    "--hardware",
+    "h100",
+    "--tp",
+    "2",
+    "--draft",
+    "eagle3",
+    "--gamma",
+    "3",
+]
 LENGTHS = ["--input-len", "2k", "--output-len", "500"]
 
 

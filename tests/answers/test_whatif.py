@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from perfmodel.answers.inflection import InflectionQuery, inflection
-from perfmodel.answers.inverse import inverse
-from perfmodel.answers.query import Query
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.point.inflection import InflectionQuery, inflection
+from perfmodel.answers.point.inverse import inverse
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query
 from perfmodel.costs.pass_time import LIMITERS
 
-README = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8)
+README = Query(
+    "llama-3.1-8b", "a100-sxm-80gb", 64, 32_000, gamma=2, tp=8, draft_kv="streamingllm:512", alpha=0.8
+)
 OPEN = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 4, "context": 32_000, "alpha": 0.8}
 
 
@@ -24,14 +26,18 @@ def check(a: dict) -> dict:
         assert a[step]["limiter"] in LIMITERS
     q, ratios, gained = a["query"], a["cost_ratios"], a["acceptance"]["tokens_per_iteration"]
     target = a["target_step"]["predicted_s"]
-    iteration = q["gamma"] * ratios["draft_to_target"] * target + a["verify_step"]["predicted_s"] + a["overhead_s"]
+    iteration = (
+        q["gamma"] * ratios["draft_to_target"] * target + a["verify_step"]["predicted_s"] + a["overhead_s"]
+    )
     assert a["speedup"] == pytest.approx(gained * target / iteration, rel=1e-9)
     assert a["tpot_s"] == pytest.approx(iteration / gained, rel=1e-9)
     assert a["ar_tpot_s"] == pytest.approx(target, rel=1e-12)
     assert a["throughput_tokens_per_s"] == pytest.approx(q["batch"] / a["tpot_s"], rel=1e-12)
     assert a["ar_throughput_tokens_per_s"] == pytest.approx(q["batch"] / target, rel=1e-12)
     assert ratios["verify_to_target"] == pytest.approx(a["verify_step"]["predicted_s"] / target, rel=1e-9)
-    assert a["speedup_at_gamma_optimal"] >= max(1, a["speedup"] if q["gamma"] <= q["max_gamma"] else 0) * (1 - 1e-12)
+    assert a["speedup_at_gamma_optimal"] >= max(1, a["speedup"] if q["gamma"] <= q["max_gamma"] else 0) * (
+        1 - 1e-12
+    )
     if a["speedup_interval"] is None:
         assert a["interval_coverage"] is None
     else:
@@ -56,7 +62,9 @@ def test_the_question_of_the_readme():
     """TP 8: 1 876 164 608 bytes of weights to load, 64 x 32000 x 16 384 of KV, at 2.039e12 bytes/s."""
     a = ask()
     assert a["verdict"] == "pays"
-    assert a["draft_step"]["predicted_s"] == pytest.approx(a["cost_ratios"]["draft_to_target"] * a["ar_tpot_s"])
+    assert a["draft_step"]["predicted_s"] == pytest.approx(
+        a["cost_ratios"]["draft_to_target"] * a["ar_tpot_s"]
+    )
     assert a["target_step"]["param_load_s"] == pytest.approx(1_876_164_608 / 2.039e12)
     assert a["target_step"]["kv_load_s"] == pytest.approx(64 * 32_000 * 16_384 / 2.039e12)
     memory = [a["memory"][name] for name in ("kv_bytes", "draft_kv_bytes", "available_bytes")]
@@ -97,7 +105,10 @@ def test_a_batch_that_does_not_fit_is_answered_with_the_largest_and_never_pays()
     a = ask(batch=most + 1)
     assert (a["memory"]["fits"], a["memory"]["max_batch"]) == (False, most)
     assert any(f"the largest that does is {most}" in note for note in a["warnings"])
-    for context, would in ((64_000, "would pay: at most batch 6 fits"), (256, "would not pay: at most batch ")):
+    for context, would in (
+        (64_000, "would pay: at most batch 6 fits"),
+        (256, "would not pay: at most batch "),
+    ):
         asked = OPEN | {"context": context, "gamma": 2}
         most = whatif(**asked).memory.max_batch
         found = whatif(**asked | {"batch": most + 1})
@@ -107,7 +118,9 @@ def test_a_batch_that_does_not_fit_is_answered_with_the_largest_and_never_pays()
 
 
 def test_a_device_of_another_maker_is_told_apart():
-    """Kernels of NVIDIA's devices answer for AMD's with a warning and a wider interval than for another NVIDIA."""
+    """Kernels of NVIDIA's devices answer for AMD's with a warning and a wider interval than for another
+    NVIDIA.
+    """
     asked = {"model": "llama-3.1-8b", "batch": 8, "context": 8192, "draft": "eagle", "gamma": 3, "alpha": 0.7}
     other, own = (whatif(**asked, hardware=gpu) for gpu in ("mi300x", "a100-sxm-80gb"))
     told = [any("is of another maker: measured steps" in text for text in a.warnings) for a in (other, own)]
@@ -129,7 +142,9 @@ def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
     for batch in range(1, best.looked_to + 1, 1 + best.looked_to // 10):
         for gamma in range(5):
             other = whatif(**asked | {"batch": batch}, gamma=gamma)
-            assert not other.memory.fits or other.throughput_tokens_per_s <= best.throughput_tokens_per_s * (1 + 1e-9)
+            assert not other.memory.fits or other.throughput_tokens_per_s <= best.throughput_tokens_per_s * (
+                1 + 1e-9
+            )
 
 
 # Unknown is not no.
@@ -138,7 +153,9 @@ UNKNOWN = Query("qwen2.5-7b", "h100", 13, 16_384, draft="eagle3", task=None)
 
 
 @pytest.mark.parametrize("changes", [{}, {"gamma": 3}, {"engine": "sglang"}])
-def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays(changes: dict[str, object]) -> None:
+def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays(
+    changes: dict[str, object],
+) -> None:
     asked = replace(UNKNOWN, **changes)
     a = whatif(asked)
     assert (a.verdict, a.speedup, a.tpot_s, a.gamma_optimal) == ("unknown_acceptance", None, None, None)
@@ -148,7 +165,9 @@ def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays
     assert at.speedup == pytest.approx(1)
     assert (a.ar_tpot_s, a.iteration_s, a.memory) == (at.ar_tpot_s, at.iteration_s, at.memory)
     if "gamma" not in changes:  # no other draft length needs less
-        assert all(whatif(asked, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9 for n in (1, 2, 3, 5, 9))
+        assert all(
+            whatif(asked, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9 for n in (1, 2, 3, 5, 9)
+        )
     alpha = f"{a.break_even_alpha:.2f}"
     why = "no acceptance is known for qwen2.5-7b with draft eagle3, full"
     assert a.headline() == f"Undecided: {why}; pays from alpha {alpha} (gamma {gamma})"
@@ -159,17 +178,28 @@ def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays
 
 
 def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
-    """At batch 200 four draft steps and the verification take 9 baseline steps, more than the 5 tokens there can be."""
+    """At batch 200 four draft steps and the verification take 9 baseline steps, more than the 5 tokens there
+    can be.
+    """
     a = whatif(UNKNOWN, draft="qwen2.5-3b", batch=200, context=100, gamma=4)
     assert a.iteration_s > 5 * a.ar_tpot_s
     assert (a.verdict, a.speedup, a.break_even_alpha) == ("does_not_pay", None, None)
     assert whatif(UNKNOWN, batch=500).reason.startswith("would be undecided: at most batch ")
 
 
-@pytest.mark.parametrize(("query", "said"), [
-    (Query("mixtral-8x7b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7), "verifying 9 tokens (CUDA graphs: 16)"),
-    (Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7), "batch 33 pads to 40"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (
+            Query("mixtral-8x7b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7),
+            "verifying 9 tokens (CUDA graphs: 16)",
+        ),
+        (
+            Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7),
+            "batch 33 pads to 40",
+        ),
+    ],
+)
 def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: Query, said: str) -> None:
     assert any(note.startswith(said) for note in whatif(query).warnings)
     fewer = {"batch": query.batch - 1} if query.batch > 1 else {"gamma": 7}
@@ -177,7 +207,9 @@ def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: 
 
 
 def test_the_best_length_is_one_whose_states_fit() -> None:
-    """Nemotron-H-56B keeps gamma + 1 Mamba states a sequence: at gamma 4 6 sequences fit, at gamma 3 all 8."""
+    """Nemotron-H-56B keeps gamma + 1 Mamba states a sequence: at gamma 4 6 sequences fit, at gamma 3 all
+    8.
+    """
     point = {"hardware": "h100", "tp": 2, "batch": 8, "context": 4096, "alpha": 0.7, "draft": "eagle3"}
     best, longer = whatif(model="nemotron-h-56b", **point), whatif(model="nemotron-h-56b", gamma=4, **point)
     assert (best.query.gamma, best.verdict, best.memory.max_batch) == (3, "pays", 8)
@@ -187,8 +219,15 @@ def test_the_best_length_is_one_whose_states_fit() -> None:
 
 
 def test_the_query_of_an_answer_asks_it_again() -> None:
-    """Also of a version of the engine (0.14 is faster at speculating than 0.22 is), and of boards of their own."""
-    for more in ({"engine": "vllm@0.14"}, {"engine": "sglang"}, {"hardware": "h100-nvl"}, {"hardware": "gb300"}):
+    """Also of a version of the engine (0.14 is faster at speculating than 0.22 is), and of boards of their
+    own.
+    """
+    for more in (
+        {"engine": "vllm@0.14"},
+        {"engine": "sglang"},
+        {"hardware": "h100-nvl"},
+        {"hardware": "gb300"},
+    ):
         a = whatif(**{"model": "qwen3-8b", "hardware": "h100", "batch": 8, "context": 4096, **more})
         again = whatif(a.query)
         assert (again.calibration.stack, again.ar_tpot_s) == (a.calibration.stack, a.ar_tpot_s)
@@ -196,14 +235,24 @@ def test_the_query_of_an_answer_asks_it_again() -> None:
 
 
 def test_the_draft_that_is_not_named_is_one_that_the_engine_runs() -> None:
-    """Published heads first, MTP before others; else an MTP module of its own; self where a view or rate is given."""
+    """Published heads first, MTP before others; else an MTP module of its own; self where a view or rate is
+    given.
+    """
     point = {"hardware": "h200", "batch": 8, "context": 8192, "tp": 8}
-    for model, draft in (("qwen3-32b", "eagle3"), ("deepseek-r1", "mtp"), ("qwen2.5-32b", "eagle3"),
-                         ("glm-4.5-air", "mtp")):  # fmt: skip
+    for model, draft in (
+        ("qwen3-32b", "eagle3"),
+        ("deepseek-r1", "mtp"),
+        ("qwen2.5-32b", "eagle3"),
+        ("glm-4.5-air", "mtp"),
+    ):
         a = whatif(model=model, **point)
         assert (a.query.draft, a.runs_in is not None and ">=" in a.runs_in) == (draft, True)
         assert f"draft was not given: {draft}" in a.warnings
-    for given in ({"alpha": 0.7}, {"draft_kv": "snapkv:512", "alpha": 0.7}, {"engine": "magicdec", "hardware": "h100"}):
+    for given in (
+        {"alpha": 0.7},
+        {"draft_kv": "snapkv:512", "alpha": 0.7},
+        {"engine": "magicdec", "hardware": "h100"},
+    ):
         assert whatif(**{"model": "llama-3.1-8b", **point, **given}).query.draft == "self"
     a = inflection(InflectionQuery("qwen3-32b", "h200", 8, 3, 8192, engine="vllm"))  # `ideal` is no engine
     assert (a.draft, a.draft_kv, a.break_even_context, a.ideal.break_even_context) == ("eagle3", "full", 1, 1)

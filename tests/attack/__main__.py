@@ -24,8 +24,9 @@ ALONE = "PERFMODEL_ATTACK"
 SEEDS = (2901, 2902, 2903)
 """Of the mutants: nine in ten must be noticed with each."""
 READ, TYPED, CHANGED, PAIRS, KILLS, EACH, MUTANTS = 3400, 2400, 150, 1500, 100, 4, 40
-"""Files given to readers, command lines, numbers changed, pairs of questions, kills, other faults of each kind, mutants
-of a seed."""
+"""Files given to readers, command lines, numbers changed, pairs of questions, kills, other faults of each
+kind, mutants of a seed.
+"""
 LEAST_KILLED = 0.9
 Part = tuple[list[str], bool]
 """Lines of a table, and whether nothing got through."""
@@ -69,7 +70,11 @@ def broken() -> Part:
 def _table(head: str, names: list[str], counts: list[list[int]]) -> list[str]:
     """A row for each name, and the sums of the columns of counts."""
     rows = [*zip(names, *counts, strict=True), ("**all**", *map(sum, counts))]
-    return [f"| {head} |", "| :-- |" + " --: |" * len(counts), *(f"| {' | '.join(map(str, row))} |" for row in rows)]
+    return [
+        f"| {head} |",
+        "| :-- |" + " --: |" * len(counts),
+        *(f"| {' | '.join(map(str, row))} |" for row in rows),
+    ]
 
 
 def mutated() -> Part:
@@ -78,25 +83,32 @@ def mutated() -> Part:
     lines = ["| code | mutants | noticed |", "| :-- | --: | --: |"]
     lines += [f"| `{folder}` | {count} | {killed} |" for folder, (count, killed) in scores.items()]
     tried, killed = (sum(score[i] for score in scores.values()) for i in (0, 1))
-    lines += [f"| **all**, of {len(mutants.mutants())} | **{tried}** | **{killed}** ({killed / tried:.0%}) |", ""]
+    lines += [
+        f"| **all**, of {len(mutants.mutants())} | **{tried}** | **{killed}** ({killed / tried:.0%}) |",
+        "",
+    ]
     for seed, names in survivors.items():
         noticed = MUTANTS - len(names)
         left = "; ".join(f"`{name}`" for name in names) or "none"
-        lines.append(f"- Seed {seed}: {noticed} of {MUTANTS} noticed ({noticed / MUTANTS:.0%}); survivors: {left}.")
+        lines.append(
+            f"- Seed {seed}: {noticed} of {MUTANTS} noticed ({noticed / MUTANTS:.0%}); survivors: {left}."
+        )
     return lines, all(len(names) <= (1 - LEAST_KILLED) * MUTANTS for names in survivors.values())
 
 
 PARTS: dict[str, Callable[[], Part]] = {
     "inputs": lambda: tallied("what was read or asked | inputs | refused in one line | got through", spoiled),
     "gate": lambda: tallied(
-        "data of | numbers changed | refused | unseen", lambda tally, at: tampered.attack(tally, at, SEED, CHANGED)
+        "data of | numbers changed | refused | unseen",
+        lambda tally, at: tampered.attack(tally, at, SEED, CHANGED),
     ),
     "cliffs": lambda: tallied(
         "pairs of questions | tried | one tells of a step | silent",
         lambda tally, _: cliffs.attack(tally, SEED, PAIRS),
     ),
     "servers": lambda: tallied(
-        "fault in | servers | refused in one line | got through", lambda tally, at: servers.attack(tally, at, SEED)
+        "fault in | servers | refused in one line | got through",
+        lambda tally, at: servers.attack(tally, at, SEED),
     ),
     "faults": broken,
     "mutants": mutated,
@@ -120,7 +132,9 @@ def main(chosen: list[str]) -> int:
         return max(subprocess.call([sys.executable, "-m", "tests.attack", name], env=alone) for name in names)
     begun = time.monotonic()
     lines, fine = PARTS[names[0]]()
-    computed = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    computed = sum(
+        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     found = "as it should be" if fine else "SOMETHING GOT THROUGH"
     print(f"{names[0]}: {found} ({time.monotonic() - begun:.0f} s, {computed:.0f} s of processor time)")
     _write(names[0], lines)

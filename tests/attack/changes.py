@@ -13,10 +13,23 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Mult,
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
-}  # fmt: skip
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
 _PAIRS = (("minimum", "maximum"), ("min", "max"), ("ceil", "floor"), ("any", "all"))
 CALLS = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _CHOICES = (ast.Assign, ast.AnnAssign)
@@ -27,8 +40,9 @@ TOLD = {"refuse", "InputError", "cast", "TypeVar", "Literal", "Field", "unknown_
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: the file, the line, what it was and what it is, the number of the place within the file, and lines
-    of which a test has to run one if it is to notice."""
+    """One change: the file, the line, what it was and what it is, the number of the place within the file,
+    and lines of which a test has to run one if it is to notice.
+    """
 
     path: Path
     line: int
@@ -43,13 +57,19 @@ class Mutant:
 
 
 def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
-    """(node, what changes, how) of everything that may be changed; words, types and refusals are left alone."""
+    """(node, what changes, how) of everything that may be changed; words, types and refusals are left
+    alone.
+    """
     left = (part for part in ast.iter_child_nodes(tree) if not isinstance(part, _CHOICES))
     parts = (part for part in left if not _for_types(part) and not _draws(part))
     for node in (node for part in parts for node in _code(part)):
         if isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in SWAPS:
             new = SWAPS[type(node.op)]
-            yield node, f"{type(node.op).__name__} -> {new.__name__}", lambda n, new=new: setattr(n, "op", new())
+            yield (
+                node,
+                f"{type(node.op).__name__} -> {new.__name__}",
+                lambda n, new=new: setattr(n, "op", new()),
+            )
         if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
             new, old = SWAPS[type(node.ops[0])], type(node.ops[0]).__name__
             yield node, f"{old} -> {new.__name__}", lambda n, new=new: n.ops.__setitem__(0, new())
@@ -57,7 +77,11 @@ def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
             value = node.value + 1 if node.value in (0, 1) or type(node.value) is int else node.value * 2
             yield node, f"{node.value} -> {value}", lambda n, value=value: setattr(n, "value", value)
         if isinstance(node, (ast.If, ast.IfExp)):
-            yield node, "condition -> not condition", lambda n: setattr(n, "test", ast.UnaryOp(ast.Not(), n.test))
+            yield (
+                node,
+                "condition -> not condition",
+                lambda n: setattr(n, "test", ast.UnaryOp(ast.Not(), n.test)),
+            )
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             yield node, "minus -> plus", lambda n: setattr(n, "op", ast.UAdd())
         if isinstance(node, ast.Attribute) and node.attr in CALLS and getattr(node.value, "id", "") == "np":
@@ -103,13 +127,17 @@ def of_file(path: Path) -> list[Mutant]:
 
 
 def _lines(tree: ast.Module) -> dict[ast.AST, range]:
-    """Node -> the lines of its statement, of a default those of its function, of a field those of the file."""
+    """Node -> the lines of its statement, of a default those of its function, of a field those of the
+    file.
+    """
     found: dict[ast.AST, range] = {}
     for outer in ast.walk(tree):  # what is inside comes later
         for part in ast.iter_child_nodes(outer):
             if isinstance(part, ast.stmt):
                 body = getattr(part, "body", None)
-                lines = range(part.lineno, max(part.lineno + 1, body[0].lineno if body else part.end_lineno + 1))
+                lines = range(
+                    part.lineno, max(part.lineno + 1, body[0].lineno if body else part.end_lineno + 1)
+                )
                 if isinstance(outer, ast.ClassDef) and isinstance(part, _CHOICES):
                     lines = range(1, 10_000)
                 found |= dict.fromkeys(ast.walk(part), lines)
@@ -148,5 +176,10 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         node, _, change = list(places(tree))[self.place]
         change(node)
         code = ast.unparse(tree)
-        linecache.cache[str(self.path)] = (len(code), None, code.splitlines(True), str(self.path))  # a kernel is read
+        linecache.cache[str(self.path)] = (
+            len(code),
+            None,
+            code.splitlines(True),
+            str(self.path),
+        )  # a kernel is read
         exec(compile(code, str(self.path), "exec"), module.__dict__)

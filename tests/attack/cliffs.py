@@ -3,9 +3,9 @@
 from dataclasses import replace
 from random import Random
 
-from perfmodel.answers.whatif import Query, WhatIf, whatif
+from perfmodel.answers.point.whatif import Query, WhatIf, whatif
 from perfmodel.errors import InputError
-from perfmodel.specs.files import bundled_names
+from perfmodel.specs.boundary.files import bundled_names
 from tests.attack import watch
 
 RISE, FALL = 1.1, 0.93
@@ -29,7 +29,9 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
         except InputError:
             continue  # no such group, or no acceptance is known: not what is looked for here
         tally.count(
-            f"one more of {more}", told(*pair), f"{query}: silent" if steep(*pair) and not told(*pair) else None
+            f"one more of {more}",
+            told(*pair),
+            f"{query}: silent" if steep(*pair) and not told(*pair) else None,
         )
 
 
@@ -53,7 +55,8 @@ def steep(less: WhatIf, more: WhatIf) -> bool:
     """Whether a pass takes much longer, or less, for one more."""
     share = more.query.batch / less.query.batch
     passes = (
-        (getattr(a, name).predicted_s for a in (less, more)) for name in ("target_step", "draft_step", "verify_step")
+        (getattr(a, name).predicted_s for a in (less, more))
+        for name in ("target_step", "draft_step", "verify_step")
     )
     return any(s and not FALL <= m / s <= max(RISE, 1.02 * share) for s, m in passes)
 

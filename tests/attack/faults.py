@@ -1,4 +1,5 @@
-"""What a run leaves behind when it is killed, the disk is full, the folder is read-only, or two write at once.
+"""What a run leaves behind when it is killed, the disk is full, the folder is read-only, or two write at
+once.
 
 Half of the kills come at a random moment, half just before or after one of the calls that change files.
 """
@@ -85,7 +86,9 @@ def read_only(job: Job, folder: Path, rng: Random, whole: Whole) -> tuple[int, W
         ended = run(job.arguments(folder), before=unprivileged)
     finally:
         folder.chmod(0o755)
-    return 1, _refused(job, folder, ended) or (None if ended.status else "status 0") or _goes_on(job, folder, whole)
+    return 1, _refused(job, folder, ended) or (None if ended.status else "status 0") or _goes_on(
+        job, folder, whole
+    )
 
 
 def two_writers(job: Job, folder: Path, rng: Random, whole: Whole) -> tuple[int, Wrong]:
@@ -147,7 +150,9 @@ def prepared(folder: Path) -> Iterator[tuple[Job, ...]]:
 
 
 def attack(tally: Tally, folder: Path, seed: int, kills: int, others: int) -> None:
-    """At least `kills` kills over all jobs, and `others` of each other fault; all follow from the seed but for time."""
+    """At least `kills` kills over all jobs, and `others` of each other fault; all follow from the seed but
+    for time.
+    """
     folder.chmod(0o755)
     with prepared(folder) as every:
         for job in every:
@@ -171,7 +176,11 @@ def attack(tally: Tally, folder: Path, seed: int, kills: int, others: int) -> No
 
 def _load(arguments: list[str]) -> None:
     """Run once in this process, so that its forks find every module loaded, those without privileges too."""
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
         cli.run(arguments)
 
 

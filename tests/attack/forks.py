@@ -1,4 +1,6 @@
-"""Commands in forks of this process, so that a hundred of them take a minute; killed when, or where, one is told."""
+"""Commands in forks of this process, so that a hundred of them take a minute; killed when, or where, one is
+told.
+"""
 
 import multiprocessing
 import os
@@ -20,7 +22,9 @@ FORK = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended: exit status (-9 killed), what it said on stderr, how long it took, calls that changed files."""
+    """How a run ended: exit status (-9 killed), what it said on stderr, how long it took, calls that changed
+    files.
+    """
 
     status: int
     said: str
@@ -63,7 +67,9 @@ def run(arguments: list[str], *, stop_s: float = LONGEST_S, **how: Any) -> Endin
     return start(arguments, **how).finish(stop_s)
 
 
-def _command(arguments: list[str], say: int, calls: Any, stop_call: int, before: Callable[[], object]) -> None:
+def _command(
+    arguments: list[str], say: int, calls: Any, stop_call: int, before: Callable[[], object]
+) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(say, 2)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115

@@ -1,4 +1,6 @@
-"""Spoiled copies of valid text: wrong types, numbers that are none, control characters; torn, repeated, nested."""
+"""Spoiled copies of valid text: wrong types, numbers that are none, control characters; torn, repeated,
+nested.
+"""
 
 import json
 import re
@@ -9,28 +11,135 @@ from typing import Any
 import yaml
 
 NUMBERS = (
-    "nan", "NaN", ".nan", "inf", "-inf", ".inf", "Infinity", "-Infinity", "1e999", "-1e999", "1e308",
-    "1e-308", "5e-324", "0", "-0.0", "-1", "-1e30", "0.5", "1", "1.0000001", "2", "3", "7", "65536", "1000000", "1e15",
-    "9007199254740993", "9" * 400,
-    "0x10", "1_000", "1,5", "١٢", "½", "1e", "+", "true", "null", "1k", "1K", "4q", "1..4", "4..1", "1,2,3", "1..100+0",
-)  # fmt: skip
+    "nan",
+    "NaN",
+    ".nan",
+    "inf",
+    "-inf",
+    ".inf",
+    "Infinity",
+    "-Infinity",
+    "1e999",
+    "-1e999",
+    "1e308",
+    "1e-308",
+    "5e-324",
+    "0",
+    "-0.0",
+    "-1",
+    "-1e30",
+    "0.5",
+    "1",
+    "1.0000001",
+    "2",
+    "3",
+    "7",
+    "65536",
+    "1000000",
+    "1e15",
+    "9007199254740993",
+    "9" * 400,
+    "0x10",
+    "1_000",
+    "1,5",
+    "١٢",
+    "½",
+    "1e",
+    "+",
+    "true",
+    "null",
+    "1k",
+    "1K",
+    "4q",
+    "1..4",
+    "4..1",
+    "1,2,3",
+    "1..100+0",
+)
 TEXTS = (
-    "", " ", "\x00", "\x1b[31mred\x1b[0m", "a\nb", "\r\n", "\u202egpj", "\ud7ff\U0001f600", "=1+1",
-    "@SUM(A1)", "../../etc/passwd",
-    "/dev/null", "/dev/zero", "/", ".", "~", "-", "--", "%s%n", "{0}", "$(id)", "`id`",
-    "<script>alert(1)</script>", "'", '"', "\\",
-    "x" * 5000, "self", "ideal", "auto", "full", "none", "fp8", "bf16,experts=", "mtp", "ngram", "eagle",
-    "snapkv:", ":", ":512",
-    "streamingllm:1e9", "quest:64,page=0", "llama-3.1-8b", "H100", "!!python/object/apply:os.system [id]",
-    "&a [*a]", "[[[[", "{",
-)  # fmt: skip
+    "",
+    " ",
+    "\x00",
+    "\x1b[31mred\x1b[0m",
+    "a\nb",
+    "\r\n",
+    "\u202egpj",
+    "\ud7ff\U0001f600",
+    "=1+1",
+    "@SUM(A1)",
+    "../../etc/passwd",
+    "/dev/null",
+    "/dev/zero",
+    "/",
+    ".",
+    "~",
+    "-",
+    "--",
+    "%s%n",
+    "{0}",
+    "$(id)",
+    "`id`",
+    "<script>alert(1)</script>",
+    "'",
+    '"',
+    "\\",
+    "x" * 5000,
+    "self",
+    "ideal",
+    "auto",
+    "full",
+    "none",
+    "fp8",
+    "bf16,experts=",
+    "mtp",
+    "ngram",
+    "eagle",
+    "snapkv:",
+    ":",
+    ":512",
+    "streamingllm:1e9",
+    "quest:64,page=0",
+    "llama-3.1-8b",
+    "H100",
+    "!!python/object/apply:os.system [id]",
+    "&a [*a]",
+    "[[[[",
+    "{",
+)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 7, 10**18, 10**400, 0.5, -0.5, 1e308, 5e-324, float("nan"),
-    float("inf"), float("-inf"),
-    "", "x", "nan", "\x00", "\x1b[2J",
-    "é" * 300, [], {}, [[]], [None], [1, 2, 3], {"value": 1}, {"x": {}}, ["x"] * 1000,
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2,
+    7,
+    10**18,
+    10**400,
+    0.5,
+    -0.5,
+    1e308,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    "",
+    "x",
+    "nan",
+    "\x00",
+    "\x1b[2J",
+    "é" * 300,
+    [],
+    {},
+    [[]],
+    [None],
+    [1, 2, 3],
+    {"value": 1},
+    {"x": {}},
+    ["x"] * 1000,
+)
 Change = Callable[[Random, str], str]
 
 
@@ -41,7 +150,9 @@ def value(rng: Random) -> str:
         return rng.choice(NUMBERS)
     if kind < 0.9:
         return rng.choice(TEXTS)
-    codes = (rng.choice((rng.randrange(1, 128), rng.randrange(0x20, 0xD7FF))) for _ in range(rng.randrange(12)))
+    codes = (
+        rng.choice((rng.randrange(1, 128), rng.randrange(0x20, 0xD7FF))) for _ in range(rng.randrange(12))
+    )
     return "".join(map(chr, codes))
 
 
@@ -99,7 +210,9 @@ def _torn(rng: Random, text: str) -> str:
 
 def _repeated(rng: Random, text: str) -> str:
     depth = rng.choice((10, 60, 3000, 100_000))
-    return rng.choice((text + text, "[" * depth + text, '{"a":' * depth + "1", "- " * depth, "\ufeff" + text, ""))
+    return rng.choice(
+        (text + text, "[" * depth + text, '{"a":' * depth + "1", "- " * depth, "\ufeff" + text, "")
+    )
 
 
 def _json(data: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 
-from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.records.store import read_record
@@ -27,8 +27,9 @@ FILES = f"""validate engine --model {HELD}/target.json --draft {HELD}/draft.json
 class Job:
     """A command in a folder of its own.
 
-    line: what is typed, ``{at}`` being the folder. read: raises where a finished file is no whole one. resumes: whether
-    a run that was interrupted goes on from a journal; one that begins anew ends with the bytes of an undisturbed one.
+    line: what is typed, ``{at}`` being the folder. read: raises where a finished file is no whole one.
+    resumes: whether a run that was interrupted goes on from a journal; one that begins anew ends with the
+    bytes of an undisturbed one.
     """
 
     name: str

@@ -30,7 +30,9 @@ from tests.attack.forks import FORK
 PICTURES = ("plots", "explorer")
 """Folders whose results are looked at, not computed with."""
 ALL = ("tests/test_by_hand.py", "tests/test_pinned.py")
-"""Tests of every folder of the engine: numbers worked by hand, and answers of all verbs that stay as they are."""
+"""Tests of every folder of the engine: numbers worked by hand, and answers of all verbs that stay as they
+are.
+"""
 TOP = {
     "perfmodel": (
         "tests/test_parse.py",
@@ -45,8 +47,9 @@ TOP = {
 """The tests of modules that are in no folder of their own."""
 JOBS = os.cpu_count() or 1
 STARTS_S, TIMES, LONGEST_S = 10.0, 3, 900.0
-"""Processor time that a run takes to begin, times what its tests take with the code as it is: one that takes longer
-does not end, which is seen too; and the most for tests of which that is not known yet."""
+"""Processor time that a run takes to begin, times what its tests take with the code as it is: one that takes
+longer does not end, which is seen too; and the most for tests of which that is not known yet.
+"""
 OTHERS_S = 20.0
 """Processor time for tests of other folders, the quickest of those that reach a mutant."""
 WAITS = 4
@@ -66,7 +69,10 @@ def folders() -> dict[str, tuple[str, ...]]:
             if place.parts and place.parts[0] not in (*PICTURES, "validate"):
                 own = next(p for p in (place, *place.parents) if (ROOT / tests / p).is_dir())
                 if own.parts:
-                    found[f"{top}/{place.as_posix()}"] = (f"{tests}/{own.as_posix()}", *ALL * (top == "perfmodel"))
+                    found[f"{top}/{place.as_posix()}"] = (
+                        f"{tests}/{own.as_posix()}",
+                        *ALL * (top == "perfmodel"),
+                    )
     return found
 
 
@@ -97,14 +103,18 @@ class Watch:
 
 @dataclass(frozen=True)
 class Reached:
-    """The processor time of each test, and (file, line) -> tests that run it, or modules as they are collected."""
+    """The processor time of each test, and (file, line) -> tests that run it, or modules as they are
+    collected.
+    """
 
     seconds: dict[str, float]
     lines: dict[Path, dict[int, set[str]]]
 
     def among(self, mutant: Mutant) -> set[str]:
-        """Tests, and modules as they are collected, that run one of the mutant's lines; else tests that run the nearest
-        line above it: of a frame that calls `asyncio.run`, coverage may lose all lines after that."""
+        """Tests, and modules as they are collected, that run one of the mutant's lines; else tests that run
+        the nearest line above it: of a frame that calls `asyncio.run`, coverage may lose all lines after
+        that.
+        """
         lines = self.lines.get(mutant.path, {})
         found = set().union(*(lines.get(line, ()) for line in mutant.lines))
         above = max((line for line in lines if line < mutant.line), default=0)
@@ -117,7 +127,9 @@ def _computed_s() -> float:
 
 
 class _Reaching:
-    """A plugin of pytest: only these tests of some modules, the quickest first; all of a module that is named."""
+    """A plugin of pytest: only these tests of some modules, the quickest first; all of a module that is
+    named.
+    """
 
     def __init__(self, tests: Collection[str], seconds: dict[str, float]) -> None:
         self.rank = {test: seconds.get(test, LONGEST_S) for test in tests}
@@ -128,7 +140,9 @@ class _Reaching:
 
 
 def passes(mutant: Mutant | None, tests: Iterable[str], *plugins: object, said: str = os.devnull) -> int:
-    """What pytest says of fast tests with a mutant (None: the code as it is); for a fork, which writes to `said`."""
+    """What pytest says of fast tests with a mutant (None: the code as it is); for a fork, which writes to
+    `said`.
+    """
     os.chdir(ROOT)
     out = os.open(said, os.O_WRONLY | os.O_CREAT)
     os.dup2(out, 1)
@@ -139,12 +153,23 @@ def passes(mutant: Mutant | None, tests: Iterable[str], *plugins: object, said: 
     if mutant is not None:
         os.environ["MUTANT"] = f"{mutant.path}:{mutant.place}"
         install(mutant.path, mutant.place)
-    options = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow"]
+    options = [
+        "-x",
+        "-q",
+        "--assert=plain",
+        "-p",
+        "no:cacheprovider",
+        "--hypothesis-seed=0",
+        "-m",
+        "not slow",
+    ]
     return int(pytest.main([*options, *tests], plugins=plugins))
 
 
 def in_forks(calls: Iterable[tuple[Callable[[], int], float]]) -> Iterator[tuple[int, int]]:
-    """(number, exit status) of each call as it ends, `JOBS` at once, none with more than its processor time."""
+    """(number, exit status) of each call as it ends, `JOBS` at once, none with more than its processor
+    time.
+    """
     waiting, running = enumerate(calls), dict[int, tuple[BaseProcess, float]]()
     while True:
         for number, (call, limit_s) in itertools.islice(waiting, JOBS - len(running)):
@@ -175,17 +200,23 @@ def _limited(call: Callable[[], int], limit_s: float) -> None:
 
 
 def reached(tests: Collection[str]) -> Reached:
-    """What each test in some folders and modules runs, with the code as it is. Raises RuntimeError where one fails."""
+    """What each test in some folders and modules runs, with the code as it is. Raises RuntimeError where one
+    fails.
+    """
     _load()
     below = [path for name in tests for path in (ROOT / name).rglob("test_*.py")]
-    modules = sorted({str(path.relative_to(ROOT)) for path in below} | {name for name in tests if ".py" in name})
+    modules = sorted(
+        {str(path.relative_to(ROOT)) for path in below} | {name for name in tests if ".py" in name}
+    )
     found = Reached({}, {})
     with tempfile.TemporaryDirectory() as folder:
         calls = [(partial(_watched, module, f"{folder}/{i}"), LONGEST_S) for i, module in enumerate(modules)]
         for number, status in in_forks(calls):
             if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 said = Path(f"{folder}/{number}.txt").read_text(encoding="utf-8", errors="replace")
-                raise RuntimeError(f"{modules[number]}: must pass before anything is changed:\n{said[-2000:]}")
+                raise RuntimeError(
+                    f"{modules[number]}: must pass before anything is changed:\n{said[-2000:]}"
+                )
             found.seconds.update(json.loads(Path(f"{folder}/{number}.json").read_text(encoding="utf-8")))
         for path in Path(folder).glob("*.data.*"):
             data = coverage.CoverageData(str(path))
@@ -193,13 +224,18 @@ def reached(tests: Collection[str]) -> Reached:
             for file in data.measured_files():
                 lines = found.lines.setdefault(Path(file.replace("/perfmodel/validate/", "/validate/")), {})
                 for line, contexts in data.contexts_by_lineno(file).items():
-                    ran = ((test or module) for module, _, test in (context.partition("|") for context in contexts))
+                    ran = (
+                        (test or module)
+                        for module, _, test in (context.partition("|") for context in contexts)
+                    )
                     lines.setdefault(line, set()).update(ran)
     return found
 
 
 def _watched(module: str, kept: str) -> int:
-    """Exit status of a test module with the code as it is; what it said, its times and its lines are in files."""
+    """Exit status of a test module with the code as it is; what it said, its times and its lines are in
+    files.
+    """
     os.environ["COVERED"] = f"{kept}.data"
     tree = [f"{ROOT}/{top}/*" for top in TOP]
     cover = coverage.Coverage(f"{kept}.data", True, include=tree, context=module, messages=False)
@@ -217,12 +253,18 @@ def survive(chosen: Sequence[Mutant], known: Reached) -> Iterator[tuple[Mutant, 
     for own in (True, False):
         calls = []
         for mutant in left:
-            tests = {test for test in known.among(mutant) if test.startswith(folders()[_folder(mutant)]) == own}
+            tests = {
+                test for test in known.among(mutant) if test.startswith(folders()[_folder(mutant)]) == own
+            }
             tests = tests if own else _quickest(tests, known.seconds)
             paths = sorted({test.partition("::")[0] for test in tests})
-            limit_s = STARTS_S + TIMES * sum(s for test, s in known.seconds.items() if test.partition("::")[0] in paths)
+            limit_s = STARTS_S + TIMES * sum(
+                s for test, s in known.seconds.items() if test.partition("::")[0] in paths
+            )
             if tests:
-                calls.append((mutant, partial(passes, mutant, paths, _Reaching(tests, known.seconds)), limit_s))
+                calls.append(
+                    (mutant, partial(passes, mutant, paths, _Reaching(tests, known.seconds)), limit_s)
+                )
         for number, status in in_forks((call, limit_s) for _, call, limit_s in calls):
             mutant = calls[number][0]
             if status in (CRASHED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -242,7 +284,16 @@ def _quickest(tests: Collection[str], seconds: dict[str, float]) -> set[str]:
 
 def _load() -> None:
     """Import what tests need before forking: a run then takes seconds less."""
-    for name in ("hypothesis", "numpy", "pandas", "pydantic", "scipy.optimize", "torch", "transformers", "yaml"):
+    for name in (
+        "hypothesis",
+        "numpy",
+        "pandas",
+        "pydantic",
+        "scipy.optimize",
+        "torch",
+        "transformers",
+        "yaml",
+    ):
         importlib.import_module(name)
 
 

@@ -14,7 +14,7 @@ from random import Random
 from perfmodel.errors import InputError
 from perfmodel.reading import read_rows
 from perfmodel.specs.huggingface.heads import load_head
-from perfmodel.specs.model import load_model
+from perfmodel.specs.models.model import load_model
 from perfmodel.specs.published import PublishedRow
 from perfmodel.validate.accuracy.check import check
 from perfmodel.validate.engine import formats
@@ -59,7 +59,9 @@ def files(*patterns: str, most: int = 12) -> Callable[[], list[tuple[str, str]]]
     @cache
     def found() -> list[tuple[str, str]]:
         paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
-        return [(path.read_text(encoding="utf-8"), path.suffix) for path in paths[:: max(1, len(paths) // most)]]
+        return [
+            (path.read_text(encoding="utf-8"), path.suffix) for path in paths[:: max(1, len(paths) // most)]
+        ]
 
     return found
 
@@ -115,7 +117,8 @@ def given(*texts: tuple[str, str]) -> Callable[[], list[tuple[str, str]]]:
 def _typed(line: str, place: str = "") -> Callable[[Path], object]:
     """Give a file to a command: ``{}`` is its path, or that of a folder in which it lies at `place`.
 
-    What the command answers must be finite, and what it refuses must be told with the name of the file or folder.
+    What the command answers must be finite, and what it refuses must be told with the name of the file or
+    folder.
     """
 
     def ask(path: Path) -> None:
@@ -165,7 +168,9 @@ def _tensors() -> bytes:
 def _withdrawn(path: Path) -> None:
     folder = path.with_suffix("")
     (folder / "cpu-1").mkdir(parents=True)
-    for listed in re.findall(r"file: (cpu-1/[-\w]+\.json)\n", path.read_text(encoding="utf-8", errors="replace")):
+    for listed in re.findall(
+        r"file: (cpu-1/[-\w]+\.json)\n", path.read_text(encoding="utf-8", errors="replace")
+    ):
         (folder / listed).touch()
     path.rename(folder / "withdrawn.yaml")
     withdrawn(folder)
@@ -179,14 +184,17 @@ ENGINE = tuple(f"tests/validate/engine/files/{name}" for name in ("*.json", "*.j
 READERS: dict[str, Reader] = {
     "device": Reader(files("hardware/gpus/[a-w]*.yaml"), _typed(f"{NAMED} --alpha 0.7 --hardware {{}}")),
     "calibration": Reader(
-        files("hardware/calibrations/*.yaml"), _typed(f"{NAMED} --alpha 0.7 --hardware h100 --calibration {{}}")
+        files("hardware/calibrations/*.yaml"),
+        _typed(f"{NAMED} --alpha 0.7 --hardware h100 --calibration {{}}"),
     ),
     "model": Reader(files("perfmodel/models/*.yaml"), lambda p: load_model(str(p))),
     "config.json": Reader(configs, _typed(f"{WHATIF} --alpha 0.7 --hardware h100 --model {{}}")),
     "draft head": Reader(
         files("tests/validate/engine/files/*config.json"), lambda p: load_head(str(p), load_model("qwen3-8b"))
     ),
-    "acceptance file": Reader(given((ACCEPTANCE, ".yaml")), _typed(f"{NAMED} --hardware h100 --acceptance {{}}")),
+    "acceptance file": Reader(
+        given((ACCEPTANCE, ".yaml")), _typed(f"{NAMED} --hardware h100 --acceptance {{}}")
+    ),
     **{
         f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: read_rows(p, t))  # type: ignore[misc]
         for name, row in {"points": PublishedRow, "served": ServedRow, "step_laws": StepLaw}.items()
@@ -203,7 +211,9 @@ READERS: dict[str, Reader] = {
     ),
     "record, checked": Reader(records, _typed("validate check --results {} --json", RECORD)),
     "engine's record, checked": Reader(engine_records, _typed("validate check --results {}", RECORD)),
-    "baseline, checked": Reader(baselines, _typed(f"validate check --results {ROOT}/results/cpu-1 --baseline {{}}")),
+    "baseline, checked": Reader(
+        baselines, _typed(f"validate check --results {ROOT}/results/cpu-1 --baseline {{}}")
+    ),
     "record, reported": Reader(records, _typed("validate report cpu-1 --results {}", RECORD)),
     "record, compared": Reader(
         lambda: [r for r in records() if '"measure"' in r[0][:400]],
@@ -213,7 +223,8 @@ READERS: dict[str, Reader] = {
         records, _typed(f"validate calibrate x.y --from-microbench {ROOT}/results/cpu-1 --stack {{}}")
     ),
     "benchmark, fitted": Reader(
-        files(*ENGINE, most=30), _typed(f"{ENGINE_ASK} --from {{}},batch=4,input=512,output=9 --out {{}}.yaml")
+        files(*ENGINE, most=30),
+        _typed(f"{ENGINE_ASK} --from {{}},batch=4,input=512,output=9 --out {{}}.yaml"),
     ),
     "engine's record, fitted": Reader(engine_records, _typed(f"{SERVER_ASK} --from {{}} --out {{}}.yaml")),
     "prompts": Reader(
@@ -221,7 +232,8 @@ READERS: dict[str, Reader] = {
         _typed("validate generate --prompts {} --new-tokens 2 --gamma 1"),
     ),
     "safetensors index": Reader(
-        given(('{"weight_map": {"a": "a.safetensors"}}', ".json")), _checkpoint("model.safetensors.index.json")
+        given(('{"weight_map": {"a": "a.safetensors"}}', ".json")),
+        _checkpoint("model.safetensors.index.json"),
     ),
     "safetensors": Reader(lambda: [(_tensors(), ".safetensors")], _checkpoint("model.safetensors")),
 }
@@ -261,4 +273,6 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
 
 def _spoiled_bytes(rng: Random, data: bytes) -> bytes:
     at, length = rng.randrange(len(data)), rng.choice((1, 2, 8, 100))
-    return rng.choice((data[:at], data[:at] + rng.randbytes(length) + data[at + length :], data[at:], data + data, b""))
+    return rng.choice(
+        (data[:at], data[:at] + rng.randbytes(length) + data[at + length :], data[at:], data + data, b"")
+    )

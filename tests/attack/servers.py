@@ -8,7 +8,18 @@ from perfmodel.validate.engine import client
 from tests.attack import watch
 from tests.validate.engine.hostile_server import FAULTS, broken
 
-ASK = ("validate", "engine", "--model", "llama-68m", "--hardware", "h100", "--calibration", "ideal", "--batches", "1")
+ASK = (
+    "validate",
+    "engine",
+    "--model",
+    "llama-68m",
+    "--hardware",
+    "h100",
+    "--calibration",
+    "ideal",
+    "--batches",
+    "1",
+)
 ASK += ("--prompts", "8", "--new-tokens", "12")
 ROUNDS = 3
 

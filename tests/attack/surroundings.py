@@ -11,7 +11,18 @@ from tests.attack.faults import unprivileged
 from tests.attack.forks import run
 
 ROOT = Path(__file__).parents[2]
-WHATIF = ["whatif", "--model", "llama-3.1-8b", "--batch", "8", "--context", "16k", "--alpha", "0.7", "--hardware"]
+WHATIF = [
+    "whatif",
+    "--model",
+    "llama-3.1-8b",
+    "--batch",
+    "8",
+    "--context",
+    "16k",
+    "--alpha",
+    "0.7",
+    "--hardware",
+]
 
 
 def _gone() -> None:
@@ -29,11 +40,20 @@ LOCALES = {
     "no locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "latin-1": {"PYTHONIOENCODING": "latin-1"},
 }
-NAMES = ("two words.yaml", "two\nlines.yaml", "ünï.yaml", os.fsdecode(b"\xff\xfe.yaml"), "%s{0}.yaml", "'.yaml")
+NAMES = (
+    "two words.yaml",
+    "two\nlines.yaml",
+    "ünï.yaml",
+    os.fsdecode(b"\xff\xfe.yaml"),
+    "%s{0}.yaml",
+    "'.yaml",
+)
 
 
 def attack(tally: watch.Tally, folder: Path) -> None:
-    """One answer and one refusal in all surroundings; an answer from files of all names, and of Windows line ends."""
+    """One answer and one refusal in all surroundings; an answer from files of all names, and of Windows line
+    ends.
+    """
     for hardware, status in (("h100", 0), ("hé\n100", 2)):
         for name, before in SURROUNDINGS.items():
             ended = run([*WHATIF, hardware], before=before)

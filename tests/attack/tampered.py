@@ -8,13 +8,20 @@ from random import Random
 from unittest import mock
 
 from perfmodel.errors import InputError
-from perfmodel.specs import PACKAGE, files
+from perfmodel.specs import PACKAGE
+from perfmodel.specs.boundary import files
 from perfmodel.validate.studies import gate, record
 from perfmodel.validate.studies.inputs import inputs
 from tests.attack import hostile, watch
 
 FOLDERS = ("hardware", "models", "results")
-PATTERNS = ("hardware/*/*.yaml", "hardware/*.yaml", "models/*.yaml", "results/published/*.csv", "results/cpu-*/*.json")
+PATTERNS = (
+    "hardware/*/*.yaml",
+    "hardware/*.yaml",
+    "models/*.yaml",
+    "results/published/*.csv",
+    "results/cpu-*/*.json",
+)
 
 
 @contextmanager
@@ -52,6 +59,10 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
 
 def _with_another_number(rng: Random, text: str) -> str:
     """One number of the text, comments aside, a thousandth larger, or 1 where it is 0."""
-    seen = [m for m in hostile.NUMBER.finditer(text) if "#" not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()]]
+    seen = [
+        m
+        for m in hostile.NUMBER.finditer(text)
+        if "#" not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()]
+    ]
     match = rng.choice(seen)
     return text[: match.start()] + repr(float(match[0]) * 1.001 or 1.0) + text[match.end() :]

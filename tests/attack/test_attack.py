@@ -40,7 +40,12 @@ pytestmark = pytest.mark.slow
         (lambda tally, _: verbs.attack(tally, seed=1, count=400), len(verbs.verbs()), 50, 50),
         (surroundings.attack, 8, 5, 5),
         (partial(tampered.attack, seed=1, count=20), 4, 0, 0),
-        (lambda tally, _: cliffs.attack(tally, 29, 300), 2, 5, 5),  # enough to miss either of the two warnings
+        (
+            lambda tally, _: cliffs.attack(tally, 29, 300),
+            2,
+            5,
+            5,
+        ),  # enough to miss either of the two warnings
         (partial(servers.attack, seed=1), 3, 36, 0),
     ],
     ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "servers"],
@@ -66,7 +71,11 @@ def test_what_is_killed_filled_or_shared_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("raised", "words"),
-    [(KeyError("x"), "KeyError"), (ZeroDivisionError(), "ZeroDivisionError"), (InputError("x" * 4000), "not one line")],
+    [
+        (KeyError("x"), "KeyError"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        (InputError("x" * 4000), "not one line"),
+    ],
 )
 def test_a_reader_that_breaks_is_seen(raised: Exception, words: str) -> None:
     def broken() -> None:
@@ -103,7 +112,9 @@ def test_the_same_seed_spoils_alike() -> None:
 
 
 def test_a_journal_that_forgets_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its flush a journal loses what was reported done when the process is killed: the suite must notice."""
+    """Without its flush a journal loses what was reported done when the process is killed: the suite must
+    notice.
+    """
     job = jobs.Job("measure", "", "t-1/*.json", read_record)
     place = tmp_path / "t-1"
     place.mkdir()
@@ -139,7 +150,10 @@ def test_a_mutant_is_in_memory_alone_and_its_tests_notice() -> None:
 def test_children_have_the_mutant_and_its_source() -> None:
     """Triton's interpreter reads a kernel's source, and runs in a process of its own."""
     chosen = next(m for m in mutants.mutants() if m.path.name == "quest.py" and m.what == "Div -> Mult")
-    child = {"MUTANT": f"{chosen.path}:{chosen.place}", "PYTHONPATH": str(ROOT / "tests" / "attack" / "child")}
+    child = {
+        "MUTANT": f"{chosen.path}:{chosen.place}",
+        "PYTHONPATH": str(ROOT / "tests" / "attack" / "child"),
+    }
     code = "import inspect, perfmodel.kv.quest as quest; print(inspect.getsource(quest).count(' / '))"
     command = [sys.executable, "-c", code]
     counts = [
@@ -150,7 +164,9 @@ def test_children_have_the_mutant_and_its_source() -> None:
 
 
 def _survive(place: int) -> list[bool]:
-    """Whether a mutant survives its folder's tests, asked in a fresh interpreter: here the code is loaded already."""
+    """Whether a mutant survives its folder's tests, asked in a fresh interpreter: here the code is loaded
+    already.
+    """
     code = f"""
 import json
 from tests.attack import mutants

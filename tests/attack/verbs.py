@@ -54,12 +54,21 @@ NEVER = {"--help", "--version"}
 PLACES = {"--output", "--out", "--plot", "--baseline", "--draft-path", "--model-path"}
 """Where something is written: only names of the folder that the suite works in."""
 WORK = (
-    "harness.side_by_side.compare", "harness.acceptance.measure", "harness.measure.run_plan",
-    "harness.micro.run.run_micro", "studies.record.record", "studies.engines.make", "cli.trees.planned",
-    "cli.accuracy.write_all", "cli.calibrate.write_all", "cli.measure.write",
-)  # fmt: skip
-"""Calls of perfmodel.validate with which minutes of work begin, or which write into the source tree: a command that
-gets as far has accepted all its options, and ends there. What such work leaves behind the suite of faults attacks."""
+    "harness.side_by_side.compare",
+    "harness.acceptance.measure",
+    "harness.measure.run_plan",
+    "harness.micro.run.run_micro",
+    "studies.record.record",
+    "studies.engines.make",
+    "cli.trees.planned",
+    "cli.accuracy.write_all",
+    "cli.calibrate.write_all",
+    "cli.measure.write",
+)
+"""Calls of perfmodel.validate with which minutes of work begin, or which write into the source tree: a
+command that gets as far has accepted all its options, and ends there. What such work leaves behind the suite
+of faults attacks.
+"""
 SLOW = {
     **dict.fromkeys(("validate accuracy", "validate calibrate", "validate check", "plot"), 0.2),
     **dict.fromkeys(("explore", "validate compare"), 0.1),
@@ -81,7 +90,9 @@ class Verb:
         return " ".join(self.words)
 
     def read(self, line: str) -> tuple[dict[str, str | None], list[str]]:
-        """Flag -> value (None of a switch), and what stands without a flag, of a command line of this verb."""
+        """Flag -> value (None of a switch), and what stands without a flag, of a command line of this
+        verb.
+        """
         words = iter(line.split()[len(self.words) :])
         given: dict[str, str | None] = {}
         free = []
@@ -110,8 +121,12 @@ def _below(command: Any, words: tuple[str, ...]) -> Iterator[Verb]:
 
 @cache
 def asked(verb: Verb) -> list[tuple[dict[str, str | None], list[str]]]:
-    """Good command lines of a verb, read: pinned questions, pictures of the docs, and those of `UNANSWERED`."""
-    pictures = (f"{line} --output out.svg" for line in of_docs("picture").PICTURES.values() if line[:5] == "plot ")
+    """Good command lines of a verb, read: pinned questions, pictures of the docs, and those of
+    `UNANSWERED`.
+    """
+    pictures = (
+        f"{line} --output out.svg" for line in of_docs("picture").PICTURES.values() if line[:5] == "plot "
+    )
     pinned = json.loads(ANSWERED.read_text(encoding="utf-8"))
     answered = (line for line, found in pinned.items() if "error" not in found and not FILES.search(line))
     lines = [*answered, *pictures, *UNANSWERED.strip().splitlines()]
@@ -138,7 +153,9 @@ def command(rng: Random, verb: Verb) -> list[str]:
         if not verb.options[flag]:
             given[flag] = None
         elif flag in PLACES:
-            given[flag] = rng.choice((good, "", "out.txt", "no/out.csv", "a\x00.csv", "x" * 300 + ".csv", "."))
+            given[flag] = rng.choice(
+                (good, "", "out.txt", "no/out.csv", "a\x00.csv", "x" * 300 + ".csv", ".")
+            )
         else:
             given[flag] = rng.choice((hostile.value(rng), hostile.near(rng, good), good))
     if rng.random() < 0.03 and given:
@@ -149,7 +166,9 @@ def command(rng: Random, verb: Verb) -> list[str]:
 
 
 def attack(tally: watch.Tally, seed: int, count: int) -> None:
-    """Give each command its share of `count` command lines; all follow from the seed. Run it in a folder to lose."""
+    """Give each command its share of `count` command lines; all follow from the seed. Run it in a folder to
+    lose.
+    """
     each = count / sum(_share(verb) for verb in verbs())
     with _no_work():
         for verb in verbs():

@@ -14,7 +14,9 @@ from perfmodel import cli
 from perfmodel.errors import InputError
 
 CPU_S, WALL_S = 60.0, 180.0
-"""The most processor time that one input may take, and the most time at all: waiting for a pipe takes no other."""
+"""The most processor time that one input may take, and the most time at all: waiting for a pipe takes no
+other.
+"""
 MEMORY_BYTES = 2**30
 """The most that one input may add to the memory of the process."""
 NOT_FINITE = re.compile(
@@ -45,7 +47,9 @@ class Tally:
 
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
-    """Raise OverrunError beyond `CPU_S` of processor time, as time at all would count what others do, or `WALL_S`."""
+    """Raise OverrunError beyond `CPU_S` of processor time, as time at all would count what others do, or
+    `WALL_S`.
+    """
 
     def over(*_: object) -> None:
         raise OverrunError
@@ -68,7 +72,9 @@ def peak_bytes() -> int:
 
 
 def read(call: Callable[[], object], names: str = "") -> tuple[bool, str | None]:
-    """(refused, fault) of a reader: it returns, or raises InputError with one printable line that names the file."""
+    """(refused, fault) of a reader: it returns, or raises InputError with one printable line that names the
+    file.
+    """
     before = peak_bytes()
     try:
         with bounded():
@@ -86,7 +92,9 @@ def read(call: Callable[[], object], names: str = "") -> tuple[bool, str | None]
 
 
 def run(arguments: Sequence[str], names: str = "") -> tuple[bool, str | None]:
-    """(refused, fault) of a command: status 0 or 1 with finite numbers, or status 2 with one line that names a file."""
+    """(refused, fault) of a command: status 0 or 1 with finite numbers, or status 2 with one line that names
+    a file.
+    """
     out, err, status = io.StringIO(), io.StringIO(), -1
 
     def asked() -> None:

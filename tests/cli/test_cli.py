@@ -15,13 +15,22 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import cli
-from perfmodel.answers.arguments import arguments
+from perfmodel.answers.question.arguments import arguments
 from perfmodel.cli.examples import EXAMPLES
 from perfmodel.cli.help import HEADING
-from perfmodel.specs.files import data_directory
+from perfmodel.specs.boundary.files import data_directory
 from tests.commands import run
 
-SUBJECT = ["--model", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--tp", "8", "--draft-kv", "streamingllm:512"]
+SUBJECT = [
+    "--model",
+    "llama-3.1-8b",
+    "--hardware",
+    "a100-sxm-80gb",
+    "--tp",
+    "8",
+    "--draft-kv",
+    "streamingllm:512",
+]
 POINT = ["--batch", "64", "--context", "32000"]
 Run = Callable[..., str]
 
@@ -48,7 +57,9 @@ def test_flags_are_the_arguments_of_python() -> None:
         assert all(f"--{name.replace('_', '-')}" in flags[name] for name in arguments(kind))
         needed = {param.name for param in command.params if param.required}
         parameters = inspect.signature(kind).parameters
-        assert needed == {name for name in arguments(kind) if parameters[name].default is inspect.Parameter.empty}, verb
+        assert needed == {
+            name for name in arguments(kind) if parameters[name].default is inspect.Parameter.empty
+        }, verb
 
 
 def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..., Any], out: Run) -> None:
@@ -66,7 +77,9 @@ def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..
 
 
 def test_no_measurement_of_another_question_is_shown(ask: Callable[..., Any]) -> None:
-    changes = "--gamma 5, --batch 63, --context 32001, --draft-kv streamingllm:511, --draft-kv snapkv:512, --tp 4, "
+    changes = (
+        "--gamma 5, --batch 63, --context 32001, --draft-kv streamingllm:511, --draft-kv snapkv:512, --tp 4, "
+    )
     changes += "--hardware h100, --kv-dtype fp8, --draft-tp 4, --draft llama-3.2-1b"
     for changed in changes.split(", "):
         assert ask(*POINT, "--gamma", "2", "--alpha", "0.8", *changed.split())["measured"] == [], changed
@@ -109,7 +122,9 @@ def test_catalogues(kind: str, out: Run) -> None:
     assert alone == out(kind, "--help")
 
 
-def test_check_of_a_file_that_contradicts_itself_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_file_that_contradicts_itself_is_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (data_directory("gpus") / "a100-sxm-80gb.yaml").read_text(encoding="utf-8")
     path = tmp_path / "mine.yaml"
     path.write_text(re.sub(r"(?m)^calibration: .*", "calibration: mine.nowhere", text), encoding="utf-8")
@@ -163,7 +178,9 @@ def test_every_verb_stands_below_one_heading_of_the_help_and_those_of_flags_exis
 
 
 def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any], out: Run) -> None:
-    """Of 3 drafted tokens 66 % are accepted: 1 + 3 x 0.66 = 2.98 tokens an iteration, which is alpha 0.81, not 0.66."""
+    """Of 3 drafted tokens 66 % are accepted: 1 + 3 x 0.66 = 2.98 tokens an iteration, which is alpha 0.81,
+    not 0.66.
+    """
     answer = ask(*POINT, "--gamma", "3", "--acceptance-rate", "0.66")
     alpha = answer["acceptance"]["alpha"]
     assert answer["acceptance"]["tokens_per_iteration"] == pytest.approx(2.98)
@@ -174,7 +191,9 @@ def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any]
 
 
 @pytest.mark.parametrize("verb", [verb for verb in EXAMPLES if not verb.startswith("validate")])
-def test_the_example_of_a_verb_runs(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Run) -> None:
+def test_the_example_of_a_verb_runs(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Run
+) -> None:
     assert f"perfmodel {verb} " in " ".join(out(*verb.split(), "--help").split()) + " "
     if verb in ("calibrations import", "plot pareto"):  # another's wheel; what `advise` answers
         return
@@ -183,6 +202,12 @@ def test_the_example_of_a_verb_runs(verb: str, tmp_path: Path, monkeypatch: pyte
 
 
 def test_completion_knows_the_verbs() -> None:
-    env = os.environ | {"COMP_WORDS": "perfmodel wh", "COMP_CWORD": "1", "_PERFMODEL_COMPLETE": "complete_bash"}
+    env = os.environ | {
+        "COMP_WORDS": "perfmodel wh",
+        "COMP_CWORD": "1",
+        "_PERFMODEL_COMPLETE": "complete_bash",
+    }
     line = [sys.executable, "-c", "from perfmodel.cli import main; main()"]
-    assert subprocess.run(line, capture_output=True, text=True, check=True, env=env).stdout.split() == ["whatif"]
+    assert subprocess.run(line, capture_output=True, text=True, check=True, env=env).stdout.split() == [
+        "whatif"
+    ]

@@ -25,9 +25,12 @@ TYPED_ONLY = re.compile(r"--(batch|gamma|tp|model) \S+,|--kontext|Missing")
 
 
 @pytest.mark.parametrize(
-    "question", [q for q, said in REFUSED.items() if q.startswith("whatif ") and not TYPED_ONLY.search(f"{q} {said}")]
+    "question",
+    [q for q, said in REFUSED.items() if q.startswith("whatif ") and not TYPED_ONLY.search(f"{q} {said}")],
 )
-def test_python_refuses_in_the_same_words_and_names_the_argument(question: str, tmp_path, monkeypatch) -> None:
+def test_python_refuses_in_the_same_words_and_names_the_argument(
+    question: str, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -56,17 +59,33 @@ def lacking(module: str) -> ModuleNotFoundError:
     return ModuleNotFoundError(f"No module named {module!r}", name=module)
 
 
-@pytest.mark.parametrize(("error", "status", "told"), [
-    (lacking("torch"), 2, r"error: perfmodel validate: needs torch, .* in a clone, pip install '\.\[validate\]'\n"),
-    (lacking("scipy.optimize"), 2, r"error: perfmodel validate: needs scipy, .* pip install '\.\[fit\]'\n"),
-    (MemoryError(), 2, "error: out of memory: ask for fewer points at a time\n"),
-    (BrokenPipeError(), 1, ""),
-    (KeyboardInterrupt(), 130, ""),
-    (lacking("perfmodel.gone"), None, ""),
-    (ZeroDivisionError(), None, ""),
-], ids=lambda value: type(value).__name__)  # fmt: skip
-def test_what_ends_a_command(error: BaseException, status: int | None, told: str, monkeypatch, capsys) -> None:
-    """A line where the user can do something, nothing where he stopped it; a bug (None) keeps its traceback."""
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (
+            lacking("torch"),
+            2,
+            r"error: perfmodel validate: needs torch, .* in a clone, pip install '\.\[validate\]'\n",
+        ),
+        (
+            lacking("scipy.optimize"),
+            2,
+            r"error: perfmodel validate: needs scipy, .* pip install '\.\[fit\]'\n",
+        ),
+        (MemoryError(), 2, "error: out of memory: ask for fewer points at a time\n"),
+        (BrokenPipeError(), 1, ""),
+        (KeyboardInterrupt(), 130, ""),
+        (lacking("perfmodel.gone"), None, ""),
+        (ZeroDivisionError(), None, ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_ends_a_command(
+    error: BaseException, status: int | None, told: str, monkeypatch, capsys
+) -> None:
+    """A line where the user can do something, nothing where he stopped it; a bug (None) keeps its
+    traceback.
+    """
 
     def end(_: str) -> None:
         raise error

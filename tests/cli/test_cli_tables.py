@@ -1,4 +1,6 @@
-"""What is printed for people: on a terminal of 80 columns no number is broken, and what is piped is plain text."""
+"""What is printed for people: on a terminal of 80 columns no number is broken, and what is piped is plain
+text.
+"""
 
 import shlex
 import sys
@@ -16,7 +18,11 @@ from tests.commands import run
 LLAMA = "--model llama-3.1-8b --hardware h100"
 FILES = ("plot", "validate", "sweep", "explore", "calibrations import")
 COMMANDS = [
-    *(f"{verb} {flags}" for verb, flags in EXAMPLES.items() if not verb.startswith(FILES) and " show" not in verb),
+    *(
+        f"{verb} {flags}"
+        for verb, flags in EXAMPLES.items()
+        if not verb.startswith(FILES) and " show" not in verb
+    ),
     f"whatif {LLAMA} --batch 16,64,256 --context 32k,128k --alpha 0.8 --sensitivity",
     f"whatif {LLAMA} --batch 64 --context 32k --verbose",
     f"advise {LLAMA} --context 32k --verbose",
@@ -64,7 +70,9 @@ def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch)
 
 @given(st.data())
 def test_columns_are_never_narrower_than_what_cannot_be_broken(data: st.DataObject) -> None:
-    """And use the room there is: as wide as the whole cells where these fit, never wider than cells and heading."""
+    """And use the room there is: as wide as the whole cells where these fit, never wider than cells and
+    heading.
+    """
     cell = st.text("ab1 .", max_size=30)
     count = data.draw(st.integers(1, 6))
     columns = [Column(data.draw(cell), data.draw(st.booleans())) for _ in range(count)]

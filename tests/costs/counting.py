@@ -3,9 +3,9 @@
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
-from perfmodel.specs import files
-from perfmodel.specs.formats import Precision, kv_format, weight_format
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.boundary import files
+from perfmodel.specs.models.formats import Precision, kv_format, weight_format
+from perfmodel.specs.models.model import ModelSpec, load_model
 
 FULL = parse_kv("full")
 BF16 = Precision(weight_format("bf16"), kv_format("bf16"))
@@ -15,10 +15,19 @@ MODELS = files.bundled_names("models")
 def tiny(**shape) -> ModelSpec:
     """A dense model small enough to multiply out; 4 query heads share 2 KV heads."""
     base = {
-        "name": "tiny", "title": "tiny", "source": "made up", "model_type": "llama", "num_hidden_layers": 3,
-        "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 80,
-        "vocab_size": 100, "max_position_embeddings": 4096,
-    }  # fmt: skip
+        "name": "tiny",
+        "title": "tiny",
+        "source": "made up",
+        "model_type": "llama",
+        "num_hidden_layers": 3,
+        "hidden_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 80,
+        "vocab_size": 100,
+        "max_position_embeddings": 4096,
+    }
     return ModelSpec(**(base | shape))
 
 

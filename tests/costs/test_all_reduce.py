@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.constants import AllReduce
+from perfmodel.specs.calibrations.constants import AllReduce
 from tests.costs.machines import A100, IDEAL, LINK, machine
 
 KNOTS = AllReduce(
-    knots={2: ((1e4, 1e-5), (1e6, 1e-4)), 8: ((1e4, 2e-5), (1e5, 3e-5), (1e6, 2e-4))}, source="made up for the test"
+    knots={2: ((1e4, 1e-5), (1e6, 1e-4)), 8: ((1e4, 2e-5), (1e5, 3e-5), (1e6, 2e-4))},
+    source="made up for the test",
 )
 
 

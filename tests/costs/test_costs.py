@@ -4,12 +4,14 @@ import pytest
 
 from perfmodel.costs import core, forward
 from perfmodel.errors import InputError
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.models.model import ModelSpec, load_model
 from tests.costs.counting import FULL, MODELS, count, part, read, tiny
 
 
 def unread(m: ModelSpec) -> int:
-    """Parameters that no counted matrix holds: norms, sinks, a shared expert's gate, small parts of states."""
+    """Parameters that no counted matrix holds: norms, sinks, a shared expert's gate, small parts of
+    states.
+    """
     per_layer = m.extra_params(m.heads())
     if m.mla:
         per_layer += m.mla.kv_lora_rank + (m.mla.q_lora_rank or 0)
@@ -28,7 +30,9 @@ def test_a_wide_pass_reads_every_parameter_but_the_input_embedding(name):
     model = load_model(name)
     p = part(name)
     # an untied input embedding is looked up, not read; a tied one is read as the LM head
-    expected = 2 * (model.total_params - (0 if model.tie_word_embeddings else model.embedding_params) - unread(model))
+    expected = 2 * (
+        model.total_params - (0 if model.tie_word_embeddings else model.embedding_params) - unread(model)
+    )
     assert read(count(p, batch=1e9)) == pytest.approx(expected, rel=1e-12)
     assert unread(model) < 1e-3 * model.total_params
 
@@ -40,9 +44,13 @@ def test_stored_weights_are_the_parameters(name):
     assert part(name).stored_weight_bytes == pytest.approx(2 * (model.total_params - left_out), rel=1e-12)
 
 
-@pytest.mark.parametrize(("kv_heads", "tp", "held"), [(8, 1, 8), (8, 2, 4), (8, 8, 1), (8, 40, 1), (10, 4, 3)])
+@pytest.mark.parametrize(
+    ("kv_heads", "tp", "held"), [(8, 1, 8), (8, 2, 4), (8, 8, 1), (8, 40, 1), (10, 4, 3)]
+)
 def test_kv_heads_divide_as_far_as_they_go_and_then_replicate(kv_heads, tp, held):
-    """Of 10 on 4 devices some hold 2, others 3, and a pass waits for those with 3. Query heads always divide."""
+    """Of 10 on 4 devices some hold 2, others 3, and a pass waits for those with 3. Query heads always
+    divide.
+    """
     p, queries = part(tiny(num_attention_heads=40, num_key_value_heads=kv_heads), tp), 40 // tp
     ops = count(p, batch=5.0, query=2.0, context=1000.0)
     assert ops["attention (full)"].cost.kv_bytes == 5 * 3 * 1000 * (held * (16 + 16) * 2)
@@ -69,7 +77,9 @@ def test_a_degree_that_does_not_divide_the_heads_is_refused(tp):
 
 
 def pairs_by_loop(query: int, context: int, window: int | None) -> int:
-    """Query i of the new tokens sees the cached tokens and new ones up to itself, at most `window` before it."""
+    """Query i of the new tokens sees the cached tokens and new ones up to itself, at most `window` before
+    it.
+    """
     seen = ((i, key) for i in range(context, context + query) for key in range(i + 1))
     return sum(window is None or i - key <= window for i, key in seen)
 
@@ -79,7 +89,9 @@ def pairs_by_loop(query: int, context: int, window: int | None) -> int:
 @pytest.mark.parametrize("query", [1, 2, 5, 9, 40])
 def test_attention_pairs_against_loops(query, context, window):
     spec = tiny() if window is None else tiny(sliding_window=window, num_sliding_layers=3)
-    (op,) = (op for op in forward(part(spec), 2.0, float(query), float(context), FULL) if op.kind == "attention")
+    (op,) = (
+        op for op in forward(part(spec), 2.0, float(query), float(context), FULL) if op.kind == "attention"
+    )
     counted = op.cost.flops / (2 * 3 * 4 * 4 * 16)  # 2 sequences, 3 layers, 4 FLOPs, 4 heads of 16
     assert counted == pairs_by_loop(query, context, window)
 
@@ -88,4 +100,6 @@ def test_core_keeps_matrices_and_cache_only():
     kept = core(forward(part("deepseek-v3", 8), 2.0, 1.0, 100.0, FULL))
     assert {op.kind for op in kept} == {"linear", "attention"}
     assert all(op.cost.activation_bytes == 0 for op in kept)
-    assert len(kept) == sum(op.kind in ("linear", "attention") for op in count(part("deepseek-v3", 8)).values())
+    assert len(kept) == sum(
+        op.kind in ("linear", "attention") for op in count(part("deepseek-v3", 8)).values()
+    )

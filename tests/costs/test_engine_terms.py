@@ -1,4 +1,6 @@
-"""The terms that serving engines need, by hand: graph padding, popular experts, the longest request, curves."""
+"""The terms that serving engines need, by hand: graph padding, popular experts, the longest request,
+curves.
+"""
 
 import numpy as np
 import pytest
@@ -7,8 +9,8 @@ from perfmodel.costs.gemms import Experts
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.roofline import curve_of
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.engine_constants import ExpertKernel, ExpertKernels
-from perfmodel.specs.formats import WEIGHT_FORMATS
+from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
+from perfmodel.specs.models.formats import WEIGHT_FORMATS
 from tests.costs.counting import count, part
 from tests.costs.machines import BW, F, machine
 
@@ -20,7 +22,8 @@ def test_graphs_hold_one_two_four_and_multiples_of_eight() -> None:
     assert part("llama-3.1-8b").rows(9.0) == 9.0
     wide = part("llama-3.1-8b", graph_sizes=graph_sizes(16, 500))
     assert wide.rows(np.array([4, 5, 496, 497.0])).tolist() == [4, 16, 496, 497]
-    # 3 sequences fill up to 4, so that attention is cut for 4 of 8 KV heads, however many tokens each verifies
+    # 3 sequences fill up to 4, so that attention is cut for 4 of 8 KV heads, however many tokens each
+    # verifies
     attention = count(graphs, batch=3.0, query=3.0)["attention (full)"]
     assert (attention.work_items, attention.rows) == (3 * 8, 4 * 8)
 
@@ -30,22 +33,29 @@ def experts(popularity: float) -> Experts:
 
 
 def test_popular_experts_are_touched_less() -> None:
-    """4 of 128: at a = 1 the b is 1/31, so that t tokens touch 128 t / (31 + t); even ones 128 (1 - (31/32)^t)."""
+    """4 of 128: at a = 1 the b is 1/31, so that t tokens touch 128 t / (31 + t); even ones 128 (1 -
+    (31/32)^t).
+    """
     tokens = np.array([1.0, 31.0, 93.0])
     assert experts(1.0).touched(tokens) == pytest.approx([4, 64, 96])
-    assert experts(2.0).touched(tokens) == pytest.approx(128 * (1 - (1 + ((32 / 31) ** 0.5 - 1) * tokens) ** -2))
+    assert experts(2.0).touched(tokens) == pytest.approx(
+        128 * (1 - (1 + ((32 / 31) ** 0.5 - 1) * tokens) ** -2)
+    )
     assert experts(0.0).touched(tokens) == pytest.approx(128 * (1 - (31 / 32) ** tokens))
     assert experts(1e9).touched(tokens) == pytest.approx(experts(0.0).touched(tokens), rel=1e-6)
 
 
 def test_expert_kernels_add_loading_to_computing() -> None:
     kernels = ExpertKernels(
-        kernels={"bf16": ExpertKernel(fixed_s=5e-5, bandwidth_fraction=0.5, flops_fraction=0.25)}, source="by hand"
+        kernels={"bf16": ExpertKernel(fixed_s=5e-5, bandwidth_fraction=0.5, flops_fraction=0.25)},
+        source="by hand",
     )
     op = Op("experts", "linear", 4, Cost(flops=1e10, weight_bytes=1e8), expert_layers=2)
     by_hand = 2 * 5e-5 + 1e8 / BW / 0.5 + 1e10 / F / 0.25
     assert machine(expert_kernels=kernels).op_predicted_s(op) == pytest.approx(by_hand)
-    assert machine(expert_kernels=kernels, expert_factor=0.8).op_predicted_s(op) == pytest.approx(0.8 * by_hand)
+    assert machine(expert_kernels=kernels, expert_factor=0.8).op_predicted_s(op) == pytest.approx(
+        0.8 * by_hand
+    )
     at_peak = 2 * 5e-6 + 1e8 / BW + 1e10 / F  # ten times as fast reaches the peaks, and no more
     assert machine(expert_kernels=kernels, expert_factor=0.1).op_predicted_s(op) == pytest.approx(at_peak)
 

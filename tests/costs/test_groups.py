@@ -1,4 +1,6 @@
-"""Expert parallelism and data-parallel attention: what each device computes, reads, holds and sends, by hand."""
+"""Expert parallelism and data-parallel attention: what each device computes, reads, holds and sends, by
+hand.
+"""
 
 from functools import partial
 
@@ -11,7 +13,14 @@ from tests.costs.counting import part
 from tests.speculation import asked
 
 scenario = partial(
-    asked.scenario, model="deepseek-r1", hardware="h200-sxm-141gb", batch=64, context=8192, gamma=0, tp=8, alpha=None
+    asked.scenario,
+    model="deepseek-r1",
+    hardware="h200-sxm-141gb",
+    batch=64,
+    context=8192,
+    gamma=0,
+    tp=8,
+    alpha=None,
 )
 
 
@@ -28,9 +37,12 @@ def test_every_device_reads_its_share_of_whole_experts() -> None:
 
 
 def test_data_parallel_attention_attends_for_its_own_sequences() -> None:
-    """64 sequences over 8 groups: 8 a device, with all 128 heads and the whole latent; the layers' MLP sees all 64."""
+    """64 sequences over 8 groups: 8 a device, with all 128 heads and the whole latent; the layers' MLP sees
+    all 64.
+    """
     whole, shared = (
-        {op.name: op for op in scenario(dp=dp, ep=dp, calibration="ideal").target_ops(64.0, 8192.0)} for dp in (8, 1)
+        {op.name: op for op in scenario(dp=dp, ep=dp, calibration="ideal").target_ops(64.0, 8192.0)}
+        for dp in (8, 1)
     )
     assert whole["attention (full)"].cost.kv_bytes * 8 == shared["attention (full)"].cost.kv_bytes
     assert whole["q_up"].cost.weight_bytes == 8 * shared["q_up"].cost.weight_bytes
@@ -47,8 +59,12 @@ def test_data_parallel_attention_attends_for_its_own_sequences() -> None:
 
 
 def test_a_latent_cache_is_held_once_a_group() -> None:
-    """DeepSeek-R1 on 8 x H200 at 8k: eight groups hold some six times as many sequences as one that replicates it."""
-    rooms = [memory_of(scenario(**flags), 64.0, 8192.0, 0, 0.92).single() for flags in ({}, {"dp": 8, "ep": 8})]
+    """DeepSeek-R1 on 8 x H200 at 8k: eight groups hold some six times as many sequences as one that
+    replicates it.
+    """
+    rooms = [
+        memory_of(scenario(**flags), 64.0, 8192.0, 0, 0.92).single() for flags in ({}, {"dp": 8, "ep": 8})
+    ]
     assert rooms[0].max_batch < 90
     assert 400 < rooms[1].max_batch < 500
     assert rooms[1].max_batch % 8 == 0
@@ -68,7 +84,9 @@ def test_nothing_gets_faster_with_more_work(groups: dict[str, int]) -> None:
 
 def test_what_can_run_is_answered() -> None:
     for flags in (
-        {"model": "minimax-m2", "ep": 8}, {"model": "minimax-m2", "tp": 4}, {"model": "phi-4", "tp": 2},
+        {"model": "minimax-m2", "ep": 8},
+        {"model": "minimax-m2", "tp": 4},
+        {"model": "phi-4", "tp": 2},
         {"model": "phi-4", "tp": 4, "calibration": "ideal"},  # no engine, no rule of one
-    ):  # fmt: skip
+    ):
         assert float(scenario(**flags).target_pass_s(8.0, 8192.0)) > 0

@@ -16,11 +16,19 @@ from tests.speculation import asked
 
 
 def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
-    """DeepSeek-V3.2: 61 layers, keys of 128 in fp8 with an fp32 scale, a latent of 576 values, 2048 tokens chosen."""
+    """DeepSeek-V3.2: 61 layers, keys of 128 in fp8 with an fp32 scale, a latent of 576 values, 2048 tokens
+    chosen.
+    """
     ops = count(part("deepseek-v3.2"), batch=3.0, context=50_000.0)
     scored = ops["indexer"]
-    assert (scored.cost.kv_bytes, scored.kernels, scored.compute) == (3 * 61 * 50_000 * (128 + 4), 2 * 61, "fp8")
-    assert scored.cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128  # and keys of 132 bytes, queries of as many a head
+    assert (scored.cost.kv_bytes, scored.kernels, scored.compute) == (
+        3 * 61 * 50_000 * (128 + 4),
+        2 * 61,
+        "fp8",
+    )
+    assert (
+        scored.cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128
+    )  # and keys of 132 bytes, queries of as many a head
     assert scored.cost.activation_bytes == 3 * 61 * (64 * 132 + 64 * 4 + 132 + 2 * 4 * 50_000)
     attention = ops["attention (full)"]
     assert attention.cost.kv_bytes == 3 * 61 * 2048 * 576 * 2
@@ -34,10 +42,15 @@ def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
 def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, tokens: float) -> None:
     ops = count(part("deepseek-v3.2"), query=4.0, context=50_000.0, topk_reuse=reuse)
     assert ops["attention (full)"].cost.kv_bytes == 61 * tokens * 576 * 2
-    assert ops["attention (full)"].query == 1.0  # the union says what is read again: no kernel's factor on top
+    assert (
+        ops["attention (full)"].query == 1.0
+    )  # the union says what is read again: no kernel's factor on top
     assert ops["indexer"].cost.kv_bytes == 61 * 50_000 * 132  # once, for all queries
     plain = count(part("deepseek-v3.2"), query=4.0, context=50_000.0)["attention (full)"]
-    assert (plain.cost.kv_bytes, plain.longer_bytes) == (61 * 4 * 2048 * 576 * 2, 0.0)  # nothing is reused unless asked
+    assert (plain.cost.kv_bytes, plain.longer_bytes) == (
+        61 * 4 * 2048 * 576 * 2,
+        0.0,
+    )  # nothing is reused unless asked
     few = count(part("deepseek-v3.2"), query=4.0, context=3000.0, topk_reuse=0.0)["attention (full)"]
     assert few.cost.kv_bytes == 61 * 3000 * 576 * 2  # the union is never more than the context
 
@@ -70,7 +83,9 @@ def test_a_sparse_draft_of_a_sparse_model_needs_no_indexer() -> None:
 
 
 STATE = 30 * (32 * 128 * 128 * 4 + 8192 * 3 * 2)
-"""Qwen3.5-35B-A3B: 30 layers of 32 heads, 128 x 128 in fp32, and 3 inputs of a convolution over 8192 channels."""
+"""Qwen3.5-35B-A3B: 30 layers of 32 heads, 128 x 128 in fp32, and 3 inputs of a convolution over 8192
+channels.
+"""
 
 
 def test_verification_keeps_every_state_or_replays() -> None:
@@ -84,14 +99,18 @@ def test_verification_keeps_every_state_or_replays() -> None:
     assert ops["state norm"].cost.activation_bytes == 4 * 30 * 3 * 4096 * 2
     assert ops["state_in"].cost.weight_bytes == 30 * 2048 * (8192 + 4096 + 2 * 32) * 2
     assert ops["state_out"].cost.weight_bytes == 30 * 4096 * 2048 * 2
-    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)  # queries with a gate each
+    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (
+        2 * 16 * 256 + 2 * 2 * 256
+    )  # queries with a gate each
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
     scenario = partial(asked.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
     keep, replay = scenario(), scenario(state_rollback="replay")
     assert float(keep.target_pass_s(64.0, 8e3, 4.0)) > float(replay.target_pass_s(64.0, 8e3, 4.0))
     assert float(keep.target_pass_s(64.0, 8e3)) == float(replay.target_pass_s(64.0, 8e3))
     more = memory_of(keep, 1.0, 8000.0, 3.0, 0.9).kv_bytes - memory_of(replay, 1.0, 8000.0, 3.0, 0.9).kv_bytes
-    assert more == 3 * STATE  # vLLM keeps 1 + num_speculative_tokens pages of state (v1/kv_cache_interface.py)
+    assert (
+        more == 3 * STATE
+    )  # vLLM keeps 1 + num_speculative_tokens pages of state (v1/kv_cache_interface.py)
     assert memory_of(keep, 1.0, 8000.0, 0.0, 0.9).kv_bytes == p.stored_kv_bytes(8001.0)
     with pytest.raises(InputError, match="known: keep, replay"):
         scenario(state_rollback="guess")
@@ -116,7 +135,9 @@ def test_a_layer_with_one_block() -> None:
 
 
 def test_experts_in_a_latent() -> None:
-    """Nemotron-3 Super: experts read and write 1024 of 4096, behind two projections held whole on every device."""
+    """Nemotron-3 Super: experts read and write 1024 of 4096, behind two projections held whole on every
+    device.
+    """
     ops, one = (count(part("nemotron-3-super-120b-a12b", tp)) for tp in (4, 1))
     assert ops["latent_in"].cost.weight_bytes == one["latent_in"].cost.weight_bytes == 40 * 2 * 4096 * 1024
     assert one["experts"].cost.flops == 40 * 22 * 2 * 2 * 1024 * 2688
@@ -124,7 +145,9 @@ def test_experts_in_a_latent() -> None:
 
 
 def test_global_layers_with_heads_of_their_own() -> None:
-    """Gemma-4-26B: 25 layers with 8 KV heads of 256 and a window of 1024; 5 with 2 of 512 that share a projection."""
+    """Gemma-4-26B: 25 layers with 8 KV heads of 256 and a window of 1024; 5 with 2 of 512 that share a
+    projection.
+    """
     p = part("gemma-4-26b-a4b")
     ops = count(p, batch=2.0, context=9000.0)
     assert ops["attention (full)"].cost.kv_bytes == 2 * 5 * 9000 * 2 * 2 * 512 * 2
@@ -138,7 +161,9 @@ def test_global_layers_with_heads_of_their_own() -> None:
 
 
 def test_values_narrower_than_keys() -> None:
-    """MiMo-V2-Flash: keys of 192, values of 128; 9 full layers with 4 KV heads, 39 with 8 and a window of 128."""
+    """MiMo-V2-Flash: keys of 192, values of 128; 9 full layers with 4 KV heads, 39 with 8 and a window of
+    128.
+    """
     ops = count(part("mimo-v2-flash"), context=5000.0)
     assert ops["attention (full)"].cost.kv_bytes == 9 * 5000 * 4 * (192 + 128) * 2
     assert ops["attention (window 128)"].cost.kv_bytes == 39 * 128 * 8 * (192 + 128) * 2
@@ -150,15 +175,28 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     """MiniMax-M3: of 60 layers 57 read 16 blocks of 128 tokens and score all keys, 3 read the whole cache."""
     experts = [0] * 3 + [1] * 57
     config = {
-        "model_type": "minimax_m3", "head_dim": 128, "vocab_size": 200064, "max_position_embeddings": 1048576,
-        "num_hidden_layers": 60, "hidden_size": 6144, "num_attention_heads": 64, "num_key_value_heads": 4,
-        "intermediate_size": 3072, "dense_intermediate_size": 12288, "shared_intermediate_size": 3072,
-        "num_local_experts": 128, "num_experts_per_tok": 4, "moe_layer_freq": experts,
+        "model_type": "minimax_m3",
+        "head_dim": 128,
+        "vocab_size": 200064,
+        "max_position_embeddings": 1048576,
+        "num_hidden_layers": 60,
+        "hidden_size": 6144,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 4,
+        "intermediate_size": 3072,
+        "dense_intermediate_size": 12288,
+        "shared_intermediate_size": 3072,
+        "num_local_experts": 128,
+        "num_experts_per_tok": 4,
+        "moe_layer_freq": experts,
         "sparse_attention_config": {
-            "sparse_attention_freq": experts, "sparse_topk_blocks": 16, "sparse_block_size": 128,
-            "sparse_num_index_heads": 4, "sparse_index_dim": 128,
+            "sparse_attention_freq": experts,
+            "sparse_topk_blocks": 16,
+            "sparse_block_size": 128,
+            "sparse_num_index_heads": 4,
+            "sparse_index_dim": 128,
         },
-    }  # fmt: skip
+    }
     model = from_config(config, "c.json")
     assert model.total_params / 1e9 == pytest.approx(426.2, abs=0.1)
     p = part(model)
@@ -168,11 +206,15 @@ def test_blocks_that_an_indexer_chooses_beside_layers_that_read_everything() -> 
     assert ops["attention (full)"].cost.kv_bytes == 3 * 100_000 * token
     assert ops["attention (chosen)"].cost.kv_bytes == 57 * 2048 * token
     assert ops["indexer"].cost.kv_bytes == 57 * 100_000 * 132  # 128 values of a byte, and a scale
-    assert ops["index_q"].cost.weight_bytes + ops["index_k"].cost.weight_bytes == 57 * 2 * 6144 * (4 * 128 + 128)
+    assert ops["index_q"].cost.weight_bytes + ops["index_k"].cost.weight_bytes == 57 * 2 * 6144 * (
+        4 * 128 + 128
+    )
 
 
 def test_compressed_caches_by_hand() -> None:
-    """DeepSeek-V4-Flash: 43 windows of 128; 21 layers choose 512 of S/4 entries, 20 read S/128; 512 values an entry."""
+    """DeepSeek-V4-Flash: 43 windows of 128; 21 layers choose 512 of S/4 entries, 20 read S/128; 512 values an
+    entry.
+    """
     p = part("deepseek-v4-flash")
     ops = count(p, batch=2.0, context=64_000.0)
     read = {name: op.cost.kv_bytes for name, op in ops.items() if op.cost.kv_bytes}
@@ -187,12 +229,17 @@ def test_compressed_caches_by_hand() -> None:
     assert p.stored_kv_bytes(64_000.0) == 64_000 * grows + 43 * 128 * 512 * 2
     assert sum(op.kernels for name, op in ops.items() if name.startswith("attention")) == 43
     # outputs: 64 heads of 512 in 8 groups, each to 1024, and these to 4096
-    assert (ops["o_down"].cost.weight_bytes, ops["o_down"].columns) == (43 * 2 * 64 * 512 * 1024, 43 * 8 * 1024)
+    assert (ops["o_down"].cost.weight_bytes, ops["o_down"].columns) == (
+        43 * 2 * 64 * 512 * 1024,
+        43 * 8 * 1024,
+    )
     assert ops["o"].cost.weight_bytes == 43 * 2 * 8 * 1024 * 4096
 
 
 def test_layers_that_read_the_cache_of_another_by_hand() -> None:
-    """12 layers, of which the last 6 (one full) have neither keys nor values of their own, and a table for each."""
+    """12 layers, of which the last 6 (one full) have neither keys nor values of their own, and a table for
+    each.
+    """
     rows = json.loads((Path(__file__).parents[1] / "specs" / "tiny_configs.json").read_text(encoding="utf-8"))
     keys = next(row["keys"] for row in rows if row["keys"].get("num_kv_shared_layers") == 6)
     spec = from_config(sizes(12, 64, 8, 4, 96, 101, 512) | keys | {"model_type": "gemma4_text"}, "c.json")

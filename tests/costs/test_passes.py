@@ -9,7 +9,7 @@ from perfmodel.costs import forward, gemm, selection
 from perfmodel.costs.shards import Shard
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.formats import WEIGHT_FORMATS
+from perfmodel.specs.models.formats import WEIGHT_FORMATS
 from tests.costs import counting
 from tests.costs.counting import FULL, tiny
 
@@ -31,7 +31,9 @@ def costs(found: dict[str, Op]) -> dict[str, tuple[float, ...]]:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_dense_pass(n: int) -> None:
-    """6 tokens; a query sees 100 cached tokens and those before it: 3 x 100 + 1 + 2 + 3 = 306 pairs. On n devices."""
+    """6 tokens; a query sees 100 cached tokens and those before it: 3 x 100 + 1 + 2 + 3 = 306 pairs. On n
+    devices.
+    """
     pairs, layer = 306, 3 * 6  # tokens x layers
     q, kv, inner, words = 64 // n, 64 // n, 80 // n, 100 // n  # 4 heads of 16; keys and values of 2
     qkv, sent = q + kv, {"all-reduce": (6, 0, 0, 0, 0)} if n > 1 else {}
@@ -43,7 +45,13 @@ def test_a_dense_pass(n: int) -> None:
         "gate_up": (3, layer * 2 * 48 * 2 * inner, 3 * 48 * 2 * inner * 2, 0, layer * (48 + 2 * inner) * 2),
         "down": (3, layer * 2 * inner * 48, 3 * inner * 48 * 2, 0, layer * (inner + 48) * 2),
         # score and value of a query; keys and values; queries in, results out, new keys
-        "attention (full)": (3, 2 * 3 * pairs * 2 * 2 * q, 0, 2 * 3 * 100 * kv * 2, 2 * 3 * 3 * (2 * q * 2 + kv * 2)),
+        "attention (full)": (
+            3,
+            2 * 3 * pairs * 2 * 2 * q,
+            0,
+            2 * 3 * 100 * kv * 2,
+            2 * 3 * 3 * (2 * q * 2 + kv * 2),
+        ),
         "norms": (7, 0, 0, 0, 6 * 7 * 2 * 48 * 2),
         "rope": (3, 0, 0, 0, layer * 2 * (q + kv) * 2),
         "kv append": (3, 0, 0, 0, layer * kv * 2),
@@ -54,11 +62,20 @@ def test_a_dense_pass(n: int) -> None:
     }
     assert ops(part(n, residual_streams=4))["residual"].cost.activation_bytes == 6 * 6 * 3 * 4 * 48 * 2
     assert {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"} == {
-        "qkv": (3 * qkv, 6), "o": (3 * 48, 6), "gate_up": (6 * inner, 6), "down": (3 * 48, 6), "lm_head": (words, 6),
-    }  # fmt: skip
+        "qkv": (3 * qkv, 6),
+        "o": (3 * 48, 6),
+        "gate_up": (6 * inner, 6),
+        "down": (3 * 48, 6),
+        "lm_head": (words, 6),
+    }
     attention = found["attention (full)"]
     heads = 2 * 2 // n
-    assert (attention.query, attention.work_items, attention.rows, attention.longer_bytes) == (3, heads, heads, 0)
+    assert (attention.query, attention.work_items, attention.rows, attention.longer_bytes) == (
+        3,
+        heads,
+        heads,
+        0,
+    )
     assert n == 1 or found["all-reduce"].message_bytes == 6 * 48 * 2
     # an embedding is cut as the head is, norms are not
     assert part(n).stored_weight_bytes == 2 * (3 * 48 * (qkv + q + 3 * inner) + 2 * words * 48 + 7 * 48)
@@ -72,8 +89,13 @@ def test_devices_add_up_what_norms_of_all_heads_need() -> None:
 
 
 def test_experts_beside_a_dense_layer() -> None:
-    """2 of 4 experts a token: six touch 4 (1 - 0.5^6) = 3.9375; a shared expert of 40; the first layer is dense."""
-    model = {"model_type": "qwen3_moe", "moe": MOE | {"shared_intermediate_size": 40, "first_dense_layers": 1}}
+    """2 of 4 experts a token: six touch 4 (1 - 0.5^6) = 3.9375; a shared expert of 40; the first layer is
+    dense.
+    """
+    model = {
+        "model_type": "qwen3_moe",
+        "moe": MOE | {"shared_intermediate_size": 40, "first_dense_layers": 1},
+    }
     found = costs(ops(part(**model)))
     tokens, matrices, touched = 2 * 6, 3 * 48 * 24, 3.9375
     assert found["gate_up"] == (1, 6 * 2 * 48 * 160, 48 * 160 * 2, 0, 6 * (48 + 160) * 2)
@@ -92,7 +114,11 @@ def test_experts_beside_a_dense_layer() -> None:
     alike = ops(part(**model), independent_query=2.0)["experts"]  # 4 tokens that choose on their own
     assert alike.cost.weight_bytes == pytest.approx(4 * (1 - 0.5**4) * 2 * matrices * 2)
     assert part(**model).stored_weight_bytes == 2 * (
-        3 * (48 * 128 + 64 * 48) + 3 * 48 * 80 + 2 * (4 * matrices + 48 * 4 + 3 * 48 * 40) + 2 * 100 * 48 + 7 * 48
+        3 * (48 * 128 + 64 * 48)
+        + 3 * 48 * 80
+        + 2 * (4 * matrices + 48 * 4 + 3 * 48 * 40)
+        + 2 * 100 * 48
+        + 7 * 48
     )
 
 
@@ -117,7 +143,9 @@ def test_layers_of_a_window_beside_full_ones() -> None:
     assert (far.kernels, far.cost.flops, far.cost.kv_bytes) == (1, 2 * 306 * 256, 2 * 112 * 128)
     assert p.stored_kv_bytes(100.0) == 112 * 128 + 2 * 16 * 128
     assert p.kv_bytes_per_token == 3 * 128
-    assert ops(p, longer_tokens=7.0)["attention (window 10)"].longer_bytes == 0.0  # what is longer is not looked at
+    assert (
+        ops(p, longer_tokens=7.0)["attention (window 10)"].longer_bytes == 0.0
+    )  # what is longer is not looked at
     assert ops(p, longer_tokens=7.0)["attention (full)"].longer_bytes == 7 * 128 / 2
     assert ops(p, longer_tokens=7.0, kv=parse_kv("streamingllm:64"))["attention (full)"].longer_bytes == 0.0
 
@@ -135,7 +163,9 @@ def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
 
 def test_a_budget_has_a_small_cache_to_keep_from_the_first_token_on() -> None:
     for kv, once, kept in (("full", 1, 0), ("streamingllm:512", 0, 2 * 3)):
-        op = {op.name: op for op in forward(part(), 2.0, 1.0, np.array([100.0, 5000.0]), parse_kv(kv))}["cache upkeep"]
+        op = {op.name: op for op in forward(part(), 2.0, 1.0, np.array([100.0, 5000.0]), parse_kv(kv))}[
+            "cache upkeep"
+        ]
         assert (op.kernels, op.work_items, op.cost.bytes) == (once, kept, 0)
 
 
@@ -149,7 +179,9 @@ def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
     assert step.cost.flops == 2 * 3 * 500 * 2 * 4 * 16 / 4
     (first,) = selection(p, 2.0, 4000.0, kv, "setup")
     assert first.cost.kv_bytes == 2 * 3 * (4000 * 64 + 500 * 64 + 2 * 512 * 128)
-    (some,) = selection(p, 2.0, np.array([400.0, 4000.0]), kv, "iteration")  # nothing to choose among 400 tokens
+    (some,) = selection(
+        p, 2.0, np.array([400.0, 4000.0]), kv, "iteration"
+    )  # nothing to choose among 400 tokens
     assert np.asarray(some.kernels).tolist() == [0, 3 * 3 / 4]
     assert selection(p, 2.0, 4000.0, kv) == []
     assert selection(p, 2.0, 400.0, kv, "setup") == []
@@ -157,8 +189,16 @@ def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
 
 @pytest.mark.parametrize(("tp", "heads"), [(1, 4), (2, 2)])
 def test_a_latent_cache(tp: int, heads: int) -> None:
-    """A latent of 32 and 8 rotary values, one for all heads and on every device; queries through a rank of 24."""
-    mla = {"q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12}
+    """A latent of 32 and 8 rotary values, one for all heads and on every device; queries through a rank of
+    24.
+    """
+    mla = {
+        "q_lora_rank": 24,
+        "kv_lora_rank": 32,
+        "qk_nope_head_dim": 16,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 12,
+    }
     found, layer = costs(ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))), 3 * 6
 
     def linear(inputs: int, outputs: int, weights: int | None = None) -> tuple[float, ...]:
@@ -171,6 +211,12 @@ def test_a_latent_cache(tp: int, heads: int) -> None:
     assert found["absorb_v"] == linear(heads * 32, heads * 12, heads * 12 * 32)
     assert found["o"] == linear(heads * 12, 48)
     moved = 2 * 3 * 3 * (heads * (40 + 32) * 2 + 40 * 2)
-    assert found["attention (full)"] == (3, 2 * 3 * 306 * 2 * heads * (40 + 32), 0, 2 * 3 * 100 * 40 * 2, moved)
+    assert found["attention (full)"] == (
+        3,
+        2 * 3 * 306 * 2 * heads * (40 + 32),
+        0,
+        2 * 3 * 100 * 40 * 2,
+        moved,
+    )
     attention = ops(part(tp, model_type="deepseek_v3", mla=mla, num_key_value_heads=4))["attention (full)"]
     assert (attention.work_items, attention.cache) == (2, "latent")

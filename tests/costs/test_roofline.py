@@ -1,4 +1,6 @@
-"""Counts to seconds: bounds that always hold, the calibration's parts one by one, and the names of limiters."""
+"""Counts to seconds: bounds that always hold, the calibration's parts one by one, and the names of
+limiters.
+"""
 
 from dataclasses import replace
 
@@ -7,17 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
-from perfmodel.specs import files
-from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.engine_constants import Curves
-from perfmodel.specs.formats import KV_FORMATS, WEIGHT_FORMATS
-from perfmodel.specs.gpu import load_gpu
-from tests.costs.machines import A100, BW, CALIBRATIONS, HAIR, IDEAL, LINK, F, attention, calibrated, linear, machine
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.calibrations.engine_constants import Curves
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.models.formats import KV_FORMATS, WEIGHT_FORMATS
+from tests.costs.machines import (
+    A100,
+    BW,
+    CALIBRATIONS,
+    HAIR,
+    IDEAL,
+    LINK,
+    F,
+    attention,
+    calibrated,
+    linear,
+    machine,
+)
 
 QUESTIONS = {
     "model": files.bundled_names("models"),
@@ -59,7 +73,9 @@ def test_bounds_hold(asked, at) -> None:
 
 
 def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
-    """3 s of weights beside 1 s of compute, 2 s of activations, 10 messages of 1 s; nothing of the three overlaps."""
+    """3 s of weights beside 1 s of compute, 2 s of activations, 10 messages of 1 s; nothing of the three
+    overlaps.
+    """
     small = Op("norms", "small", 1, Cost(activation_bytes=2 * BW))
     sent = Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK, devices=2)
     t = machine(2).time([linear(3.0, 1.0), small, sent, attention(0.5, 0.25)], 1.0)
@@ -72,10 +88,15 @@ def test_a_pass_of_all_kinds_of_ops_at_peak_rates() -> None:
 @pytest.mark.parametrize(
     ("form", "cache", "share"),
     [
-        ("bf16", "heads", 0.8), ("fp16", "heads", 0.8), ("fp8", "heads", 0.4), ("bf16", "latent", 0.2),
-        ("fp8", "latent", 0.1), ("bf16", "state", 0.8), ("fp8", "state", 0.4),
+        ("bf16", "heads", 0.8),
+        ("fp16", "heads", 0.8),
+        ("fp8", "heads", 0.4),
+        ("bf16", "latent", 0.2),
+        ("fp8", "latent", 0.1),
+        ("bf16", "state", 0.8),
+        ("fp8", "state", 0.4),
     ],
-)  # fmt: skip
+)
 def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str, share: float) -> None:
     op = replace(attention(1.0), form=form, cache=cache)
     shares = {"attention_bandwidth_fraction": 0.8, "attention_bandwidth_fraction_fp8": 0.4}
@@ -83,7 +104,9 @@ def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str,
     assert machine(**shares, **latent).op_predicted_s(op) == pytest.approx(1 / share)
     assert machine(attention_bandwidth_fraction=0.8).op_predicted_s(op) == pytest.approx(1 / 0.8)
     fast = machine(attention_bandwidth_fraction=0.8, attention_bandwidth_fraction_fp8=1.05)
-    assert fast.op_predicted_s(replace(op, form="fp8", cache="heads")) == pytest.approx(1.0)  # none passes the device
+    assert fast.op_predicted_s(replace(op, form="fp8", cache="heads")) == pytest.approx(
+        1.0
+    )  # none passes the device
 
 
 @pytest.mark.parametrize(("cache", "further"), [("heads", 0.0), ("latent", 0.02), ("state", 0.3)])
@@ -94,16 +117,22 @@ def test_a_layer_with_a_latent_or_a_state_starts_later(cache: str, further: floa
 
 
 def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
-    """0.5 of the roofline at 8 rows; fp8 times its own factor as well; 1.6 times 0.8 is 1. fp8 has no peak on A100."""
+    """0.5 of the roofline at 8 rows; fp8 times its own factor as well; 1.6 times 0.8 is 1. fp8 has no peak on
+    A100.
+    """
     h100 = load_gpu("h100-sxm-80gb")
-    curves = Curves(knots={"bf16": ((1.0, 0.5), (16.0, 0.5)), "fp8": ((1.0, 0.4), (16.0, 0.4))}, source="by hand")
+    curves = Curves(
+        knots={"bf16": ((1.0, 0.5), (16.0, 0.5)), "fp8": ((1.0, 0.4), (16.0, 0.4))}, source="by hand"
+    )
     plain = calibrated(gemm_factor=1.2, gemm_factor_fp8=1.5, quantise_s=0.25).model_copy(
         update={"gemm_efficiency": curves}
     )
     byte_s = 1 / h100.memory_bandwidth_bytes_per_s
 
     def seconds(compute: str, c: Calibration = plain, **kind) -> float:
-        op = Op("x", "linear", 1, Cost(weight_bytes=1 / byte_s), compute=compute, form=compute, rows=8.0, **kind)
+        op = Op(
+            "x", "linear", 1, Cost(weight_bytes=1 / byte_s), compute=compute, form=compute, rows=8.0, **kind
+        )
         return float(Machine(h100, c).op_predicted_s(op))
 
     assert seconds("bf16") == pytest.approx(1 / (0.5 * 1.2))
@@ -117,7 +146,12 @@ def test_a_curve_of_gemms_has_factors_and_ends_at_the_peak() -> None:
 
 @pytest.mark.parametrize(
     ("power", "weights", "compute"),
-    [(1.0, 3.0, 4.0), (2.0, 9 / 5, 16 / 5), (3.0, 27 / 91 ** (2 / 3), 64 / 91 ** (2 / 3)), (float("inf"), 0.0, 4.0)],
+    [
+        (1.0, 3.0, 4.0),
+        (2.0, 9 / 5, 16 / 5),
+        (3.0, 27 / 91 ** (2 / 3), 64 / 91 ** (2 / 3)),
+        (float("inf"), 0.0, 4.0),
+    ],
 )
 def test_what_overlaps_is_shared_out_by_what_it_adds(power, weights, compute) -> None:
     """x dt/dx of t = (3^p + 4^p)^(1/p): x^p / t^(p-1)."""
@@ -146,7 +180,11 @@ def test_reread_counts_for_more_than_one_query_only() -> None:
         ("kv_load", [linear(1.0, 1.0), attention(2.0)], {}),
         ("flops", [linear(1.0, 3.0), attention(2.0)], {}),
         ("activations", [linear(1.0, 1.0), Op("norms", "small", 1, Cost(activation_bytes=2 * BW))], {}),
-        ("comm", [linear(1.0, 1.0), Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK, devices=2)], {}),
+        (
+            "comm",
+            [linear(1.0, 1.0), Op("all-reduce", "allreduce", 10, Cost(), message_bytes=LINK, devices=2)],
+            {},
+        ),
         ("fixed", [linear(1.0, 1.0, 10)], {"gemm_fixed_s": 1.0}),
     ],
 )
@@ -159,21 +197,34 @@ def test_limiter_of_a_pass_and_of_its_largest_op(limiter, ops, values) -> None:
 @pytest.mark.parametrize(
     ("pieces", "moved_s", "computed_s", "expected"),
     [
-        (3, 1, 0, 1), (215, 1, 0, 1), (216, 1, 0, 1), (220, 1, 0, 324 / 220), (350, 1, 0, 1), (432, 1, 0, 1),
-        (220, 1, 1.4, 324 / 220), (256, 1, 1.4, 1.4),
+        (3, 1, 0, 1),
+        (215, 1, 0, 1),
+        (216, 1, 0, 1),
+        (220, 1, 0, 324 / 220),
+        (350, 1, 0, 1),
+        (432, 1, 0, 1),
+        (220, 1, 1.4, 324 / 220),
+        (256, 1, 1.4, 1.4),
     ],
-)  # fmt: skip
+)
 def test_attention_in_waves(pieces: float, moved_s: float, computed_s: float, expected: float) -> None:
-    """108 multiprocessors with 2 blocks each take 216 pieces at once; 220 leave 4 for a last wave, which lasts as if
-    all 108 had one: (216 + 108) / 220. Fewer than 216 are cut up and fill the device. What is computed is no slower."""
-    m, op = machine(attention_blocks_per_multiprocessor=2.0), replace(attention(moved_s, computed_s), work_items=pieces)
-    assert m.op_predicted_s(op) == pytest.approx(expected)
-    assert m.op_predicted_s(replace(op, cost=Cost(op.cost.flops, activation_bytes=op.cost.kv_bytes))) == pytest.approx(
-        expected
+    """108 multiprocessors with 2 blocks each take 216 pieces at once; 220 leave 4 for a last wave, which
+    lasts as if all 108 had one: (216 + 108) / 220. Fewer than 216 are cut up and fill the device. What is
+    computed is no slower.
+    """
+    m, op = (
+        machine(attention_blocks_per_multiprocessor=2.0),
+        replace(attention(moved_s, computed_s), work_items=pieces),
     )
+    assert m.op_predicted_s(op) == pytest.approx(expected)
+    assert m.op_predicted_s(
+        replace(op, cost=Cost(op.cost.flops, activation_bytes=op.cost.kv_bytes))
+    ) == pytest.approx(expected)
     assert m.op_limiter(op) == ("flops" if expected == computed_s else "kv_load")
     again = machine(kv_reread=2.0, attention_blocks_per_multiprocessor=2.0)
-    assert again.op_predicted_s(replace(attention(1.0, query=2.0), work_items=220.0)) == pytest.approx(2 * 324 / 220)
+    assert again.op_predicted_s(replace(attention(1.0, query=2.0), work_items=220.0)) == pytest.approx(
+        2 * 324 / 220
+    )
 
 
 def test_a_device_whose_multiprocessors_nobody_counted_has_no_waves_and_no_longest_sequence() -> None:
@@ -188,8 +239,9 @@ def test_a_device_whose_multiprocessors_nobody_counted_has_no_waves_and_no_longe
 def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
     """Each of 108 multiprocessors reads half of its share of the bandwidth.
 
-    8 items on 8 rows: 13 pieces each, so that 1/8 of 1 s is read by 13 at half the rate: 1/8 / 13 x 108 / 0.5.
-    216 items on 216 rows are not cut, and two follow each other on each multiprocessor: 2/216 x 108 / 0.5 = 2 s.
+    8 items on 8 rows: 13 pieces each, so that 1/8 of 1 s is read by 13 at half the rate: 1/8 / 13 x 108 /
+    0.5. 216 items on 216 rows are not cut, and two follow each other on each multiprocessor: 2/216 x 108 /
+    0.5 = 2 s.
     """
     m = machine(multiprocessor_bandwidth=0.5)
     few = replace(attention(1.0), work_items=8.0, rows=8.0)
@@ -201,7 +253,9 @@ def test_the_longest_sequence_is_read_by_as_many_as_a_batch_leaves() -> None:
 
 def test_upkeep_of_the_cache() -> None:
     added = {"full_cache_pass_s": 1e-3, "sparse_cache_sequence_s": 1e-6}
-    plain = resolve(Query("llama-3.1-8b", "a100-sxm-80gb", 1, 1, alpha=0.8, draft_kv="quest:512", calibration="ideal"))
+    plain = resolve(
+        Query("llama-3.1-8b", "a100-sxm-80gb", 1, 1, alpha=0.8, draft_kv="quest:512", calibration="ideal")
+    )
     s = replace(plain, machine=machine(**added))
     # a pass over the whole cache plans once; a step over a budget keeps 32 layers of 7 sequences
     assert s.target_pass_s(7.0, 4000.0) - plain.target_pass_s(7.0, 4000.0) == pytest.approx(1e-3)
@@ -211,15 +265,21 @@ def test_upkeep_of_the_cache() -> None:
 
 
 def test_output_columns_cost_a_cpu_kernel_time_beside_its_bytes() -> None:
-    """1 s of loading, 200 columns of 1 ms: 1.2 s of which 0.2 s is no load; loading and columns both beside compute."""
+    """1 s of loading, 200 columns of 1 ms: 1.2 s of which 0.2 s is no load; loading and columns both beside
+    compute.
+    """
     op = Op("gemm", "linear", 0, Cost(flops=2.0 * F, weight_bytes=BW), columns=200)
     found = machine(gemm_column_s=1e-3, gemm_blend_power=1.0).time([op], 1.0)
     assert (found.predicted_s, found.fixed_s, found.lower_s) == pytest.approx((1.2 + 2.0, 0.2, 2.0))
 
 
 def test_unpacking_is_time_of_the_weights() -> None:
-    """1 s of loading, 1 s of unpacking 1e9 weights and 3 s of computing at p = 1: 5 s, of which 2 for the weights."""
+    """1 s of loading, 1 s of unpacking 1e9 weights and 3 s of computing at p = 1: 5 s, of which 2 for the
+    weights.
+    """
     op = Op("gemm", "linear", 0, Cost(flops=3.0 * F, weight_bytes=BW), packed_weights=1e9)
     found = machine(weight_unpack_s=1e-9, gemm_blend_power=1.0).time([op], 1.0)
-    assert (found.predicted_s, found.terms_s["param_load"], found.terms_s["flops"]) == pytest.approx((5.0, 2.0, 3.0))
+    assert (found.predicted_s, found.terms_s["param_load"], found.terms_s["flops"]) == pytest.approx(
+        (5.0, 2.0, 3.0)
+    )
     assert machine(weight_unpack_s=1e-8, gemm_blend_power=1.0).op_limiter(op) == "param_load"

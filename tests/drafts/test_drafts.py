@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.drafts import kind_of, make_draft
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.eagle import Eagle, few_layers
 from perfmodel.errors import InputError
-from perfmodel.specs.formats import weight_format
-from perfmodel.specs.model import load_model
-from perfmodel.specs.published_heads import published_heads
+from perfmodel.specs.models.formats import weight_format
+from perfmodel.specs.models.model import load_model
+from perfmodel.specs.models.published_heads import published_heads
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
 
@@ -31,14 +31,20 @@ def scenario(draft: str, **flags):
     ("draft", "tokens", "read"),
     [
         ("eagle", 1.0, LAYER + 2 * 4096 * 4096 + HEAD),  # one layer, 2h x h and the whole LM head a step
-        ("eagle:features=3,vocab=32000", 1.0, LAYER + QKV + 32000 * 4096),  # projections of 2h, a head of 32000
+        (
+            "eagle:features=3,vocab=32000",
+            1.0,
+            LAYER + QKV + 32000 * 4096,
+        ),  # projections of 2h, a head of 32000
         ("dflash:layers=5,features=5,block=16", 8.0, 5 * LAYER + HEAD),
         ("medusa:heads=3", 1.0, 4096 * 4096 + HEAD),  # a head per token in one pass
         ("medusa:heads=3", 3.0, 3 * (4096 * 4096 + HEAD)),
     ],
 )
 def test_weights_that_a_pass_reads(draft: str, tokens: float, read: float) -> None:
-    assert sum(float(op.cost.weight_bytes) for op in scenario(draft).draft_ops(1.0, 512.0, tokens)) == 2 * read
+    assert (
+        sum(float(op.cost.weight_bytes) for op in scenario(draft).draft_ops(1.0, 512.0, tokens)) == 2 * read
+    )
 
 
 def test_eagle_3_projects_its_features_once_an_iteration() -> None:
@@ -55,7 +61,9 @@ def test_eagle_3_projects_its_features_once_an_iteration() -> None:
 
 
 def test_dflash_fills_a_block_in_one_pass() -> None:
-    """Five layers on gamma + 1 positions, the head on gamma; features to keys and values once an iteration."""
+    """Five layers on gamma + 1 positions, the head on gamma; features to keys and values once an
+    iteration.
+    """
     s = scenario("dflash:layers=5,features=5,block=16", calibration="ideal")
     ops = {op.name: op for op in s.draft_ops(3.0, 512.0, 8.0)}
     assert ops["down"].cost.flops == 3 * 8 * 2 * 5 * 14336 * 4096
@@ -80,7 +88,9 @@ def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
 
 
 def test_eagle3_is_the_published_head_of_its_target_or_a_dense_layer() -> None:
-    """Kimi-K2.5's head has 64 key and value heads of 128; DeepSeek-V3 is cut to 56 heads over 8: 4,096 B a token."""
+    """Kimi-K2.5's head has 64 key and value heads of 128; DeepSeek-V3 is cut to 56 heads over 8: 4,096 B a
+    token.
+    """
     kimi = scenario("eagle3", model="kimi-k2.5", hardware="h200", tp=8).draft
     assert kimi.model.kv_bytes_per_token() == 2 * 2 * 64 * 128
     assert kimi.model.dense_mlp_params == 3 * 7168 * 18432
@@ -88,18 +98,29 @@ def test_eagle3_is_the_published_head_of_its_target_or_a_dense_layer() -> None:
     assert (v3.kv_bytes_per_token(), v3.dense_mlp_params) == (4096, 3 * 7168 * 18432)
     assert scenario("eagle3", model="gpt-oss-120b", hardware="h200").draft.model.intermediate_size == 3 * 2880
     for row in published_heads():
-        draft = scenario("eagle3", model=row.target, hardware="b200", tp=8 if row.target == "kimi-k2.5" else 1).draft
+        draft = scenario(
+            "eagle3", model=row.target, hardware="b200", tp=8 if row.target == "kimi-k2.5" else 1
+        ).draft
         assert (draft.name, draft.vocab, len(row.source) > 8) == ("eagle3", row.vocab, True)  # type: ignore[attr-defined]
 
 
 def test_stacked_mtp_layers() -> None:
-    one, three = (scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=4) for n in (1, 3))
+    one, three = (
+        scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=4) for n in (1, 3)
+    )
     np.testing.assert_array_equal(three.draft_pass_s(1, 4096), one.draft_pass_s(1, 4096))
     assert (one.draft.max_gamma, three.draft.max_gamma) == (None, 3)
 
 
-ENDS = {"eagle.features": (1, 16), "dflash.layers": (1, 64), "dflash.features": (1, 64), "dflash.block": (2, 1025),
-        "dspark.rank": (1, 65536), "medusa.heads": (1, 64), "mtp.modules": (1, 64)}  # fmt: skip
+ENDS = {
+    "eagle.features": (1, 16),
+    "dflash.layers": (1, 64),
+    "dflash.features": (1, 64),
+    "dflash.block": (2, 1025),
+    "dspark.rank": (1, 65536),
+    "medusa.heads": (1, 64),
+    "mtp.modules": (1, 64),
+}
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -120,12 +141,17 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
         ("eagle:features=2", "llama-3.1-8b", {"features": 2, "vocab": 0, "name": "eagle3"}, 32000),
         ("eagle:vocab=2", "llama-3.1-8b", {"name": "eagle"}, 2),
         ("eagle3", "qwen2.5-7b", {"features": 3, "name": "eagle3"}, 32000),
-        ("dflash", "llama-3.1-8b", {"layers": 5, "features": 5, "block": 16, "vocab": 0, "target_width": 0}, 128256),
+        (
+            "dflash",
+            "llama-3.1-8b",
+            {"layers": 5, "features": 5, "block": 16, "vocab": 0, "target_width": 0},
+            128256,
+        ),
         ("dspark", "llama-3.1-8b", {"layers": 5, "features": 5, "block": 16, "rank": 256}, 128256),
         ("medusa", "llama-3.1-8b", {"heads": 4}, 128256),
         ("mtp", "deepseek-v3", {"modules": 1}, 129280),
     ],
-)  # fmt: skip
+)
 def test_what_a_bare_word_means(draft: str, model: str, stated: dict, vocab: int) -> None:
     found = scenario(draft, model=model).draft
     assert {name: getattr(found, name) for name in stated} == stated
@@ -137,11 +163,31 @@ def test_what_a_bare_word_means(draft: str, model: str, stated: dict, vocab: int
     [
         ("deepseek-v3", {}, False, {"heads": 56, "kv": 8, "dim": 128, "norms_per_layer": 2}),
         ("deepseek-v3", {"hidden_size": 200}, False, {"heads": 1, "kv": 1}),
-        ("gemma-3-4b", {"table_params": 7}, False, {"norms_per_layer": 4, "num_sliding_layers": 0, "table_params": 0}),
-        ("nemotron-h-56b", {}, False, {"norms_per_layer": 2, "attention_layers": None, "linear_attention": None}),
+        (
+            "gemma-3-4b",
+            {"table_params": 7},
+            False,
+            {"norms_per_layer": 4, "num_sliding_layers": 0, "table_params": 0},
+        ),
+        (
+            "nemotron-h-56b",
+            {},
+            False,
+            {"norms_per_layer": 2, "attention_layers": None, "linear_attention": None},
+        ),
         ("gpt-oss-20b", {}, False, {"moe": None, "intermediate_size": 3 * 2880, "attention_sinks": False}),
-        ("deepseek-v4-flash", {}, False, {"num_sliding_layers": 0, "indexer": None, "compressed": (), "heads": 32}),
-        ("deepseek-v4-flash", {}, True, {"num_sliding_layers": 2, "indexer": None, "compressed": (), "heads": 64}),
+        (
+            "deepseek-v4-flash",
+            {},
+            False,
+            {"num_sliding_layers": 0, "indexer": None, "compressed": (), "heads": 32},
+        ),
+        (
+            "deepseek-v4-flash",
+            {},
+            True,
+            {"num_sliding_layers": 2, "indexer": None, "compressed": (), "heads": 64},
+        ),
         ("gemma-3-4b", {}, True, {"num_sliding_layers": 0}),
         ("deepseek-v3", {}, True, {"routed": 2}),
     ],
@@ -156,7 +202,9 @@ def test_a_target_cut_to_two_layers(target: str, changes: dict, experts: bool, e
 
 
 def test_a_projection_beside_the_layers_by_hand() -> None:
-    """Three of 64 x 96 on two devices, five tokens: inputs of a byte and a scale per 128, outputs of two bytes."""
+    """Three of 64 x 96 on two devices, five tokens: inputs of a byte and a scale per 128, outputs of two
+    bytes.
+    """
     part = scenario("self", tp=2, weights="fp8-block").draft_shard
     op = dense("name", part, 64, 96, 5.0, 3.0)
     cost = op.cost.flops, op.cost.weight_bytes, op.cost.kv_bytes, op.cost.activation_bytes
@@ -166,7 +214,9 @@ def test_a_projection_beside_the_layers_by_hand() -> None:
 
 
 def test_what_is_kept_beside_the_target() -> None:
-    """An LM head of its own by its vocabulary or by several features; of an MTP layer neither head nor embedding."""
+    """An LM head of its own by its vocabulary or by several features; of an MTP layer neither head nor
+    embedding.
+    """
     for draft, size in (
         ("self", 0),
         ("eagle", LAYER + 2 * 4096 * 4096 + NORMS),
@@ -181,12 +231,19 @@ def test_what_is_kept_beside_the_target() -> None:
     ):
         s = scenario(draft)
         assert s.draft.own_weight_bytes(s.draft_shard) == 2 * size, draft
-    assert [float(scenario(word).draft.query(5.0)) for word in ("self", "dflash", "dspark", "medusa")] == [1, 6, 5, 5]
+    assert [float(scenario(word).draft.query(5.0)) for word in ("self", "dflash", "dspark", "medusa")] == [
+        1,
+        6,
+        5,
+        5,
+    ]
 
 
 def test_an_mtp_layer_is_tried_unless_the_checkpoint_has_none() -> None:
     target = load_model("llama-3.1-8b")
-    suits = [kind_of("mtp").suits(target.model_copy(update={"num_nextn_predict_layers": n})) for n in (None, 0, 1)]
+    suits = [
+        kind_of("mtp").suits(target.model_copy(update={"num_nextn_predict_layers": n})) for n in (None, 0, 1)
+    ]
     assert suits == [True, False, True]
     named, plain = weight_format("fp8,mtp=bf16"), weight_format("fp8")
     assert [kind_of("mtp").own_weights(target, each).name for each in (named, plain)] == ["bf16", "fp8"]

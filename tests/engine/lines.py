@@ -1,7 +1,8 @@
-"""Every kind of line that is emitted for an engine, from tables that no prediction enters; `__main__` has them parsed.
+"""Every kind of line that is emitted for an engine, from tables that no prediction enters; `__main__` has
+them parsed.
 
-``python -m tests.engine.lines ENGINE_FOLDER`` hands the lines to the engines' own parsers and writes lines.json, the
-record that tests/engine/test_lines.py holds against what is emitted now.
+``python -m tests.engine.lines ENGINE_FOLDER`` hands the lines to the engines' own parsers and writes
+lines.json, the record that tests/engine/test_lines.py holds against what is emitted now.
 """
 
 import json
@@ -11,9 +12,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from perfmodel.answers.draft_lengths import LengthTable, Range
-from perfmodel.answers.engine_lines import CHECKED, Export, ServedTarget, export
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.advice.draft_lengths import LengthTable, Range
+from perfmodel.answers.advice.engine_lines import CHECKED, Export, ServedTarget, export
+from perfmodel.answers.question.query import Query, resolve
 
 RECORD = Path(__file__).with_name("lines.json")
 CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
@@ -43,7 +44,14 @@ def emitted() -> dict[str, Export]:
     """Kind -> what is handed over for it."""
     found = {}
     for name, (asked, ranges, more) in KINDS.items():
-        question = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 4096, "alpha": 0.7, **asked}
+        question = {
+            "model": "llama-3.1-8b",
+            "hardware": "h100",
+            "batch": 1,
+            "context": 4096,
+            "alpha": 0.7,
+            **asked,
+        }
         draft = resolve(Query(**question)).draft  # type: ignore[arg-type]
         rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
         table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
@@ -70,7 +78,9 @@ def main(engine: Path) -> int:
     versions = {}
     for name in CHECKED:
         script = Path(__file__).with_name(f"parse_{name}.py")
-        done = subprocess.run([engine / "bin" / "python", script, engine], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [engine / "bin" / "python", script, engine], capture_output=True, text=True, check=False
+        )
         print(done.stdout, end="")
         if done.returncode:
             print(done.stderr[-3000:])

@@ -1,9 +1,10 @@
-"""A real engine, start to end: ``python -m tests.engine.live FOLDER [MACHINE]`` (what `make test-engine` runs).
+"""A real engine, start to end: ``python -m tests.engine.live FOLDER [MACHINE]`` (what `make test-engine`
+runs).
 
-vLLM on this CPU is timed by our driver and by its own benchmark; constants are fitted to some points and judged on
-others: a draft length and a batch that no fitted row has. Its benchmark also sends requests at three rates, without a
-draft and with one, which the traffic model predicts from that calibration. Records, calibration and summary go to
-results/MACHINE.
+vLLM on this CPU is timed by our driver and by its own benchmark; constants are fitted to some points and
+judged on others: a draft length and a batch that no fitted row has. Its benchmark also sends requests at
+three rates, without a draft and with one, which the traffic model predicts from that calibration. Records,
+calibration and summary go to results/MACHINE.
 """
 
 import json
@@ -13,9 +14,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfmodel.answers.query import Query
+from perfmodel.answers.question.query import Query
 from perfmodel.cli import run as perfmodel
-from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, lines, speedup_logs
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.formats import read
@@ -40,15 +41,23 @@ BASE = "ideal"
 WANTED = {"tpot": 0.10, "speedup": 0.08}
 """Largest mean error on points held out, on a quiet machine."""
 QUIET_LOAD = 0.5
-"""ServerLoad average of the minute before, above which the machine is called busy and the errors are only shown."""
+"""ServerLoad average of the minute before, above which the machine is called busy and the errors are only
+shown.
+"""
 
 
 def collect(engine: Path, folder: Path) -> None:
     """Time every server that is not in the folder yet, by our driver and by vLLM's own benchmark."""
     for gamma in GAMMAS:
-        config = {"method": "draft_model", "model": str(engine / "models" / "draft"), "num_speculative_tokens": gamma}
+        config = {
+            "method": "draft_model",
+            "model": str(engine / "models" / "draft"),
+            "num_speculative_tokens": gamma,
+        }
         timed = bool(list(folder.glob(f"engine-*-K{gamma}.json")))
-        missing = [b for b in BATCHES if b != HELD_OUT_BATCH and not (folder / f"bench-K{gamma}-{b}.json").exists()]
+        missing = [
+            b for b in BATCHES if b != HELD_OUT_BATCH and not (folder / f"bench-K{gamma}-{b}.json").exists()
+        ]
         open_loop = gamma in RATE_GAMMAS and not list(folder.glob(f"rate-K{gamma}-*.json"))
         if timed and not missing and not open_loop:
             continue
@@ -57,7 +66,14 @@ def collect(engine: Path, folder: Path) -> None:
             asked += ["--hardware", str(folder / "device.yaml"), "--draft", str(folder / "draft.json")]
             asked += ["--calibration", BASE]
             asked += ["--batches", ",".join(map(str, BATCHES)), "--prompts", ",".join(map(str, PROMPTS))]
-            asked += ["--new-tokens", str(NEW_TOKENS), "--machine", folder.name, "--results", str(folder.parent)]
+            asked += [
+                "--new-tokens",
+                str(NEW_TOKENS),
+                "--machine",
+                folder.name,
+                "--results",
+                str(folder.parent),
+            ]
             if not timed and perfmodel(asked):
                 raise SystemExit("the driver failed")
             for batch in missing:
@@ -77,20 +93,26 @@ def bench(engine: Path, url: str, path: Path, new_tokens: int, load: list[str]) 
     words += ["--save-detailed", "--result-dir", path.parent, "--result-filename", path.name]
     subprocess.run(words, check=True, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     run = json.loads(path.read_text())
-    kept = {key: value for key, value in run.items() if key not in ("generated_texts", "errors", "tokenizer_id")}
+    kept = {
+        key: value for key, value in run.items() if key not in ("generated_texts", "errors", "tokenizer_id")
+    }
     kept["itls"] = [[round(gap, 6) for gap in gaps] for gaps in run["itls"]]
     path.write_text(json.dumps(kept, separators=(",", ":")) + "\n")
 
 
 def device(folder: Path) -> None:
-    """A device file with the peaks of this CPU and a calibration of its kernels, as of `perfmodel validate run`."""
+    """A device file with the peaks of this CPU and a calibration of its kernels, as of `perfmodel validate
+    run`.
+    """
     if (folder / "device.yaml").exists():
         return
     from perfmodel.validate.harness.micro.host import host_spec
     from perfmodel.validate.harness.micro.write import write_yaml
     from perfmodel.validate.records.store import newest
 
-    if perfmodel(["validate", "microbench", "cpu-quick", "--machine", folder.name, "--results", str(folder.parent)]):
+    if perfmodel(
+        ["validate", "microbench", "cpu-quick", "--machine", folder.name, "--results", str(folder.parent)]
+    ):
         raise SystemExit("the microbenchmark failed")
     record = newest(folder, "microbench", "microbench")
     path, note = folder / "device.yaml", f"Measured: {record.path.name}"
@@ -108,7 +130,9 @@ def is_held_out(t: Timing) -> bool:
 def judge(
     made: EngineCalibration, query: Query, held_out: list[Timing], plain: list[Timing]
 ) -> tuple[dict[str, float], list[str]]:
-    """Errors on rows that no fit saw: TPOT of all, speedup beside the measured plain step of the same place."""
+    """Errors on rows that no fit saw: TPOT of all, speedup beside the measured plain step of the same
+    place.
+    """
     base = made.calibration
     rows = rows_of(held_out, query, base)
     seconds = rows.predict(base)
@@ -120,18 +144,27 @@ def judge(
     logs = speedup_logs(both, both.predict(base))
     errors = [abs(s / t.seconds - 1) for t, s in zip(held_out, seconds, strict=True)]
     return {
-        "tpot": sum(errors) / len(errors), "tpot_worst": max(errors),
-        "speedup": sum(abs(x) for x in logs) / len(logs), "speedup_worst": max(abs(x) for x in logs),
-    }, told  # fmt: skip
+        "tpot": sum(errors) / len(errors),
+        "tpot_worst": max(errors),
+        "speedup": sum(abs(x) for x in logs) / len(logs),
+        "speedup_worst": max(abs(x) for x in logs),
+    }, told
 
 
 def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
-    """A calibration from the server, one from its benchmark files; both judged on the same points held out."""
+    """A calibration from the server, one from its benchmark files; both judged on the same points held
+    out.
+    """
     model, hardware, draft = (str(folder / name) for name in ("target.json", "device.yaml", "draft.json"))
     query = Query(
-        model, hardware, 1, 1, draft=draft, alpha=0.5,
+        model,
+        hardware,
+        1,
+        1,
+        draft=draft,
+        alpha=0.5,
         calibration=BASE,
-    )  # fmt: skip
+    )
     base = load_calibration(BASE)
     driven = [t for path in sorted(folder.glob("engine-*-K*.json")) for t in read(path, Said())]
     benched = [t for path in sorted(folder.glob("bench-K*.json")) for t in read(path, Said())]
@@ -141,7 +174,11 @@ def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     for name, rows in (("server", driven), ("bench files", benched)):
         made = calibrate([t for t in rows if not is_held_out(t)], query, [base], subject, (name,))
         errors, told = judge(made, query, held_out, plain)
-        print("\n".join([f"\nfrom its {name}:", *lines(made), "points held out: TPOT measured, predicted", *told]))
+        print(
+            "\n".join(
+                [f"\nfrom its {name}:", *lines(made), "points held out: TPOT measured, predicted", *told]
+            )
+        )
         yield name, errors
     for run, off in under_rates(folder, query, made.calibration):  # of the benchmark's own files
         print(f"{run}: " + ", ".join(f"{figure} {error:+.1%}" for figure, error in off.items()))
@@ -163,8 +200,15 @@ def main(engine: Path, machine: str) -> int:
     collect(engine, folder)
     summary = dict(attempts(folder))
     print(json.dumps(summary, indent=2))
-    (folder / "summary.json").write_text(json.dumps({"load_average": load, "errors": summary}, indent=2) + "\n")
-    missed = [f"{n}: {k} {e[k]:.1%}" for n, e in summary.items() for k, most in WANTED.items() if e.get(k, 0.0) > most]
+    (folder / "summary.json").write_text(
+        json.dumps({"load_average": load, "errors": summary}, indent=2) + "\n"
+    )
+    missed = [
+        f"{n}: {k} {e[k]:.1%}"
+        for n, e in summary.items()
+        for k, most in WANTED.items()
+        if e.get(k, 0.0) > most
+    ]
     for line in missed:
         print("above what is wanted: " + line)
     if missed and load > QUIET_LOAD:

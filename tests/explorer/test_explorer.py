@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from perfmodel import cli
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.explorer import page as explore
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.uncertainty import log_error, speedup_interval
@@ -30,28 +30,39 @@ def test_every_time_is_the_engines(content: dict[str, Any]) -> None:
     for case in content["cases"][::3]:
         for place, query in list(queries(content, case))[::4]:
             alone, gamma = whatif(query).as_dict(), place[2]
-            for ours, theirs, at in (("target", "target_step", (*place[:2], 0)), ("target", "verify_step", place),
-                                     ("draft_step", "draft_step", place)):  # fmt: skip
+            for ours, theirs, at in (
+                ("target", "target_step", (*place[:2], 0)),
+                ("target", "verify_step", place),
+                ("draft_step", "draft_step", place),
+            ):
                 for term, expected_s in of_pass(alone[theirs]).items():
                     found = value(content, case[ours][term], *at)
                     assert found == pytest.approx(expected_s, rel=ROUNDING), (query, ours, term)
             if gamma:
-                assert value(content, case["overhead_s"], *place) == pytest.approx(alone["overhead_s"], rel=ROUNDING)
+                assert value(content, case["overhead_s"], *place) == pytest.approx(
+                    alone["overhead_s"], rel=ROUNDING
+                )
                 drafted = predict(resolve(query), Workload.of(query.batch, query.context, gamma)).draft_s
                 passes = case["draft_passes"][gamma]
                 assert passes * alone["draft_step"]["predicted_s"] == pytest.approx(gamma * float(drafted))
             assert (query.batch <= value(content, case["max_batch"], *place)) == alone["memory"]["fits"]
-            assert case["inflection_context"][gamma] == (alone["inflection"]["inflection_context"] if gamma else 1)
+            assert case["inflection_context"][gamma] == (
+                alone["inflection"]["inflection_context"] if gamma else 1
+            )
             assert case["calibration"] | alone["calibration"] == case["calibration"]
 
 
 @pytest.mark.parametrize("calibration", [None, "ideal", "l40s-48gb.literature"])
 def test_the_interval_is_the_engines(calibration: str | None) -> None:
     tp = 1 if calibration else 4
-    query = Query("llama-3.1-8b", "h100", 1, 1, tp=tp, draft_kv="snapkv:2k", alpha=0.6, calibration=calibration)
+    query = Query(
+        "llama-3.1-8b", "h100", 1, 1, tp=tp, draft_kv="snapkv:2k", alpha=0.6, calibration=calibration
+    )
     scenario, gammas = resolve(query), np.arange(5)
     error = log_error(scenario, np.array([[1.0], [48.0]]), np.array([[2048.0, 50000.0]]), gammas)
-    for (b, batch), (c, context), gamma in itertools.product(enumerate((1, 48)), enumerate((2048, 50000)), range(5)):
+    for (b, batch), (c, context), gamma in itertools.product(
+        enumerate((1, 48)), enumerate((2048, 50000)), range(5)
+    ):
         speedup = 1.5 if gamma else 1.0
         interval = speedup_interval(scenario, batch, context, gamma, speedup)
         assert (error is None) == (calibration == "ideal")
@@ -71,7 +82,13 @@ def test_a_published_acceptance_stands_beside_its_pair_only(content: dict[str, A
 
 
 def test_measured_speedups_stand_on_the_map_of_their_own_stack_only() -> None:
-    asked = {"model": "llama-3.1-8b", "hardware": "a100", "draft_kv": "streamingllm:512", "batch": 32, "context": 32000}
+    asked = {
+        "model": "llama-3.1-8b",
+        "hardware": "a100",
+        "draft_kv": "streamingllm:512",
+        "batch": 32,
+        "context": 32000,
+    }
     both = explore.payload(explore.Exploration(**asked), explore.Exploration(**asked, engine="magicdec"))
     vllm, magicdec = (case["measured"] for case in both["cases"])
     assert vllm == []

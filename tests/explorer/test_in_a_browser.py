@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.answers.text import seconds
-from perfmodel.answers.whatif import whatif
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.plots import theme
 from perfmodel.speculation.chain import predict
@@ -46,7 +46,9 @@ def opened(browser: Browser, tmp_path: Path) -> Browser:
 
 
 def spellings(form: Callable[..., str], *values: float) -> set[str]:
-    """How numbers may read after they were kept in 32 bits: as they are, or as their neighbours within `ROUNDING`."""
+    """How numbers may read after they were kept in 32 bits: as they are, or as their neighbours within
+    `ROUNDING`.
+    """
     near = ([value * (1 - ROUNDING), value, value * (1 + ROUNDING)] for value in values)
     return {form(*each) for each in itertools.product(*near)}
 
@@ -66,16 +68,22 @@ def shown(browser: Browser) -> dict[str, Any]:
     rate = lambda *both: f"{seconds(both[0])} baseline, {seconds(both[1])} speculating"  # noqa: E731
     assert facts["time per token"] in spellings(rate, found["ar_tpot_s"], found["tpot_s"])
     best = found["gamma_optimal"]
-    assert facts["best gamma"] in spellings(lambda gain: f"{best} ({gain:.2f}x)", found["speedup_at_gamma_optimal"])
+    assert facts["best gamma"] in spellings(
+        lambda gain: f"{best} ({gain:.2f}x)", found["speedup_at_gamma_optimal"]
+    )
     assert facts["memory"].startswith("fits" if room["fits"] else "does not fit")
-    assert facts["memory"].endswith(f"largest batch {room['max_batch']:,} ({room['ar_max_batch']:,} baseline)")
+    assert facts["memory"].endswith(
+        f"largest batch {room['max_batch']:,} ({room['ar_max_batch']:,} baseline)"
+    )
     assert facts["calibration"] == f"{found['calibration']['name']} ({found['calibration']['kind']})"
     assert browser.run("document.getElementById('verdict').className") == found["verdict"]
     if query["gamma"]:
         about = re.fullmatch(r"about ([\d,]+) at gamma (\d+)", facts["break-even context"])
         if about:  # read between the grid's contexts
             assert int(about[2]) == found["query"]["gamma"]
-            assert float(about[1].replace(",", "")) == pytest.approx(found["inflection"]["break_even_context"], rel=0.1)
+            assert float(about[1].replace(",", "")) == pytest.approx(
+                found["inflection"]["break_even_context"], rel=0.1
+            )
         interval = spellings("({:.2f} to {:.2f}, 90 % interval)".format, *found["speedup_interval"])
         assert browser.text("interval") in interval
         lines = "[...document.querySelectorAll('#terms tr, #totals tr')]"
@@ -87,7 +95,9 @@ def shown(browser: Browser) -> dict[str, Any]:
                 assert cell in spellings(seconds, of_pass(one)[field]), name
         assert rows["limited"][:3] == [LIMITERS[one["limiter"]] for one in passes]
         assert rows["outside"][3] in spellings(seconds, found["overhead_s"])
-        assert rows["predicted"][3] in spellings(seconds, found["tpot_s"] * found["acceptance"]["tokens_per_iteration"])
+        assert rows["predicted"][3] in spellings(
+            seconds, found["tpot_s"] * found["acceptance"]["tokens_per_iteration"]
+        )
     return found
 
 
@@ -113,7 +123,9 @@ class TestInABrowser:
 
     @pytest.mark.parametrize("width", [400, 700, 1000, 1600])
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_nothing_is_wider_than_its_place(self, browser: Browser, tmp_path: Path, width: int, scheme: str) -> None:
+    def test_nothing_is_wider_than_its_place(
+        self, browser: Browser, tmp_path: Path, width: int, scheme: str
+    ) -> None:
         path = tmp_path / "page.html"
         written(path)
         browser.open(path, width=width, scheme=scheme)
@@ -126,14 +138,18 @@ class TestInABrowser:
         for one, two in itertools.combinations(browser.run(boxes), 2):
             beside = one["right"] <= two["left"] or two["right"] <= one["left"]
             assert beside or one["bottom"] <= two["top"] or two["bottom"] <= one["top"]
-        ink, page = browser.run("['color', 'backgroundColor'].map((name) => getComputedStyle(document.body)[name])")
+        ink, page = browser.run(
+            "['color', 'backgroundColor'].map((name) => getComputedStyle(document.body)[name])"
+        )
         light, dark = (page, ink) if scheme == "light" else (ink, page)
         assert min(map(int, re.findall(r"\d+", light))) > 220 > 40 > max(map(int, re.findall(r"\d+", dark)))
 
     @pytest.mark.parametrize("width", [400, 1000])
     def test_no_line_crosses_a_number_and_baseline_cells_are_blank(self, browser, tmp_path, width) -> None:
         path = tmp_path / "page.html"
-        written(path, "--batch", "1..64x2", "--context", "1k..128kx2", "--gamma", "auto", "--hardware", "a100")
+        written(
+            path, "--batch", "1..64x2", "--context", "1k..128kx2", "--gamma", "auto", "--hardware", "a100"
+        )
         browser.open(path, width=width)
         cells = browser.run("state.surface.map(state.alpha, null).flat().map((cell) => cell.gamma)")
         assert 0 in cells
@@ -205,7 +221,9 @@ class TestInABrowser:
             batch, context = np.array(content["batch"])[:, None], np.array(content["context"])[None, :]
             best = predict(scenario, Workload.of(batch, context), 6)
             gammas = np.array([[cell["gamma"] for cell in row] for row in cells])
-            assert np.array_equal(gammas, best.gamma_optimal if gamma is None else np.full_like(gammas, gamma))
+            assert np.array_equal(
+                gammas, best.gamma_optimal if gamma is None else np.full_like(gammas, gamma)
+            )
             found = np.array([[cell["speedup"] for cell in row] for row in cells])
             expected = predict(scenario, Workload.of(batch, context, gammas), 6).speedup
             assert found == pytest.approx(np.where(gammas == 0, 1.0, expected), rel=1e-6)
@@ -216,26 +234,58 @@ class TestInABrowser:
         assert shown(opened)["acceptance"]["alpha"] == 0.81
         assert opened.run("document.getElementById('alpha').value") == "0.81"
 
-    def test_the_break_even_line_lies_where_the_engine_breaks_even(self, browser: Browser, tmp_path: Path) -> None:
+    def test_the_break_even_line_lies_where_the_engine_breaks_even(
+        self, browser: Browser, tmp_path: Path
+    ) -> None:
         path = tmp_path / "fine.html"
-        axes = ("--batch", "16,64", "--context", "8000..24000+500", "--gamma", "2", "--hardware", "a100",
-                "--engine", "magicdec")  # fmt: skip
+        axes = (
+            "--batch",
+            "16,64",
+            "--context",
+            "8000..24000+500",
+            "--gamma",
+            "2",
+            "--hardware",
+            "a100",
+            "--engine",
+            "magicdec",
+        )
         written(path, *axes)
         browser.open(path)
         for place, batch in enumerate((16, 64)):
             found = browser.run(f"state.surface.breakEven(0.8, {place}, 2)")
-            query = Query("llama-3.1-8b", "a100", batch, 8000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8,
-                          engine="magicdec")  # fmt: skip
+            query = Query(
+                "llama-3.1-8b",
+                "a100",
+                batch,
+                8000,
+                gamma=2,
+                tp=4,
+                draft_kv="streamingllm:512",
+                alpha=0.8,
+                engine="magicdec",
+            )
             exact = whatif(query).inflection.break_even_context
             assert 8000 < exact < 24000
             assert found == pytest.approx(exact, rel=1e-3)
         assert len(browser.run("document.getElementById('break-even').getAttribute('d')")) > 20
 
     def test_the_largest_batch_fits_and_one_more_does_not(self, browser: Browser, tmp_path: Path) -> None:
-        query = Query("llama-3.1-8b", "a100", 1, 100_000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8)
+        query = Query(
+            "llama-3.1-8b", "a100", 1, 100_000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8
+        )
         largest = whatif(query).memory.max_batch
         path = tmp_path / "full.html"
-        axes = ("--batch", f"{largest},{largest + 1}", "--context", "100000", "--gamma", "2", "--hardware", "a100")
+        axes = (
+            "--batch",
+            f"{largest},{largest + 1}",
+            "--context",
+            "100000",
+            "--gamma",
+            "2",
+            "--hardware",
+            "a100",
+        )
         written(path, *axes)
         browser.open(path)
         browser.focus("batch")

@@ -29,7 +29,11 @@ CODES = 32_000 * 8 * 2 * 6 / 8
         ("streamingllm:512,own-prefill=true", 512 * KAPPA, 512 * KAPPA),
         ("snapkv:2049", 2049 * KAPPA, 2049 * KAPPA),
         ("snapkv:2049,generated=100", 2149 * KAPPA, 2149 * KAPPA),
-        ("h2o:1024", 1024 * KAPPA + 2 * 1024 * 8 * 4, 1024 * 8 * 4),  # score per KV head: fp32 read and written
+        (
+            "h2o:1024",
+            1024 * KAPPA + 2 * 1024 * 8 * 4,
+            1024 * 8 * 4,
+        ),  # score per KV head: fp32 read and written
         ("tova:1024", 1024 * KAPPA + 2 * 1024 * 4, 1024 * 4),  # one averaged score
         ("topk:1024", 32_000 * KAPPA / 2 + 1024 * KAPPA / 2, 0),
         ("quest:1024,page=16", 2000 * KAPPA + 1024 * KAPPA, 2000 * KAPPA),
@@ -88,7 +92,8 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
     assert "\n" not in said
 
 
-# Choosing, by hand, at S = 1000: 32 query heads of 128 (a score takes 8192 FLOPs), 8 KV heads, keys of 2048 bytes.
+# Choosing, by hand, at S = 1000: 32 query heads of 128 (a score takes 8192 FLOPs), 8 KV heads, keys of 2048
+# bytes.
 
 
 @pytest.mark.parametrize(
@@ -104,16 +109,38 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
         ("h2o:100", "setup", 1000 * 1000 / 2 * 8192, 1000 * (2048 + 4 * 8), 2),
         ("tova:100", "select_step", 100 * 33, 2 * 4 * 100, 1),
         ("tova:100", "setup", 1000 * (8192 + 32), 1000 * (2048 + 2 * 4), 2),
-        # 50 means of 20 keys scored (averaged first where none is kept), the budget read and written; 1 in 4 iterations
-        ("retrieval:100,every=4,chunk=20", "select_iteration", 50 * 8192 / 4, (50 * 2048 + 2 * 100 * 4096) / 4, 0.75),
+        # 50 means of 20 keys scored (averaged first where none is kept), the budget read and written; 1 in 4
+        # iterations
+        (
+            "retrieval:100,every=4,chunk=20",
+            "select_iteration",
+            50 * 8192 / 4,
+            (50 * 2048 + 2 * 100 * 4096) / 4,
+            0.75,
+        ),
         ("retrieval:100,every=4,chunk=20", "setup", 50 * 8192 + 1000 * 1024, 1050 * 2048 + 2 * 100 * 4096, 3),
-        ("retrieval:100,every=4,chunk=20,keep_means=false", "select_iteration",
-         (50 * 8192 + 1000 * 1024) / 4, (1000 * 2048 + 2 * 100 * 4096) / 4, 0.75),
-        ("retrieval:100,every=4,chunk=20,keep_means=false", "setup",
-         50 * 8192 + 1000 * 1024, 1000 * 2048 + 2 * 100 * 4096, 3),
+        (
+            "retrieval:100,every=4,chunk=20,keep_means=false",
+            "select_iteration",
+            (50 * 8192 + 1000 * 1024) / 4,
+            (1000 * 2048 + 2 * 100 * 4096) / 4,
+            0.75,
+        ),
+        (
+            "retrieval:100,every=4,chunk=20,keep_means=false",
+            "setup",
+            50 * 8192 + 1000 * 1024,
+            1000 * 2048 + 2 * 100 * 4096,
+            3,
+        ),
         # 32 queries scored and summed, 7 neighbours pooled; scores written and read twice, the budget once
-        ("snapkv:100", "setup",
-         1000 * 8192 * 32 + 1000 * 32 * (32 + 7), 1000 * 2048 + 4 * 4 * 1000 * 32 + 2 * 100 * 4096, 4),
+        (
+            "snapkv:100",
+            "setup",
+            1000 * 8192 * 32 + 1000 * 32 * (32 + 7),
+            1000 * 2048 + 4 * 4 * 1000 * 32 + 2 * 100 * 4096,
+            4,
+        ),
         ("streamingllm:100", "setup", 0, 2 * 100 * 4096, 1),
         ("streamingllm:100,copy=false", "setup", 0, 0, 0),
         ("streamingllm:100,own_prefill=true", "setup", 0, 0, 0),
@@ -123,12 +150,22 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
         ("quest:100,page=20", "select_step", 2 * 50 * 8192, 50 * 2 * 2048, 2),
         ("quest:100,page=20", "setup", 2 * 1000 * 8 * 128, 1000 * 2048 + 50 * 2 * 2048, 1),
         # 2^3 centroids scored, 4 table entries a key and query head; 4 x 3 bits a key and KV head
-        ("pqcache:100,subvectors=4,bits=3,iterations=5", "select_step",
-         8 * 8192 + 1000 * 32 * 4, 1000 * 8 * 4 * 3 / 8, 3),
-        ("pqcache:100,subvectors=4,bits=3,iterations=5", "setup",
-         5 * 2 * 1000 * 8 * 128 * 8, 5 * 1000 * 2048 + 1000 * 8 * 4 * 3 / 8, 10),
+        (
+            "pqcache:100,subvectors=4,bits=3,iterations=5",
+            "select_step",
+            8 * 8192 + 1000 * 32 * 4,
+            1000 * 8 * 4 * 3 / 8,
+            3,
+        ),
+        (
+            "pqcache:100,subvectors=4,bits=3,iterations=5",
+            "setup",
+            5 * 2 * 1000 * 8 * 128 * 8,
+            5 * 1000 * 2048 + 1000 * 8 * 4 * 3 / 8,
+            10,
+        ),
     ],
-)  # fmt: skip
+)
 def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kernels: int) -> None:
     step = getattr(parse_kv(text), when)(1000.0, LLAMA)
     found = float(step.flops), float(step.bytes), float(step.kernels)

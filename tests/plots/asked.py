@@ -3,14 +3,26 @@
 from dataclasses import replace
 from pathlib import Path
 
-from perfmodel.answers.candidates import AdviseQuery
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.advice.candidates import AdviseQuery
+from perfmodel.answers.question.query import Query, resolve
 
 ROOT = Path(__file__).parents[2]
 ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
-LONG = replace(ASK, model="qwen3-235b-a22b", hardware="h200-sxm-141gb", draft_kv="pqcache:1024,subvectors=2,bits=6,"
-               "iterations=10", calibration="ideal")  # fmt: skip
+LONG = replace(
+    ASK,
+    model="qwen3-235b-a22b",
+    hardware="h200-sxm-141gb",
+    draft_kv="pqcache:1024,subvectors=2,bits=6,iterations=10",
+    calibration="ideal",
+)
 SCENARIO = resolve(ASK)
 POINTS = [(64, 2048), (64, 8192), (64, 32768)]
-REQUEST = AdviseQuery("llama-3.1-8b", "a100", 32768, batch=(1, 8, 64), tp=8, rate={"self@streamingllm:512": "0.8"},
-                      any_draft=True)  # fmt: skip
+REQUEST = AdviseQuery(
+    "llama-3.1-8b",
+    "a100",
+    32768,
+    batch=(1, 8, 64),
+    tp=8,
+    rate={"self@streamingllm:512": "0.8"},
+    any_draft=True,
+)

@@ -15,9 +15,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from perfmodel import plots
-from perfmodel.answers.advise import advise
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.plots import passes as plots_passes
 from perfmodel.plots import surfaces as plots_surface
@@ -31,7 +31,9 @@ from tests.plots.asked import ASK, LONG, POINTS, REQUEST, SCENARIO
 
 DRAWINGS: dict[str, Callable[[], Figure]] = {
     "roofline": lambda: plots.roofline(SCENARIO, 64, 32000, 2),
-    "surface": lambda: plots.surface(SCENARIO, gamma=2, points=33, measured=[(64, 32000, 1.28), (32, 100_000, 1.64)]),
+    "surface": lambda: plots.surface(
+        SCENARIO, gamma=2, points=33, measured=[(64, 32000, 1.28), (32, 100_000, 1.64)]
+    ),
     "surface-best": lambda: plots.surface(SCENARIO, points=33),
     "surface-long-names": lambda: plots.surface(resolve(LONG), gamma=3, points=17),
     "ratios": lambda: plots.ratios(SCENARIO, [1, 16, 64, 256], (1024, 131072), 2),
@@ -69,8 +71,11 @@ def test_nothing_is_clipped_all_is_labelled_and_no_words_overlap(name: str) -> N
     """Ticks beyond the limits of an axis are texts too, which are not drawn."""
     figure = laid_out(DRAWINGS[name]())
     whole = figure.bbox.padded(1.0)
-    outside = [text for text, box in texts(figure) if not whole.contains(box.x0, box.y0) or not
-               whole.contains(box.x1, box.y1)]  # fmt: skip
+    outside = [
+        text
+        for text, box in texts(figure)
+        if not whole.contains(box.x0, box.y0) or not whole.contains(box.x1, box.y1)
+    ]
     assert not [text for text in outside if not re.fullmatch(r"[\d.,k−%×-]*", text)]
     assert "calibration" in figure.get_supxlabel()
     title = next(box for text, box in texts(figure) if text == figure.get_suptitle())
@@ -82,7 +87,9 @@ def test_nothing_is_clipped_all_is_labelled_and_no_words_overlap(name: str) -> N
             assert box.y0 >= axes.get_window_extent().y1 - 1
             assert box.x1 <= figure.bbox.x1 + 1
         low, high = axes.get_xlim()
-        ticks = [t.label1.get_window_extent() for t in axes.xaxis.get_major_ticks() if low <= t.get_loc() <= high]
+        ticks = [
+            t.label1.get_window_extent() for t in axes.xaxis.get_major_ticks() if low <= t.get_loc() <= high
+        ]
         for left, right in itertools.pairwise(ticks):
             assert left.x1 <= right.x0 + 1
 
@@ -120,10 +127,16 @@ def test_curves_and_ratios_are_the_engine_s() -> None:
         np.testing.assert_allclose(curves, ratio)
 
 
-@pytest.mark.parametrize("query", [ASK, replace(ASK, model="qwen3-30b-a3b", tp=1, draft_kv="quest:1024"), LONG])
+@pytest.mark.parametrize(
+    "query", [ASK, replace(ASK, model="qwen3-30b-a3b", tp=1, draft_kv="quest:1024"), LONG]
+)
 def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
     scenario = resolve(query)
-    target, draft, verify = scenario.target_step, scenario.draft_step, scenario.target_step(64.0, 32000.0, 3.0)
+    target, draft, verify = (
+        scenario.target_step,
+        scenario.draft_step,
+        scenario.target_step(64.0, 32000.0, 3.0),
+    )
     steps = {"baseline": target(64.0, 32000.0), "draft": draft(64.0, 32000.0), "verify": verify}
     for stage, (timer, ops, new) in plots_passes._passes(scenario, 64.0, 32000.0, 2).items():
         spent = plots_passes._spent(timer, ops, new)
@@ -134,18 +147,29 @@ def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
 
 
 H100 = replace(ASK, hardware="h100-sxm-80gb", tp=1, batch=16, context=32768, gamma=3, draft_kv="snapkv:2048")
-MOE = replace(H100, model="qwen3-30b-a3b", hardware="mi300x", batch=1, context=1024, gamma=1, draft_kv="quest:1024")
+MOE = replace(
+    H100, model="qwen3-30b-a3b", hardware="mi300x", batch=1, context=1024, gamma=1, draft_kv="quest:1024"
+)
 
 
-@pytest.mark.parametrize(("query", "passes", "roofs"), [
-    (ASK, 3, ["312 TFLOP/s (bf16)"]),
-    (replace(H100, draft_weights="fp8"), 3, ["1,979 TFLOP/s (fp8)", "989 TFLOP/s (bf16)"]),
-    (replace(H100, weights="fp8", draft_weights="int8"), 3, ["1,979 TFLOP/s (fp8, int8)", "989 TFLOP/s (bf16)"]),
-    (replace(H100, draft="ngram", draft_kv="full"), 2, ["989 TFLOP/s (bf16)"]),
-    (replace(H100, gamma=0), 1, ["989 TFLOP/s (bf16)"]),
-    (MOE, 3, ["1,307 TFLOP/s (bf16)"]),
-])  # fmt: skip
-def test_points_of_passes_that_are_made_lie_under_named_roofs(query: Query, passes: int, roofs: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("query", "passes", "roofs"),
+    [
+        (ASK, 3, ["312 TFLOP/s (bf16)"]),
+        (replace(H100, draft_weights="fp8"), 3, ["1,979 TFLOP/s (fp8)", "989 TFLOP/s (bf16)"]),
+        (
+            replace(H100, weights="fp8", draft_weights="int8"),
+            3,
+            ["1,979 TFLOP/s (fp8, int8)", "989 TFLOP/s (bf16)"],
+        ),
+        (replace(H100, draft="ngram", draft_kv="full"), 2, ["989 TFLOP/s (bf16)"]),
+        (replace(H100, gamma=0), 1, ["989 TFLOP/s (bf16)"]),
+        (MOE, 3, ["1,307 TFLOP/s (bf16)"]),
+    ],
+)
+def test_points_of_passes_that_are_made_lie_under_named_roofs(
+    query: Query, passes: int, roofs: list[str]
+) -> None:
     scenario = resolve(query)
     figure = laid_out(plots.roofline(scenario, query.batch, query.context, query.gamma or 0))
     axes, gpu = figure.axes[-1], scenario.machine.gpu
@@ -182,7 +206,9 @@ def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
 def test_names_of_regions_stand_in_their_regions() -> None:
     """At the middle of the words the region is what they say, and they touch no dot."""
     measured = [(b, c, 1.0) for b in (32, 64, 128) for c in (8000, 16000, 32000)]
-    figure = laid_out(plots.surface(SCENARIO, gamma=2, batch=(8, 200), context=(2000, 128000), measured=measured))
+    figure = laid_out(
+        plots.surface(SCENARIO, gamma=2, batch=(8, 200), context=(2000, 128000), measured=measured)
+    )
     axes = figure.axes[0]
     words = {text.get_text(): text for text in axes.texts if not re.fullmatch(r"[\d.]+", text.get_text())}
     assert {"faster than the baseline", "does not fit in memory"} <= set(words)
@@ -198,7 +224,11 @@ def test_names_of_regions_stand_in_their_regions() -> None:
 
 
 def test_residuals_show_every_cell_and_mark_what_is_beyond() -> None:
-    cells = [c for c in compare(["magicdec", "speculation_other"]) if c.quantity in ("target_s", "draft_s", "speedup")]
+    cells = [
+        c
+        for c in compare(["magicdec", "speculation_other"])
+        if c.quantity in ("target_s", "draft_s", "speedup")
+    ]
     panels = [axes for axes in plots.residuals(cells).axes if axes.get_visible()]
     for axes, quantity in zip(panels, ("target_s", "draft_s", "speedup"), strict=True):
         mine = [c for c in cells if c.quantity == quantity]
@@ -229,7 +259,9 @@ def test_a_front_is_drawn_as_advised() -> None:
 
 
 def test_colours_grow_darker_step_by_step() -> None:
-    """Without any colour vision, too: relative luminance falls along every ramp, and a level keeps its colour."""
+    """Without any colour vision, too: relative luminance falls along every ramp, and a level keeps its
+    colour.
+    """
 
     def luminance(colour: Any) -> float:
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
@@ -267,7 +299,9 @@ def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.pdf"))
 
 
-def test_importing_the_plots_loads_no_matplotlib_and_a_missing_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_importing_the_plots_loads_no_matplotlib_and_a_missing_one_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"needs matplotlib.*in a clone, pip install '.\[notebooks\]'"):
         plots.surface(SCENARIO)

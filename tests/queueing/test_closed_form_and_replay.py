@@ -1,4 +1,6 @@
-"""The closed form and the replay hold each other: the same requests served twice, over random servers and loads."""
+"""The closed form and the replay hold each other: the same requests served twice, over random servers and
+loads.
+"""
 
 from dataclasses import replace
 
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.traffic_rows import BUSY, SPLIT
+from perfmodel.answers.load.traffic_rows import BUSY, SPLIT
 from perfmodel.queueing.chain import capacity, prompts_per_pass
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
@@ -23,7 +25,9 @@ def server(
 ) -> StepTimes:
     """Passes that are a straight line in the batch."""
     batch = np.arange(1.0, seats + 1)
-    return StepTimes(gamma, gained, fixed_s + sequence_s * batch, np.full(seats, prompt_s), seats, kv_share, **more)
+    return StepTimes(
+        gamma, gained, fixed_s + sequence_s * batch, np.full(seats, prompt_s), seats, kv_share, **more
+    )
 
 
 drawn_servers = st.builds(
@@ -53,7 +57,9 @@ def inside(met, share=0.1):
 def drafting(steps: StepTimes, draft: tuple[int, float]) -> StepTimes:
     """The same server with passes that draft, a tenth slower for every token."""
     gamma, gained = draft
-    return replace(steps, gamma=gamma, tokens_per_iteration=gained, decode_s=steps.decode_s * (1 + 0.1 * gamma))
+    return replace(
+        steps, gamma=gamma, tokens_per_iteration=gained, decode_s=steps.decode_s * (1 + 0.1 * gamma)
+    )
 
 
 @CASES
@@ -64,11 +70,16 @@ def test_open_loop(steps, lengths, draft, utilisation):
     rate = utilisation * capacity(steps, lengths, limits)[0]
     told = serve(steps, Load(lengths, rate=np.array([rate])), limits, 0.05)
     seeds = (1, 2) if utilisation < 0.7 else (1, 2, 3, 4)  # near saturation two draws of 6,000 are 7 % apart
-    runs = [inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, s), spread=0.05)) for s in seeds]
+    runs = [
+        inside(replay(steps, lengths, limits, arrivals(lengths, 6000, rate, 1.0, s), spread=0.05))
+        for s in seeds
+    ]
     assert told.tpot.mean[0] == pytest.approx(np.mean([met.tpot_s for met in runs]), rel=TPOT)
     per_pass = prompts_per_pass(steps, lengths, limits, told.running)[0]
     splits = utilisation > BUSY and SPLIT[0] < per_pass < SPLIT[1]  # which an answer warns of
-    assert told.ttft.mean[0] == pytest.approx(np.mean([met.ttft_s for met in runs]), rel=0.20 if splits else TTFT)
+    assert told.ttft.mean[0] == pytest.approx(
+        np.mean([met.ttft_s for met in runs]), rel=0.20 if splits else TTFT
+    )
     tail = np.mean([np.quantile(met.tpot_s, 0.99) for met in runs])
     assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(tail, rel=0.20)
 
@@ -80,7 +91,9 @@ def test_closed_loop(steps, lengths, draft, clients):
     # clients that begin together stay in step for a hundred answers of one length: lengths must differ
     lengths = replace(lengths, output_std=0.5 * lengths.output_mean)
     told = serve(steps, Load(lengths, clients=np.array([float(clients)])), limits, 0.05)
-    assume(told.requests_per_s[0] < 0.9 * told.saturation_rate and steps.alone_s(lengths) > 8 * steps.prompt_s[0])
+    assume(
+        told.requests_per_s[0] < 0.9 * told.saturation_rate and steps.alone_s(lengths) > 8 * steps.prompt_s[0]
+    )
     requests = arrivals(lengths, max(60 * clients, 1500), None, 1.0, seed=1)
     whole = replay(steps, lengths, limits, requests, clients, spread=0.05)
     met = inside(whole)

@@ -26,7 +26,9 @@ def test_an_exponential_in_its_upper_half():
         assert float(sometimes(1.0, 3.0).quantile(share)) == pytest.approx(-3 * math.log(1 - share), rel=0.03)
 
 
-@pytest.mark.parametrize(("skew", "taken"), [(-1.0, -1.0), (0.002, 0.002), (0.5, 0.5), (2.0, 2.0), (5.0, 2.0)])
+@pytest.mark.parametrize(
+    ("skew", "taken"), [(-1.0, -1.0), (0.002, 0.002), (0.5, 0.5), (2.0, 2.0), (5.0, 2.0)]
+)
 def test_a_quantile_of_wilson_and_hilferty_has_its_share_below(skew, taken):
     """2/g (1 + g/6 (z - g/6))^3 - 2/g deviations above the mean; a skew of 2 at most."""
     time = Moments(10.0, 4.0, 8.0 * skew)

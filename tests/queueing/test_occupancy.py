@@ -19,23 +19,42 @@ def server(decode_s, prompt_s=0.0, gained=1.0, gamma=0, **more) -> StepTimes:
     return StepTimes(gamma, gained, decode, np.full(decode.size, prompt_s), decode.size, 0.01, **more)
 
 
-@pytest.mark.parametrize(("steps", "lengths", "limits", "expected"), [
-    # 10 at once, 100 tokens in passes of 20 ms: 2 s of passes for 10 requests, and 0.05 s for each one's prompt
-    (server([0.02] * 10, 0.05), LENGTHS, Limits(), (1 / (100 * 0.02 / 10 + 0.05), 10)),
-    (replace(server([0.02], 0.05), seats=0), LENGTHS, Limits(), (0, 0)),
-    # speculation divides the passes only: with 2 tokens a pass of 30 ms, 100 x 0.03 / (10 x 2), and the same prompt
-    (server([0.03] * 10, 0.05, gained=2.0, gamma=1), LENGTHS, Limits(), (1 / (100 * 0.03 / 20 + 0.05), 10)),
-    # 2 tokens are decoded after each prompt of 1,000, of which a pass of 500 takes a half: two passes for a prompt
-    (server([0.02] * 10, 0.05), Lengths(1000.0, 2.0), Limits(max_num_batched_tokens=500),
-     (1 / (0.02 / ((500 - 1) / 1000) + 0.05), 1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("steps", "lengths", "limits", "expected"),
+    [
+        # 10 at once, 100 tokens in passes of 20 ms: 2 s of passes for 10 requests, and 0.05 s for each one's
+        # prompt
+        (server([0.02] * 10, 0.05), LENGTHS, Limits(), (1 / (100 * 0.02 / 10 + 0.05), 10)),
+        (replace(server([0.02], 0.05), seats=0), LENGTHS, Limits(), (0, 0)),
+        # speculation divides the passes only: with 2 tokens a pass of 30 ms, 100 x 0.03 / (10 x 2), and the
+        # same prompt
+        (
+            server([0.03] * 10, 0.05, gained=2.0, gamma=1),
+            LENGTHS,
+            Limits(),
+            (1 / (100 * 0.03 / 20 + 0.05), 10),
+        ),
+        # 2 tokens are decoded after each prompt of 1,000, of which a pass of 500 takes a half: two passes for
+        # a prompt
+        (
+            server([0.02] * 10, 0.05),
+            Lengths(1000.0, 2.0),
+            Limits(max_num_batched_tokens=500),
+            (1 / (0.02 / ((500 - 1) / 1000) + 0.05), 1),
+        ),
+    ],
+)
 def test_saturation_by_hand(steps, lengths, limits, expected):
     assert capacity(steps, lengths, limits) == pytest.approx(expected)
 
 
 def test_without_prompts_equal_passes_are_a_queue_of_many_servers():
-    """A pass that takes as long at any batch serves all alike: Poisson numbers in the system (M/G/infinity)."""
-    o = occupancy(server([0.01] * 60), LENGTHS, np.array([8.0]), capacity(server([0.01] * 60), LENGTHS, Limits())[0])
+    """A pass that takes as long at any batch serves all alike: Poisson numbers in the system
+    (M/G/infinity).
+    """
+    o = occupancy(
+        server([0.01] * 60), LENGTHS, np.array([8.0]), capacity(server([0.01] * 60), LENGTHS, Limits())[0]
+    )
     load = 8.0 * 100 * 0.01
     poisson = np.exp(-load) * load ** np.arange(8) / np.cumprod([1, *range(1, 8)])
     np.testing.assert_allclose(o.share[0, :8], poisson, rtol=1e-9)
@@ -43,7 +62,9 @@ def test_without_prompts_equal_passes_are_a_queue_of_many_servers():
 
 
 def test_passes_in_proportion_to_the_batch_are_one_server():
-    """T(n) = n T(1) shares one server: geometric numbers, mean load / (1 - load) (processor sharing, one seat each)."""
+    """T(n) = n T(1) shares one server: geometric numbers, mean load / (1 - load) (processor sharing, one seat
+    each).
+    """
     steps = server(0.001 * np.arange(1.0, 400.0))
     o = occupancy(steps, LENGTHS, np.array([5.0]), capacity(steps, LENGTHS, Limits())[0])
     assert o.running[0] == pytest.approx(0.5 / 0.5, rel=1e-6)
@@ -63,7 +84,10 @@ def test_two_loads_of_one_rate_are_said():
     steps = server([0.01] * 4 + [0.1] * 4)
     most, batch = capacity(steps, LENGTHS, Limits())
     assert batch == 4
-    assert occupancy(steps, LENGTHS, np.array([most * 0.5, most * 0.1]), most).metastable.tolist() == [True, False]
+    assert occupancy(steps, LENGTHS, np.array([most * 0.5, most * 0.1]), most).metastable.tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_a_table_is_never_slower_than_any_length():
@@ -81,12 +105,16 @@ def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():
     """
     one = server(0.010 * np.arange(1.0, 9.0), gained=1.0)
     for saved, expected in ((0.002, {0}), (0.5, {0, 3})):
-        three = server(np.concatenate([[0.025], 2 * (1 - saved) * 0.010 * np.arange(2.0, 9.0)]), gained=2.0, gamma=3)
+        three = server(
+            np.concatenate([[0.025], 2 * (1 - saved) * 0.010 * np.arange(2.0, 9.0)]), gained=2.0, gamma=3
+        )
         assert set(by_batch([one, three], LENGTHS, 0.5)[1].tolist()) == expected
 
 
 def test_what_one_request_more_costs_balances_at_the_empty_end():
-    """Shares of 1, 4/5, 4/5 4/8 and 4/5 4/8 4/10; where nobody is, an arrival at 4 costs what the mean of all is."""
+    """Shares of 1, 4/5, 4/5 4/8 and 4/5 4/8 4/10; where nobody is, an arrival at 4 costs what the mean of all
+    is.
+    """
     share, worth = _values(np.array([5.0, 8.0, 10.0]), 4.0)
     weights = np.array([1.0, 0.8, 0.4, 0.16])
     mean = weights @ np.arange(4.0) / weights.sum()

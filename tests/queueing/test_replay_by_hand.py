@@ -1,4 +1,6 @@
-"""The discrete-event server, request by request: traces short enough to work through by hand, and what is drawn."""
+"""The discrete-event server, request by request: traces short enough to work through by hand, and what is
+drawn.
+"""
 
 from dataclasses import replace
 
@@ -15,7 +17,9 @@ LENGTHS = Lengths(100.0, 60.0)
 
 
 def server(decode_ms, prompt_ms=(50.0,), gamma=0, gained=1.0, room=13_000, **more) -> StepTimes:
-    """Passes of these milliseconds by running batch, prompts of 100 tokens too, and KV room for so many tokens."""
+    """Passes of these milliseconds by running batch, prompts of 100 tokens too, and KV room for so many
+    tokens.
+    """
     decode = np.asarray(decode_ms, float) / 1000
     prompt = np.resize(np.asarray(prompt_ms, float) / 1000, decode.size)
     return StepTimes(gamma, gained, decode, prompt, decode.size, 130 / room, **more)
@@ -28,50 +32,109 @@ BY_BATCH = replace(server([15, 30], **TWO), table=(server([15, 30], **TWO), serv
 READING = Reading(np.array([1.0, 100.0, 200.0]), np.array([1.0, 1.0, 2.0]), 0.001)
 """Up to 100 tokens a pass takes 1 s, then 10 ms a token; 1 ms for the attention of each prompt token."""
 TRACES = {
-    # 60 prompt tokens in 40 ms | 40 + 20 | 59 beside the first's second token, in 39.5 | 21 in 20.5 | a token more
+    # 60 prompt tokens in 40 ms | 40 + 20 | 59 beside the first's second token, in 39.5 | 21 in 20.5 | a token
+    # more
     "cut prompts": (PLAIN, {"budget": 60}, [0, 0], [2, 2], [80, 140], [119.5, 150], 39.5 + 10),
     # 100 prompt tokens | 99 beside the first's second token, in 59.5 | 1 in 10.5 | a token more
     "a full budget": (PLAIN, {"budget": 100}, [0, 0], [2, 2], [60, 130], [119.5, 140], 59.5 + 10),
     # two prompts in 10 + 100 ms | both 12 | the third's prompt beside the first's last token
     "a free seat": (PLAIN, {"seats": 2}, [0, 0, 0], [3, 2, 1], [110, 110, 182], [182, 122, 182], 2 * 12 + 60),
-    # the third's prompt in 12 + 60 beside two | the fourth's in 14 + 70 beside three | four take no longer | one
-    "more than seats": (server([10, 12, 14], [50, 60, 70]), {}, [0, 0, 0.5, 111], [4, 4, 4, 2],
-                        [110, 110, 181.5, 155], [280, 280, 289.5, 169], 2 * 72 + 3 * 84 + 4 * 14 + 10),
+    # the third's prompt in 12 + 60 beside two | the fourth's in 14 + 70 beside three | four take no longer |
+    # one
+    "more than seats": (
+        server([10, 12, 14], [50, 60, 70]),
+        {},
+        [0, 0, 0.5, 111],
+        [4, 4, 4, 2],
+        [110, 110, 181.5, 155],
+        [280, 280, 289.5, 169],
+        2 * 72 + 3 * 84 + 4 * 14 + 10,
+    ),
     # 200 tokens of cache are room for both prompts, 199 are not
     "just room": (server([10, 12], room=200), {}, [0, 0], [1, 3], [110, 110], [110, 130], 20),
     "no room": (server([10, 12], room=199), {}, [0, 0], [1, 3], [60, 120], [60, 140], 20),
     # arrives within the fourth of 19 passes: its prompt is in the next one
     "in between": (PLAIN, {}, [0, 95], [20, 2], [60, 65], [302, 77], 40 + 60 + 2 * 12 + 130),
     # 1 ms on the way in; when the second comes, at 56, a pass is handed out already
-    "a pass ahead": (server([10, 12], own_s=0.001, passes_ahead=1.0), {}, [0, 55], [4, 2], [61, 76], [143, 88], 94),
-    # sent as the first are answered: at 124 while a pass that begins without it runs, and at 134 when none does
-    "two clients": (server([10, 12], own_s=0.002), {"clients": 2}, [0, 0, 0, 0], [3, 2, 2, 2],
-                    [112, 112, 70, 120], [134, 124, 130, 130], 2 * 12 + 10 + 60 + 10),
+    "a pass ahead": (
+        server([10, 12], own_s=0.001, passes_ahead=1.0),
+        {},
+        [0, 55],
+        [4, 2],
+        [61, 76],
+        [143, 88],
+        94,
+    ),
+    # sent as the first are answered: at 124 while a pass that begins without it runs, and at 134 when none
+    # does
+    "two clients": (
+        server([10, 12], own_s=0.002),
+        {"clients": 2},
+        [0, 0, 0, 0],
+        [3, 2, 2, 2],
+        [112, 112, 70, 120],
+        [134, 124, 130, 130],
+        2 * 12 + 10 + 60 + 10,
+    ),
     "five clients": (PLAIN, {"clients": 5}, [0, 100], [2, 2], [60, 60], [70, 70], 20),
     # 100 prompt tokens | 96 beside the 4 that the first verifies | 4 | both 24 | the second's last two
     "drafts": (DRAFTS, {"budget": 100}, [0, 0], [7, 5], [70, 160], [184, 204], 68 + 22 + 2 * 24 + 20),
     # together a token in 12 ms: two for the second's; then alone the first's six of eight in 3 x 15
     "by batch": (BY_BATCH, {}, [0, 0], [9, 3], [115, 115], [184, 139], 2 * 24 + 45),
     # after 26 tokens each has 126 of 250: the second goes, and reads them when the first has left after 59
-    "preempted": (server([10], room=250), {"preempted": 1}, [0, 0], [60, 60], [110, 110], [700, 1103], 520 + 660),
+    "preempted": (
+        server([10], room=250),
+        {"preempted": 1},
+        [0, 0],
+        [60, 60],
+        [110, 110],
+        [700, 1103],
+        520 + 660,
+    ),
     "not preempted": (server([10], room=318), {}, [0, 0], [60, 60], [110, 110], [700, 700], 2 * 590),
     # a short one came last and left after 9 passes
-    "the youngest left": (server([10], room=250), {"preempted": 1, "prompts": [100, 100, 10]}, [0, 0, 0], [60, 60, 10],
-                          [115, 115, 115], [705, 1108, 205], 3 * 90 + 2 * 170 + 330 + 330),
+    "the youngest left": (
+        server([10], room=250),
+        {"preempted": 1, "prompts": [100, 100, 10]},
+        [0, 0, 0],
+        [60, 60, 10],
+        [115, 115, 115],
+        [705, 1108, 205],
+        3 * 90 + 2 * 170 + 330 + 330,
+    ),
     # the same two tokens a pass, after 13 passes
-    "two at a time": (server([10], room=250, **TWO), {"preempted": 1}, [0, 0], [60, 60], [110, 110], [410, 653], 600),
+    "two at a time": (
+        server([10], room=250, **TWO),
+        {"preempted": 1},
+        [0, 0],
+        [60, 60],
+        [110, 110],
+        [410, 653],
+        600,
+    ),
     # 75 tokens hide; 99 beside the 2 that the first verifies are one too many: 1 + 0.01 + 0.099 s
-    "all tokens": (server([1000, 1000], gamma=1, gained=2.0, reading=READING), {"prompts": [75, 99]}, [0, 500], [4, 2],
-                   [1075, 1684], [3184, 2684], 1109 + 2 * 1000),
-}  # fmt: skip
-"""Server, what else; arrivals (ms) and outputs; ms to the first and to the last token; request-ms of decoding."""
+    "all tokens": (
+        server([1000, 1000], gamma=1, gained=2.0, reading=READING),
+        {"prompts": [75, 99]},
+        [0, 500],
+        [4, 2],
+        [1075, 1684],
+        [3184, 2684],
+        1109 + 2 * 1000,
+    ),
+}
+"""Server, what else; arrivals (ms) and outputs; ms to the first and to the last token; request-ms of
+decoding.
+"""
 
 
 @pytest.mark.parametrize("name", TRACES)
 def test_a_trace_by_hand(name: str) -> None:
     steps, more, at, outputs, first, last, decoding = TRACES[name]
     limits = Limits(more.get("seats", 256), more.get("budget", 8192))
-    requests = Arrivals(np.array(at) / 1000, np.array(more.get("prompts", [100] * len(at))), np.array(outputs))
+    requests = Arrivals(
+        np.array(at) / 1000, np.array(more.get("prompts", [100] * len(at))), np.array(outputs)
+    )
     met = replay(steps, LENGTHS, limits, requests, more.get("clients"))
     np.testing.assert_allclose(met.ttft_s * 1000, first, rtol=1e-9)
     np.testing.assert_allclose(met.e2e_s * 1000, last, rtol=1e-9)
@@ -87,7 +150,9 @@ def test_prompts_hide_behind_what_a_pass_loads():
 
 @pytest.mark.parametrize(("spread", "deviation"), [(0.0, 7.4), (0.15, 42.0)])
 def test_drawn_iterations_gain_what_was_stated(spread, deviation):
-    """2.2 at alpha 0.61: a variance of 1.44 in each of 182; 0.15 of alpha is 0.5 tokens, or 41 iterations more."""
+    """2.2 at alpha 0.61: a variance of 1.44 in each of 182; 0.15 of alpha is 0.5 tokens, or 41 iterations
+    more.
+    """
     tokens = np.full(4000, 400)
     passes = iterations(server([10], gamma=3, gained=2.2), tokens, spread, seed=2)
     assert tokens.sum() / passes.sum() == pytest.approx(2.2, rel=0.003)
@@ -96,14 +161,25 @@ def test_drawn_iterations_gain_what_was_stated(spread, deviation):
 
 @pytest.mark.parametrize("at_once", [1, 1000, 2_000_000])
 def test_acceptance_by_position_is_drawn_by_position(at_once, monkeypatch):
-    """The first token always, no other: 2 tokens in every iteration, however many requests are drawn together."""
+    """The first token always, no other: 2 tokens in every iteration, however many requests are drawn
+    together.
+    """
     monkeypatch.setattr(replaying, "DRAWN_AT_ONCE", at_once)
-    assert iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1).tolist() == [1, 1, 2, 2, 201, 201]
+    assert iterations(DRAFTS, np.array([1, 2, 3, 4, 401, 401]), 0.0, seed=1).tolist() == [
+        1,
+        1,
+        2,
+        2,
+        201,
+        201,
+    ]
     assert iterations(server([10]), np.array([1, 2, 7]), 0.1, seed=1).tolist() == [1, 2, 7]
 
 
 def test_arrivals_are_as_they_are_asked_for():
-    """Uniform lengths, whole and at least 1; gamma gaps of shape 1/4, whose deviation is twice the mean; one rate."""
+    """Uniform lengths, whole and at least 1; gamma gaps of shape 1/4, whose deviation is twice the mean; one
+    rate.
+    """
     drawn = arrivals(Lengths(500.5, 2.0, 100.0, 9.0), 50_000, 8.0, 0.25, seed=1, start=3.0)
     gaps = np.diff(drawn.at_s, prepend=3.0)
     assert drawn.at_s[-1] == pytest.approx(3.0 + 50_000 / 8.0)
@@ -111,7 +187,11 @@ def test_arrivals_are_as_they_are_asked_for():
     assert drawn.input_tokens.mean() == pytest.approx(500.5, rel=2e-3)
     assert drawn.input_tokens.std() == pytest.approx(100.0, rel=5e-3)
     assert (drawn.input_tokens.min(), drawn.input_tokens.max()) == (327, 674)  # 500.5 -+ 173.2
-    assert sorted(set(drawn.output_tokens.tolist())) == [1, 2, 3]  # no wider than from 1 to twice the mean less 1
+    assert sorted(set(drawn.output_tokens.tolist())) == [
+        1,
+        2,
+        3,
+    ]  # no wider than from 1 to twice the mean less 1
     assert drawn.output_tokens.mean() == pytest.approx(2.0, rel=5e-3)
     together = arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1)
     assert (together.at_s.tolist(), together.input_tokens.tolist()) == ([0, 0, 0], [5, 5, 5])

@@ -10,17 +10,22 @@ from perfmodel.queueing.steps import StepTimes
 LENGTHS = Lengths(1000.0, 101.0, 300.0, 40.0)
 DECODE = 0.02 + 0.001 * np.arange(1.0, 13.0)
 PLAIN = StepTimes(0, 1.0, DECODE, np.linspace(0.05, 0.06, 12), 12, 0.07, 0.004, 0.5)
-"""Passes of 21 to 32 ms, prompts of 50 to 60; half a pass is handed out ahead. At most 3.06 requests a second."""
+"""Passes of 21 to 32 ms, prompts of 50 to 60; half a pass is handed out ahead. At most 3.06 requests a
+second.
+"""
 DRAFTS = StepTimes(3, 2.2, 1.4 * DECODE, np.linspace(0.05, 0.06, 12), 12, 0.07, 0.04)
 """A draft of three tokens, of requests that spend longer on the way in than a pass takes."""
 
 
-@pytest.mark.parametrize(("steps", "load", "tokens"), [
-    (PLAIN, Load(LENGTHS, rate=np.array([0.5, 2.5, 3.0, 4.0])), 8192),
-    (PLAIN, Load(LENGTHS, rate=np.array([2.5]), burstiness=0.5), 1900),
-    (DRAFTS, Load(LENGTHS, clients=np.array([3.0, 12.0])), 1300),
-    (PLAIN, Load(LENGTHS, clients=np.array([1.0, 2.0, 30.0])), 2900),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("steps", "load", "tokens"),
+    [
+        (PLAIN, Load(LENGTHS, rate=np.array([0.5, 2.5, 3.0, 4.0])), 8192),
+        (PLAIN, Load(LENGTHS, rate=np.array([2.5]), burstiness=0.5), 1900),
+        (DRAFTS, Load(LENGTHS, clients=np.array([3.0, 12.0])), 1300),
+        (PLAIN, Load(LENGTHS, clients=np.array([1.0, 2.0, 30.0])), 2900),
+    ],
+)
 def test_the_parts_of_an_answer_add_up(steps: StepTimes, load: Load, tokens: int) -> None:
     limits = Limits(max_num_batched_tokens=tokens)
     told = serve(steps, load, limits, 0.1)
@@ -29,7 +34,9 @@ def test_the_parts_of_an_answer_add_up(steps: StepTimes, load: Load, tokens: int
     tokens, varies = LENGTHS.output_mean - 1, LENGTHS.output_std**2
     np.testing.assert_allclose(told.e2e.mean, told.ttft.mean + tokens * told.tpot.mean)
     square = told.tpot.variance + told.tpot.mean**2
-    np.testing.assert_allclose(told.e2e.variance, told.ttft.variance + tokens**2 * told.tpot.variance + varies * square)
+    np.testing.assert_allclose(
+        told.e2e.variance, told.ttft.variance + tokens**2 * told.tpot.variance + varies * square
+    )
     np.testing.assert_allclose(told.e2e.third, told.ttft.third + tokens**3 * told.tpot.third)
 
 
@@ -38,7 +45,12 @@ def test_more_loads_than_a_block_are_answered_one_by_one() -> None:
     whole = serve(PLAIN, Load(LENGTHS, rate=rates), Limits())
     for at in (0, BLOCK - 1, BLOCK, BLOCK + 1):
         one = serve(PLAIN, Load(LENGTHS, rate=rates[[at]]), Limits())
-        for of in (lambda a: a.ttft.third, lambda a: a.e2e.quantile(0.9), lambda a: a.share, lambda a: a.saturated):
+        for of in (
+            lambda a: a.ttft.third,
+            lambda a: a.e2e.quantile(0.9),
+            lambda a: a.share,
+            lambda a: a.saturated,
+        ):
             np.testing.assert_allclose(of(whole)[at], of(one)[0])
         assert whole.saturation_rate == one.saturation_rate
 

@@ -15,14 +15,20 @@ MOONCAKE = """{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_
     ("name", "text", "expected"),
     [
         ("t.jsonl", MOONCAKE, ([0, 2], [10, 20], [1, 2])),  # in milliseconds
-        ("t.csv", "arrival_s,input_tokens,output_tokens\n0.5,100,7\n2,200,8\n", ([0, 1.5], [100, 200], [7, 8])),
+        (
+            "t.csv",
+            "arrival_s,input_tokens,output_tokens\n0.5,100,7\n2,200,8\n",
+            ([0, 1.5], [100, 200], [7, 8]),
+        ),
     ],
 )
 def test_what_is_read(tmp_path, name, text, expected):
     where = tmp_path / name
     where.write_text(text)
     trace = read_trace(where)
-    assert tuple(column.tolist() for column in (trace.at_s, trace.input_tokens, trace.output_tokens)) == expected
+    assert (
+        tuple(column.tolist() for column in (trace.at_s, trace.input_tokens, trace.output_tokens)) == expected
+    )
 
 
 @pytest.mark.parametrize(

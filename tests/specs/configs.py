@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 
 Config = dict[str, Any]
 FOLDER = Path(__file__).parent
@@ -17,8 +17,15 @@ def table(name: str) -> Any:
 
 def sizes(*given: int) -> Config:
     """Of layers, hidden state, heads, KV heads, MLP, vocabulary and positions."""
-    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size",
-             "vocab_size", "max_position_embeddings")  # fmt: skip
+    names = (
+        "num_hidden_layers",
+        "hidden_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "intermediate_size",
+        "vocab_size",
+        "max_position_embeddings",
+    )
     return dict(zip(names, given, strict=True))
 
 
@@ -28,17 +35,27 @@ def page(value: Any, unit: str) -> Config:
 
 
 DEVICE: Config = {
-    "name": "mine", "title": "Mine", "vendor": "me", "architecture": "x", "calibration": "ideal",
-    "memory": page(1.0, "GB"), "memory_bandwidth": page(1.0, "TB/s"), "peak": {"bf16": page(1, "TFLOP/s")},
-}  # fmt: skip
+    "name": "mine",
+    "title": "Mine",
+    "vendor": "me",
+    "architecture": "x",
+    "calibration": "ideal",
+    "memory": page(1.0, "GB"),
+    "memory_bandwidth": page(1.0, "TB/s"),
+    "peak": {"bf16": page(1, "TFLOP/s")},
+}
 
 
 def shape(spec: ModelSpec) -> Config:
     return spec.model_dump(exclude=DESCRIPTIVE | {"rope_scaling"})
 
 
-PUBLISHED: dict[str, tuple[str, Config]] = {f: (e["name"], e["config"]) for f, e in table("family_configs").items()}
+PUBLISHED: dict[str, tuple[str, Config]] = {
+    f: (e["name"], e["config"]) for f, e in table("family_configs").items()
+}
 """Family -> a bundled model and its published config file, which must give it."""
 LLAMA, GEMMA3, DEEPSEEK_V3 = (PUBLISHED[name][1] for name in ("llama", "gemma3_text", "deepseek_v3"))
 TABLE: dict[str, Config] = table("published_configs")
-"""Newer bundled models -> the fewest keys of published files from which the reader gets each, with their sources."""
+"""Newer bundled models -> the fewest keys of published files from which the reader gets each, with their
+sources.
+"""

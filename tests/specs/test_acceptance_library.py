@@ -7,13 +7,13 @@ from statistics import stdev
 
 import pytest
 
-from perfmodel.answers.acceptance_of import published_acceptance
-from perfmodel.answers.arguments import TASKS
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.acceptance_of import published_acceptance
+from perfmodel.answers.question.arguments import TASKS
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
-from perfmodel.specs import acceptance_library, files
-from perfmodel.specs.acceptance_library import (
+from perfmodel.specs.acceptance import acceptance_library
+from perfmodel.specs.acceptance.acceptance_library import (
     LibraryEntry,
     LibraryRow,
     find_published,
@@ -21,7 +21,8 @@ from perfmodel.specs.acceptance_library import (
     published_drafts,
     short_name,
 )
-from perfmodel.specs.model import load_model
+from perfmodel.specs.boundary import files
+from perfmodel.specs.models.model import load_model
 
 
 def test_every_row_is_possible_and_has_a_source() -> None:
@@ -55,24 +56,41 @@ def test_forty_checkpoints_have_a_head_with_figures() -> None:
     drafts = ("eagle3", "mtp", "dflash", "dspark", "ngram")
     answered = [name for name in ids if any(find_published(short_name(name), draft) for draft in drafts)]
     assert len(answered) >= 40
-    assert find_published(short_name("deepseek-ai/DeepSeek-R1-0528"), "mtp") == find_published("deepseek-r1", "mtp")
+    assert find_published(short_name("deepseek-ai/DeepSeek-R1-0528"), "mtp") == find_published(
+        "deepseek-r1", "mtp"
+    )
 
 
-def row(target: str, draft: str, task: str, tokens: str, spread: float | None = None, **more: str) -> LibraryRow:
+def row(
+    target: str, draft: str, task: str, tokens: str, spread: float | None = None, **more: str
+) -> LibraryRow:
     lengths = "/".join(str(k + 1) for k in range(len(tokens.split("/"))))
     stated = {"head": "", "thinking": "", "positions": "", "drafted": lengths, "source": "a page"} | more
-    return LibraryRow(target=target, draft=draft, task=task, tokens_per_iteration=tokens, spread=spread, figures=1,
-                      temperature="0", engine="vllm", **stated)  # fmt: skip
+    return LibraryRow(
+        target=target,
+        draft=draft,
+        task=task,
+        tokens_per_iteration=tokens,
+        spread=spread,
+        figures=1,
+        temperature="0",
+        engine="vllm",
+        **stated,
+    )
 
 
 BY_HAND = (
     row("a", "eagle3", "chat", "1.8/2.4/2.8", 0.1, thinking="on"),
     row("a", "eagle3", "chat", "1.9/2.5", 0.3, source="a page; another"),
-    row("a", "eagle3", "code", "1.5/2.0/4.0", 0.0), row("a", "eagle3", "math", "2.0"),
-    row("a", "eagle3", "chat", "1.1", 0.7, head="other"), row("b", "mtp", "code", "1.9/2.0", 0.5, positions="0.9/0.45"),
-    row("b", "mtp", "mixed", "1.5", positions="0.5"), row("b-2", "mtp", "summary", "1.4"),
-    row("c", "ngram", "chat", "1.2/1.3/1.31"), row("a-0528", "mtp", "chat", "1.4"),
-)  # fmt: skip
+    row("a", "eagle3", "code", "1.5/2.0/4.0", 0.0),
+    row("a", "eagle3", "math", "2.0"),
+    row("a", "eagle3", "chat", "1.1", 0.7, head="other"),
+    row("b", "mtp", "code", "1.9/2.0", 0.5, positions="0.9/0.45"),
+    row("b", "mtp", "mixed", "1.5", positions="0.5"),
+    row("b-2", "mtp", "summary", "1.4"),
+    row("c", "ngram", "chat", "1.2/1.3/1.31"),
+    row("a-0528", "mtp", "chat", "1.4"),
+)
 
 
 @pytest.fixture
@@ -88,8 +106,9 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("by_hand")
 def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
-    """Acceptance 0.8, 0.75, 2/3 of the first row decays by 15/16 and 8/9, 0.5, 1, 4 of the third by 2 and 4; 0.9 and
-    0.5 of one printed by position by 5/9. Of the tasks of a head those of `a` alone are three."""
+    """Acceptance 0.8, 0.75, 2/3 of the first row decays by 15/16 and 8/9, 0.5, 1, 4 of the third by 2 and 4;
+    0.9 and 0.5 of one printed by position by 5/9. Of the tasks of a head those of `a` alone are three.
+    """
     assert acceptance_library.typical_decay() == pytest.approx(15 / 16, rel=1e-12)
     logs = [math.log(2.5), math.log(4.0), math.log(2.0)]  # chat's later row, code, math
     assert acceptance_library._typical() == pytest.approx((0.4, stdev(logs)), rel=1e-12)

@@ -7,8 +7,13 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance_rows import AcceptanceRow, find_acceptance, positions_from_histogram, published_rows
+from perfmodel.specs.acceptance.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance.acceptance_rows import (
+    AcceptanceRow,
+    find_acceptance,
+    positions_from_histogram,
+    published_rows,
+)
 from perfmodel.speculation.acceptance import Acceptance
 
 SUBJECT = ("llama-3.1-8b", "self", "streamingllm", 512)
@@ -36,15 +41,18 @@ def test_a_measured_context_is_the_row_itself_and_between_two_alpha_is_linear_in
     assert middle.alpha == pytest.approx(0.825)
 
 
-@pytest.mark.parametrize(("asked", "says"), [
-    ((*SUBJECT, 3999.0), "measured at 4000 to 100000 tokens, given 3999"),
-    ((*SUBJECT, 128_000.0), "measured at 4000 to 100000 tokens"),
-    ((*SUBJECT, math.nan), "given nan"),
-    (("llama-3.1-8b", "self", "streamingllm", 511, 8000.0), "no acceptance is known for"),
-    (("llama-3.1-8b", "self", "snapkv", 512, 8000.0), "snapkv:512"),
-    (("llama-3.1-70b", "self", "streamingllm", 512, 8000.0), "llama-3.1-70b"),
-    (("llama-3.1-8b", "llama-3.2-1b", "full", None, 8000.0), "draft llama-3.2-1b, full;"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ((*SUBJECT, 3999.0), "measured at 4000 to 100000 tokens, given 3999"),
+        ((*SUBJECT, 128_000.0), "measured at 4000 to 100000 tokens"),
+        ((*SUBJECT, math.nan), "given nan"),
+        (("llama-3.1-8b", "self", "streamingllm", 511, 8000.0), "no acceptance is known for"),
+        (("llama-3.1-8b", "self", "snapkv", 512, 8000.0), "snapkv:512"),
+        (("llama-3.1-70b", "self", "streamingllm", 512, 8000.0), "llama-3.1-70b"),
+        (("llama-3.1-8b", "llama-3.2-1b", "full", None, 8000.0), "draft llama-3.2-1b, full;"),
+    ],
+)
 def test_no_nearest_neighbour_and_no_extrapolation(asked, says):
     with pytest.raises(InputError) as refusal:
         find_acceptance(*asked)
@@ -87,7 +95,9 @@ def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
     found = read_acceptance(write(tmp_path, rows))
     assert [row.alpha for row in found] == [0.9, None, None, 1.0]
     assert found[1].positions == (0.9, 0.8)
-    assert found[2].positions == pytest.approx((0.9, 60 / 90))  # 90 of 100 accept one, 60 of those 90 a second
+    assert found[2].positions == pytest.approx(
+        (0.9, 60 / 90)
+    )  # 90 of 100 accept one, 60 of those 90 a second
     assert found[3].kv_budget_tokens is None
     assert all(row.source.startswith("a measurement (") for row in found)
     between = find_acceptance("t", "self", "snapkv", 2049, math.sqrt(2000 * 4000), found)

@@ -1,25 +1,38 @@
-"""Names that people paste: what ``nvidia-smi`` prints, Hugging Face ids, data sheets; two meanings are refused."""
+"""Names that people paste: what ``nvidia-smi`` prints, Hugging Face ids, data sheets; two meanings are
+refused.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from perfmodel.specs import files, gpu, model
 from perfmodel.specs.__main__ import STATED, stated
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import load_model
-from perfmodel.specs.ready import READY
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.ready import READY
+from perfmodel.specs.devices import gpu
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.models import model
+from perfmodel.specs.models.model import load_model
 
 DEVICES = {
-    "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb", "A100-40GB": "a100-sxm-40gb", "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
-    "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb", "NVIDIA B300 SXM6 AC": "b300-sxm-288gb",
-    "NVIDIA H100 80GB HBM3": "h100-sxm-80gb", "h100 sxm": "h100-sxm-80gb", "H100_SXM_80GB": "h100-sxm-80gb",
-    "AMD Instinct MI300X": "mi300x-192gb", "NVIDIA GeForce RTX 5090": "rtx-5090-32gb",
-}  # fmt: skip
+    "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
+    "A100-40GB": "a100-sxm-40gb",
+    "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
+    "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb",
+    "NVIDIA B300 SXM6 AC": "b300-sxm-288gb",
+    "NVIDIA H100 80GB HBM3": "h100-sxm-80gb",
+    "h100 sxm": "h100-sxm-80gb",
+    "H100_SXM_80GB": "h100-sxm-80gb",
+    "AMD Instinct MI300X": "mi300x-192gb",
+    "NVIDIA GeForce RTX 5090": "rtx-5090-32gb",
+}
 MODELS = {
-    "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b", "Llama-3.1-8B-Instruct": "llama-3.1-8b",
-    "Llama-3.3-70B": "llama-3.1-70b", "Qwen/Qwen2.5-72B-Instruct": "qwen2.5-72b", "google/gemma-2-9b-it": "gemma-2-9b",
-}  # fmt: skip
+    "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "Llama-3.3-70B": "llama-3.1-70b",
+    "Qwen/Qwen2.5-72B-Instruct": "qwen2.5-72b",
+    "google/gemma-2-9b-it": "gemma-2-9b",
+}
 
 
 def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
@@ -31,7 +44,9 @@ def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
 
 @pytest.mark.parametrize("kind", STATED)
 def test_what_is_ready_is_what_the_files_state(kind: str) -> None:
-    """Written by ``python -m perfmodel.specs``; equal to what is read and checked, which `stated` does anew."""
+    """Written by ``python -m perfmodel.specs``; equal to what is read and checked, which `stated` does
+    anew.
+    """
     folder = files.data_directory(kind)
     assert (folder / READY).read_text(encoding="utf-8") == stated(kind)
     for name, spec in STATED[kind].items():
@@ -55,18 +70,21 @@ def test_a_file_that_was_changed_or_that_the_index_lacks_is_read_itself(
     assert (table["h100"], table["my-own"], table["me-mine"]) == (("h100-sxm-80gb",), ("mine",), ("mine",))
 
 
-@pytest.mark.parametrize(("name", "served"), [
-    ("llama-3.1-8b", "meta-llama/Meta-Llama-3.1-8B"),
-    ("Llama-3.3-70B", "meta-llama/Llama-3.3-70B-Instruct"),
-    ("llama-3.1-70b-instruct", "meta-llama/Llama-3.1-70B-Instruct"),
-    ("deepseek-r1-distill-llama-8b", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
-    ("glm-4.7", "zai-org/GLM-4.7"),
-    ("mistral-small-3.1-24b", "mistralai/Mistral-Small-3.1-24B-Instruct-2503"),
-    ("llama2-7b", "meta-llama/Llama-2-7b-hf"),  # another spelling of the bundled name
-    ("META-LLAMA/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
-    ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),  # not listed, but an id as it is
-    ("qwen2.5-7b-instruct", None),  # whose is not said
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "served"),
+    [
+        ("llama-3.1-8b", "meta-llama/Meta-Llama-3.1-8B"),
+        ("Llama-3.3-70B", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("llama-3.1-70b-instruct", "meta-llama/Llama-3.1-70B-Instruct"),
+        ("deepseek-r1-distill-llama-8b", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
+        ("glm-4.7", "zai-org/GLM-4.7"),
+        ("mistral-small-3.1-24b", "mistralai/Mistral-Small-3.1-24B-Instruct-2503"),
+        ("llama2-7b", "meta-llama/Llama-2-7b-hf"),  # another spelling of the bundled name
+        ("META-LLAMA/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
+        ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct"),  # not listed, but an id as it is
+        ("qwen2.5-7b-instruct", None),  # whose is not said
+    ],
+)
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:
     assert model.hub_id(name) == served
 

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from perfmodel.errors import InputError
-from perfmodel.specs import files
-from perfmodel.specs.acceptance_file import AcceptanceFile
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.gpu import GPUSpec, load_gpu
-from perfmodel.specs.model import ModelSpec, load_model
-from perfmodel.specs.strict_yaml import read_yaml
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.strict_yaml import read_yaml
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.models.model import ModelSpec, load_model
 from tests.specs.configs import DEVICE, table
 from tests.specs.test_acceptance_rows import ROW
 
@@ -23,10 +23,13 @@ BOMB = "a: &a [x, x, x, x]\n" + "".join(
 )
 CASES = table("bad_files")
 YAML = CASES["yaml"] | {
-    "billion laughs": BOMB, "deep nesting": "a: " + "[" * 50000 + "]" * 50000, "long key": "k" * 5000 + ": 1\n",
-    "deep mapping": "\n".join(" " * i + "a:" for i in range(900)), "huge integer": "name: " + "9" * 100000 + "\n",
+    "billion laughs": BOMB,
+    "deep nesting": "a: " + "[" * 50000 + "]" * 50000,
+    "long key": "k" * 5000 + ": 1\n",
+    "deep mapping": "\n".join(" " * i + "a:" for i in range(900)),
+    "huge integer": "name: " + "9" * 100000 + "\n",
     "huge hex integer": "name: 0x" + "f" * 100000 + "\n",
-}  # fmt: skip
+}
 JSON = CASES["json"] | {
     "deep nesting": '{"a": ' + "[" * 100000 + "]" * 100000 + "}",
     "deep, just parsed": '{"model_type": ' + "[" * 900 + "]" * 900 + "}",
@@ -120,19 +123,31 @@ def test_names_that_are_none(tmp_path: Path, load: object) -> None:
 
 
 def test_texts_of_a_file_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
-    """Escape sequences and line breaks in names, titles and lists become spaces; the rest of the text stays."""
+    """Escape sequences and line breaks in names, titles and lists become spaces; the rest of the text
+    stays.
+    """
     good = files.read_mapping(files.data_directory("gpus") / "l4-24gb.yaml")
     path = tmp_path / "x.json"
     link = good["host_link"] | {"name": "a\x1b]0;title\x07b"}
-    path.write_text(json.dumps(good | {"title": "L4 \x1b[31mγ\r\nred", "aliases": ["l\x08"], "host_link": link}))
+    path.write_text(
+        json.dumps(good | {"title": "L4 \x1b[31mγ\r\nred", "aliases": ["l\x08"], "host_link": link})
+    )
     gpu = load_gpu(str(path))
-    assert (gpu.title, gpu.aliases, gpu.host_link and gpu.host_link.name) == ("L4 [31mγ red", ("l",), "a ]0;title b")
+    assert (gpu.title, gpu.aliases, gpu.host_link and gpu.host_link.name) == (
+        "L4 [31mγ red",
+        ("l",),
+        "a ]0;title b",
+    )
 
 
 @pytest.mark.parametrize("load", LOADERS)
 def test_every_way_to_damage_a_good_file(tmp_path: Path, load: object) -> None:
-    """Each leaf of a bundled file left out or replaced by junk: refused, or still valid, but no other exception."""
-    at = ("gpus/h20-sxm-96gb", "models/deepseek-v3", "calibrations/a100-sxm-80gb.literature")[LOADERS.index(load)]
+    """Each leaf of a bundled file left out or replaced by junk: refused, or still valid, but no other
+    exception.
+    """
+    at = ("gpus/h20-sxm-96gb", "models/deepseek-v3", "calibrations/a100-sxm-80gb.literature")[
+        LOADERS.index(load)
+    ]
     kind, _, name = at.partition("/")
     good = files.read_mapping(files.data_directory(kind) / f"{name}.yaml")
     path = tmp_path / "x.json"

@@ -1,4 +1,6 @@
-"""A constant is declared once, and what is declared of it holds: its bounds, its work, the term that it enters."""
+"""A constant is declared once, and what is declared of it holds: its bounds, its work, the term that it
+enters.
+"""
 
 import math
 from pathlib import Path
@@ -7,21 +9,30 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from perfmodel.answers.query import Query, resolve
-from perfmodel.specs.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
-from perfmodel.specs.constants import AllReduce, Constant, interpolated
-from perfmodel.specs.engine_constants import EngineConstants
-from perfmodel.specs.fits import Scatter, StatedFit, square
-from perfmodel.specs.frozen import annotations
+from perfmodel.answers.question.query import Query, resolve
+from perfmodel.specs.boundary.frozen import annotations
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
+from perfmodel.specs.calibrations.constants import AllReduce, Constant, interpolated
+from perfmodel.specs.calibrations.engine_constants import EngineConstants
+from perfmodel.specs.calibrations.fits import Scatter, StatedFit, square
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
 ROOT = Path(__file__).parents[2]
 A100 = load_calibration("a100-sxm-80gb.magicdec")
-EVERYTHING = with_values(A100, {
-    "gemm_column_s": 1e-9, "weight_unpack_s": 1e-13, "kv_reread_per_query": 0.1, "pass_fixed_s": 1e-4, "token_s": 1e-5,
-    "full_cache_pass_s": 1e-4, "sparse_cache_sequence_s": 1e-6, "gemm_blend_power": 1.0,
-})  # fmt: skip
+EVERYTHING = with_values(
+    A100,
+    {
+        "gemm_column_s": 1e-9,
+        "weight_unpack_s": 1e-13,
+        "kv_reread_per_query": 0.1,
+        "pass_fixed_s": 1e-4,
+        "token_s": 1e-5,
+        "full_cache_pass_s": 1e-4,
+        "sparse_cache_sequence_s": 1e-6,
+        "gemm_blend_power": 1.0,
+    },
+)
 """A calibration that states every constant; loading and computing add, so that a term moves alone."""
 
 
@@ -56,10 +67,16 @@ HALVED = {"allreduce": None, "attention_flops_fraction": 1e-4, "attention_blocks
     "name", [name for name, c in CONSTANTS.items() if c.term and name not in annotations(EngineConstants)]
 )
 def test_a_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
-    query = Query("llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, tp=2, draft_kv="quest:512", alpha=0.8, weights="int8-wo")
+    query = Query(
+        "llama-2-7b", "a100-sxm-80gb", 8, 8000, 3, tp=2, draft_kv="quest:512", alpha=0.8, weights="int8-wo"
+    )
     scenario, declared = with_calibration(resolve(query), EVERYTHING), CONSTANTS[name]
     value = HALVED[name] if name in HALVED else getattr(EVERYTHING, name).value / 2
-    changed = EVERYTHING.model_copy(update={name: None}) if value is None else with_values(EVERYTHING, {name: value})
+    changed = (
+        EVERYTHING.model_copy(update={name: None})
+        if value is None
+        else with_values(EVERYTHING, {name: value})
+    )
     moved = moved_by(scenario, changed)
     assert (declared.work, declared.term) in moved
     others = moved - {(declared.work, declared.term)}
@@ -84,8 +101,12 @@ SERVED = (
 @pytest.mark.parametrize("name", [name for name in annotations(EngineConstants) if name in CONSTANTS])
 def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(name: str) -> None:
     declared, base, moved = CONSTANTS[name], load_bundled("h200-sxm-141gb.vllm"), set()
-    stated = {"latent_bandwidth_fraction_fp8": 0.4, "multiprocessor_bandwidth": 0.5, "gemm_flops_factor": 0.02,
-              "latent_reread_per_query": 0.5}  # fmt: skip
+    stated = {
+        "latent_bandwidth_fraction_fp8": 0.4,
+        "multiprocessor_bandwidth": 0.5,
+        "gemm_flops_factor": 0.02,
+        "latent_reread_per_query": 0.5,
+    }
     base = with_values(base, {n: v for n, v in stated.items() if n == name})
     value = getattr(base, name)
     halved = isinstance(value, Constant)
@@ -101,10 +122,15 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
 
 
 def test_ends_of_what_a_constant_may_be() -> None:
-    for name, ends in {"gemm_bandwidth_fraction": (1e-300, 1.1), "gemm_fixed_s": (0.0, 0.999), "token_s": (0.0, 0.5),
-                       "kv_reread_per_query": (0.0, 1.0), "allreduce_multiplier": (0.0, 100.0),
-                       "attention_blocks_per_multiprocessor": (0.0, 1024.0),
-                       "gemm_blend_power": (1.0, 16.0, math.inf)}.items():  # fmt: skip
+    for name, ends in {
+        "gemm_bandwidth_fraction": (1e-300, 1.1),
+        "gemm_fixed_s": (0.0, 0.999),
+        "token_s": (0.0, 0.5),
+        "kv_reread_per_query": (0.0, 1.0),
+        "allreduce_multiplier": (0.0, 100.0),
+        "attention_blocks_per_multiprocessor": (0.0, 1024.0),
+        "gemm_blend_power": (1.0, 16.0, math.inf),
+    }.items():
         for value in ends:
             CONSTANTS[name].check(name, Constant(value=value, source="a test"))
     for name, scope in ((name, c.search) for name, c in CONSTANTS.items() if c.search):
@@ -121,12 +147,17 @@ def test_ends_of_what_a_constant_may_be() -> None:
 
 
 def test_an_all_reduce_by_hand() -> None:
-    """Level below the first knot, in proportion to the message beyond the last; links of twice the rate halve what
-    is more than the shortest message's time."""
-    curve = AllReduce(knots={2: ((16.0, 2e-6), (64.0, 8e-6)), 65536: ((1.0, 1.0), (2.0, 1.0))}, source="a test")
+    """Level below the first knot, in proportion to the message beyond the last; links of twice the rate halve
+    what is more than the shortest message's time.
+    """
+    curve = AllReduce(
+        knots={2: ((16.0, 2e-6), (64.0, 8e-6)), 65536: ((1.0, 1.0), (2.0, 1.0))}, source="a test"
+    )
     level = interpolated(curve.knots[2], np.array([1.0, 16.0, 32.0, 64.0, 1e9]))
     assert level == pytest.approx([2e-6, 2e-6, 4e-6, 8e-6, 8e-6]), "straight in the logarithms, level outside"
-    assert curve.seconds(2, np.array([1.0, 16.0, 64.0, 128.0])).tolist() == pytest.approx([2e-6, 2e-6, 8e-6, 16e-6])
+    assert curve.seconds(2, np.array([1.0, 16.0, 64.0, 128.0])).tolist() == pytest.approx(
+        [2e-6, 2e-6, 8e-6, 16e-6]
+    )
     assert curve.seconds(2, np.array([1.0, 64.0, 128.0]), 2.0).tolist() == pytest.approx([2e-6, 5e-6, 9e-6])
     assert list(curve.values()) == [2e-6, 8e-6, 1.0, 1.0]
     assert (curve.link, curve.box_log_rms) == ("device", 0.0)
@@ -136,10 +167,18 @@ def test_an_all_reduce_by_hand() -> None:
             AllReduce(knots=given, source="a test")
 
 
-@pytest.mark.parametrize("knots", [
-    ((1.0, 1.0),), ((2.0, 1.0), (1.0, 2.0)), ((1.0, 1.0), (1.0, 2.0)), ((1.0, 1.0), (2.0, float("inf"))),
-    ((0.0, 1.0), (2.0, 1.0)), ((1.0, 0.0), (2.0, 1.0)), ((1.0, 1e-5), (float("nan"), 1e-4)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "knots",
+    [
+        ((1.0, 1.0),),
+        ((2.0, 1.0), (1.0, 2.0)),
+        ((1.0, 1.0), (1.0, 2.0)),
+        ((1.0, 1.0), (2.0, float("inf"))),
+        ((0.0, 1.0), (2.0, 1.0)),
+        ((1.0, 0.0), (2.0, 1.0)),
+        ((1.0, 1e-5), (float("nan"), 1e-4)),
+    ],
+)
 def test_knots_rise_and_are_above_0(knots) -> None:
     with pytest.raises(ValidationError, match="two or more pairs of numbers above 0, by rising first number"):
         AllReduce(knots={2: knots}, source="a test")
@@ -149,13 +188,18 @@ def test_knots_rise_and_are_above_0(knots) -> None:
 
 
 def test_a_lower_triangle_becomes_the_whole() -> None:
-    assert square(((1.0,), (0.5, 1.0), (-0.2, 0.1, 1.0))).tolist() == [[1, 0.5, -0.2], [0.5, 1, 0.1], [-0.2, 0.1, 1]]
+    assert square(((1.0,), (0.5, 1.0), (-0.2, 0.1, 1.0))).tolist() == [
+        [1, 0.5, -0.2],
+        [0.5, 1, 0.1],
+        [-0.2, 0.1, 1],
+    ]
 
 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        # a and b move together, b and c move together, a and c against each other: eigenvalue 1 - 2 x 0.9 = -0.8
+        # a and b move together, b and c move together, a and c against each other: eigenvalue 1 - 2 x 0.9 =
+        # -0.8
         (((1,), (0.9, 1), (-0.9, 0.9, 1)), "positive semi-definite, given an eigenvalue of -0.8"),
         (((1,), (float("nan"), 1), (0, 0, 1)), "from -1 to 1"),
         (((1,), (1.01, 1), (0, 0, 1)), "from -1 to 1"),
@@ -171,7 +215,10 @@ def test_what_is_no_correlation_is_refused(rows: tuple[tuple[float, ...], ...], 
 def test_a_correlation_may_be_whole() -> None:
     """1 or -1 beside the diagonal is one parameter told twice: the least eigenvalue is 0."""
     for beside in (1.0, -1.0):
-        assert StatedFit(parameters=("a", "b"), correlation=((1.0,), (beside, 1.0))).correlation[1] == (beside, 1.0)
+        assert StatedFit(parameters=("a", "b"), correlation=((1.0,), (beside, 1.0))).correlation[1] == (
+            beside,
+            1.0,
+        )
     with pytest.raises(ValidationError, match="one row per parameter"):
         StatedFit(parameters=("a", "b"), correlation=((1.0, 0.0), (0.0, 1.0)))
 
@@ -193,7 +240,9 @@ def test_a_parameter_is_given_once() -> None:
 
 
 def test_rounding_to_two_decimals_is_allowed() -> None:
-    """Three parameters that are one: 0.995 rounds to 1 or 0.99, and the least eigenvalue falls just below 0."""
+    """Three parameters that are one: 0.995 rounds to 1 or 0.99, and the least eigenvalue falls just below
+    0.
+    """
     rows = ((1.0,), (1.0, 1.0), (0.99, 1.0, 1.0))
     assert -0.015 < np.linalg.eigvalsh(square(rows))[0] < 0
     StatedFit(parameters=("a", "b", "c"), correlation=rows)

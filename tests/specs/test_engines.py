@@ -6,18 +6,20 @@ from typing import get_args
 
 import pytest
 
-from perfmodel.specs import files
-from perfmodel.specs.calibration import load_bundled, over_host, read_kernels
-from perfmodel.specs.engines import engines, release
-from perfmodel.specs.fits import Relation
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.stacks import ENGINES, calibration_of, engine_of
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import load_bundled, over_host, read_kernels
+from perfmodel.specs.calibrations.fits import Relation
+from perfmodel.specs.calibrations.stacks import ENGINES, calibration_of, engine_of
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.engines.engines import engines, release
 
 SERVED = ("vllm", "trtllm", "sglang")
 
 
 def test_the_nearer_place_wins() -> None:
-    """TensorRT-LLM on Hopper has its own share of bandwidth over an fp8 cache, which stands before Hopper's."""
+    """TensorRT-LLM on Hopper has its own share of bandwidth over an fp8 cache, which stands before
+    Hopper's.
+    """
     chosen = engines().chosen("trtllm", "hopper")
     assert chosen["attention_bandwidth_fraction_fp8"] == "trtllm.hopper.attention_bandwidth_fraction_fp8"
     assert engines().chosen("vllm", "hopper")["attention_bandwidth_fraction_fp8"].startswith("hopper.")
@@ -37,7 +39,9 @@ def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_
         ("h200-sxm-141gb", "magicdec", "h100-sxm-80gb.magicdec"),
     ):
         assert calibration_of(load_gpu(gpu), engine).name == name
-    for name in files.bundled_names("calibrations"):  # `calibration_of` looks no further than the files' names
+    for name in files.bundled_names(
+        "calibrations"
+    ):  # `calibration_of` looks no further than the files' names
         made = read_kernels(name)
         assert (made.name, made.gpu) == (name, name.rpartition(".")[0] or None)
         engine = engine_of(made)
@@ -62,14 +66,22 @@ def test_an_older_version_has_its_own_constants_and_an_unknown_one_is_less_sure(
     assert newest.version == engines().engines["vllm"].versions[-1]
     assert newest.wide_norm_s.value == pytest.approx(factor * old.wide_norm_s.value)
     assert newest.small_kernel_s == old.small_kernel_s
-    assert [c.relation("target_s", "minimax-m2", gpu) for c in (newest, old, unknown)] == ["seen", "seen", "version"]
+    assert [c.relation("target_s", "minimax-m2", gpu) for c in (newest, old, unknown)] == [
+        "seen",
+        "seen",
+        "version",
+    ]
 
 
 def test_what_one_board_is_off_by_is_of_no_other() -> None:
     """The 94 GB board takes the 80 GB board's kernels, and computes slower than they do."""
     own, kernels = (calibration_of(load_gpu(f"h100-sxm-{size}gb")) for size in (94, 80))
     assert own.gpu == kernels.gpu == "h100-sxm-80gb"
-    assert own.gemm_flops_factor.value == engines().architectures["h100-sxm-94gb"]["gemm_flops_factor"].value < 0.9
+    assert (
+        own.gemm_flops_factor.value
+        == engines().architectures["h100-sxm-94gb"]["gemm_flops_factor"].value
+        < 0.9
+    )
     assert kernels.gemm_flops_factor.value == 1.0
     assert calibration_of(load_gpu("h100-sxm-94gb"), "magicdec").gemm_flops_factor.value == 1.0
 
@@ -99,10 +111,12 @@ def test_a_research_stack_says_how_far_it_is_off_here_and_elsewhere() -> None:
 
 def test_every_engine_says_what_an_error_rests_on() -> None:
     for kernels, model, gpu, relation in (
-        ("h200-sxm-141gb", "gpt-oss-120b", "h200-sxm-141gb", "seen"), ("h200-sxm-141gb", "qwen3-8b", "h200", "model"),
+        ("h200-sxm-141gb", "gpt-oss-120b", "h200-sxm-141gb", "seen"),
+        ("h200-sxm-141gb", "qwen3-8b", "h200", "model"),
         ("h200-sxm-141gb", "gpt-oss-120b", "h20-sxm-96gb", "transferred"),
-        ("h200-sxm-141gb", "gpt-oss-120b", "mi300x-192gb", "maker"), ("gb200-186gb", "gpt-oss-120b", "gb200", "gpu"),
-    ):  # fmt: skip
+        ("h200-sxm-141gb", "gpt-oss-120b", "mi300x-192gb", "maker"),
+        ("gb200-186gb", "gpt-oss-120b", "gb200", "gpu"),
+    ):
         assert load_bundled(f"{kernels}.vllm").relation("target_s", model, load_gpu(gpu)) == relation
     for engine, quantity in product(SERVED, ("target_s", "ratio")):
         widths = [engines().engines[engine].errors[r][quantity].deviation for r in get_args(Relation)]

@@ -3,8 +3,9 @@
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs import files, gpu
-from perfmodel.specs.gpu import GPUSpec, Quantity, load_gpu
+from perfmodel.specs.boundary import files
+from perfmodel.specs.devices import gpu
+from perfmodel.specs.devices.gpu import GPUSpec, Quantity, load_gpu
 from tests.specs.configs import DEVICE, page
 
 NAMES = files.bundled_names("gpus")
@@ -19,13 +20,17 @@ def test_printed_numbers_by_hand() -> None:
     # 132 SMs x 4096 dense FLOP a clock x 1.83 GHz; the data sheet's 1979 counts 2:4 sparsity.
     assert h100.peak_flops("bf16") == pytest.approx(132 * 4096 * 1.83e9, rel=1e-3)
     assert load_gpu("h200").peak_flops("bf16") == h100.peak_flops("bf16")
-    assert load_gpu("l40s").peak_flops("bf16") / load_gpu("l40").peak_flops("bf16") == pytest.approx(2, rel=1e-3)
+    assert load_gpu("l40s").peak_flops("bf16") / load_gpu("l40").peak_flops("bf16") == pytest.approx(
+        2, rel=1e-3
+    )
     assert load_gpu("l40s").link_bytes_per_s == 32e9  # no device link: the host link carries it
 
 
 def test_what_nobody_measured_is_refused_not_scaled() -> None:
     for precision in ("fp8", "fp16", "nonsense"):
-        with pytest.raises(InputError, match=rf"0gb has no published {precision} peak; it has fp32, bf16, int8"):
+        with pytest.raises(
+            InputError, match=rf"0gb has no published {precision} peak; it has fp32, bf16, int8"
+        ):
             load_gpu("a100").peak_flops(precision)
     cpu = load_gpu("x86-xeon-8480")
     assert cpu.memory_bandwidth.evidence == "derived"
@@ -38,9 +43,20 @@ def test_what_nobody_measured_is_refused_not_scaled() -> None:
 def test_only_listed_devices_have_peaks_that_no_page_prints() -> None:
     evidence = {n: {q.evidence for q in gpu.load_bundled(n).peak.values()} for n in NAMES}
     doubtful = {n for n, said in evidence.items() if said - {"published", "measured"}}
-    recalled = {"a10-24gb", "gh200-96gb", "gh200-144gb", "rtx-3090-24gb", "rtx-6000-ada-48gb", "t4-16gb",
-                "v100-sxm-32gb", "mi350x-288gb", "l20-48gb", "h20-sxm-141gb", "dgx-spark-128gb",
-                "trainium2-96gb"}  # fmt: skip
+    recalled = {
+        "a10-24gb",
+        "gh200-96gb",
+        "gh200-144gb",
+        "rtx-3090-24gb",
+        "rtx-6000-ada-48gb",
+        "t4-16gb",
+        "v100-sxm-32gb",
+        "mi350x-288gb",
+        "l20-48gb",
+        "h20-sxm-141gb",
+        "dgx-spark-128gb",
+        "trainium2-96gb",
+    }
     assert doubtful == recalled | {"h100-nvl-94gb", "h800-sxm-80gb", "b200-sxm-180gb", "a10g-24gb"}
 
 
@@ -51,10 +67,14 @@ def test_a_box_of_another_generation() -> None:
 
 
 ENDS = {
-    "memory": ("GB", 0.1, 1e5), "last_level_cache": ("MB", 0.01, 1e5), "memory_bandwidth": ("GB/s", 0.1, 1e6),
-    "multiprocessors": ("count", 1, 1e6), "boost_clock": ("MHz", 10, 1e5), "power": ("W", 0.1, 1e6),
+    "memory": ("GB", 0.1, 1e5),
+    "last_level_cache": ("MB", 0.01, 1e5),
+    "memory_bandwidth": ("GB/s", 0.1, 1e6),
+    "multiprocessors": ("count", 1, 1e6),
+    "boost_clock": ("MHz", 10, 1e5),
+    "power": ("W", 0.1, 1e6),
     "bf16": ("GFLOP/s", 1, 1e9),
-}  # fmt: skip
+}
 """Quantity -> a unit of it, the least and the most that is possible."""
 
 
@@ -64,7 +84,9 @@ def test_a_quantity_at_the_ends_of_what_is_possible(name: str) -> None:
 
     def stated(value: float) -> GPUSpec:
         quantity = {name: page(value, unit)}
-        return files.parse(GPUSpec, DEVICE | ({"peak": quantity} if name == "bf16" else quantity), "mine.yaml")
+        return files.parse(
+            GPUSpec, DEVICE | ({"peak": quantity} if name == "bf16" else quantity), "mine.yaml"
+        )
 
     for end in (least, most):
         spec = stated(end)

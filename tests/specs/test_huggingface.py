@@ -9,7 +9,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import SUPPORTED, from_config
 from perfmodel.specs.huggingface.families import FAMILIES, WRAPPERS
-from perfmodel.specs.model import load_model
+from perfmodel.specs.models.model import load_model
 from tests.specs.configs import DESCRIPTIVE, GEMMA3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 
 FILES = [*PUBLISHED.values(), *((name, row["config"]) for name, row in TABLE.items())]
@@ -28,27 +28,38 @@ SMALL = sizes(2, 64, 8, 8, 40, 100, 512)
 ATTENTION, MLP, ENDS = 4 * 64 * 64, 3 * 64 * 40, 5 * 64 + 2 * 100 * 64
 
 
-@pytest.mark.parametrize(("base", "keys"), [
-    ("gemma3_text", {"rope_local_base_freq": 1e4}),  # gemma-3-1b-it
-    ("gemma3_text", {"sliding_window_pattern": 6, "_sliding_window_pattern": 6}),
-    ("gemma2", {"sliding_window_size": 4096}),  # gemma-2-9b
-    ("llama", {"for_llm_compressor": False, "moe_router_dtype": None}),
-    ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 1, "mscale_all_dim": 0.0, "truncate": False}}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "keys"),
+    [
+        ("gemma3_text", {"rope_local_base_freq": 1e4}),  # gemma-3-1b-it
+        ("gemma3_text", {"sliding_window_pattern": 6, "_sliding_window_pattern": 6}),
+        ("gemma2", {"sliding_window_size": 4096}),  # gemma-2-9b
+        ("llama", {"for_llm_compressor": False, "moe_router_dtype": None}),
+        (
+            "mistral",
+            {"rope_scaling": {"rope_type": "yarn", "factor": 1, "mscale_all_dim": 0.0, "truncate": False}},
+        ),
+    ],
+)
 def test_keys_of_real_files_that_move_no_byte(base: str, keys: Config) -> None:
     name, config = PUBLISHED[base]
     assert shape(from_config(config | keys, "c.json")) == shape(load_model(name))
 
 
 def test_a_file_with_vision_is_read_by_its_language_model() -> None:
-    """Under text_config, whose model_type may be left out, in an outer type that is known, is not, or is the text's."""
+    """Under text_config, whose model_type may be left out, in an outer type that is known, is not, or is the
+    text's.
+    """
     bare = PUBLISHED["mistral3"][1]["text_config"]
     text = bare | {"model_type": "mistral"}
     for outer, inner in (("new_vl", text), ("mistral", text), ("mistral3", text), ("mistral3", bare)):
         file = {"model_type": outer, "text_config": inner, "vision_config": {"x": 1}}
         assert from_config(file, "c.json").total_params == 23_572_403_200
-    for outer, inner, tied in (("mistral3", {"tie_word_embeddings": False}, False), ("mistral3", {}, True),
-                               ("new_vl", {"tie_word_embeddings": False}, True)):  # fmt: skip
+    for outer, inner, tied in (
+        ("mistral3", {"tie_word_embeddings": False}, False),
+        ("mistral3", {}, True),
+        ("new_vl", {"tie_word_embeddings": False}, True),
+    ):
         both = {"model_type": outer, "tie_word_embeddings": True, "text_config": text | inner}
         assert from_config(both, "c.json").tie_word_embeddings == tied
     with pytest.raises(InputError, match=r"text_config\.model_type: must be one of .*, given 'pixtral'"):
@@ -64,7 +75,9 @@ def test_language_models_under_other_keys() -> None:
         ({"model_type": "qwen2_5_omni", "thinker_config": omni}, 2 * (ATTENTION + 3 * 64 + MLP) + ENDS),
     ):
         assert from_config(file, "c.json").total_params == count
-    llava = from_config({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}}, "c.json")
+    llava = from_config(
+        {"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}}, "c.json"
+    )
     assert llava.total_params == 6_738_939_904  # Llama-2-7B and 64 tokens more, twice
     assert "hidden_size 4096" in llava.notes
 
@@ -74,7 +87,9 @@ def test_every_supported_family_is_tested() -> None:
     outer = {c["config"]["model_type"] for c in TABLE.values()}
     built = {*table("small_files"), *(tiny["model_type"] for tiny in table("tiny_configs"))}
     tested = {*PUBLISHED, *inner, *outer, *built} - {None}
-    alike = {name for name in FAMILIES if any(FAMILIES[name] is FAMILIES[t] for t in tested & FAMILIES.keys())}
+    alike = {
+        name for name in FAMILIES if any(FAMILIES[name] is FAMILIES[t] for t in tested & FAMILIES.keys())
+    }
     wrapped = {name for name, text in WRAPPERS.items() if text in tested | alike}
     assert tested | alike | wrapped == set(SUPPORTED)
 
@@ -117,9 +132,9 @@ BASE = sizes(7, 64, 8, 4, 96, 101, 512)
 TINY: list[Config] = table("tiny_configs")
 """Classes of transformers, and the keys with which a tiny model of each is built.
 
-file: keys that a file must have and transformers derives. fields: of ModelSpec that are neither as `BASE` nor as usual.
-counts: all parameters, those of a token, cached values a token, blocks; values of a state and FLOPs for each, and
-columns of the keys of an indexer, where there are such.
+file: keys that a file must have and transformers derives. fields: of ModelSpec that are neither as `BASE` nor
+as usual. counts: all parameters, those of a token, cached values a token, blocks; values of a state and FLOPs
+for each, and columns of the keys of an indexer, where there are such.
 """
 RARE = [{"model_type": family, **row} for family, rows in table("small_files").items() for row in rows]
 """The same of files that take the rarer ways through the readers."""
@@ -150,10 +165,13 @@ def test_parameters_and_sliding_layers_equal_transformers(tiny: Config) -> None:
         config = getattr(transformers, family)(**(BASE | keys))
         with torch.device("meta"):
             whole = type(config) in transformers.AutoModelForCausalLM._model_mapping
-            built = (transformers.AutoModelForCausalLM if whole else transformers.AutoModel).from_config(config)
+            built = (transformers.AutoModelForCausalLM if whole else transformers.AutoModel).from_config(
+                config
+            )
     count = sum(p.numel() for p in built.parameters())
     count += 0 if whole or config.tie_word_embeddings else config.vocab_size * config.hidden_size
-    # DeepSeek-V3's routing bias is a buffer in transformers but a weight in the checkpoint and in the card's count.
+    # DeepSeek-V3's routing bias is a buffer in transformers but a weight in the checkpoint and in the card's
+    # count.
     biases = ("e_score_correction_bias", "expert_bias")
     count += sum(b.numel() for name, b in built.named_buffers() if name.endswith(biases))
     for use_diff in (True, False):

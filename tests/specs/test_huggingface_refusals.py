@@ -4,7 +4,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.model import load_model
+from perfmodel.specs.models.model import load_model
 from tests.specs.configs import DEEPSEEK_V3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
@@ -16,8 +16,20 @@ JUNK = (None, "32", 1.5, True, 0, -1, 10**30, float("nan"), float("inf"), [], {}
 def test_a_needed_key_is_never_defaulted(family: str) -> None:
     config = PUBLISHED[family][1]
     optional = {"rms_norm_eps", "rope_theta", "tie_word_embeddings", "rope_scaling", "attention_bias"}
-    optional |= {"torch_dtype", "quantization_config", "num_nextn_predict_layers", "moe_layer_freq", "layer_types"}
-    optional |= {"norm_topk_prob", "decoder_sparse_step", "mlp_only_layers", "use_sliding_window", "max_window_layers"}
+    optional |= {
+        "torch_dtype",
+        "quantization_config",
+        "num_nextn_predict_layers",
+        "moe_layer_freq",
+        "layer_types",
+    }
+    optional |= {
+        "norm_topk_prob",
+        "decoder_sparse_step",
+        "mlp_only_layers",
+        "use_sliding_window",
+        "max_window_layers",
+    }
     if family in ("llama", "phi3", "deepseek_v2", "deepseek_v3"):
         optional.add("num_key_value_heads")
     if family in ("mixtral", "phi3", "qwen2", "qwen3"):
@@ -57,6 +69,14 @@ def test_small_files_that_cannot_be_held_are_refused(family: str, changes: Confi
 
 def test_a_key_that_says_nothing_or_moves_no_byte_is_no_obstacle() -> None:
     for value in (None, False, 0, [], {}, ""):
-        assert shape(from_config(LLAMA | {"index_topk": value}, "m.json")) == shape(load_model("llama-3.1-8b"))
-    for key in ("router_aux_loss_coef", "moe_router_dtype", "bos_token_id", "topk_method", "routed_scaling_factor"):
+        assert shape(from_config(LLAMA | {"index_topk": value}, "m.json")) == shape(
+            load_model("llama-3.1-8b")
+        )
+    for key in (
+        "router_aux_loss_coef",
+        "moe_router_dtype",
+        "bos_token_id",
+        "topk_method",
+        "routed_scaling_factor",
+    ):
         assert shape(from_config(DEEPSEEK_V3 | {key: 3}, "m.json")) == shape(load_model("deepseek-v3"))

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs import files, model
-from perfmodel.specs.model import ModelSpec, RopeScaling, load_model
+from perfmodel.specs.boundary import files
+from perfmodel.specs.models import model
+from perfmodel.specs.models.model import ModelSpec, RopeScaling, load_model
 
 NAMES = files.bundled_names("models")
 B = 1e9
@@ -39,7 +40,9 @@ OFF = {
 
 def test_totals_recompute_but_for_those_with_a_reason() -> None:
     specs = {name: model.load_bundled(name) for name in NAMES}
-    assert {n for n, spec in specs.items() if not recomputes(spec.total_params, spec.published.total_b)} == set(OFF)
+    assert {
+        n for n, spec in specs.items() if not recomputes(spec.total_params, spec.published.total_b)
+    } == set(OFF)
     for name, error in OFF.items():
         assert specs[name].total_params / B == pytest.approx(specs[name].published.total_b, rel=error)
 
@@ -50,7 +53,9 @@ def test_other_counts_recompute(name: str) -> None:
     spec = model.load_bundled(name)
     untied = 0 if spec.tie_word_embeddings else spec.embedding_params
     if printed := spec.published.active_b:
-        nearest = min(abs(spec.active_params + n - printed * B) for n in (0, untied, -spec.embedding_params)) / B
+        nearest = (
+            min(abs(spec.active_params + n - printed * B) for n in (0, untied, -spec.embedding_params)) / B
+        )
         assert nearest < max(0.022 * printed, shown(printed))  # 2.4 printed for 2.45, the worst
     if printed := spec.published.nonembedding_b:
         assert (spec.total_params - spec.embedding_params - untied) / B == pytest.approx(printed, rel=0.01)
@@ -75,18 +80,31 @@ def test_layers_at_the_ends_of_what_a_model_may_have() -> None:
         ({"sliding_window": 8, "num_sliding_layers": 32}, {"sliding_window": 8, "num_sliding_layers": 33}),
         ({"moe": moe | {"first_dense_layers": 32}}, {"moe": moe | {"first_dense_layers": 33}}),
         ({"moe": moe | {"experts_per_token": 4}}, {"moe": moe | {"experts_per_token": 5}}),
-        *(({key: end}, {key: beyond}) for key, end, beyond in (
-            ("attention_layers", 32, 33), ("mlp_layers", 32, 33), ("attention_layers", 0, -1),
-            ("rope_theta", 1e15, 1.1e15), ("partial_rotary_factor", 1.0, 1.01), ("num_hidden_layers", 10_000, 10_001),
-            ("hidden_size", 2**24, 2**24 + 1), ("max_position_embeddings", 2**40, 2**40 + 1),
-            ("table_params", 2**48, 2**48 + 1))),
+        *(
+            ({key: end}, {key: beyond})
+            for key, end, beyond in (
+                ("attention_layers", 32, 33),
+                ("mlp_layers", 32, 33),
+                ("attention_layers", 0, -1),
+                ("rope_theta", 1e15, 1.1e15),
+                ("partial_rotary_factor", 1.0, 1.01),
+                ("num_hidden_layers", 10_000, 10_001),
+                ("hidden_size", 2**24, 2**24 + 1),
+                ("max_position_embeddings", 2**40, 2**40 + 1),
+                ("table_params", 2**48, 2**48 + 1),
+            )
+        ),
         ({"linear_attention": state | {"layers": 32}}, {"linear_attention": state | {"layers": 33}}),
         ({"linear_attention": state | {"layers": 1}}, {"linear_attention": state | {"layers": 0}}),
-        ({"projections": [{"name": "gate", "layers": 1, "inputs": 1, "outputs": 1}]},
-         {"projections": [{"name": "gate", "layers": 0, "inputs": 1, "outputs": 1}]}),
-        ({"sliding_heads": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}},
-         {"sliding_heads": {"num_attention_heads": 4, "num_key_value_heads": 3, "head_dim": 8}}),
-    ):  # fmt: skip
+        (
+            {"projections": [{"name": "gate", "layers": 1, "inputs": 1, "outputs": 1}]},
+            {"projections": [{"name": "gate", "layers": 0, "inputs": 1, "outputs": 1}]},
+        ),
+        (
+            {"sliding_heads": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}},
+            {"sliding_heads": {"num_attention_heads": 4, "num_key_value_heads": 3, "head_dim": 8}},
+        ),
+    ):
         files.parse(ModelSpec, llama | good, "mine.yaml")
         with pytest.raises(InputError, match=r"^mine\.yaml: "):
             files.parse(ModelSpec, llama | bad, "mine.yaml")
@@ -94,7 +112,16 @@ def test_layers_at_the_ends_of_what_a_model_may_have() -> None:
 
 def test_what_a_file_leaves_out_of_a_part() -> None:
     rope = RopeScaling(factor=2.0).model_dump(exclude_none=True)
-    assert rope == {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                    "original_max_position_embeddings": 8192, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
-                    "short_factor": (), "long_factor": ()}  # fmt: skip
+    assert rope == {
+        "rope_type": "llama3",
+        "factor": 2.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": True,
+        "short_factor": (),
+        "long_factor": (),
+    }
     assert load_model("llama-3.1-8b").model_copy(update={"partial_rotary_factor": 0.5}).rotary_dim == 64

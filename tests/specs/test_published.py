@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs.formats import kv_format, weight_format
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import load_model
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.models.formats import kv_format, weight_format
+from perfmodel.specs.models.model import load_model
 from perfmodel.specs.published import SETS, MeasuredPoint, PublishedRow, published_points, read_published
 from perfmodel.validate.studies.published_engines import engine_decode, engine_speculation, served, step_law
 
@@ -21,7 +21,9 @@ HALF_DIGIT = 0.005
 OVERHEAD_MS = {"a100-sxm-80gb": (1.29, 2.75), "h100-sxm-80gb": (0.565, 0.895)}
 """Device -> what MagicDec's iterations spend outside drafts and verification, over all rows."""
 LEAST_VERIFICATION = 0.9
-"""Share of a baseline step that a tree row must leave for its verification: steps are printed once for all tasks."""
+"""Share of a baseline step that a tree row must leave for its verification: steps are printed once for all
+tasks.
+"""
 
 
 def of(set_name: str) -> list[PublishedRow]:
@@ -71,7 +73,9 @@ def test_the_phases_of_magicdec_add_up_to_its_speeds() -> None:
 
 def test_a_step_of_gpt_fast_is_what_its_tokens_per_second_say() -> None:
     for row in of("gptfast_decode"):
-        assert row.target_ms == pytest.approx(1000 / row.tokens_per_s, abs=6e-4 + 5 / row.tokens_per_s**2), row.id
+        assert row.target_ms == pytest.approx(1000 / row.tokens_per_s, abs=6e-4 + 5 / row.tokens_per_s**2), (
+            row.id
+        )
         assert "330 W" in row.notes
         assert (row.speedup, row.draft, row.context_tokens) == (None, None, 105)
 
@@ -100,19 +104,27 @@ def test_positions_gain_the_tokens_that_are_stated() -> None:
             assert 1 + math.fsum(shares) == pytest.approx(run.tokens_per_iteration, abs=0.02), run.id
     for row in served():
         assert len(row.conditional) == row.gamma
-        assert 1 + math.fsum(accumulate(row.conditional, mul)) == pytest.approx(row.tokens_per_iteration, abs=0.01)
+        assert 1 + math.fsum(accumulate(row.conditional, mul)) == pytest.approx(
+            row.tokens_per_iteration, abs=0.01
+        )
 
 
 def test_the_clean_chains_are_what_the_engine_said() -> None:
-    """gpt-oss-120b on one H200, vLLM 0.22, EAGLE-3, batch 16: 15.35 ms an iteration at K = 1, a step 11.59 ms."""
-    (row,) = (r for r in engine_speculation() if r.target == "gpt-oss-120b" and r.batch == 16 and r.steps == 1)
+    """gpt-oss-120b on one H200, vLLM 0.22, EAGLE-3, batch 16: 15.35 ms an iteration at K = 1, a step 11.59
+    ms.
+    """
+    (row,) = (
+        r for r in engine_speculation() if r.target == "gpt-oss-120b" and r.batch == 16 and r.steps == 1
+    )
     assert row.ratio == pytest.approx(15.3467 / 11.5943)
     assert row.tokens_per_iteration / row.ratio == pytest.approx(row.speedup, rel=0.1)
     assert row.clean
 
 
 def test_the_readme_row_in_seconds() -> None:
-    """Llama-3.1-8B, 8 x A100, B=64, S=32000, gamma=2 (Table 3c): 2.45 x 21.03 - 19.08 - 30.86 = 1.58 ms of overhead."""
+    """Llama-3.1-8B, 8 x A100, B=64, S=32000, gamma=2 (Table 3c): 2.45 x 21.03 - 19.08 - 30.86 = 1.58 ms of
+    overhead.
+    """
     asked = ("a100-sxm-80gb", "llama-3.1-8b", 64, 32000)
     points = published_points("magicdec")
     (point,) = (p for p in points if (p.hardware, p.target, p.batch, p.context) == asked)
@@ -122,11 +134,19 @@ def test_the_readme_row_in_seconds() -> None:
     assert (point.tokens_per_iteration, point.speedup) == (2.45, 1.28)
 
 
-@pytest.mark.parametrize(("fields", "drafts", "query", "drafted"), [
-    ({"gamma": 3}, 3, 4, "3"), ({}, None, 1, "None"), ({"tree": (9, 4), "widths": (1, 3, 3, 2)}, 3, 9, "1-3-3-2"),
-    ({"gammas": (2, 6), "rounds": 3.5, "verified": 7.5}, 3.5, 7.5, "6 by 2"), ({"gammas": (2, 6)}, None, 1, "6 by 2"),
-])  # fmt: skip
-def test_what_an_iteration_runs_by_its_shape(fields: dict[str, Any], drafts: float, query: float, drafted: str) -> None:
+@pytest.mark.parametrize(
+    ("fields", "drafts", "query", "drafted"),
+    [
+        ({"gamma": 3}, 3, 4, "3"),
+        ({}, None, 1, "None"),
+        ({"tree": (9, 4), "widths": (1, 3, 3, 2)}, 3, 9, "1-3-3-2"),
+        ({"gammas": (2, 6), "rounds": 3.5, "verified": 7.5}, 3.5, 7.5, "6 by 2"),
+        ({"gammas": (2, 6)}, None, 1, "6 by 2"),
+    ],
+)
+def test_what_an_iteration_runs_by_its_shape(
+    fields: dict[str, Any], drafts: float, query: float, drafted: str
+) -> None:
     names = ("set_name", "row_id", "source", "hardware", "stack", "target", "weights")
     point = MeasuredPoint(**dict.fromkeys(names, "x"), tp=1, batch=1, context=1, **fields)
     assert (point.drafts, point.query, point.drafted, point.iteration_s) == (drafts, query, drafted, None)

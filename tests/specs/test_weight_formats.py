@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
-from perfmodel.specs.formats import weight_format
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.huggingface.schemes import scheme_of
-from perfmodel.specs.model import load_model, precision_of
+from perfmodel.specs.models.formats import weight_format
+from perfmodel.specs.models.model import load_model, precision_of
 from tests.specs.configs import sizes, table
 
 FULL = parse_kv("full")
@@ -35,28 +35,33 @@ def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str,
 # Bytes of a value.
 
 
-@pytest.mark.parametrize(("name", "bits", "compute", "input_bytes"), [
-    ("bf16", 16, "bf16", None),
-    ("fp8", 8, "fp8", 1.0),
-    ("fp8-block", 8 + 32 / (128 * 128), "fp8", 1 + 4 / 128),  # one fp32 scale a block
-    ("fp8-block-wo", 8 + 32 / (128 * 128), "bf16", None),
-    ("int8", 8, "int8", 1.0),
-    ("mxfp8", 8 + 8 / 32, "fp8", 1 + 1 / 32),
-    ("nvfp4", 4 + 8 / 16, "fp4", 0.5625),  # one fp8 scale per 16
-    ("mxfp4", 4 + 8 / 32, "bf16", None),  # one e8m0 scale per 32
-    ("mxfp4-a8", 4.25, "fp8", 1 + 1 / 32),
-    ("mxfp4-a4", 4.25, "fp4", 0.5 + 1 / 32),
-    ("nvfp4-wo", 4.5, "bf16", None),
-    ("int4-g128", 4 + 32 / 128, "bf16", None),  # bf16 scale and zero
-    ("int4-g128-sym-a8", 4 + 16 / 128, "fp8", 1.0),
-    ("int8-g64", 8 + 32 / 64, "bf16", None),
-    ("gptq", 4 + 16 / 128, "bf16", None),
-    ("awq-g64", 4 + 20 / 64, "bf16", None),
-    ("nf4", 4 + 32 / 64, "bf16", None),  # one fp32 a block of 64
-    ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bf16", None),
-    ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4, "fp4", 0.5625),
-])  # fmt: skip
-def test_bits_of_a_weight_and_what_it_runs_at(name: str, bits: float, compute: str, input_bytes: float | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "bits", "compute", "input_bytes"),
+    [
+        ("bf16", 16, "bf16", None),
+        ("fp8", 8, "fp8", 1.0),
+        ("fp8-block", 8 + 32 / (128 * 128), "fp8", 1 + 4 / 128),  # one fp32 scale a block
+        ("fp8-block-wo", 8 + 32 / (128 * 128), "bf16", None),
+        ("int8", 8, "int8", 1.0),
+        ("mxfp8", 8 + 8 / 32, "fp8", 1 + 1 / 32),
+        ("nvfp4", 4 + 8 / 16, "fp4", 0.5625),  # one fp8 scale per 16
+        ("mxfp4", 4 + 8 / 32, "bf16", None),  # one e8m0 scale per 32
+        ("mxfp4-a8", 4.25, "fp8", 1 + 1 / 32),
+        ("mxfp4-a4", 4.25, "fp4", 0.5 + 1 / 32),
+        ("nvfp4-wo", 4.5, "bf16", None),
+        ("int4-g128", 4 + 32 / 128, "bf16", None),  # bf16 scale and zero
+        ("int4-g128-sym-a8", 4 + 16 / 128, "fp8", 1.0),
+        ("int8-g64", 8 + 32 / 64, "bf16", None),
+        ("gptq", 4 + 16 / 128, "bf16", None),
+        ("awq-g64", 4 + 20 / 64, "bf16", None),
+        ("nf4", 4 + 32 / 64, "bf16", None),  # one fp32 a block of 64
+        ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bf16", None),
+        ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4, "fp4", 0.5625),
+    ],
+)
+def test_bits_of_a_weight_and_what_it_runs_at(
+    name: str, bits: float, compute: str, input_bytes: float | None
+) -> None:
     """Formats that quantise activations run at their peak; weight-only ones in bf16."""
     form = weight_format(name).base
     assert form.bytes_per_value * 8 == pytest.approx(bits, rel=1e-12)
@@ -75,7 +80,9 @@ def test_the_head_stays_in_bf16(weights: str) -> None:
     assert counted["lm_head"].compute == "bf16"
     layers = sum(float(op.cost.weight_bytes) for op in counted.values()) - 2 * 525_336_576
     assert layers == pytest.approx(6_979_321_856 * each, rel=1e-12)
-    assert ops("llama-3.1-8b", f"{weights},lm_head={weights}")["lm_head"].cost.weight_bytes == 525_336_576 * each
+    assert (
+        ops("llama-3.1-8b", f"{weights},lm_head={weights}")["lm_head"].cost.weight_bytes == 525_336_576 * each
+    )
 
 
 def test_parts_and_single_gemms_have_formats_of_their_own() -> None:
@@ -84,7 +91,12 @@ def test_parts_and_single_gemms_have_formats_of_their_own() -> None:
     assert counted["qkv"].cost.weight_bytes == layers * hidden * 6144
     assert counted["o"].cost.weight_bytes == layers * hidden * hidden * 2
     assert counted["down"].cost.weight_bytes == layers * hidden * 14336 * 0.5625
-    assert [counted[name].compute for name in ("qkv", "o", "down", "lm_head")] == ["fp8", "bf16", "fp4", "bf16"]
+    assert [counted[name].compute for name in ("qkv", "o", "down", "lm_head")] == [
+        "fp8",
+        "bf16",
+        "fp4",
+        "bf16",
+    ]
     assert [counted[name].quantisations for name in ("qkv", "o", "down", "lm_head")] == [32, 0, 32, 0]
 
 
@@ -102,7 +114,9 @@ def test_a_quantised_gemm_reads_quantised_inputs() -> None:
 
 
 def test_gpt_oss_20b_by_hand() -> None:
-    """Experts 24 x 32 x 3 x 2880^2 at 4.25 bits with bf16 biases, all else bf16; the files weigh 13.8 GB (HF page)."""
+    """Experts 24 x 32 x 3 x 2880^2 at 4.25 bits with bf16 biases, all else bf16; the files weigh 13.8 GB (HF
+    page).
+    """
     experts, biases, sinks = 24 * 32 * 3 * 2880**2, 24 * 32 * 3 * 2880, 24 * 64
     assert part("gpt-oss-20b").precision.weights.name == "bf16,experts=mxfp4"
     rest = load_model("gpt-oss-20b").total_params - experts - biases - sinks
@@ -128,7 +142,9 @@ def test_a_device_without_the_peak_runs_weight_only() -> None:
 def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(MOE))
     excluded = ["lm_head", *(f"model.layers.{i}.self_attn*" for i in range(4)), "model.layers.4*"]
-    quantised = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": excluded}}
+    quantised = {
+        "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": excluded}
+    }
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(quantised))
     model = load_model(str(tmp_path))
     assert (model.weights, model.kv_dtype) == ("nvfp4,attention=bf16,mtp=bf16", "fp8")
@@ -138,19 +154,28 @@ def test_an_mtp_layer_that_the_checkpoint_keeps_in_bf16(tmp_path: Path) -> None:
 
 # Files of quantisers.
 
-TINY = {tiny["model_type"]: {"model_type": tiny["model_type"], **sizes(7, 64, 8, 4, 96, 101, 512), **tiny["keys"],
-                             **tiny.get("file", {})} for tiny in table("tiny_configs")}  # fmt: skip
+TINY = {
+    tiny["model_type"]: {
+        "model_type": tiny["model_type"],
+        **sizes(7, 64, 8, 4, 96, 101, 512),
+        **tiny["keys"],
+        **tiny.get("file", {}),
+    }
+    for tiny in table("tiny_configs")
+}
 
 
 @pytest.mark.parametrize("row", FILES["checkpoints"])
 def test_a_checkpoints_own_formats(row: dict[str, Any]) -> None:
     """Key subsets of published checkpoints (`of`), the layers cut to four.
 
-    beside: the file beside config.json, which has the last word; what it leaves alone is as the other says. The cache
-    has the format that the checkpoint has scales for, as vLLM resolves `--kv-cache-dtype auto`.
+    beside: the file beside config.json, which has the last word; what it leaves alone is as the other says.
+    The cache has the format that the checkpoint has scales for, as vLLM resolves `--kv-cache-dtype auto`.
     """
     config = {**FILES["bases"], **TINY}[row["base"]] | row.get("changes", {})
-    spec = from_config(config | {"quantization_config": row["quantization_config"]}, "config.json", row.get("beside"))
+    spec = from_config(
+        config | {"quantization_config": row["quantization_config"]}, "config.json", row.get("beside")
+    )
     assert (spec.weights, spec.kv_dtype) == (row["weights"], row.get("kv_dtype", "bf16"))
 
 
@@ -161,7 +186,9 @@ def test_one_format_in_the_words_of_every_method(form: str) -> None:
 
 
 def test_an_mlx_file_by_hand(tmp_path: Path) -> None:
-    """Qwen3-8B: 8,190,735,360 parameters, all matrices at 4 bits with 32 bits per 64, the two tables among them."""
+    """Qwen3-8B: 8,190,735,360 parameters, all matrices at 4 bits with 32 bits per 64, the two tables among
+    them.
+    """
     model = load_model("qwen3-8b")
     norms = model.norm_params + 36 * 2 * 128
     weights = "int4-g64,lm_head=int4-g64,embedding=int4-g64"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.speculation.scenario import Scenario
 
 

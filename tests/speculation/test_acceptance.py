@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.specs.acceptance_rows import AcceptanceRow
+from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow
 from perfmodel.speculation import acceptance as acc
 from perfmodel.speculation.acceptance import Acceptance
 
@@ -41,7 +41,9 @@ def test_alpha_comes_back_from_omega(gamma, alpha):
 
 
 def test_alpha_from_omega_broadcasts_and_hits_the_ends():
-    alpha = acc.alpha_from_tokens_per_iteration(np.array([[1.0], [2.0], [2.952]]), np.array([1.0, 3.0, 64.0]).clip(2))
+    alpha = acc.alpha_from_tokens_per_iteration(
+        np.array([[1.0], [2.0], [2.952]]), np.array([1.0, 3.0, 64.0]).clip(2)
+    )
     assert alpha.shape == (3, 3)
     assert alpha[0] == pytest.approx(0, abs=1e-12)
     assert alpha[2, 1] == pytest.approx(0.8, rel=1e-12)
@@ -116,7 +118,9 @@ def test_printed_positions_stand_in_for_lengths_and_a_short_curve_is_carried_to_
     assert too_few.prefix == pytest.approx((0.8, 0.8, 0.8))
     assert Acceptance.from_lengths([1, 3], [1.0, 1.0], "printed").prefix == pytest.approx((0, 0, 0))
     assert Acceptance.from_lengths([1], [1.8], "printed").prefix == pytest.approx((0.8, 0.8, 0.8))
-    assert Acceptance.from_lengths([1], [1.8], "printed", decay=0.9).prefix == pytest.approx((0.8, 0.72, 0.648))
+    assert Acceptance.from_lengths([1], [1.8], "printed", decay=0.9).prefix == pytest.approx(
+        (0.8, 0.72, 0.648)
+    )
 
 
 def test_what_differs_between_texts_is_the_accepted_tokens():
@@ -156,14 +160,19 @@ def test_positions_end_where_they_were_measured():
     assert one.max_gamma == 3
     assert one.tokens_per_iteration(3) == pytest.approx(2.98)
     for asked in (lambda: one.survival(4), lambda: one.tokens_per_iteration(np.array([1, 4]))):
-        with pytest.raises(InputError, match=r"gamma: must be at most 3, the positions that were measured \(my run\)"):
+        with pytest.raises(
+            InputError, match=r"gamma: must be at most 3, the positions that were measured \(my run\)"
+        ):
             asked()
 
 
 @pytest.mark.parametrize(
     "build",
     [
-        *(partial(acc.tokens_per_iteration, *a) for a in ((3, -0.1), (3, 1.1), (3, NAN), (-1, 0.5), (NAN, 0.5))),
+        *(
+            partial(acc.tokens_per_iteration, *a)
+            for a in ((3, -0.1), (3, 1.1), (3, NAN), (-1, 0.5), (NAN, 0.5))
+        ),
         *(partial(acc.alpha_from_tokens_per_iteration, omega, 3) for omega in (0.99, 4.01, NAN, math.inf)),
         *(partial(acc.alpha_from_tokens_per_iteration, *a) for a in ((1, 0), (2, 2.5), (2, 10_000))),
         lambda: acc.conditional_from_survival([[1, 0.5], [0.9, 0.5]]),

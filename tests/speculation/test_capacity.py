@@ -1,4 +1,6 @@
-"""What fits: recomputed from the parts, one more sequence never does, and more of anything never fits better."""
+"""What fits: recomputed from the parts, one more sequence never does, and more of anything never fits
+better.
+"""
 
 import numpy as np
 import pytest
@@ -58,8 +60,8 @@ def test_the_largest_batch_fits_and_one_more_does_not(model, draft, tp, context,
 
 
 def test_parts_by_hand():
-    # 8B on two A100, gamma 3, S 1000, B 5: 32 layers x 2 x 4 KV heads x 128 x 2 bytes = 65 536 a token and device;
-    # target 5 x 1004 tokens, ring buffers 5 x 512
+    # 8B on two A100, gamma 3, S 1000, B 5: 32 layers x 2 x 4 KV heads x 128 x 2 bytes = 65 536 a token and
+    # device; target 5 x 1004 tokens, ring buffers 5 x 512
     m = ask(5, 1000, 3, tp=2, draft_kv="streamingllm:512")
     assert (m.kv_bytes, m.draft_kv_bytes, m.draft_weight_bytes) == (5 * 1004 * 65_536, 5 * 512 * 65_536, 0)
     # norms stay whole on both devices: 65 x 4096 x 2 bytes
@@ -79,7 +81,10 @@ def test_drafts_hold_what_is_theirs():
     assert plain.draft_weight_bytes.tolist() == [0, 2 * 1_235_814_400]  # nothing of a draft without one
     assert plain.draft_kv_bytes.tolist() == [0, 9000 * 32_768]
     # on one of two devices it is still held whole there
-    assert ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b", draft_tp=1, tp=2).draft_weight_bytes == 2_471_628_800
+    assert (
+        ask(1, 9000, 3, draft_kv="full", draft="llama-3.2-1b", draft_tp=1, tp=2).draft_weight_bytes
+        == 2_471_628_800
+    )
 
 
 def test_what_does_not_fit_is_said():

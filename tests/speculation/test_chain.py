@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.speculation import chain as speculative
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Prediction, predict, speedups
@@ -19,9 +19,15 @@ from perfmodel.speculation.workload import Workload
 from tests.speculation import asked
 
 NUMBERS = (
-    *(f.name for f in fields(Prediction)), "speedup", "tpot_s", "ar_tpot_s", "throughput_tokens_per_s",
-    "ar_throughput_tokens_per_s", "draft_to_target", "verify_to_target",
-)  # fmt: skip
+    *(f.name for f in fields(Prediction)),
+    "speedup",
+    "tpot_s",
+    "ar_tpot_s",
+    "throughput_tokens_per_s",
+    "ar_throughput_tokens_per_s",
+    "draft_to_target",
+    "verify_to_target",
+)
 
 
 scenario = partial(
@@ -62,7 +68,10 @@ def test_grids_of_any_shape_equal_loops(data, name, chunk):
         single = predict(SCENARIOS[name], Workload.of(*(axis[at] for axis in axes)), 6)
         for number in NUMBERS:
             expected = float(getattr(single, number))
-            assert np.asarray(getattr(whole, number))[at] == pytest.approx(expected, rel=1e-12, abs=0), (number, at)
+            assert np.asarray(getattr(whole, number))[at] == pytest.approx(expected, rel=1e-12, abs=0), (
+                number,
+                at,
+            )
 
 
 def test_blocks_cut_the_longest_axis() -> None:
@@ -77,7 +86,9 @@ def test_blocks_cut_the_longest_axis() -> None:
 
 
 def test_figures_of_a_prediction_by_hand():
-    """Three tokens drafted at 2 s, verified in 12 s, 2 s beside: 20 s for 2.5 tokens where a plain step takes 10 s."""
+    """Three tokens drafted at 2 s, verified in 12 s, 2 s beside: 20 s for 2.5 tokens where a plain step takes
+    10 s.
+    """
     one = np.array(1.0)
     p = Prediction(4 * one, np.array(3), 10 * one, 2 * one, 12 * one, 2 * one, 2.5 * one, np.array(3), one)
     assert (p.iteration_s, p.speedup, p.tpot_s, p.ar_tpot_s) == (20, 1.25, 8, 10)
@@ -120,7 +131,9 @@ def test_best_gamma_keeps_to_the_scan_and_to_the_acceptance_data():
 
 def test_reread_slows_verification_only():
     workload = Workload.of(64.0, 32_000.0, 3)
-    plain, twice, capped = (predict(scenario(tp=1, calibration="ideal", kv_reread=r), workload) for r in (None, 2, 9))
+    plain, twice, capped = (
+        predict(scenario(tp=1, calibration="ideal", kv_reread=r), workload) for r in (None, 2, 9)
+    )
     kv_s = 64 * 32_000 * 131_072 / 2.039e12
     assert twice.verify_s - plain.verify_s == pytest.approx(kv_s, rel=1e-4)
     assert capped.verify_s - plain.verify_s == pytest.approx(3 * kv_s, rel=1e-4)
@@ -129,13 +142,17 @@ def test_reread_slows_verification_only():
 
 
 def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
-    """With own_prefill, a prompt of 32000 costs far fewer pairs than 32000^2 / 2, but all linears once more."""
+    """With own_prefill, a prompt of 32000 costs far fewer pairs than 32000^2 / 2, but all linears once
+    more.
+    """
     full, ring, own = (
         float(scenario(tp=1, calibration="ideal", draft_kv=kv).setup_s(1.0, 32_000.0))
         for kv in ("full", "streamingllm:512", "streamingllm:512,own_prefill=true")
     )
     assert full == 0
-    assert ring == pytest.approx(2 * 512 * 131_072 / 2.039e12)  # 512 tokens in 32 layers, read and written once
+    assert ring == pytest.approx(
+        2 * 512 * 131_072 / 2.039e12
+    )  # 512 tokens in 32 layers, read and written once
     linears = 32_000 * 2 * 6_979_321_856 / 312e12
     # at most 513 pairs a token, 4 x 4096 FLOPs in 32 layers; element-wise traffic is on top
     pairs = 32_000 * 513 * 4 * 4096 * 32 / 312e12
@@ -145,5 +162,7 @@ def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
 def test_an_answer_that_is_not_finite_is_none() -> None:
     """No file can hold such a constant; whoever makes one in Python is told."""
     wrong = with_values(load_calibration("a100-sxm-80gb.magicdec"), {"pass_fixed_s": math.nan})
-    with pytest.raises(InputError, match=r"_s: the answer is not a finite number; check the files of .*a100-sxm-80gb"):
+    with pytest.raises(
+        InputError, match=r"_s: the answer is not a finite number; check the files of .*a100-sxm-80gb"
+    ):
         predict(with_calibration(scenario(), wrong), Workload.of(8.0, 8000.0, 2))

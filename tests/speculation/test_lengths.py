@@ -1,4 +1,6 @@
-"""The three lengths: the property that names each holds on one side and fails on the other; edges and "none"."""
+"""The three lengths: the property that names each holds on one side and fails on the other; edges and
+"none".
+"""
 
 from functools import partial
 
@@ -69,7 +71,9 @@ def test_inflection_is_where_speedup_stops_falling_with_batch(s, gamma):
 def test_none_where_there_is_none():
     # an absorbed MLA latent: 242 FLOPs a byte against H20's ridge of 37, so that long contexts compute longer
     assert (
-        memory_bound_context(scenario(model="deepseek-v3", hardware="h20", draft_kv="full", calibration="ideal"), 512.0)
+        memory_bound_context(
+            scenario(model="deepseek-v3", hardware="h20", draft_kv="full", calibration="ideal"), 512.0
+        )
         is None
     )
     # a full-cache self-draft costs what it gains: gamma T + T against at most gamma + 1 tokens
@@ -88,7 +92,9 @@ def test_without_a_draft_nothing_is_gained_and_nothing_lost():
 
 
 def test_a_range_below_the_ridge_has_no_fall_to_wait_for():
-    """8 to 32 sequences of 4 tokens stay memory-bound on A100: speedup rises with the batch above K, is flat below."""
+    """8 to 32 sequences of 4 tokens stay memory-bound on A100: speedup rises with the batch above K, is flat
+    below.
+    """
     s = scenario(core=True, calibration="ideal")
     assert inflection_context(s, 3, (8.0, 32.0)) == 1.0
     few, many = speedup(s, 8.0, np.array([400.0, 600.0])), speedup(s, 32.0, np.array([400.0, 600.0]))
@@ -102,8 +108,12 @@ def test_the_first_context_and_the_last_one_of_a_property(turn: float) -> None:
     assert turn <= first_where(lambda c: c >= turn) == pytest.approx(turn, rel=1e-7)
     assert turn <= last_where(lambda c: c < turn) == pytest.approx(turn, rel=1e-7)
     # the first of two stretches, and the end of the last
-    assert first_where(lambda c: (c >= turn) & ((c < 2 * turn) | (c > 4 * turn))) == pytest.approx(turn, rel=1e-7)
-    assert last_where(lambda c: (c < turn / 8) | ((c > turn / 4) & (c < turn))) == pytest.approx(turn, rel=1e-7)
+    assert first_where(lambda c: (c >= turn) & ((c < 2 * turn) | (c > 4 * turn))) == pytest.approx(
+        turn, rel=1e-7
+    )
+    assert last_where(lambda c: (c < turn / 8) | ((c > turn / 4) & (c < turn))) == pytest.approx(
+        turn, rel=1e-7
+    )
 
 
 def test_a_property_that_never_turns() -> None:

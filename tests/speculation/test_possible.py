@@ -1,7 +1,7 @@
 """No answer is impossible: more work never takes less time, whatever device, calibration and draft.
 
-The bounds are exact. A verification does all that a baseline step does, so that it is never faster; a speedup is
-then at most the tokens that an iteration gains, and at most 1 where nothing is accepted.
+The bounds are exact. A verification does all that a baseline step does, so that it is never faster; a speedup
+is then at most the tokens that an iteration gains, and at most 1 where nothing is accepted.
 """
 
 from dataclasses import replace
@@ -10,20 +10,27 @@ from itertools import islice, product
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.specs import files
-from perfmodel.specs.calibration import load_bundled
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 
 MODELS = {
-    "llama-3.1-8b": (1, 2), "qwen3-32b": (1, 4), "llama-3.1-405b": (8,), "gemma-3-27b": (1, 2),
-    "qwen3-30b-a3b": (1, 4), "gpt-oss-120b": (1, 2), "minimax-m2": (4,), "deepseek-v3": (8,), "deepseek-v3.2": (8,),
+    "llama-3.1-8b": (1, 2),
+    "qwen3-32b": (1, 4),
+    "llama-3.1-405b": (8,),
+    "gemma-3-27b": (1, 2),
+    "qwen3-30b-a3b": (1, 4),
+    "gpt-oss-120b": (1, 2),
+    "minimax-m2": (4,),
+    "deepseek-v3": (8,),
+    "deepseek-v3.2": (8,),
     "qwen3-next-80b-a3b": (2,),
-}  # fmt: skip
+}
 """Model -> degrees: dense, windows, experts, latents, an indexer, recurrent layers."""
 DRAFTS = (
     *(("self", method) for method in ("streamingllm:512", "snapkv:2049", "quest:1024", "full")),
@@ -34,7 +41,9 @@ FORMATS = ((None, None), ("fp8", "fp8"), ("fp8-block", None), ("int4", "bf16"))
 BATCHES = np.array(
     [*range(1, 18), 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 127, 128, 129, 256, 257, 300, 512, 600.0]
 )
-CONTEXTS = np.array([1, 16, 49, 70, 127, 128, 129, 511, 512, 513, 2048, 2049, 2050, 8192, 32768, 65536, 131072, 1e6])
+CONTEXTS = np.array(
+    [1, 16, 49, 70, 127, 128, 129, 511, 512, 513, 2048, 2049, 2050, 8192, 32768, 65536, 131072, 1e6]
+)
 GAMMAS = np.arange(17)
 
 
@@ -77,9 +86,19 @@ def check(every: int, start: int = 0) -> int:
     points, wrong = 0, {}
     for (device, calibration), (model, tp), (draft, method), (weights, kv) in asked:
         query = Query(
-            model, device, 1, 4096, 3, tp=tp, draft=draft, draft_kv=method, alpha=0.7,
-            calibration=calibration, weights=weights, kv_dtype=kv,
-        )  # fmt: skip
+            model,
+            device,
+            1,
+            4096,
+            3,
+            tp=tp,
+            draft=draft,
+            draft_kv=method,
+            alpha=0.7,
+            calibration=calibration,
+            weights=weights,
+            kv_dtype=kv,
+        )
         try:
             scenario = resolve(query)
             scenario.target_pass_s(1.0, 1.0)

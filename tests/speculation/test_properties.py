@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.self import SelfDraft
 from perfmodel.kv import parse_kv
-from perfmodel.specs import files
-from perfmodel.specs.gpu import GPUSpec, load_gpu
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.boundary import files
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.lengths import inflection_context
@@ -29,7 +29,9 @@ from tests.speculation.asked import scenario
 HAIR = 1e-9
 many = settings(max_examples=50, deadline=None)
 
-devices = st.sampled_from([load_gpu(name) for name in files.bundled_names("gpus") if "bf16" in load_gpu(name).peak])
+devices = st.sampled_from(
+    [load_gpu(name) for name in files.bundled_names("gpus") if "bf16" in load_gpu(name).peak]
+)
 alphas = st.floats(0.05, 0.99)
 gammas = st.integers(1, 8)
 budgets = st.integers(8, 4096)
@@ -42,11 +44,20 @@ def models(draw) -> ModelSpec:
     dim = draw(st.sampled_from([32, 64, 128, 256]))
     hidden = 64 * draw(st.integers(4, 256))
     return ModelSpec(
-        name="random", title="random", source="drawn", model_type="llama", num_hidden_layers=draw(st.integers(1, 120)),
-        hidden_size=hidden, num_attention_heads=kv_heads * group, num_key_value_heads=kv_heads, head_dim=dim,
-        intermediate_size=int(hidden * draw(st.floats(1, 6))), vocab_size=draw(st.integers(1000, 300_000)),
-        max_position_embeddings=2**40, tie_word_embeddings=draw(st.booleans()),
-    )  # fmt: skip
+        name="random",
+        title="random",
+        source="drawn",
+        model_type="llama",
+        num_hidden_layers=draw(st.integers(1, 120)),
+        hidden_size=hidden,
+        num_attention_heads=kv_heads * group,
+        num_key_value_heads=kv_heads,
+        head_dim=dim,
+        intermediate_size=int(hidden * draw(st.floats(1, 6))),
+        vocab_size=draw(st.integers(1000, 300_000)),
+        max_position_embeddings=2**40,
+        tie_word_embeddings=draw(st.booleans()),
+    )
 
 
 def dense(model: ModelSpec, gpu: GPUSpec, budget: int, alpha: float = 0.8) -> Scenario:
@@ -76,7 +87,10 @@ def contexts_above(budget: int) -> np.ndarray:
 @given(models(), devices, budgets, st.floats(1, 4096), st.floats(1.001, 1e4))
 def test_draft_ratio_falls_with_context_and_with_batch(model, gpu, budget, batch, times):
     s = dense(model, gpu, budget)
-    for workload in (Workload.of(batch, contexts_above(budget), 1), Workload.of(BATCHES, budget * times + 1, 1)):
+    for workload in (
+        Workload.of(batch, contexts_above(budget), 1),
+        Workload.of(BATCHES, budget * times + 1, 1),
+    ):
         ratio = predict(s, workload).draft_to_target
         assert np.all(ratio[1:] <= ratio[:-1] * (1 + HAIR))
 
@@ -160,11 +174,17 @@ FAR = [2.0**30, 2.0**36]
         ("draft_to_target", {"draft_weights": "int4"}, ([1, 32, 512], 4000, 3), [0.297, 0.210, 0.265], 1e-3),
         # new tokens touch new experts, then all are read, then compute
         ("verify_to_target", {"model": "qwen3-30b-a3b"}, ([1, 64, 512], 4000, 3), [2.5, 1.0, 1.1], 0.05),
-        # verification does not tend to one with the context where its FLOPs a byte are above the ridge: 242 x 4 over
-        # 295 with an absorbed latent, 30 x 8 over 153 with one of 16 heads, 8 x 8 over a small 37
+        # verification does not tend to one with the context where its FLOPs a byte are above the ridge: 242 x
+        # 4 over 295 with an absorbed latent, 30 x 8 over 153 with one of 16 heads, 8 x 8 over a small 37
         ("verify_to_target", {"model": "deepseek-v3", "hardware": "h100-sxm-80gb"}, (32, FAR, 3), 3.27, 6e-3),
         ("verify_to_target", {"model": "deepseek-v2-lite"}, (32, FAR, 7), 1.58, 6e-3),
-        ("verify_to_target", {"model": "llama-3.1-70b", "hardware": "h20-sxm-96gb"}, (32, FAR, 7), 1.73, 6e-3),
+        (
+            "verify_to_target",
+            {"model": "llama-3.1-70b", "hardware": "h20-sxm-96gb"},
+            (32, FAR, 7),
+            1.73,
+            6e-3,
+        ),
         # the best gamma dips where verification turns compute-bound
         ("gamma_optimal", {"alpha": 0.9}, ([40, 48, 64, 77], 4000, 3), [3, 2, 2, 3], 0),
         # S > K is needed: up to the budget the draft reads all that the target does

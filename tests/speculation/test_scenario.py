@@ -29,7 +29,9 @@ def test_a_drafts_step_pays_for_choosing_what_it_reads() -> None:
     extra = float(quest.draft_pass_s(64.0, 32000.0)) - float(window.draft_pass_s(64.0, 32000.0))
     assert chosen_s == pytest.approx(8.229e-3, rel=1e-3)
     assert extra == pytest.approx(chosen_s, rel=1e-9)
-    assert float(quest.draft_step(64.0, 32000.0).predicted_s) == pytest.approx(float(quest.draft_pass_s(64.0, 32000.0)))
+    assert float(quest.draft_step(64.0, 32000.0).predicted_s) == pytest.approx(
+        float(quest.draft_pass_s(64.0, 32000.0))
+    )
     below = float(quest.draft_pass_s(64.0, 1000.0)) - float(window.draft_pass_s(64.0, 1000.0))
     assert below == pytest.approx(0.0, abs=1e-12)  # the budget holds the whole context: nothing to choose
     token = quest.draft_token_s(64.0, 32000.0, np.arange(4))
@@ -49,7 +51,9 @@ def test_an_iteration_costs_a_time_of_its_own_and_one_for_each_sequence() -> Non
 
 
 def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
-    """Llama-3.2-1B: SnapKV scores 2,000 keys of 8 heads of 64 with 32 queries in 16 layers and copies 512 tokens."""
+    """Llama-3.2-1B: SnapKV scores 2,000 keys of 8 heads of 64 with 32 queries in 16 layers and copies 512
+    tokens.
+    """
     full, snap = (scenario(draft="llama-3.2-1b", draft_kv=kv) for kv in ("full", "snapkv:512"))
     flops = 2000 * 2 * 32 * 64 * 32 + 2000 * 32 * (32 + 7)
     moved = 2000 * 1024 + 4 * 4 * 2000 * 32 + 2 * 512 * 2048
@@ -63,7 +67,9 @@ def test_a_separate_draft_reads_the_prompt_and_then_chooses() -> None:
 
 
 def test_the_longest_of_a_batch_whose_contexts_are_uniform() -> None:
-    """A standard deviation of 400 around 1000 is 1000 +- 693; of 3 sequences the longest lies at 3/4 of that width."""
+    """A standard deviation of 400 around 1000 is 1000 +- 693; of 3 sequences the longest lies at 3/4 of that
+    width.
+    """
     ragged = replace(scenario(), context_std=400.0)
     assert ragged.longer_tokens(np.array([1.0, 3.0])).tolist() == pytest.approx([0.0, 3**0.5 * 400 * 2 / 4])
     assert scenario().longer_tokens(3.0) == 0.0

@@ -1,4 +1,6 @@
-"""Trees: Sequoia's golden values, brute force over every small tree, the chain, widths, cost and the best tree."""
+"""Trees: Sequoia's golden values, brute force over every small tree, the chain, widths, cost and the best
+tree.
+"""
 
 import itertools
 from functools import partial
@@ -15,13 +17,36 @@ from perfmodel.speculation.tree_cost import choose, iteration_s, levels_within, 
 from tests.speculation import asked
 
 SEQUOIA = (
-    0.63418, 0.10795, 0.05697, 0.02249, 0.01949, 0.01499, 0.0045, 0.003, 0.01199,
-    0.0045, 0.0075, 0.0045, 0.006, 0.003, 0.0015, 0.003, 0.0015, 0.003,
-)  # fmt: skip
+    0.63418,
+    0.10795,
+    0.05697,
+    0.02249,
+    0.01949,
+    0.01499,
+    0.0045,
+    0.003,
+    0.01199,
+    0.0045,
+    0.0075,
+    0.0045,
+    0.006,
+    0.003,
+    0.0015,
+    0.003,
+    0.0015,
+    0.003,
+)
 GOLDEN = {
-    (4, 4): 2.2914, (8, 6): 2.7322, (16, 8): 3.1303, (32, 8): 3.4896, (64, 6): 3.7017, (64, 10): 3.8523,
-    (128, 6): 3.9577, (128, 8): 4.1512, (128, 10): 4.1921,
-}  # fmt: skip
+    (4, 4): 2.2914,
+    (8, 6): 2.7322,
+    (16, 8): 3.1303,
+    (32, 8): 3.4896,
+    (64, 6): 3.7017,
+    (64, 10): 3.8523,
+    (128, 6): 3.9577,
+    (128, 8): 4.1512,
+    (128, 10): 4.1921,
+}
 
 
 scenario = partial(asked.scenario, hardware="h100-sxm-80gb", alpha=0.7, draft="llama-3.2-1b")
@@ -41,7 +66,9 @@ def test_the_recovered_tree_is_worth_its_value(sequoia: Growth, size: int, level
     assert tree.levels <= levels
     assert sum(tree.widths) == tree.size
     assert tree.widths == tuple(w for w in sequoia.widths[levels - 1, size - 1] if w)
-    assert expected_tokens(tree.parents, sequoia.acceptance) == pytest.approx(tree.tokens_per_iteration, rel=1e-12)
+    assert expected_tokens(tree.parents, sequoia.acceptance) == pytest.approx(
+        tree.tokens_per_iteration, rel=1e-12
+    )
 
 
 def _every_tree(size: int, levels: int):
@@ -73,7 +100,9 @@ def test_a_chains_speedup_is_the_chain_engines(flags: dict) -> None:
     for gamma in (1, 4):
         tree = Growth(TreeAcceptance.of([0.7]), gamma + 1, gamma + 1).best(gamma + 1, gamma + 1)
         np.testing.assert_allclose(
-            speedup(s, batch, context, tree), speedups(s, batch, context, np.array([gamma]))[..., 0], rtol=1e-12
+            speedup(s, batch, context, tree),
+            speedups(s, batch, context, np.array([gamma]))[..., 0],
+            rtol=1e-12,
         )
 
 
@@ -83,7 +112,9 @@ def test_the_surface_prices_the_tree_that_is_recovered() -> None:
     for size, levels in ((48, 7), (17, 3), (5, 7), (2, 2), (1, 4)):
         tree = table.best(size, levels)
         assert tree.size == size  # no rate is zero, so that every node is used
-        assert total[levels - 1, size - 1] == pytest.approx(float(iteration_s(s, 4.0, 8192.0, tree)), rel=1e-12)
+        assert total[levels - 1, size - 1] == pytest.approx(
+            float(iteration_s(s, 4.0, 8192.0, tree)), rel=1e-12
+        )
         assert fast[levels - 1, size - 1] == pytest.approx(float(speedup(s, 4.0, 8192.0, tree)), rel=1e-12)
     assert np.all(fast[:, 0] == 1.0)
     assert np.all(total[:, 0] == target)
@@ -104,7 +135,12 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
 
 
 def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:
-    for draft, most in (("mtp:modules=2", 3), ("mtp:modules=10", 11), ("mtp:modules=14", 12), ("llama-3.2-1b", 12)):
+    for draft, most in (
+        ("mtp:modules=2", 3),
+        ("mtp:modules=10", 11),
+        ("mtp:modules=14", 12),
+        ("llama-3.2-1b", 12),
+    ):
         assert levels_within(scenario(draft=draft), 64, None) == most, draft
     assert levels_within(scenario(), 5, None) == levels_within(scenario(), 64, 5) == 5
     assert levels_within(scenario(draft="ngram"), 64, 1) == 1  # a root alone drafts nothing
@@ -121,8 +157,14 @@ def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:
         (lambda: Growth(TreeAcceptance.of([0.5]), 8, 65), "from 1 to 64"),
         (lambda: Growth(TreeAcceptance.of([0.5]), 8, 3).best(9, 3), "at most 8 nodes"),
         (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0), "once per level"),
-        (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 2), "once per level"),
-        (lambda: choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 4), "at most 3"),
+        (
+            lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 2),
+            "once per level",
+        ),
+        (
+            lambda: choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 4),
+            "at most 3",
+        ),
     ],
 )
 def test_refusals(call, words: str) -> None:

@@ -19,31 +19,51 @@ def test_depths_and_widths() -> None:
 def test_parents_in_level_order_are_a_tree_and_others_are_none() -> None:
     for parents in (TREE, (-1, 0), (-1, 0, 1, 2), (-1, *[0] * 1023)):
         check_parents(parents)
-    for parents in ((), (-1,), (0, 0), (-1, 0, 1, 0), (-1, 1), (-1, -1), (-1, 0, 2), (-2, 0), (-1, *[0] * 1024)):
+    for parents in (
+        (),
+        (-1,),
+        (0, 0),
+        (-1, 0, 1, 0),
+        (-1, 1),
+        (-1, -1),
+        (-1, 0, 2),
+        (-2, 0),
+        (-1, *[0] * 1024),
+    ):
         with pytest.raises(InputError, match="tree: must be the parents of 2 to 1024 nodes"):
             check_parents(parents)
 
 
 def test_the_best_tree_is_asked_for_by_its_nodes() -> None:
-    assert (sequoia_nodes("sequoia:2"), sequoia_nodes("sequoia:1024"), sequoia_nodes("4x2")) == (2, 1024, None)
+    assert (sequoia_nodes("sequoia:2"), sequoia_nodes("sequoia:1024"), sequoia_nodes("4x2")) == (
+        2,
+        1024,
+        None,
+    )
     for text in ("sequoia:1", "sequoia:1025", "sequoia:", "sequoia:-3", "sequoia"):
         with pytest.raises(InputError, match="--tree: must be sequoia:NODES with 2 to 1024 nodes"):
             sequoia_nodes(text)
 
 
 def test_children_by_level() -> None:
-    """Two children, then three each; a chain of three; 63 levels below the root are the most, as 1024 nodes are."""
+    """Two children, then three each; a chain of three; 63 levels below the root are the most, as 1024 nodes
+    are.
+    """
     assert branching("2x3") == (-1, 0, 0, 1, 1, 1, 2, 2, 2)
     assert branching("1x1x1") == (-1, 0, 1, 2)
     assert len(branching("1023")) == 1024
     assert len(branching("x".join("1" * 63))) == 64
     for text in ("1024", "x".join("1" * 64), "2x0", "2xx2", "", "a", "-1"):
-        with pytest.raises(InputError, match="children by level as in 4x2x1, 1024 nodes and 64 levels at most"):
+        with pytest.raises(
+            InputError, match="children by level as in 4x2x1, 1024 nodes and 64 levels at most"
+        ):
             branching(text)
 
 
 def test_the_best_tree_of_some_nodes() -> None:
-    """Rates of 0.6 and 0.3: of three nodes a chain (1 + 0.6 + 0.36) beats two children (1.9), on three levels."""
+    """Rates of 0.6 and 0.3: of three nodes a chain (1 + 0.6 + 0.36) beats two children (1.9), on three
+    levels.
+    """
     rates = TreeAcceptance.of([0.6, 0.3])
     assert sequoia(3, 9, rates) == (-1, 0, 1)
     assert sequoia(3, 2, rates) == (-1, 0, 0)

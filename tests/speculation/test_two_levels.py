@@ -24,7 +24,8 @@ def levels(inner: float = 0.5, outer: float = 0.92, **flags):
 def test_rounds_by_hand() -> None:
     """gamma_1 = 3, alpha_1 = .8, gamma_2 = 4: a round gains 1, 2, 3, 4 tokens with .2, .16, .128, .512.
 
-    E4 = 1 + .2 E3 + .16 E2 + .128 E1 with E1 = 1, E2 = 1.2, E3 = 1 + .2 x 1.2 + .16 = 1.4: 1.60; ceil(4/2.952) says 2.
+    E4 = 1 + .2 E3 + .16 E2 + .128 E1 with E1 = 1, E2 = 1.2, E3 = 1 + .2 x 1.2 + .16 = 1.4: 1.60;
+    ceil(4/2.952) says 2.
     """
     found = inner_rounds(Acceptance.from_alpha(0.8), 3, 4)
     assert found.expected == pytest.approx(1 + 0.2 * 1.4 + 0.16 * 1.2 + 0.128, rel=1e-12)
@@ -34,16 +35,22 @@ def test_rounds_by_hand() -> None:
 
 
 def test_one_iteration_from_its_parts() -> None:
-    """gamma_1 = 1, gamma_2 = 1: a round of one small token and two sparse ones; m is 1 or 2. Both have an end."""
+    """gamma_1 = 1, gamma_2 = 1: a round of one small token and two sparse ones; m is 1 or 2. Both have an
+    end.
+    """
     small, sparse = levels(0.5, 0.9)
     p = predict_two_levels(small, sparse, 1.0, 65536.0, 1, 1)
     assert p.rounds == pytest.approx(1.0)
     drafting = float(small.draft_pass_s(1.0, 65536.0)) + float(sparse.draft_pass_s(1.0, 65536.0, 2.0))
-    verify = 0.5 * float(sparse.target_pass_s(1.0, 65536.0, 2.0)) + 0.5 * float(sparse.target_pass_s(1.0, 65536.0, 3.0))
+    verify = 0.5 * float(sparse.target_pass_s(1.0, 65536.0, 2.0)) + 0.5 * float(
+        sparse.target_pass_s(1.0, 65536.0, 3.0)
+    )
     gained = 0.5 * float(tokens_per_iteration(1, 0.9)) + 0.5 * float(tokens_per_iteration(2, 0.9))
     end = sparse.machine.calibration.iteration_fixed_s.value
     total = drafting + end + verify + float(sparse.overhead_s(1.0, 65536.0))
-    assert float(p.speedup) == pytest.approx(gained * float(sparse.target_pass_s(1.0, 65536.0)) / total, rel=1e-12)
+    assert float(p.speedup) == pytest.approx(
+        gained * float(sparse.target_pass_s(1.0, 65536.0)) / total, rel=1e-12
+    )
 
 
 def test_memory_holds_both_drafts() -> None:
@@ -60,8 +67,9 @@ def test_memory_holds_both_drafts() -> None:
 
 
 def test_the_published_order_of_configurations() -> None:
-    """TriForce Table 2 (one A100, 122 K): hierarchy 2.31 > no hierarchy 1.80 > naive small draft 1.56. A shape, no fit:
-    the paper does not print gamma_1 or the naive gamma, so that every plausible one must keep the order.
+    """TriForce Table 2 (one A100, 122 K): hierarchy 2.31 > no hierarchy 1.80 > naive small draft 1.56. A
+    shape, no fit: the paper does not print gamma_1 or the naive gamma, so that every plausible one must keep
+    the order.
     """
     context = 122 * 1024.0
     naive = scenario(draft="llama-68m", draft_kv="streamingllm:1024", alpha=0.4649)

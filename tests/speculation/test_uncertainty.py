@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query, resolve
-from perfmodel.answers.sensitivity import sensitivity
-from perfmodel.answers.whatif import whatif
-from perfmodel.specs.calibration import over_host
-from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import MeasuredRange, Scatter, StatedFit, Z
+from perfmodel.answers.point.sensitivity import sensitivity
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query, resolve
+from perfmodel.specs.calibrations.calibration import over_host
+from perfmodel.specs.calibrations.fits import MeasuredRange, Scatter, StatedFit, Z
+from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
@@ -33,9 +33,16 @@ from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.studies import gate
 
 ASKED = Query(
-    "llama-3.1-8b", "h100-sxm-80gb", 64, 32000, 3, tp=8, draft_kv="streamingllm:512", tokens_per_iteration=2.95,
+    "llama-3.1-8b",
+    "h100-sxm-80gb",
+    64,
+    32000,
+    3,
+    tp=8,
+    draft_kv="streamingllm:512",
+    tokens_per_iteration=2.95,
     calibration="h100-sxm-80gb.magicdec",
-)  # fmt: skip
+)
 """Acceptance is known at this draft length, so that the interval is the calibration's alone."""
 
 
@@ -48,17 +55,24 @@ def test_ideal_has_no_interval_and_gamma_zero_no_doubt() -> None:
 
 
 def test_stated_coverage_is_seen_on_rows_left_out() -> None:
-    """90 % stated; over both devices and the gate's folds at least 85 % and by far not every row (as recorded)."""
+    """90 % stated; over both devices and the gate's folds at least 85 % and by far not every row (as
+    recorded).
+    """
     counts = [c["point"] for c in gate.read(BUNDLED / "accuracy.json")["coverage"].values()]
     inside, rows = sum(c["inside"] for c in counts), sum(c["rows"] for c in counts)
     assert 0.85 <= inside / rows <= 0.97
 
 
 def test_sensitivity_ranks_and_says_what_flips() -> None:
-    rows = sensitivity(Query("llama-3.1-8b", "a100", 64, 16000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.78))
+    rows = sensitivity(
+        Query("llama-3.1-8b", "a100", 64, 16000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.78)
+    )
     assert {row.input for row in rows} == {
-        "acceptance alpha", "memory bandwidth", "fixed costs", "KV re-read factor of verification",
-    }  # fmt: skip
+        "acceptance alpha",
+        "memory bandwidth",
+        "fixed costs",
+        "KV re-read factor of verification",
+    }
     assert [row.swing for row in rows] == sorted((row.swing for row in rows), reverse=True)
     by = {row.input: row for row in rows}
     assert by["acceptance alpha"].low == "0.73"
@@ -79,13 +93,17 @@ def test_acceptance_known_at_the_length_asked_adds_nothing() -> None:
     at = np.asarray(16.0), np.asarray(8192.0), np.array([1, 3, 7])
     own, more = log_error(scenario, *at), log_error(carried, *at)
     off = engines().acceptance.deviation
-    np.testing.assert_allclose(more**2 - own**2, (off * np.log([1, 2, 4])) ** 2 - (off * np.log([2, 1, 2])) ** 2)
+    np.testing.assert_allclose(
+        more**2 - own**2, (off * np.log([1, 2, 4])) ** 2 - (off * np.log([2, 1, 2])) ** 2
+    )
     by_position = replace(carried, acceptance=Acceptance.from_positions((0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3)))
     assert np.all(acceptance_log_error(by_position, at[2]) == 0)
 
 
 def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
-    """The stated error, the constants' and that of a context beyond the longest that was fitted; nothing at gamma 0."""
+    """The stated error, the constants' and that of a context beyond the longest that was fitted; nothing at
+    gamma 0.
+    """
     carried = resolve(SERVED)
     c, passes = carried.machine.calibration, Passes(carried, 16.0, 8192.0, np.array([3]))
     stated = c.error("speedup", carried.target.name, carried.machine.gpu)
@@ -100,7 +118,9 @@ def test_a_ratio_at_known_acceptance_errs_by_the_calibration_alone() -> None:
 
 
 def test_intervals_by_hand() -> None:
-    """Errors of 0.03 and 0.04 are one of 0.05; an interval ends at the tokens per iteration and holds its middle."""
+    """Errors of 0.03 and 0.04 are one of 0.05; an interval ends at the tokens per iteration and holds its
+    middle.
+    """
     assert interval_of(2.0, 0.03, 0.04) == pytest.approx((2 * math.exp(-0.05 * Z), 2 * math.exp(0.05 * Z)))
     scenario = resolve(ASKED)
     stated = {"speedup": Scatter(log_rms=0.2, rows=10, source="by hand")}
@@ -111,7 +131,9 @@ def test_intervals_by_hand() -> None:
 
 
 def test_an_error_is_wider_by_each_doubling_beyond_what_an_engine_was_measured_at() -> None:
-    """0.35 of a doubling is free; another model, another draft and gamma 7 beyond 3 (8 tokens for 4) count as one."""
+    """0.35 of a doubling is free; another model, another draft and gamma 7 beyond 3 (8 tokens for 4) count as
+    one.
+    """
     assert doublings(np.array([1, 2, 16, 32, 64.0]), (4, 16)) == pytest.approx([1.65, 0.65, 0, 0.65, 1.65])
     scenario = resolve(ASKED)
 
@@ -120,19 +142,25 @@ def test_an_error_is_wider_by_each_doubling_beyond_what_an_engine_was_measured_a
         known = {"model": "llama-3.1-8b", "draft": draft.name, "draft_kv": draft.kv.label()} | held
         measured = MeasuredRange(**known, batch=(1, 64), context=(1000, 8000), gamma=(0, 3))
         c = scenario.machine.calibration.model_copy(update={"measured": measured})
-        found = widening(with_calibration(scenario, c), batch, context, None if gammas is None else np.array(gammas))
+        found = widening(
+            with_calibration(scenario, c), batch, context, None if gammas is None else np.array(gammas)
+        )
         return np.asarray(found).tolist()
 
     assert wider(64.0, 8000.0, None) == 1.0
     assert wider(256.0, 32000.0, None) == 1 + 0.5 * 2 * 1.65
     assert wider(64.0, 8000.0, None, model="other") == 1.5
     assert wider(64.0, 16000.0, [0, 3, 7]) == pytest.approx([1.325, 1.325, 1.65])
-    assert wider(64.0, 8000.0, [0, 1], draft="eagle") == wider(64.0, 8000.0, [0, 1], draft_kv="full") == [1, 1.5]
+    assert (
+        wider(64.0, 8000.0, [0, 1], draft="eagle") == wider(64.0, 8000.0, [0, 1], draft_kv="full") == [1, 1.5]
+    )
     assert widening(scenario, 1e6, 1e6) == 1.0  # nothing was measured
 
 
 def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
-    """Against a difference of its own, of a time (up) and of a share of the bandwidth (down), and of both together."""
+    """Against a difference of its own, of a time (up) and of a share of the bandwidth (down), and of both
+    together.
+    """
     scenario = resolve(replace(ASKED, hardware="a100-sxm-80gb", calibration="a100-sxm-80gb.magicdec"))
     c = scenario.machine.calibration
     at = np.asarray(64.0), np.asarray(32000.0), np.array([3])
@@ -150,15 +178,21 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
     for parameters, rows, expected in (
         (names[:1], ((1.0,),), (slopes[0] * errors[0]) ** 2),
         (names[1:], ((1.0,),), (slopes[1] * errors[1]) ** 2),
-        (names, ((1.0,), (-0.5, 1.0)), sum((s * e) ** 2 for s, e in zip(slopes, errors, strict=True))
-         - slopes[0] * errors[0] * slopes[1] * errors[1]),
-    ):  # fmt: skip
+        (
+            names,
+            ((1.0,), (-0.5, 1.0)),
+            sum((s * e) ** 2 for s, e in zip(slopes, errors, strict=True))
+            - slopes[0] * errors[0] * slopes[1] * errors[1],
+        ),
+    ):
         fitted = c.model_copy(update={"fit": StatedFit(parameters=parameters, correlation=rows)})
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected, rel=1e-6)
     shares = StatedFit(parameters=names[1:], correlation=((1.0,),))
     value = getattr(c, names[1]).value
     for stderr, expected in ((4 * value, (slope(names[1], -value / 2) * 4 * value) ** 2), (None, 0.0)):
-        unsure = getattr(c, names[1]).model_copy(update={"stderr": stderr})  # a step takes a half of a share at most
+        unsure = getattr(c, names[1]).model_copy(
+            update={"stderr": stderr}
+        )  # a step takes a half of a share at most
         fitted = c.model_copy(update={"fit": shares, names[1]: unsure})
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected)
     none = c.model_copy(update={"fit": None})

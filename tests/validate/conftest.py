@@ -29,9 +29,15 @@ def make_model() -> Callable[..., Model]:
     """A tiny model with random weights, large enough that its choices vary; float64 unless said otherwise."""
 
     def make(
-        seed: int = 0, dtype: torch.dtype = torch.float64, deviation: float = 0.3, fp8: bool = False, **changes: Any
+        seed: int = 0,
+        dtype: torch.dtype = torch.float64,
+        deviation: float = 0.3,
+        fp8: bool = False,
+        **changes: Any,
     ) -> Model:
-        return build(tiny_spec(**changes), RandomWeights(seed, torch.device("cpu"), dtype, deviation), fp8=fp8)
+        return build(
+            tiny_spec(**changes), RandomWeights(seed, torch.device("cpu"), dtype, deviation), fp8=fp8
+        )
 
     return make
 

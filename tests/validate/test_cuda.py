@@ -1,4 +1,6 @@
-"""What every measurement on a GPU rests on, run first: chance in a graph, a captured bf16 decode, a whole point."""
+"""What every measurement on a GPU rests on, run first: chance in a graph, a captured bf16 decode, a whole
+point.
+"""
 
 import json
 from dataclasses import replace
@@ -52,7 +54,9 @@ def test_chance_inside_a_graph() -> None:
         assert (counts - share[0]).abs().max() < 0.02, "five standard errors of 20,000 draws"
 
 
-@pytest.mark.parametrize("more", [{"draft_kv": "snapkv:48"}, {"draft_kv": "quest:48"}, {"tree": (-1, 0, 0, 1)}])
+@pytest.mark.parametrize(
+    "more", [{"draft_kv": "snapkv:48"}, {"draft_kv": "quest:48"}, {"tree": (-1, 0, 0, 1)}]
+)
 def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     """Token for token the eager one over the same bounds; another attention differs in near-ties at most."""
     model = make_model(dtype=torch.bfloat16, hidden_size=128, head_dim=64).to("cuda")
@@ -70,7 +74,9 @@ def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
         made.finish(state)
         found.append(collect(state, prompts))
     assert found[0].tokens == found[1].tokens
-    plain = make_decoder(model, Request(3, 60, new, attention="math", pointwise="torch")).generate(prompts, new)
+    plain = make_decoder(model, Request(3, 60, new, attention="math", pointwise="torch")).generate(
+        prompts, new
+    )
     told = difference(model, asked, prompts, plain, found[1])
     assert told is None or told.margin < 8, told
 
@@ -89,7 +95,9 @@ def test_fp8_weights_and_cache_through_triton() -> None:
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
     asked = Request(3, 60, new, 4, draft_kv="snapkv:48", kv_dtype="fp8")
     found = make_decoder(model, asked).generate(prompts, new)
-    plain = make_decoder(model, replace(asked.plain(), attention="math", pointwise="torch")).generate(prompts, new)
+    plain = make_decoder(model, replace(asked.plain(), attention="math", pointwise="torch")).generate(
+        prompts, new
+    )
     told = difference(model, asked, prompts, plain, found)
     assert told is None or told.margin < 64, told
 
@@ -97,7 +105,9 @@ def test_fp8_weights_and_cache_through_triton() -> None:
 def test_a_whole_point(tmp_path) -> None:
     """Both modes of every KV method with captured graphs and device events, as a plan has them."""
     methods = ["streamingllm:64", "streamingllm:64,own_prefill=true", "snapkv:64", "quest:64"]
-    plan = write(tmp_path, device="cuda", threads=None, grid=[{**BLOCK, "draft_kv": methods, "context": [256]}])
+    plan = write(
+        tmp_path, device="cuda", threads=None, grid=[{**BLOCK, "draft_kv": methods, "context": [256]}]
+    )
     path = run_plan(load_plan(str(plan)), "t-1", results=tmp_path)
     record = read_record(path)
     assert len(record.rows) == 2 * 2 * len(methods)

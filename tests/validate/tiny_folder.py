@@ -46,6 +46,8 @@ def write_folder(path: Path, model: Model, shards: int = 1) -> Path:
 
 def write_documents(path: Path, lengths: list[int]) -> Path:
     """A JSON line for each document, of so many words."""
-    texts = [" ".join(WORDS[(3 * i * i + 5 * row) % len(WORDS)] for i in range(n)) for row, n in enumerate(lengths)]
+    texts = [
+        " ".join(WORDS[(3 * i * i + 5 * row) % len(WORDS)] for i in range(n)) for row, n in enumerate(lengths)
+    ]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return path

@@ -7,12 +7,23 @@ from typing import Any
 import yaml
 
 BLOCK: dict[str, Any] = {
-    "target": "tiny", "draft_kv": ["streamingllm:16"], "batch": [1, 2], "context": [64], "gamma": [2], "alpha": 0.8,
-}  # fmt: skip
+    "target": "tiny",
+    "draft_kv": ["streamingllm:16"],
+    "batch": [1, 2],
+    "context": [64],
+    "gamma": [2],
+    "alpha": 0.8,
+}
 TINY: dict[str, Any] = {
-    "schema_version": 1, "name": "test-tiny", "title": "A tiny plan for tests", "device": "cpu",
-    "hardware": "h100-sxm-80gb", "threads": 1, "grid": [BLOCK], "protocol": {"iterations": 1},
-}  # fmt: skip
+    "schema_version": 1,
+    "name": "test-tiny",
+    "title": "A tiny plan for tests",
+    "device": "cpu",
+    "hardware": "h100-sxm-80gb",
+    "threads": 1,
+    "grid": [BLOCK],
+    "protocol": {"iterations": 1},
+}
 
 
 def write(folder: Path, **changes: object) -> Path:

@@ -1,1 +1,3 @@
-"""How far predictions are from measurements: comparison, record, page, history and the gate that guards them."""
+"""How far predictions are from measurements: comparison, record, page, history and the gate that guards
+them.
+"""

@@ -1,4 +1,6 @@
-"""What makes ``perfmodel validate check`` fail: errors above a limit or above a baseline's, predictions that moved."""
+"""What makes ``perfmodel validate check`` fail: errors above a limit or above a baseline's, predictions that
+moved.
+"""
 
 import json
 import math
@@ -11,9 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
-from perfmodel.specs import files
-from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.strict import Strict
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.strict import Strict
+from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors
@@ -46,8 +48,8 @@ class PartErrors(Strict):
 class Baseline(Strict):
     """What was found before: errors and rows by part, every prediction by figure.
 
-    calibrations: those of serving engines, by what was served: records that come later are predicted with them, since
-    a calibration that is fitted anew to a slower engine would hide that it is slower.
+    calibrations: those of serving engines, by what was served: records that come later are predicted with
+    them, since a calibration that is fitted anew to a slower engine would hide that it is slower.
     """
 
     schema_version: Literal[1]
@@ -91,7 +93,9 @@ def parts(found: list[Figure]) -> list[CheckedPart]:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found: errors by part, what is wrong (nothing where it passes), and what it was held against."""
+    """What a check found: errors by part, what is wrong (nothing where it passes), and what it was held
+    against.
+    """
 
     parts: tuple[CheckedPart, ...]
     faults: tuple[str, ...]
@@ -106,13 +110,19 @@ class Checked:
 
 @in_names
 def check(
-    results: Path | str, *, max_error: float | None = None, baseline: Path | str | None = None,
-    calibration: str | None = None, figure: Collection[str] = (), write: bool = False,
-) -> Checked:  # fmt: skip
+    results: Path | str,
+    *,
+    max_error: float | None = None,
+    baseline: Path | str | None = None,
+    calibration: str | None = None,
+    figure: Collection[str] = (),
+    write: bool = False,
+) -> Checked:
     """Predictions beside the records of a folder: what ``perfmodel validate check`` says. Raises InputError.
 
-    max_error: largest mean error, a share; without it and without a baseline `DEFAULT_MAX_ERROR`. baseline: a file that
-    `write` made; what has grown, moved or gone since is a fault. calibration: for all records. figure: quantities.
+    max_error: largest mean error, a share; without it and without a baseline `DEFAULT_MAX_ERROR`. baseline: a
+    file that `write` made; what has grown, moved or gone since is a fault. calibration: for all records.
+    figure: quantities.
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
@@ -131,7 +141,9 @@ def check(
     now = parts([f for f in found if quantity_of(f.part) in wanted])
     before = before.of(wanted) if before is not None else None
     if written is not None:
-        write_file(written, baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline")
+        write_file(
+            written, baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline"
+        )
     return Checked(tuple(now), tuple(faults(now, limit, before)), limit, before)
 
 
@@ -161,7 +173,9 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
 
 
 def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
-    """Predictions of the baseline's own figures: the measurement is the same, so that model or calibration changed."""
+    """Predictions of the baseline's own figures: the measurement is the same, so that model or calibration
+    changed.
+    """
     moves = []
     for part in now:
         ratios = [f.predicted / before.predicted[f.name] for f in part.figures if f.name in before.predicted]

@@ -1,7 +1,8 @@
-"""Predicted beside measured, one cell a figure: the one comparison behind the gate, the reports and every printout.
+"""Predicted beside measured, one cell a figure: the one comparison behind the gate, the reports and every
+printout.
 
-The measured tokens per iteration are given, so that this tests time; ``speedup_alpha`` models acceptance too, where a
-published acceptance row of the same pair, budget and context exists.
+The measured tokens per iteration are given, so that this tests time; ``speedup_alpha`` models acceptance too,
+where a published acceptance row of the same pair, budget and context exists.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,10 +15,10 @@ import numpy as np
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.kv import parse_kv
-from perfmodel.specs.acceptance_rows import find_acceptance
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.fits import Scatter
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.acceptance.acceptance_rows import find_acceptance
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.calibrations.fits import Scatter
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.fit.counted import Array, PointSet
@@ -53,8 +54,8 @@ BOUNDED = {"target_s": "target_s", "draft_s": "draft_s", "verify_s": "verify_s",
 class Cell:
     """One measured figure and its prediction.
 
-    fitted: the calibration was fitted to this device and stack. lower: its physical bound; binding: its working set
-    exceeds the last-level cache, so that the bound holds.
+    fitted: the calibration was fitted to this device and stack. lower: its physical bound; binding: its
+    working set exceeds the last-level cache, so that the bound holds.
     """
 
     point: MeasuredPoint
@@ -151,7 +152,10 @@ def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]
 
 
 def compare(
-    sets: Iterable[str] = SETS, mode: Mode = "shipped", calibration: str | None = None, results: Path = RESULTS
+    sets: Iterable[str] = SETS,
+    mode: Mode = "shipped",
+    calibration: str | None = None,
+    results: Path = RESULTS,
 ) -> list[Cell]:
     """All cells of some sets. Held-out predicts each fitted row by a refit without its fold.
 
@@ -182,11 +186,17 @@ def compare_points(points: Iterable[MeasuredPoint], calibration: Calibration) ->
 
 def compare_record(record: Record, calibration: Calibration, hardware: str | None = None) -> list[Cell]:
     """All cells of an own record, for its own device unless another is given."""
-    return compare_points((replace(p, hardware=hardware or p.hardware) for p in own_points(record)), calibration)
+    return compare_points(
+        (replace(p, hardware=hardware or p.hardware) for p in own_points(record)), calibration
+    )
 
 
-def calibration_of(record: Record, hardware: str | None = None, calibration: str | None = None) -> Calibration:
-    """What an own record is compared with by default: what its run made or was given, else what its device names."""
+def calibration_of(
+    record: Record, hardware: str | None = None, calibration: str | None = None
+) -> Calibration:
+    """What an own record is compared with by default: what its run made or was given, else what its device
+    names.
+    """
     if calibration:
         return load_calibration(calibration)
     made, where = None if hardware else record.calibration, str(record.path)
@@ -235,7 +245,9 @@ def _modelled_tokens(p: MeasuredPoint) -> float:
 
 
 def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
-    """(point, quantity) -> its physical lower bound and whether its working set exceeds the last-level cache."""
+    """(point, quantity) -> its physical lower bound and whether its working set exceeds the last-level
+    cache.
+    """
     found = {}
     for group in points.groups:
         cache = group.scenario.machine.gpu.last_level_cache
@@ -243,7 +255,10 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
             lower = np.broadcast_to(group.pass_time(quantity).lower_s, group.batch.shape)
             bytes_read = group.bytes_read(quantity)
             for place, i in enumerate(group.index):
-                found[int(i), quantity] = float(lower[place]), cache is None or bool(bytes_read[place] > cache.si)
+                found[int(i), quantity] = (
+                    float(lower[place]),
+                    cache is None or bool(bytes_read[place] > cache.si),
+                )
     return found
 
 
@@ -260,16 +275,22 @@ PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "drafted": lambda p: "/trees" if p.widths else "/two levels" if p.gammas else None,
     "context": lambda p: f"/{band(p.context)}",
 }
-"""Ways to cut the cells of a set and device; each is cut by quantity too. None: the cell has no part in it."""
+"""Ways to cut the cells of a set and device; each is cut by quantity too. None: the cell has no part in
+it.
+"""
 
 
 def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
-    """``set/device[/part]/quantity`` -> its cells; a predicted 0, as of ideal's overhead, has no error and no part."""
+    """``set/device[/part]/quantity`` -> its cells; a predicted 0, as of ideal's overhead, has no error and no
+    part.
+    """
     cut: dict[str, list[Cell]] = {}
     for cell in (cell for cell in cells if cell.predicted > 0):
         for way in by:
             if (part := PARTITIONS[way](p := cell.point)) is not None:
-                cut.setdefault(f"{p.set_name}/{file_label(p.hardware)}{part}/{cell.quantity}", []).append(cell)
+                cut.setdefault(f"{p.set_name}/{file_label(p.hardware)}{part}/{cell.quantity}", []).append(
+                    cell
+                )
     return dict(sorted(cut.items()))
 
 
@@ -281,7 +302,9 @@ def error(rows: Sequence[Any]) -> Errors:
 
 
 def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
-    """What a calibration's `observed_error` says of a record that it was not fitted to: the scatter of its cells."""
+    """What a calibration's `observed_error` says of a record that it was not fitted to: the scatter of its
+    cells.
+    """
     source = f"results/{record.data.machine}/{record.path.name}"
     cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}
     return {name: error(part).scatter(source) for name, part in cut.items() if part and name != "ar_tpot_s"}

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError, as_names, one_line
 from perfmodel.reading import read_head
-from perfmodel.specs import files
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
 from perfmodel.validate.engine.calibrate import speedup_pairs
@@ -23,9 +23,13 @@ KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
 HEAD_BYTES = 1000
 """A record says within so many bytes what it is of; any other JSON file of the folder is none."""
 NOT_CHECKED = ("overhead_s", "speedup_alpha")
-"""A small part of `sd_tpot_s`, and what needs a published acceptance; all else has tokens per iteration as measured."""
+"""A small part of `sd_tpot_s`, and what needs a published acceptance; all else has tokens per iteration as
+measured.
+"""
 ENGINE_FIGURES = {"pass": "verify_s", "pass_with_draft": "draft_and_verify_s"}
-"""Kind of an engine's timing -> what is predicted; of an iteration the time per token, plain or speculating."""
+"""Kind of an engine's timing -> what is predicted; of an iteration the time per token, plain or
+speculating.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +67,19 @@ def quantity_of(part: str) -> str:
 def figures(
     folder: Path, calibration: str | None = None, pinned: Mapping[str, Calibration] | None = None
 ) -> list[Figure]:
-    """Every figure of every record below a folder that is not withdrawn. Raises InputError where there is none.
+    """Every figure of every record below a folder that is not withdrawn. Raises InputError where there is
+    none.
 
-    calibration: for all of them, by name or path; else, of an engine's, the one in `pinned` (`served_by`), or what a
-    record's run made or was given, else the device's own.
+    calibration: for all of them, by name or path; else, of an engine's, the one in `pinned` (`served_by`), or
+    what a record's run made or was given, else the device's own.
     """
     found: list[Figure] = []
     for path, kind in _records(folder):
         found += _engine(path, calibration, pinned or {}) if kind == "engine" else _own(path, calibration)
     if not found:
-        raise InputError(one_line(f"--results: {folder} must hold records of measurements, and it holds none"))
+        raise InputError(
+            one_line(f"--results: {folder} must hold records of measurements, and it holds none")
+        )
     return found
 
 
@@ -106,7 +113,9 @@ def _own(path: Path, calibration: str | None) -> list[Figure]:
     used = calibration_of(record, None, calibration)
     part, fitted = f"{record.data.machine}/{record.data.plan.name}", record.name in used.fitted_on
     return [
-        Figure(f"{part}/{c.quantity}", record.name, c.point.row_id, c.measured, c.predicted, used.name, fitted)
+        Figure(
+            f"{part}/{c.quantity}", record.name, c.point.row_id, c.measured, c.predicted, used.name, fitted
+        )
         for c in compare_record(record, used)
         if c.quantity not in NOT_CHECKED
     ]

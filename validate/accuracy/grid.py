@@ -1,4 +1,6 @@
-"""What a measured grid shows beyond single points: the best draft length, and from where batching costs no speedup."""
+"""What a measured grid shows beyond single points: the best draft length, and from where batching costs no
+speedup.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,10 +20,17 @@ def chain_of(c: Cell) -> Key:
 
 
 def best_gammas(speedups: Sequence[Cell]) -> Found:
-    """The gamma with the best speedup by target, draft, KV method, batch and context that have more than one."""
-    groups = grouped(speedups, lambda c: (*chain_of(c)[:3], c.point.batch, c.point.asked_context or c.point.context))
+    """The gamma with the best speedup by target, draft, KV method, batch and context that have more than
+    one.
+    """
+    groups = grouped(
+        speedups, lambda c: (*chain_of(c)[:3], c.point.batch, c.point.asked_context or c.point.context)
+    )
     return {
-        key: (max(group, key=lambda c: c.measured).point.gamma, max(group, key=lambda c: c.predicted).point.gamma)
+        key: (
+            max(group, key=lambda c: c.measured).point.gamma,
+            max(group, key=lambda c: c.predicted).point.gamma,
+        )
         for key, group in groups.items()
         if len(group) > 1
     }
@@ -30,8 +39,8 @@ def best_gammas(speedups: Sequence[Cell]) -> Found:
 def inflections(speedups: Sequence[Cell], tolerance: float) -> Found:
     """By `chain_of` the smallest measured context from which on speedup does not fall with batch.
 
-    Both by the same rule on the same grid; None where it falls at the longest context. A fall within `tolerance`
-    (relative) counts as none. What was not measured at two batches of one context has no entry.
+    Both by the same rule on the same grid; None where it falls at the longest context. A fall within
+    `tolerance` (relative) counts as none. What was not measured at two batches of one context has no entry.
     """
     found = {}
     for key, group in grouped(speedups, chain_of).items():

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Iterable[int] = (0,)) -> list[str]:
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Iterable[int] = (0,)
+) -> list[str]:
     """Lines of a table: the columns numbered in `text_columns` to the left, the others to the right."""
     left = set(text_columns)
     rule = [":--" if number in left else "--:" for number in range(len(header))]

@@ -8,7 +8,7 @@ from perfmodel import plots
 from perfmodel.plots.measured import speedup_line
 from perfmodel.plots.passes import row_of
 from perfmodel.plots.theme import above, caption, label, panels, shades, sign, styled
-from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.accuracy.grid import chain_of
 from perfmodel.validate.fit.counted import scenario_of

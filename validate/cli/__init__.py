@@ -12,9 +12,23 @@ from perfmodel.validate.cli.generate import generate
 from perfmodel.validate.cli.measure import finish, measure, microbench, plans, report
 from perfmodel.validate.cli.run import run
 
-app = App(cls=Verbs, no_args_is_help=True, help="Measure, calibrate and compare predictions with measurements.")
+app = App(
+    cls=Verbs, no_args_is_help=True, help="Measure, calibrate and compare predictions with measurements."
+)
 for verb in (
-    generate, measure, microbench, run, finish, report, plans, acceptance, engine, compare, calibrate, check,
-    accuracy, history,
-):  # fmt: skip
+    generate,
+    measure,
+    microbench,
+    run,
+    finish,
+    report,
+    plans,
+    acceptance,
+    engine,
+    compare,
+    calibrate,
+    check,
+    accuracy,
+    history,
+):
     app.command()(verb)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.answers.arguments import COUNTS, TOKENS, Argument
+from perfmodel.answers.question.arguments import COUNTS, TOKENS, Argument
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs.acceptance_file import AcceptanceFile
-from perfmodel.specs.acceptance_rows import positions_from_histogram
-from perfmodel.specs.model import load_model
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
+from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
+from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.validate.cli.arguments import Decoding, Out
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
@@ -27,37 +27,47 @@ DEFAULT_GAMMA = 6
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptanceQuestion(Decoding):
-    """What is decoded to observe its acceptance; or, with --import, another tool's figures and what they are of."""
+    """What is decoded to observe its acceptance; or, with --import, another tool's figures and what they are
+    of.
+    """
 
     context: Annotated[tuple[int, ...], Argument("Cached tokens, a list.", COUNTS)] = (1024, 4096)
-    gamma: Annotated[int | None, Argument("Tokens drafted per iteration.", "N", "-g", default=str(DEFAULT_GAMMA))] = (
-        None
-    )
+    gamma: Annotated[
+        int | None, Argument("Tokens drafted per iteration.", "N", "-g", default=str(DEFAULT_GAMMA))
+    ] = None
     documents: Annotated[int, Argument("Documents for each context, at most.", "N")] = 32
     batch: Annotated[int, Argument("Documents decoded together.", "N", "-b")] = 8
     new_tokens: Annotated[int, Argument("Tokens generated for each document, at most.", TOKENS)] = 128
-    temperature: Annotated[float, Argument("0 is greedy, which flatters: its loops are easy to draft.", "T")] = 1.0
-    convert: Annotated[Path | None, Argument("Another tool's figures instead of a run.", "FILE", flag="--import")] = (
-        None
-    )
+    temperature: Annotated[
+        float, Argument("0 is greedy, which flatters: its loops are easy to draft.", "T")
+    ] = 1.0
+    convert: Annotated[
+        Path | None, Argument("Another tool's figures instead of a run.", "FILE", flag="--import")
+    ] = None
     format: Annotated[
         str | None, Argument("Of --import: vllm, sglang or llama.cpp.", "NAME", default="by its content")
     ] = None
     lengths: Annotated[
-        tuple[int, ...] | None, Argument("Of --import: draft lengths of the schedule that was served.", COUNTS)
+        tuple[int, ...] | None,
+        Argument("Of --import: draft lengths of the schedule that was served.", COUNTS),
     ] = None
-    target: Annotated[str | None, Argument("Of --import: the target's name; --draft is the draft's.", "NAME")] = None
+    target: Annotated[
+        str | None, Argument("Of --import: the target's name; --draft is the draft's.", "NAME")
+    ] = None
 
 
 @takes(AcceptanceQuestion)
 def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
-    """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such figures.
+    """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such
+    figures.
 
     The file, kept up to date while it runs, is for `whatif --acceptance`.
     """
     if out is not None:
         destination(out, flag="--out")
-    table = _measured(question, out) if question.convert is None else _imported(question, question.convert, out)
+    table = (
+        _measured(question, out) if question.convert is None else _imported(question, question.convert, out)
+    )
     if table is None:  # rank 0 of several has it
         return
     if out is None:
@@ -72,7 +82,9 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
     if q.target is None:
         raise InputError("--import: needs --target")
     cache, served, stated = (q.draft_kv or ("full",))[0], q.lengths or (), q.gamma is not None
-    subject = AcceptanceSubject(q.target, q.draft, cache, q.context[0], q.gamma or DEFAULT_GAMMA, stated, served)
+    subject = AcceptanceSubject(
+        q.target, q.draft, cache, q.context[0], q.gamma or DEFAULT_GAMMA, stated, served
+    )
     table = import_file(file, q.format, subject)
     if out is not None:
         write(out, as_text(table), "--out")
@@ -98,13 +110,27 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
     name = AcceptanceSetting.name if texts is None else f"{len(texts)} documents of {given}"
     sampling = Sampling(q.temperature, q.top_p, q.top_k)
     setting = AcceptanceSetting(
-        pair, q.draft_kv or (), q.context, q.gamma or DEFAULT_GAMMA, q.new_tokens, sampling, q.documents,
-        q.batch, texts, name, q.chat, q.seed, q.graphs)  # fmt: skip
+        pair,
+        q.draft_kv or (),
+        q.context,
+        q.gamma or DEFAULT_GAMMA,
+        q.new_tokens,
+        sampling,
+        q.documents,
+        q.batch,
+        texts,
+        name,
+        q.chat,
+        q.seed,
+        q.graphs,
+    )
     return measure(setting, lambda rows: write(out, as_text(rows), "--out") if out else None)
 
 
 def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) -> list[list[int]] | None:
-    """Tokens of what is to be continued, None for the held-out text of a model that was trained on the other part."""
+    """Tokens of what is to be continued, None for the held-out text of a model that was trained on the other
+    part.
+    """
     from perfmodel.validate.decoder.text import read_prompts, tokenizer
 
     if pair.folder is None:
@@ -140,7 +166,9 @@ def summary(table: AcceptanceFile) -> list[str]:
             alpha = float(alpha_from_tokens_per_iteration(omega, float(len(counts) - 1)))
             by = " ".join(f"{rate:.2f}" for rate in positions_from_histogram(counts))
             known = f" +/- {error.tokens_per_iteration:.2f} ({error.documents} documents)" if error else ""
-            lines.append(f"{place}alpha {alpha:.3f}, {omega:.2f}{known} tokens per iteration, by position {by}")
+            lines.append(
+                f"{place}alpha {alpha:.3f}, {omega:.2f}{known} tokens per iteration, by position {by}"
+            )
         elif row.positions:
             lines.append(place + "by position " + " ".join(f"{rate:.2f}" for rate in row.positions))
         else:

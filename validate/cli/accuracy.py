@@ -1,4 +1,6 @@
-"""``perfmodel validate accuracy | history``: this repository's gate, and how its accuracy moved; for maintainers."""
+"""``perfmodel validate accuracy | history``: this repository's gate, and how its accuracy moved; for
+maintainers.
+"""
 
 import datetime
 import json
@@ -7,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.answers.arguments import Argument
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.options import Json, flagged
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
@@ -28,9 +30,12 @@ def need_studies(verb: str) -> None:
 
 @flagged
 def accuracy(
-    write: Annotated[bool, Argument("Renew the record, its pages and its history.")] = False, json: Json = False
+    write: Annotated[bool, Argument("Renew the record, its pages and its history.")] = False,
+    json: Json = False,
 ) -> None:
-    """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on FAIL."""
+    """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on
+    FAIL.
+    """
     need_studies("accuracy")
     from perfmodel.validate.accuracy.compare import SETS, gated_sets
     from perfmodel.validate.studies import gate

@@ -1,17 +1,20 @@
-"""The arguments that only measuring takes, each declared once; those of all questions: `answers/arguments.py`."""
+"""The arguments that only measuring takes, each declared once; those of all questions:
+`answers/question/arguments.py`.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from perfmodel.answers.arguments import POSITIVE, Argument, Question
-from perfmodel.answers.readers import whole
+from perfmodel.answers.question.arguments import POSITIVE, Argument, Question
+from perfmodel.answers.question.readers import whole
 
 SHOWN_FOLDER = "results/ of the checkout, else of this folder"
 
 PlanName = Annotated[str, Argument("A plan of validate/plans, or a file.", "PLAN", place=True)]
 Machine = Annotated[
-    str, Argument("Label of this machine, such as h200-1: the folder under results/. Never a host name.", "LABEL")
+    str,
+    Argument("Label of this machine, such as h200-1: the folder under results/. Never a host name.", "LABEL"),
 ]
 ForHardware = Annotated[
     str | None, Argument("Device predictions are for, by name or path.", "NAME|PATH", default="the plan's")
@@ -44,7 +47,12 @@ Picture = Annotated[Path | None, Argument("Draw it here (.png or .svg).", "FILE"
 Write = Annotated[bool, Argument("Write what is shown, where it belongs.")]
 Sets = Annotated[
     tuple[str, ...] | None,
-    Argument("Published set, own record or machine; repeatable.", "NAME", default="all that are gated", flag="--set"),
+    Argument(
+        "Published set, own record or machine; repeatable.",
+        "NAME",
+        default="all that are gated",
+        flag="--set",
+    ),
 ]
 HeldOut = Annotated[bool, Argument("Predict fitted rows by refits without their fold.")]
 
@@ -54,17 +62,20 @@ class Decoding(Question):
     """What the verbs take that run the real decoder on texts."""
 
     checkpoint: Annotated[
-        str | None, Argument("Folder: config.json, .safetensors, tokenizer.", "FOLDER", default="the bundled model")
+        str | None,
+        Argument("Folder: config.json, .safetensors, tokenizer.", "FOLDER", default="the bundled model"),
     ] = None
-    draft: Annotated[str, Argument("self, ngram[:LONGEST], or a model's folder or name.", "self|ngram|NAME|FOLDER")] = (
-        "self"
-    )
+    draft: Annotated[
+        str, Argument("self, ngram[:LONGEST], or a model's folder or name.", "self|ngram|NAME|FOLDER")
+    ] = "self"
     draft_kv: Annotated[
-        tuple[str, ...] | None, Argument("What the draft reads; repeatable.", "METHOD[:BUDGET]", default="all")
+        tuple[str, ...] | None,
+        Argument("What the draft reads; repeatable.", "METHOD[:BUDGET]", default="all"),
     ] = None
     prompt: Annotated[tuple[str, ...] | None, Argument("A text to continue; repeatable.", "TEXT")] = None
     prompts: Annotated[
-        Path | None, Argument('JSON lines, {"text": ...} or lists of tokens, a sequence each; or .txt.', "FILE")
+        Path | None,
+        Argument('JSON lines, {"text": ...} or lists of tokens, a sequence each; or .txt.', "FILE"),
     ] = None
     chat: Annotated[bool, Argument("Texts are a user's messages, for the chat template.")] = False
     top_p: Annotated[float, Argument("Sample from the fewest tokens of this probability.", "P")] = 1.0
@@ -72,9 +83,11 @@ class Decoding(Question):
     tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
     graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.")] = False
     device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE")] = "auto"
-    dtype: Annotated[str, Argument("auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.", "TYPE")] = (
-        "auto"
-    )
+    dtype: Annotated[
+        str, Argument("auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.", "TYPE")
+    ] = "auto"
     kv_dtype: Annotated[str, Argument("Cache: auto (as activations) or fp8.", "TYPE")] = "auto"
     threads: Threads = None
-    seed: Annotated[int, Argument("Of sampling, scripts, and random or held-out prompts.", "N", read=whole)] = 0
+    seed: Annotated[
+        int, Argument("Of sampling, scripts, and random or held-out prompts.", "N", read=whole)
+    ] = 0

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.answers.arguments import Argument, Question
+from perfmodel.answers.question.arguments import Argument, Question
 from perfmodel.cli.options import Json, takes
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.cli.accuracy import need_studies
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
@@ -26,17 +26,25 @@ class CalibrateQuestion(Question):
 
     name: Annotated[
         str | None,
-        Argument("Fitted calibration, <gpu>.<stack> (all of research stacks if none), or engines.", "NAME", place=True),
+        Argument(
+            "Fitted calibration, <gpu>.<stack> (all of research stacks if none), or engines.",
+            "NAME",
+            place=True,
+        ),
     ] = None
     from_microbench: Annotated[
-        Path | None, Argument("Fit to the kernels of this record (of a folder or machine: its newest).", "RECORD")
+        Path | None,
+        Argument("Fit to the kernels of this record (of a folder or machine: its newest).", "RECORD"),
     ] = None
     hardware: Annotated[
-        str | None, Argument("Device; a new NAME.yaml is written for a CPU.", "NAME|PATH", default="the record's")
+        str | None,
+        Argument("Device; a new NAME.yaml is written for a CPU.", "NAME|PATH", default="the record's"),
     ] = None
     statistic: Annotated[str, Argument("Which sample of a kernel.", choices=("median", "best"))] = "median"
     judge: Annotated[Path | None, Argument("Record of whole passes to judge it on.", "RECORD")] = None
-    stack: Annotated[Path | None, Argument("Record of whole passes to scale it to, judged by halves.", "RECORD")] = None
+    stack: Annotated[
+        Path | None, Argument("Record of whole passes to scale it to, judged by halves.", "RECORD")
+    ] = None
     results: Annotated[
         Path | None,
         Argument("Where a machine named instead of a path has its records.", "FOLDER", default=SHOWN_FOLDER),
@@ -56,7 +64,9 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     name = question.name
     if question.from_microbench is not None:
         if write or json:
-            raise InputError("--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out")
+            raise InputError(
+                "--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out"
+            )
         return _from_microbench(question, question.from_microbench, out)
     if name == "engines":
         if json:
@@ -68,7 +78,9 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     reports = [module.as_dict(module.report(one)) for one in recipes]
     if write:
         today, places = datetime.date.today(), module.path_of("x").parent.glob("*.literature.yaml")
-        files: dict[Path, Content] = {module.path_of(one.name): module.refreshed(one, today) for one in recipes}
+        files: dict[Path, Content] = {
+            module.path_of(one.name): module.refreshed(one, today) for one in recipes
+        }
         write_all(files | {place: module.with_literature_error(place.stem) for place in places}, "--write")
     if json:
         return print_json({"schema_version": 2, "rows": reports})
@@ -77,7 +89,9 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
 
 
 def _engines(write: bool) -> None:
-    """Fit what serving engines cost beyond their kernels; minutes, as all folds and ablations are fitted too."""
+    """Fit what serving engines cost beyond their kernels; minutes, as all folds and ablations are fitted
+    too.
+    """
     need_studies("calibrate engines")
     from perfmodel.validate.studies import engines as engine_make
     from perfmodel.validate.studies.ablations import ablations
@@ -91,7 +105,9 @@ def _engines(write: bool) -> None:
     found: dict[str, Any] = {}
     for title, errors in ablations(made.steps.values):
         found[title] = errors
-        typer.echo(f"{title}: " + ", ".join(f"{by} {100 * error:.1f} %" for by, error in errors.items()), err=True)
+        typer.echo(
+            f"{title}: " + ", ".join(f"{by} {100 * error:.1f} %" for by, error in errors.items()), err=True
+        )
     constants, record = engine_make.texts(made, found, datetime.date.today())
     if write:
         write_all(dict(zip(places, (constants, record), strict=True)), "--write")
@@ -102,7 +118,8 @@ def _engines(write: bool) -> None:
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
     """Print or write the calibration that kernels alone give, judged on whole passes or scaled to them.
 
-    For a CPU without a device file, --hardware NAME.yaml that does not exist yet is written from the record too.
+    For a CPU without a device file, --hardware NAME.yaml that does not exist yet is written from the record
+    too.
     """
     from perfmodel.validate.accuracy.compare import compare_record, stated_error
     from perfmodel.validate.fit.stack import with_stack

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.answers.arguments import Argument
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import refuse
@@ -38,17 +38,24 @@ def check(
     max_error: Annotated[
         float | None,
         Argument(
-            "Largest mean error of a figure, such as 10%.", "SHARE", read=_share, default="10% without --baseline"
+            "Largest mean error of a figure, such as 10%.",
+            "SHARE",
+            read=_share,
+            default="10% without --baseline",
         ),
     ] = None,
-    baseline: Annotated[Path | None, Argument("Fail where errors grew or predictions moved since.", "FILE")] = None,
+    baseline: Annotated[
+        Path | None, Argument("Fail where errors grew or predictions moved since.", "FILE")
+    ] = None,
     write: Annotated[bool, Argument("Write --baseline as things are now.")] = False,
     calibration: Annotated[
         str | None, Argument("Predict all records with this one.", "NAME|PATH", default="each record's own")
     ] = None,
     figure: Annotated[
         tuple[str, ...],
-        Argument("Check only this quantity, such as speedup or sd_tpot_s; repeatable.", "NAME", default="all"),
+        Argument(
+            "Check only this quantity, such as speedup or sd_tpot_s; repeatable.", "NAME", default="all"
+        ),
     ] = (),
     json: Json = False,
 ) -> None:
@@ -62,7 +69,12 @@ def check(
     now, faults, limit, before = checked.parts, checked.faults, checked.limit, checked.before
     if json:
         rows = [asdict(f) | {"error": f.error} for part in now for f in part.figures]
-        whole = {"schema_version": 1, "parts": {p.name: asdict(p.errors) for p in now}, "rows": rows, "faults": faults}
+        whole = {
+            "schema_version": 1,
+            "parts": {p.name: asdict(p.errors) for p in now},
+            "rows": rows,
+            "faults": faults,
+        }
         print_json(whole)
     else:
         _show(now, before)
@@ -88,9 +100,16 @@ def _show(now: Sequence["CheckedPart"], before: "Baseline | None") -> None:
         e, old = part.errors, before.parts.get(part.name) if before else None
         was = f"{old.mape:.1%}" if old else "-"
         rows.append(
-            [part.name, f"{e.rows}", f"{e.mape:.1%}", *([was] if before else []), f"{e.bias:+.1%}", f"{e.worst:+.1%}",
-             part.calibration]
-        )  # fmt: skip
+            [
+                part.name,
+                f"{e.rows}",
+                f"{e.mape:.1%}",
+                *([was] if before else []),
+                f"{e.bias:+.1%}",
+                f"{e.worst:+.1%}",
+                part.calibration,
+            ]
+        )
     head = ["machine/plan/figure", "rows", "mean error", *(["before"] if before else []), "bias", "worst"]
     table([*head, Column("calibration", left=True, spare=1)], rows)
     if any(f.fitted for part in now for f in part.figures):

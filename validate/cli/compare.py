@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.answers.arguments import Argument
-from perfmodel.answers.readers import whole
+from perfmodel.answers.question.arguments import Argument
+from perfmodel.answers.question.readers import whole
 from perfmodel.answers.text import seconds
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
@@ -36,7 +36,9 @@ def compare(
         str | None, Argument("Use this one for every row.", "NAME|PATH", default="each row's own")
     ] = None,
     row: Annotated[str | None, Argument("One row alone, such as 3c-13.", "ID")] = None,
-    by: Annotated[tuple[str, ...], Argument("Also cut by model, draft, kv or context; repeatable.", "WHAT")] = (),
+    by: Annotated[
+        tuple[str, ...], Argument("Also cut by model, draft, kv or context; repeatable.", "WHAT")
+    ] = (),
     worst: Annotated[int, Argument("Rows with the largest errors to show.", "N", read=whole)] = 8,
     plot: Picture = None,
     json: Json = False,
@@ -73,12 +75,19 @@ def compare(
 
 def _show_row(cells: list["Cell"], held_out: bool) -> None:
     p, used = cells[0].point, cells[0].calibration
-    fitted = f"a fit of {used} that has not seen this row" if held_out else f"{used}, which was fitted to this row"
-    typer.echo(f"{p.target} on {p.tp} x {p.hardware}, drafted by {p.draft or '-'} {p.read}; batch {p.batch}, "
-               f"context {p.context}, gamma {p.drafted}\npredicted by {fitted if cells[0].fitted else used}\n"
-               f"measured by {p.source}, row {p.row_id}")  # fmt: skip
-    rows = [[FIGURES[c.quantity], _value(c, c.measured), _value(c, c.predicted), f"{100 * c.error:+.1f}%"] for c in
-            cells if c.quantity in FIGURES]  # fmt: skip
+    fitted = (
+        f"a fit of {used} that has not seen this row" if held_out else f"{used}, which was fitted to this row"
+    )
+    typer.echo(
+        f"{p.target} on {p.tp} x {p.hardware}, drafted by {p.draft or '-'} {p.read}; batch {p.batch}, "
+        f"context {p.context}, gamma {p.drafted}\npredicted by {fitted if cells[0].fitted else used}\n"
+        f"measured by {p.source}, row {p.row_id}"
+    )
+    rows = [
+        [FIGURES[c.quantity], _value(c, c.measured), _value(c, c.predicted), f"{100 * c.error:+.1f}%"]
+        for c in cells
+        if c.quantity in FIGURES
+    ]
     table(["", "measured", "predicted", "error"], rows)
 
 
@@ -92,7 +101,9 @@ def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
     rows = []
     for name, part in module.partitions(cells, by).items():
         e = module.error(part)
-        rows.append([name, f"{e.rows}", f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"])
+        rows.append(
+            [name, f"{e.rows}", f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"]
+        )
     table(["partition", "rows", "mean %", "bias %", "worst %"], rows)
     right, of = module.right_side(cells)
     if of:
@@ -105,11 +116,26 @@ def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
     if worst:
         typer.echo("\nlargest errors")
         left = ("row", "device", "target", "draft", "figure")
-        heads = ("row", "device", "target", "draft", "batch", "context", "figure", "measured", "predicted", "error %")
+        heads = (
+            "row",
+            "device",
+            "target",
+            "draft",
+            "batch",
+            "context",
+            "figure",
+            "measured",
+            "predicted",
+            "error %",
+        )
         table([Column(head, head in left) for head in heads], [_row(c) for c in module.worst(cells, worst)])
 
 
 def _row(c: "Cell") -> list[str]:
     d = c.as_dict()
-    return [*(f"{d[key]}" for key in ("row", "hardware", "target", "draft", "batch", "context", "quantity")),
-            f"{c.measured:.5g}", f"{c.predicted:.5g}", f"{100 * c.error:+.1f}"]  # fmt: skip
+    return [
+        *(f"{d[key]}" for key in ("row", "hardware", "target", "draft", "batch", "context", "quantity")),
+        f"{c.measured:.5g}",
+        f"{c.predicted:.5g}",
+        f"{100 * c.error:+.1f}",
+    ]

@@ -1,4 +1,6 @@
-"""``perfmodel validate engine``: a calibration of a serving engine, from its benchmark files or its running server."""
+"""``perfmodel validate engine``: a calibration of a serving engine, from its benchmark files or its running
+server.
+"""
 
 import os
 from dataclasses import dataclass, replace
@@ -7,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.answers import arguments as arg
-from perfmodel.answers.arguments import Argument, Question
-from perfmodel.answers.readers import whole
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.arguments import Argument, Question
+from perfmodel.answers.question.readers import whole
 from perfmodel.cli.options import takes
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.model import hub_id, load_model
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.models.model import hub_id, load_model
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 from perfmodel.validate.records.store import RESULTS, machine_folder
 
 if TYPE_CHECKING:
-    from perfmodel.answers.query import Query
+    from perfmodel.answers.question.query import Query
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +39,19 @@ class EngineQuestion(Question):
         ),
     ] = ()
     files: Annotated[tuple[str, ...], Argument("More files of --from.", "FILE", place=True)] = ()
-    url: Annotated[str | None, Argument("A running OpenAI-compatible server to time.", "http://HOST:PORT")] = None
+    url: Annotated[
+        str | None, Argument("A running OpenAI-compatible server to time.", "http://HOST:PORT")
+    ] = None
     plan: Annotated[bool, Argument("Print the runs worth making; run nothing.")] = False
     tp: arg.TP = 1
     draft: Annotated[
         str | None,
-        Argument("Who drafted; needed beside drafting steps.", "self|KIND|NAME|PATH", "--draft-model", default="none"),
+        Argument(
+            "Who drafted; needed beside drafting steps.",
+            "self|KIND|NAME|PATH",
+            "--draft-model",
+            default="none",
+        ),
     ] = None
     draft_tp: arg.DraftTP = None
     draft_kv: Annotated[str, Argument("What the draft reads of the cache.", "METHOD[:BUDGET]")] = "full"
@@ -52,7 +61,9 @@ class EngineQuestion(Question):
     ] = None
     weights: arg.Weights = None
     kv_dtype: arg.KVType = None
-    engine: Annotated[str | None, Argument("Engine's name.", "NAME", default="as the server says, else vllm")] = None
+    engine: Annotated[
+        str | None, Argument("Engine's name.", "NAME", default="as the server says, else vllm")
+    ] = None
     version: Annotated[
         str | None, Argument("Engine's version.", "TEXT", default="as the server says, else unknown")
     ] = None
@@ -65,7 +76,9 @@ class EngineQuestion(Question):
     draft_path: Annotated[
         str | None,
         Argument(
-            "Of --plan: where the engine finds the draft.", "PATH", default="the id of --draft or of a published head"
+            "Of --plan: where the engine finds the draft.",
+            "PATH",
+            default="the id of --draft or of a published head",
         ),
     ] = None
     machine: Machine = "local-1"
@@ -80,7 +93,7 @@ class EngineQuestion(Question):
 
     def query(self) -> "Query":
         """The question whose model, formats and draft the engine serves."""
-        from perfmodel.answers.query import Query
+        from perfmodel.answers.question.query import Query
 
         names = ("tp", "draft_tp", "draft_kv", "weights", "kv_dtype", "calibration")
         said = {name: getattr(self, name) for name in names}
@@ -95,9 +108,9 @@ class EngineQuestion(Question):
 def engine(question: EngineQuestion, out: Out = None) -> None:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.
 
-    Two draft lengths (the baseline counts) and two batches or contexts are needed. What the rows determine is fitted,
-    the rest is left as in the base calibration and named; every row is predicted by a fit without it, and that error
-    becomes the interval of every answer.
+    Two draft lengths (the baseline counts) and two batches or contexts are needed. What the rows determine is
+    fitted, the rest is left as in the base calibration and named; every row is predicted by a fit without it,
+    and that error becomes the interval of every answer.
     """
     from perfmodel.validate.harness.micro.write import destination_of
 
@@ -116,12 +129,22 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
 
 
 def _calibrate(
-    q: EngineQuestion, query: "Query", files: tuple[str, ...], engine: str | None, version: str | None, out: Path | None
+    q: EngineQuestion,
+    query: "Query",
+    files: tuple[str, ...],
+    engine: str | None,
+    version: str | None,
+    out: Path | None,
 ) -> None:
     """Fit what the files hold; after a measurement, too little of it is a next step and no error."""
     from perfmodel.validate.engine.calibrate import lines
     from perfmodel.validate.engine.fit import check_enough
-    from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of, write_calibration
+    from perfmodel.validate.engine.sources import (
+        calibrate_engine,
+        read_sources,
+        sources_of,
+        write_calibration,
+    )
 
     if q.url is not None:
         try:
@@ -133,7 +156,9 @@ def _calibrate(
     record = write_calibration(made, q.machine, path)
     typer.echo("\n".join(lines(made)))
     typer.echo(f"record: {record}\ncalibration: {path}")
-    question = f"--model {query.model} --hardware {query.hardware} --draft {made.subject.draft} --calibration {path}"
+    question = (
+        f"--model {query.model} --hardware {query.hardware} --draft {made.subject.draft} --calibration {path}"
+    )
     typer.echo(f"ask: perfmodel whatif {question} ...")
 
 
@@ -166,7 +191,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
-    from perfmodel.answers.query import resolve
+    from perfmodel.answers.question.query import resolve
     from perfmodel.validate.engine.plan import GAMMAS, PlanRequest, commands
 
     resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do
@@ -200,7 +225,7 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
 
 def _found(model: str, draft: str, method: str | None) -> str | None:
     """Where the engine finds a draft: the id of a model, or of the head that was published for the target."""
-    from perfmodel.specs.acceptance_library import find_published, short_name
+    from perfmodel.specs.acceptance.acceptance_library import find_published, short_name
     from perfmodel.validate.engine.plan import OWN
 
     if method is None:

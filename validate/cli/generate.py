@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.answers.arguments import TOKENS, Argument
+from perfmodel.answers.question.arguments import TOKENS, Argument
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
-from perfmodel.specs.acceptance_file import AcceptanceFile
-from perfmodel.specs.formats import weight_format
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.models.formats import weight_format
 from perfmodel.validate.cli.acceptance import as_text
 from perfmodel.validate.cli.arguments import Decoding
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
@@ -33,32 +33,47 @@ class GenerateQuestion(Decoding):
 
     model: Annotated[str | None, Argument("A model's name, with --weights random:SEED.", "NAME", "-m")] = None
     weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE")] = None
-    draft_weights: Annotated[str | None, Argument("Of a separate draft model, as --weights.", "SOURCE")] = None
+    draft_weights: Annotated[str | None, Argument("Of a separate draft model, as --weights.", "SOURCE")] = (
+        None
+    )
     gamma: Annotated[int, Argument("Tokens drafted per iteration.", "N", "-g")] = 4
     batch: Annotated[
-        int | None, Argument("Sequences decoded together.", "N", "-b", default="all prompts; 2 where none are given")
+        int | None,
+        Argument("Sequences decoded together.", "N", "-b", default="all prompts; 2 where none are given"),
     ] = None
     context: Annotated[
         int | None, Argument("Last tokens of each prompt, BOS kept.", TOKENS, "-c", default="all; 4k")
     ] = None
     new_tokens: Annotated[int, Argument("Tokens to generate for each prompt.", TOKENS)] = 128
     temperature: Annotated[float, Argument("0 is greedy.", "T")] = 0.0
-    alpha: Annotated[float | None, Argument("Script acceptance at this rate; else it is observed.", "RATE")] = None
+    alpha: Annotated[
+        float | None, Argument("Script acceptance at this rate; else it is observed.", "RATE")
+    ] = None
     tree: Annotated[
-        str | None, Argument("Draft trees: children by level as 4x2x1, or sequoia:NODES of --gamma levels.", "TREE")
+        str | None,
+        Argument("Draft trees: children by level as 4x2x1, or sequoia:NODES of --gamma levels.", "TREE"),
     ] = None
     rates: Annotated[
         tuple[float, ...] | None,
-        Argument("P(accepted) of a node's 1st, 2nd, ... child, for --tree.", "RATES", default="measured first"),
+        Argument(
+            "P(accepted) of a node's 1st, 2nd, ... child, for --tree.", "RATES", default="measured first"
+        ),
     ] = None
     middle_kv: Annotated[
-        str | None, Argument("Cache through which the target itself drafts, over a small --draft.", "METHOD[:BUDGET]")
+        str | None,
+        Argument("Cache through which the target itself drafts, over a small --draft.", "METHOD[:BUDGET]"),
     ] = None
     inner_gamma: Annotated[int, Argument("Tokens of --draft in each round below --middle-kv.", "N")] = 2
-    hardware: Annotated[str | None, Argument("Device to predict for; no prediction without.", "NAME|PATH")] = None
+    hardware: Annotated[
+        str | None, Argument("Device to predict for; no prediction without.", "NAME|PATH")
+    ] = None
     attention: Annotated[str, Argument("auto, math, sdpa or triton.", "KERNEL")] = "auto"
-    pointwise: Annotated[str, Argument("Steps between matrix products: auto, torch or triton.", "KERNEL")] = "auto"
-    draft_tp: Annotated[int | None, Argument("Ranks a separate draft is split over.", "N", default="--tp")] = None
+    pointwise: Annotated[str, Argument("Steps between matrix products: auto, torch or triton.", "KERNEL")] = (
+        "auto"
+    )
+    draft_tp: Annotated[
+        int | None, Argument("Ranks a separate draft is split over.", "N", default="--tp")
+    ] = None
 
     def check(self) -> None:
         """See `Question.check`."""
@@ -92,13 +107,16 @@ class GenerateQuestion(Decoding):
 
 
 ObservedOut = Annotated[
-    Path | None, Argument("Acceptance of each cache, for `whatif --acceptance` and `advise`.", "FILE", "--output")
+    Path | None,
+    Argument("Acceptance of each cache, for `whatif --acceptance` and `advise`.", "FILE", "--output"),
 ]
 
 
 @takes(GenerateQuestion)
 def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
-    """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and measured."""
+    """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and
+    measured.
+    """
     import torch
 
     from perfmodel.validate.cli import generated
@@ -112,11 +130,21 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
     q = question
     if out is not None:
         if q.alpha is not None or q.tree is not None or q.middle_kv is not None:
-            raise InputError("--out: holds the observed acceptance of chains: without --alpha, --tree and --middle-kv")
+            raise InputError(
+                "--out: holds the observed acceptance of chains: without --alpha, --tree and --middle-kv"
+            )
         destination(out, flag="--out")
     pair = Pair(
-        q.checkpoint or q.model or bundled_checkpoint(), q.weights, q.draft, q.draft_weights, q.device, q.dtype, q.tp,
-        q.draft_tp, q.kv_dtype)  # fmt: skip
+        q.checkpoint or q.model or bundled_checkpoint(),
+        q.weights,
+        q.draft,
+        q.draft_weights,
+        q.device,
+        q.dtype,
+        q.tp,
+        q.draft_tp,
+        q.kv_dtype,
+    )
     if q.tree is not None:
         check_tree(q.tree, q.rates, q.draft, q.alpha)
     asked = q.request(pair.kind)
@@ -145,11 +173,15 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
                 requests = [one.request for one in trees]
             baseline, runs = compare(target, requests, texts, second, q.seed, q.graphs)
         except torch.OutOfMemoryError:
-            raise InputError(f"{target.device}: out of memory: lower --batch, --context or --new-tokens") from None
+            raise InputError(
+                f"{target.device}: out of memory: lower --batch, --context or --new-tokens"
+            ) from None
         if shard.rank == 0:
             generated.texts(reader, texts, baseline)
             typer.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.spelled}")
-            generated.table(baseline, runs, q.hardware, [generated.predicted(pair, run, q.hardware) for run in runs])
+            generated.table(
+                baseline, runs, q.hardware, [generated.predicted(pair, run, q.hardware) for run in runs]
+            )
             generated.details(runs, trees)
             if out is not None:
                 write(out, as_text(observed(target, second, pair, texts, runs)), "--out")
@@ -160,8 +192,8 @@ def observed(
 ) -> AcceptanceFile:
     """What the runs say of acceptance, as `validate acceptance` has it: one row for each method and budget.
 
-    A budget above the context reads everything, and drafts of their own prefill are a method's published form: both
-    are left out. The context is that of the middle of the generation.
+    A budget above the context reads everything, and drafts of their own prefill are a method's published
+    form: both are left out. The context is that of the middle of the generation.
     """
     from perfmodel.validate.harness.acceptance import code, entry, table
 

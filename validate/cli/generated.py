@@ -1,4 +1,6 @@
-"""What ``perfmodel validate generate`` prints: texts, runs measured beside predicted, what trees and levels gained."""
+"""What ``perfmodel validate generate`` prints: texts, runs measured beside predicted, what trees and levels
+gained.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.cli.output import Column
 from perfmodel.cli.output import table as show
 from perfmodel.speculation.acceptance import Acceptance
@@ -31,25 +33,40 @@ SHOWN_TOKENS = 60
 def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, float] | None:
     """Tokens/s of the baseline and the speedup of what was run, None where there is nothing to predict with.
 
-    Acceptance is as it was observed: of a chain by its tokens per iteration, of each of two levels by its rate.
+    Acceptance is as it was observed: of a chain by its tokens per iteration, of each of two levels by its
+    rate.
     """
     request, gained = run.request, run.generation.tokens_per_iteration
     if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
         return None
     weights, kv = pair.formats
     query = Query(
-        pair.target, hardware, request.batch, request.context, request.gamma, tp=pair.tp, draft_tp=pair.draft_tp,
-        draft=pair.draft_model or "self", draft_kv=request.draft_kv, weights=weights, kv_dtype=kv,
-        tokens_per_iteration=gained)  # fmt: skip
+        pair.target,
+        hardware,
+        request.batch,
+        request.context,
+        request.gamma,
+        tp=pair.tp,
+        draft_tp=pair.draft_tp,
+        draft=pair.draft_model or "self",
+        draft_kv=request.draft_kv,
+        weights=weights,
+        kv_dtype=kv,
+        tokens_per_iteration=gained,
+    )
     tree, upper = None, None
-    if request.tree is not None:  # whose acceptance is by rank; the chain's is not used, and 0 stands in for it
+    if (
+        request.tree is not None
+    ):  # whose acceptance is by rank; the chain's is not used, and 0 stands in for it
         tree, query = Tree(request.tree, widths(request.tree), gained), replace(query, **_accepted(0.0))
     if isinstance(run.counts, LevelCounts):
         inner, outer = map(_accepted, run.counts.alphas)
         upper = resolve(replace(query, draft="self", draft_tp=None, draft_kv=request.middle_kv, **outer))
         query = replace(query, **inner)
     gammas = (request.inner_gamma, request.gamma)
-    target_s, _, speedup = predicted_times(resolve(query), request.batch, request.context, gammas, tree, upper)
+    target_s, _, speedup = predicted_times(
+        resolve(query), request.batch, request.context, gammas, tree, upper
+    )
     return request.batch / target_s, speedup
 
 
@@ -144,7 +161,9 @@ def tree_lines(planned: "Planned", run: "Run") -> list[str]:
         f"  {_expected(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
     ]
     if planned.rates is not None:
-        told.append(f"  {_expected(parents, planned.rates):.2f} expected of {planned.source}: {_listed(planned.rates)}")
+        told.append(
+            f"  {_expected(parents, planned.rates):.2f} expected of {planned.source}: {_listed(planned.rates)}"
+        )
     return told
 
 
@@ -157,7 +176,9 @@ def _listed(rates: Sequence[float]) -> str:
 
 
 def level_lines(run: "Run") -> list[str]:
-    """What each of two levels gained, measured and as the two measured rates make expect; nothing of one level."""
+    """What each of two levels gained, measured and as the two measured rates make expect; nothing of one
+    level.
+    """
     counts, request = run.counts, run.request
     if not isinstance(counts, LevelCounts):
         return []

@@ -1,4 +1,6 @@
-"""The verbs that measure: ``perfmodel validate plans | measure | microbench | finish``, and their page: ``report``."""
+"""The verbs that measure: ``perfmodel validate plans | measure | microbench | finish``, and their page:
+``report``.
+"""
 
 import math
 import time
@@ -9,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.answers.arguments import Argument
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.options import flagged
 from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.records.plan import Plan, load_plan, plan_names
 from perfmodel.validate.records.store import RESULTS, Record, machine_folder, read_record
@@ -88,7 +90,9 @@ def microbench(
 
 @flagged
 def finish(
-    journal: Annotated[Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)],
+    journal: Annotated[
+        Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)
+    ],
 ) -> None:
     """Make a record of the rows that an interrupted run has finished."""
     from perfmodel.validate.harness.session import finish_journal
@@ -122,7 +126,9 @@ def report(
 
 
 def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
-    """The plan with what the command line changes. `known` False leaves a device unread that is yet to be measured."""
+    """The plan with what the command line changes. `known` False leaves a device unread that is yet to be
+    measured.
+    """
     plan = load_plan(name)
     if hardware is not None and known:
         load_gpu(hardware)
@@ -135,7 +141,9 @@ def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | No
     from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
-        typer.echo(f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True)
+        typer.echo(
+            f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True
+        )
     try:
         path = measured(deadline=math.inf if minutes is None else time.monotonic() + 60 * minutes)
     except KeyboardInterrupt:
@@ -145,12 +153,19 @@ def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | No
 
 
 def time_kernels(
-    plan: Plan, machine: str, resume: bool, results: Path, only: tuple[str, ...] = (), minutes: float | None = None
+    plan: Plan,
+    machine: str,
+    resume: bool,
+    results: Path,
+    only: tuple[str, ...] = (),
+    minutes: float | None = None,
 ) -> Record | None:
     """The record of a plan's kernels, None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro
 
-    return _record(plan, minutes, partial(run_micro, plan, machine, resume=resume, results=results, only=only))
+    return _record(
+        plan, minutes, partial(run_micro, plan, machine, resume=resume, results=results, only=only)
+    )
 
 
 def time_points(
@@ -176,20 +191,29 @@ def time_points(
     if plan.device == "cuda":
         whole, plan = len(plan.points()), fitting(plan, calibration)
         if len(plan.points()) < whole:
-            typer.echo(f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True)
+            typer.echo(
+                f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True
+            )
     choices = load_calibration(calibration).attention_choices if calibration else ()
-    measured = partial(run_plan, plan, machine, resume=resume, results=results, header=header, choices=choices)
+    measured = partial(
+        run_plan, plan, machine, resume=resume, results=results, header=header, choices=choices
+    )
     record = _record(plan, minutes, measured)
     if record is not None:
         _show_record(record, calibration)
         if len(record.rows) < len(plan.runs()):
-            typer.echo(f"stopped after {len(record.rows)} of {len(plan.runs())} rows: --minutes {minutes:g}", err=True)
+            typer.echo(
+                f"stopped after {len(record.rows)} of {len(plan.runs())} rows: --minutes {minutes:g}",
+                err=True,
+            )
         typer.echo(f"record: {record.path}")
     return record
 
 
 def _lying(name: str, folder: Path) -> str:
-    """A file in the record's own folder without its path, as records keep it; anything else as it was given."""
+    """A file in the record's own folder without its path, as records keep it; anything else as it was
+    given.
+    """
     path = Path(name)
     return path.name if path.is_file() and path.resolve().parent == folder.resolve() else name
 
@@ -204,17 +228,27 @@ def _show_plan(plan: Plan, calibration: str | None) -> None:
 
     found = estimate(plan, calibration)
     rows = [
-        [e.point.name, f"{e.needed_bytes / 1e9:.2f} GB" + ("" if e.fits else " (does not fit)"),
-         f"{e.target_s * 1e3:.2f} ms", f"{e.iteration_s * 1e3:.2f} ms", f"{e.speedup:.2f}", f"{e.seconds:.1f} s"]
+        [
+            e.point.name,
+            f"{e.needed_bytes / 1e9:.2f} GB" + ("" if e.fits else " (does not fit)"),
+            f"{e.target_s * 1e3:.2f} ms",
+            f"{e.iteration_s * 1e3:.2f} ms",
+            f"{e.speedup:.2f}",
+            f"{e.seconds:.1f} s",
+        ]
         for e in found
-    ]  # fmt: skip
-    typer.echo(f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}")
+    ]
+    typer.echo(
+        f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}"
+    )
     table(["point", "memory", "baseline step", "iteration", "speedup", "time"], rows)
     fit = [e for e in found if e.fits]
     points = f"{len(fit)} points" + (f" of {len(found)}, those that fit" if len(fit) < len(found) else "")
-    typer.echo(f"{points}, {len(fit) * len(plan.protocol.modes)} rows, "
-               f"about {sum(e.seconds for e in fit) / 60:.1f} min, "
-               f"at most {max((e.needed_bytes for e in fit), default=0) / 1e9:.1f} GB a device")  # fmt: skip
+    typer.echo(
+        f"{points}, {len(fit) * len(plan.protocol.modes)} rows, "
+        f"about {sum(e.seconds for e in fit) / 60:.1f} min, "
+        f"at most {max((e.needed_bytes for e in fit), default=0) / 1e9:.1f} GB a device"
+    )
 
 
 def _show_record(record: Record, calibration: str | None) -> None:

@@ -1,14 +1,16 @@
-"""``perfmodel validate run``: kernels, a calibration from them alone, and whole passes beside what it predicts."""
+"""``perfmodel validate run``: kernels, a calibration from them alone, and whole passes beside what it
+predicts.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perfmodel.answers.arguments import Argument
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.options import flagged
-from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.cli.measure import failed, for_hardware, time_kernels, time_points
 from perfmodel.validate.records.plan import Plan
@@ -27,7 +29,8 @@ def run(
     threads: arg.Threads = None,
     resume: arg.Resume = False,
     out: Annotated[
-        Path | None, Argument("Folder for calibration and device file.", "FOLDER", "--output", default="the machine's")
+        Path | None,
+        Argument("Folder for calibration and device file.", "FOLDER", "--output", default="the machine's"),
     ] = None,
     results: arg.ResultsFolder = None,
 ) -> int:
@@ -50,7 +53,9 @@ def run(
     typer.echo(fitted.notes, err=True)
     typer.echo(f"2/3  calibration: {place}", err=True)
     typer.echo(f"3/3  {len(chosen.runs())} rows of whole passes and whole iterations", err=True)
-    record = time_points(chosen, machine, str(place), resume and _begun(folder, chosen.name), where, hardware=device)
+    record = time_points(
+        chosen, machine, str(place), resume and _begun(folder, chosen.name), where, hardware=device
+    )
     if record is not None:
         for line in closing(kernels, record, fitted, device, place):
             typer.echo(line)
@@ -75,7 +80,9 @@ def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | 
 
 
 def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tuple[str, Path, Calibration]:
-    """The device, the calibration's file and the calibration; `device` None has the CPU's file written too."""
+    """The device, the calibration's file and the calibration; `device` None has the CPU's file written
+    too.
+    """
     from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.host import host_spec
     from perfmodel.validate.harness.micro.write import write_yaml
@@ -95,7 +102,9 @@ def closing(kernels: Record, record: Record, fitted: Calibration, device: str, p
 
     speedups = [c for c in compare_record(record, fitted, device) if c.quantity == "speedup"]
     doubts = [
-        f"{what}: {quiet_line(of)}" for what, of in (("kernels", kernels), ("passes", record)) if not is_quiet(of)
+        f"{what}: {quiet_line(of)}"
+        for what, of in (("kernels", kernels), ("passes", record))
+        if not is_quiet(of)
     ]
     if "WARNING" in fitted.notes:
         doubts.append(fitted.notes.partition("WARNING: ")[2])

@@ -1,4 +1,6 @@
-"""Which tree each draft cache is run with: as drawn, or Sequoia's for rates that are given or measured first."""
+"""Which tree each draft cache is run with: as drawn, or Sequoia's for rates that are given or measured
+first.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -44,8 +46,8 @@ def planned(
     draft: Model | None,
     seed: int,
 ) -> Planned:
-    """`request`, a chain of gamma tokens, with the tree that `spec` names; ``sequoia:N`` keeps to gamma levels below
-    the root. Without rates it decodes the prompts with a star first, which measures them.
+    """`request`, a chain of gamma tokens, with the tree that `spec` names; ``sequoia:N`` keeps to gamma
+    levels below the root. Without rates it decodes the prompts with a star first, which measures them.
 
     Raises InputError for a spec or rates without a tree.
     """

@@ -1,9 +1,9 @@
 """Attention of new tokens over a cache and over themselves, behind one interface.
 
-New tokens are a chain, or anything else that a mask over them can say: a tree, rows that begin at different slots.
-The query heads that share a KV head *and* the new tokens are folded into one row axis, so that a pass reads each cached
-token once however many tokens it verifies. Cached tokens need no causal mask and new ones a small one: two partial
-attentions, merged by their log-sum-exp.
+New tokens are a chain, or anything else that a mask over them can say: a tree, rows that begin at different
+slots. The query heads that share a KV head *and* the new tokens are folded into one row axis, so that a pass
+reads each cached token once however many tokens it verifies. Cached tokens need no causal mask and new ones a
+small one: two partial attentions, merged by their log-sum-exp.
 """
 
 import math
@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 MASKED = 0.5
-"""Of the least finite number: kernels that work in powers of two multiply by log2(e), and must not reach -inf."""
+"""Of the least finite number: kernels that work in powers of two multiply by log2(e), and must not reach
+-inf.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,21 @@ class FoldedAttention:
         self._bias: tuple[Span, Tensor | None] | None = None
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        span: Span,
+        new_k: Tensor,
+        new_v: Tensor,
+        sees: Tensor | None = None,
     ) -> Tensor:
         """Attend q to the valid part of a cache and, causally or as `sees` has it, to the new tokens.
 
-        q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads, m, d]
-        with m >= n, the last n being the queries' own where `sees` is None. sees: which new tokens each query attends
-        to, bool [batch or 1, n, m], at least one each. Returns [batch, n, heads * d], as the next matrix reads it.
-        A cache of another type (fp8) is first widened to the queries'.
+        q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads,
+        m, d] with m >= n, the last n being the queries' own where `sees` is None. sees: which new tokens each
+        query attends to, bool [batch or 1, n, m], at least one each. Returns [batch, n, heads * d], as the
+        next matrix reads it. A cache of another type (fp8) is first widened to the queries'.
         """
         rows = fold(q, new_k.shape[1])
         new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))
@@ -141,7 +150,9 @@ def causal_bias(n: int, m: int, group: int, dtype: torch.dtype, device: torch.de
 
 
 def new_bias(q: Tensor, new_k: Tensor, sees: Tensor | None) -> Tensor | None:
-    """The mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d]; see `FoldedAttention`."""
+    """The mask of queries [batch, heads, n, d] over new tokens [batch, kv_heads, m, d]; see
+    `FoldedAttention`.
+    """
     n, m, group = q.shape[2], new_k.shape[2], q.shape[1] // new_k.shape[1]
     if sees is None:
         return causal_bias(n, m, group, q.dtype, q.device)

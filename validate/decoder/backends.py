@@ -1,4 +1,6 @@
-"""Which implementations of attention and pointwise steps: by name, or the fastest known to work on the device."""
+"""Which implementations of attention and pointwise steps: by name, or the fastest known to work on the
+device.
+"""
 
 import math
 import os
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import AttentionChoice
+from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.validate.decoder.attention import FoldedAttention, Span
 from perfmodel.validate.decoder.fp8 import multiplies
 from perfmodel.validate.decoder.pointwise import Pointwise
@@ -19,13 +21,18 @@ NAMES = ("auto", "math", "sdpa", "triton")
 
 
 class AttentionByShape(FoldedAttention):
-    """The implementation that was chosen for these heads, the nearest number of queries and as many cached tokens.
+    """The implementation that was chosen for these heads, the nearest number of queries and as many cached
+    tokens.
 
-    default: what takes everything else. Shapes are known to the host, so that a captured graph keeps its choice.
+    default: what takes everything else. Shapes are known to the host, so that a captured graph keeps its
+    choice.
     """
 
     def __init__(
-        self, default: FoldedAttention, choices: Sequence[AttentionChoice], by_name: Mapping[str, FoldedAttention]
+        self,
+        default: FoldedAttention,
+        choices: Sequence[AttentionChoice],
+        by_name: Mapping[str, FoldedAttention],
     ) -> None:
         super().__init__(default.name)
         self.name, self.default, self.by_name = "by shape", default, by_name
@@ -34,7 +41,14 @@ class AttentionByShape(FoldedAttention):
             self._choices.setdefault((choice.heads, choice.kv_heads, choice.head_dim), []).append(choice)
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        span: Span,
+        new_k: Tensor,
+        new_v: Tensor,
+        sees: Tensor | None = None,
     ) -> Tensor:
         batch, heads, query, dim = q.shape
         chosen = self.of((heads, new_k.shape[1], dim), query, batch * (span.bound - span.start))
@@ -52,7 +66,11 @@ class AttentionByShape(FoldedAttention):
 
 
 def choose(
-    name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False, choices: Sequence[AttentionChoice] = ()
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    fp8: bool = False,
+    choices: Sequence[AttentionChoice] = (),
 ) -> FoldedAttention:
     """The implementation by name; ``auto`` takes the fastest that is known to work on the device.
 
@@ -76,7 +94,8 @@ def choose(
 
 
 def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> Pointwise:
-    """How the small steps of a pass are computed: ``torch``, ``triton``, or ``auto`` for the fused kernels on CUDA.
+    """How the small steps of a pass are computed: ``torch``, ``triton``, or ``auto`` for the fused kernels on
+    CUDA.
 
     fp8: what the cache is, see `Pointwise`.
     """
@@ -130,4 +149,8 @@ def others(device: torch.device, dtype: torch.dtype, fp8: bool = False) -> tuple
 def _fastest(device: torch.device, dtype: torch.dtype, fp8: bool) -> str:
     if dtype == torch.float64:
         return "math"
-    return "triton" if device.type == "cuda" and runs_triton(device, dtype, fp8) and dtype.itemsize == 2 else "sdpa"
+    return (
+        "triton"
+        if device.type == "cuda" and runs_triton(device, dtype, fp8) and dtype.itemsize == 2
+        else "sdpa"
+    )

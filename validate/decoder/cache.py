@@ -15,13 +15,15 @@ BLOCK = 64
 class KVCache:
     """Keys and values of `shape` [layers, batch, kv_heads, capacity, head_dim] with a length per sequence.
 
-    lengths: committed tokens, int64 [batch] on the device. What lies beyond a length is never read.
-    bound, floor: numbers the host knows that no length is above or below, so that passes on a CPU look no further.
-    fixed: once set, `bound` stays at the capacity, as captured graphs need.
-    An fp8 cache holds values as they are (scale 1, vLLM's default); what attends to them takes them in its own type.
+    lengths: committed tokens, int64 [batch] on the device. What lies beyond a length is never read. bound,
+    floor: numbers the host knows that no length is above or below, so that passes on a CPU look no further.
+    fixed: once set, `bound` stays at the capacity, as captured graphs need. An fp8 cache holds values as they
+    are (scale 1, vLLM's default); what attends to them takes them in its own type.
     """
 
-    def __init__(self, shape: tuple[int, int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int, int, int], device: torch.device, dtype: torch.dtype
+    ) -> None:
         layers, batch, heads, capacity, head_dim = shape
         self.capacity = -(-capacity // BLOCK) * BLOCK
         self.kv = allocate("KV cache", (2, layers, batch, heads, self.capacity, head_dim), device, dtype)
@@ -33,7 +35,9 @@ class KVCache:
         self.rows = torch.arange(batch, device=device)[:, None]
 
     def span(self, first: Tensor | None = None, window: int | None = None) -> Span:
-        """The committed tokens, or those from `first` [batch, n] on that queries with a sliding window see."""
+        """The committed tokens, or those from `first` [batch, n] on that queries with a sliding window
+        see.
+        """
         if first is None:
             return Span(self.lengths, self.bound, self.exact)
         start = max(0, self.floor - window + 1) if window else 0
@@ -52,11 +56,15 @@ class KVCache:
         return positions
 
     def read(self, positions: Tensor) -> Tensor:
-        """Keys and values of all layers at positions [batch, n]: [2 x layers, batch, kv_heads, n, head_dim]."""
+        """Keys and values of all layers at positions [batch, n]: [2 x layers, batch, kv_heads, n,
+        head_dim].
+        """
         return read_tokens(self.kv.flatten(0, 1), self.rows, self.slot(positions))
 
     def advance(self, count: Tensor, limit: int) -> None:
-        """Commit `count` [batch] more tokens, at most `limit`; the rest of what was written is thereby rolled back."""
+        """Commit `count` [batch] more tokens, at most `limit`; the rest of what was written is thereby rolled
+        back.
+        """
         self.lengths.add_(count)
         self.bound = self.capacity if self.fixed else min(self.bound + limit, self.capacity)
         self.exact = False
@@ -74,7 +82,9 @@ class KVCache:
 
 
 class Slots(NamedTuple):
-    """Places of new tokens in one layer of a cache: k, v [batch, kv_heads, capacity, head_dim], slots [batch, n]."""
+    """Places of new tokens in one layer of a cache: k, v [batch, kv_heads, capacity, head_dim], slots [batch,
+    n].
+    """
 
     k: Tensor
     v: Tensor
@@ -93,7 +103,8 @@ class Slots(NamedTuple):
 def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
     """Tokens at positions [batch, n] of a cache [layers, batch, kv_heads, slots, ...], all layers and heads.
 
-    rows: 0 ... batch - 1, [batch, 1]. Whole tokens are copied at a time: `gather` would be ten times slower on a CPU.
+    rows: 0 ... batch - 1, [batch, 1]. Whole tokens are copied at a time: `gather` would be ten times slower
+    on a CPU.
     """
     return bits(cache)[:, rows, :, positions].movedim((0, 1), (1, 3)).view(cache.dtype)
 
@@ -104,7 +115,9 @@ def write_tokens(cache: Tensor, rows: Tensor, positions: Tensor, values: Tensor)
 
 
 def pick_tokens(cache: Tensor, index: Tensor) -> Tensor:
-    """Tokens at index [batch, kv_heads, n] of one layer [batch, kv_heads, slots, head_dim], each head its own."""
+    """Tokens at index [batch, kv_heads, n] of one layer [batch, kv_heads, slots, head_dim], each head its
+    own.
+    """
     batch, heads, slots, d = cache.shape
     first = torch.arange(batch * heads, device=index.device).view(batch, heads, 1) * slots
     picked = bits(cache).view(-1, d).index_select(0, (index + first).flatten())

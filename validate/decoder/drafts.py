@@ -1,4 +1,6 @@
-"""Drafts that run a model: the target through a sparse view of its cache, or a smaller one with a cache of its own."""
+"""Drafts that run a model: the target through a sparse view of its cache, or a smaller one with a cache of
+its own.
+"""
 
 from typing import Protocol
 
@@ -24,18 +26,19 @@ class Drafter(Protocol):
         """What it runs; the decoder keeps their caches and views up to date."""
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, gamma], and the draft_probs they were drawn from [batch, gamma, vocab], if any."""
+        """draft_tokens [batch, gamma], and the draft_probs they were drawn from [batch, gamma, vocab], if
+        any.
+        """
 
 
 class ViewRunner:
     """Runs a model on tokens that are not committed, and reads those that are through `view`.
 
-    scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration, from slot 0
-    on, the same slots for all sequences.
-    own: the runner has a cache of its own (a separate model, or own_prefill), which is written too; else verification
-    fills it.
-    behind: tokens that an own cache lacks of the target's: where all drafts were accepted, the last of them was never
-    fed. The first pass of an iteration always takes as many more, so that shapes stay the same.
+    scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration, from
+    slot 0 on, the same slots for all sequences. own: the runner has a cache of its own (a separate model, or
+    own_prefill), which is written too; else verification fills it. behind: tokens that an own cache lacks of
+    the target's: where all drafts were accepted, the last of them was never fed. The first pass of an
+    iteration always takes as many more, so that shapes stay the same.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
@@ -53,7 +56,9 @@ class ViewRunner:
         """Hidden state [batch, hidden] of the token [batch] that was drafted as number `step`, from 1 on."""
         return self.run(token[:, None], self.behind + step)[:, -1]
 
-    def run(self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+    def run(
+        self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None
+    ) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n], which take the scratch slots from `used` on.
 
         ahead, sees: see `Runner.extend`; sees is [1, n, used + n].

@@ -1,9 +1,9 @@
 """EAGLE-3 heads: one layer over what the target thinks of a token and over the token that follows it.
 
-The token at p + 1 and the features of the target at p make the pair of position p. Where the target has run p, they are
-a projection of three of its hidden states; ahead of it, the head's own output for the pair before. Queries, keys and
-values are projected from the embedding beside them. Li et al. 2025, arXiv 2503.01840; order of operations and names of
-weights as in vLLM, models/llama_eagle3.py.
+The token at p + 1 and the features of the target at p make the pair of position p. Where the target has run
+p, they are a projection of three of its hidden states; ahead of it, the head's own output for the pair
+before. Queries, keys and values are projected from the embedding beside them. Li et al. 2025, arXiv
+2503.01840; order of operations and names of weights as in vLLM, models/llama_eagle3.py.
 """
 
 import torch
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from perfmodel.errors import InputError
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.decoder.drafts import ViewRunner
 from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.model import Attend, Model, Projected
@@ -36,7 +36,9 @@ class Features:
             self._passes.append(torch.cat([self._parts[layer] for layer in self.layers], -1))
 
     def take(self, tokens: int) -> Tensor:
-        """Of the latest `tokens` of each sequence that were run, [batch, tokens, layers x width]; forgets all."""
+        """Of the latest `tokens` of each sequence that were run, [batch, tokens, layers x width]; forgets
+        all.
+        """
         passes, self._passes = self._passes, []
         return torch.cat(passes, 1)[:, -tokens:]
 
@@ -44,8 +46,8 @@ class Features:
 class HeadModel(Model):
     """The head as a model of one layer, whose embedding is the target's.
 
-    Before a pass it is given the hidden states of its pairs; `output` is what the next pair of each is to be given.
-    to_target [vocab]: the target's tokens that it can draft.
+    Before a pass it is given the hidden states of its pairs; `output` is what the next pair of each is to be
+    given. to_target [vocab]: the target's tokens that it can draft.
     """
 
     output: Tensor
@@ -56,7 +58,9 @@ class HeadModel(Model):
     def __init__(self, spec: ModelSpec, target: ModelSpec) -> None:
         super().__init__(spec.model_copy(update={"tie_word_embeddings": False}))
         count = target.num_hidden_layers
-        self.features = Features((2, count // 2, count - 3))  # as heads are trained: an early, the middle, a late layer
+        self.features = Features(
+            (2, count // 2, count - 3)
+        )  # as heads are trained: an early, the middle, a late layer
         if len({*self.features.layers}) < 3 or min(self.features.layers) < 0:
             raise InputError(f"--draft: a head takes 3 of the target's layers, and {target.name} has too few")
         hidden, qkv = spec.hidden_size, self.layers[0].qkv
@@ -70,7 +74,12 @@ class HeadModel(Model):
         self._given, self._first = hidden, first
 
     def forward(
-        self, tokens: Tensor, positions: Tensor, attend: Attend, rotary: Rotary | None = None, tap: object = None
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        rotary: Rotary | None = None,
+        tap: object = None,
     ) -> Tensor:
         """As `Model.forward`, of pairs: tokens [batch, n] are those that follow their `positions`."""
         layer, eps = self.layers[0], self.spec.rms_norm_eps
@@ -87,14 +96,16 @@ class HeadModel(Model):
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the target's vocabulary, of tokens that it cannot draft minus infinity."""
         own = super().logits(hidden)
-        return own.new_full((*own.shape[:-1], self.target_vocab), -torch.inf).index_copy_(-1, self.to_target, own)
+        return own.new_full((*own.shape[:-1], self.target_vocab), -torch.inf).index_copy_(
+            -1, self.to_target, own
+        )
 
 
 class HeadRunner(ViewRunner):
     """Runs a head over a cache of its own, which lacks the pairs that the last verification gave features to.
 
-    features [batch, queries, 3 x width]: of these pairs; pending [batch]: how many they are in each sequence; latest
-    [batch, width]: what stands for the features of the newest token.
+    features [batch, queries, 3 x width]: of these pairs; pending [batch]: how many they are in each sequence;
+    latest [batch, width]: what stands for the features of the newest token.
     """
 
     latest: Tensor

@@ -21,7 +21,12 @@ from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
 from perfmodel.validate.decoder.tree_sampling import TreeScript
-from perfmodel.validate.decoder.two_levels import CollectingRunner, LevelCounter, TwoLevelDecoder, TwoLevelDrafter
+from perfmodel.validate.decoder.two_levels import (
+    CollectingRunner,
+    LevelCounter,
+    TwoLevelDecoder,
+    TwoLevelDrafter,
+)
 
 
 def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
@@ -41,7 +46,9 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
 
 
 def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
-    """What from now on counts a tree's children or two levels' tokens, beside the histogram; a chain needs none."""
+    """What from now on counts a tree's children or two levels' tokens, beside the histogram; a chain needs
+    none.
+    """
     if isinstance(decoder, TreeDecoder):
         counter: TreeCounter | LevelCounter = TreeCounter(decoder.tree)
     elif isinstance(decoder, TwoLevelDecoder):
@@ -55,9 +62,13 @@ def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
 def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     """A model with room for prompt, output and the tokens of an iteration; two levels write further ahead.
 
-    rolls: room for a chunk of the prompt or the tokens of an iteration alone, since a `RollingView` keeps the others.
+    rolls: room for a chunk of the prompt or the tokens of an iteration alone, since a `RollingView` keeps the
+    others.
     """
-    spec, ahead = model.spec, request.queries + (request.inner_gamma + 2 if request.middle_kv is not None else 0)
+    spec, ahead = (
+        model.spec,
+        request.queries + (request.inner_gamma + 2 if request.middle_kv is not None else 0),
+    )
     tokens = request.context + request.new_tokens
     window = spec.sliding_window if spec.num_sliding_layers else None
     if window is not None and window <= ahead:
@@ -73,7 +84,9 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     slots = max(WINDOW_CHUNK, request.queries, _slots(request)) if rolls else tokens + ahead
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
     cache = (RollingCache if rolls else KVCache)(shape, model.device, FP8 if request.fp8 else model.dtype)
-    attention = backends.choose(request.attention, model.device, model.dtype, request.fp8, request.attention_choices)
+    attention = backends.choose(
+        request.attention, model.device, model.dtype, request.fp8, request.attention_choices
+    )
     return Runner(model, cache, attention, model.rotary(tokens))
 
 

@@ -1,7 +1,7 @@
 """The models that `model` runs; any other is refused by what it has that this decoder lacks."""
 
 from perfmodel.errors import InputError
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.decoder.rope import SCALINGS
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe")
@@ -25,4 +25,6 @@ def check_supported(spec: ModelSpec) -> None:
     elif scaling and scaling.rope_type == "longrope" and factors != {spec.rotary_dim // 2}:
         reason = f"its rope_scaling must have {spec.rotary_dim // 2} short and as many long factors"
     if reason:
-        raise InputError(f"model {spec.name}: must be of family {', '.join(FAMILIES)} to be run here; {reason}")
+        raise InputError(
+            f"model {spec.name}: must be of family {', '.join(FAMILIES)} to be run here; {reason}"
+        )

@@ -1,8 +1,10 @@
-"""Eight bits: matrices of a layer with a scale for each output, and a cache of keys and values as they are (scale 1).
+"""Eight bits: matrices of a layer with a scale for each output, and a cache of keys and values as they are
+(scale 1).
 
-The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). What is in it is what `perfmodel.specs.formats` counts
-under ``fp8``: the matrices of attention and MLP, an EAGLE head's projection among them. Embedding, LM head and norms
-keep the type of the activations. Values beyond the largest saturate, as in vLLM.
+The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). What is in it is what
+`perfmodel.specs.models.formats` counts under ``fp8``: the matrices of attention and MLP, an EAGLE head's
+projection among them. Embedding, LM head and norms keep the type of the activations. Values beyond the
+largest saturate, as in vLLM.
 """
 
 import torch
@@ -10,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from perfmodel.errors import InputError
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 
 FP8 = torch.float8_e4m3fn
 MOST = 448.0
@@ -24,8 +26,9 @@ CAPABILITY = 8, 9
 class Fp8Linear(nn.Module):
     """A matrix [outputs, inputs] of codes, each row with its `scale` [outputs].
 
-    On CUDA each token is brought to eight bits with a scale of its own, and both are multiplied so (the engine's
-    ``fp8``). On a CPU the codes are widened for each call (``fp8-wo``), which takes longer than to read them.
+    On CUDA each token is brought to eight bits with a scale of its own, and both are multiplied so (the
+    engine's ``fp8``). On a CPU the codes are widened for each call (``fp8-wo``), which takes longer than to
+    read them.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -34,9 +37,13 @@ class Fp8Linear(nn.Module):
         self.hold(weight, weight.abs().amax(1))
 
     def hold(self, weight: Tensor, peaks: Tensor) -> None:
-        """Quantise weight [outputs, inputs], all or a rank's part of rows whose largest values are peaks [outputs]."""
+        """Quantise weight [outputs, inputs], all or a rank's part of rows whose largest values are peaks
+        [outputs].
+        """
         codes, scale = by_row(weight, peaks[:, None])
-        self.weight, self.scale = (nn.Parameter(values, requires_grad=False) for values in (codes, scale[:, 0]))
+        self.weight, self.scale = (
+            nn.Parameter(values, requires_grad=False) for values in (codes, scale[:, 0])
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., inputs] to [..., outputs]."""
@@ -52,7 +59,9 @@ def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None
 
 
 def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., inputs] in bf16, quantised by token, times the transpose of weight [outputs, inputs], by the library."""
+    """x [..., inputs] in bf16, quantised by token, times the transpose of weight [outputs, inputs], by the
+    library.
+    """
     rows = x.reshape(-1, x.shape[-1])
     if x.is_cuda:
         from perfmodel.validate.decoder.triton_pointwise import rows_to_fp8
@@ -60,12 +69,16 @@ def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None
         codes, scales = rows_to_fp8(rows)
     else:
         codes, scales = by_row(rows, rows.abs().amax(1, keepdim=True))
-    out = torch._scaled_mm(codes, weight.t(), scale_a=scales, scale_b=scale[None], bias=bias, out_dtype=x.dtype)
+    out = torch._scaled_mm(
+        codes, weight.t(), scale_a=scales, scale_b=scale[None], bias=bias, out_dtype=x.dtype
+    )
     return out.view(*x.shape[:-1], -1)
 
 
 def by_row(x: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes of x [rows, n], and the scales [rows, 1] that make the format's largest value of peaks [rows, 1]."""
+    """Codes of x [rows, n], and the scales [rows, 1] that make the format's largest value of peaks [rows,
+    1].
+    """
     scale = peaks.float().clamp(min=LEAST_PEAK) / MOST
     return to_fp8(x.float() / scale), scale
 
@@ -91,7 +104,9 @@ def quantise(model: nn.Module) -> None:
 def check_runs(spec: ModelSpec, device: torch.device, dtype: torch.dtype) -> None:
     """Refuse (InputError) what has no kernel for eight-bit weights."""
     if spec.moe is not None:
-        raise InputError(f"fp8 weights: must be of a dense model to be run here, given {spec.name}: take bf16")
+        raise InputError(
+            f"fp8 weights: must be of a dense model to be run here, given {spec.name}: take bf16"
+        )
     if device.type == "cuda" and (not multiplies(device) or dtype != torch.bfloat16):
         need = "bf16 activations and a CUDA device of compute capability 8.9 or later, or a CPU"
         raise InputError(f"fp8 weights: need {need}")

@@ -24,7 +24,9 @@ class Generation:
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Mean tokens gained per iteration and sequence, what an EOS or the limit cut off left out; 0 without any."""
+        """Mean tokens gained per iteration and sequence, what an EOS or the limit cut off left out; 0 without
+        any.
+        """
         emitted = sum(len(row) - 1 for row in self.tokens)  # the first token is prefill's
         return emitted / max(1, sum(self.histogram))
 

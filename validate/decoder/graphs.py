@@ -1,8 +1,8 @@
 """CUDA graphs: an iteration recorded once and replayed, so that no kernel waits for its launch.
 
-What makes it possible lies elsewhere: lengths, positions and counts are device tensors changed in place, and with fixed
-bounds every shape is the same in every iteration. Where the host decides how much is drafted, a round is a graph, and
-so is what follows for each number of tokens to verify.
+What makes it possible lies elsewhere: lengths, positions and counts are device tensors changed in place, and
+with fixed bounds every shape is the same in every iteration. Where the host decides how much is drafted, a
+round is a graph, and so is what follows for each number of tokens to verify.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,9 @@ def capture(decoder: Decoder, state: State) -> None:
 
 
 def warm_up(decoder: Decoder, state: State) -> None:
-    """Run everything that is to be recorded, in real iterations: of two levels every width, else `WARM_UP`."""
+    """Run everything that is to be recorded, in real iterations: of two levels every width, else
+    `WARM_UP`.
+    """
     steps: list[Callable[[State], object]] = [decoder.step] * WARM_UP
     if isinstance(decoder, TwoLevelDecoder):
         steps = [partial(decoder.step_at, width) for width in decoder.widths]
@@ -46,7 +48,9 @@ def warm_up(decoder: Decoder, state: State) -> None:
 
 
 def fix_bounds(decoder: Decoder) -> None:
-    """From the next iteration's commit on, passes look at whole caches whatever the lengths: shapes stay the same."""
+    """From the next iteration's commit on, passes look at whole caches whatever the lengths: shapes stay the
+    same.
+    """
     for cache in decoder.caches:
         cache.fixed = True
         cache.set_lengths(cache.lengths.clone(), cache.capacity)

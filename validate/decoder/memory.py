@@ -23,7 +23,9 @@ def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: tor
 
 
 def check_fits(what: str, need_bytes: float, device: torch.device, remedy: str = REMEDY) -> None:
-    """Refuse what a CPU's free memory cannot hold (there the allocation itself would succeed, and a later one fail)."""
+    """Refuse what a CPU's free memory cannot hold (there the allocation itself would succeed, and a later one
+    fail).
+    """
     if device.type == "cpu" and need_bytes > _free_bytes(device):
         raise _too_large(what, need_bytes, device, remedy)
 

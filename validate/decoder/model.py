@@ -1,4 +1,6 @@
-"""One forward pass of a Llama-family decoder. What attention reads is not its business: that is `attend`'s."""
+"""One forward pass of a Llama-family decoder. What attention reads is not its business: that is
+`attend`'s.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from perfmodel.specs.model import ModelSpec, MoE
+from perfmodel.specs.models.model import ModelSpec, MoE
 from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.families import check_supported
@@ -32,8 +34,8 @@ class Projected:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [batch, heads or kv_heads, n, head_dim].
 
-        Queries and keys are normed where the layer does so, and rotated. Keys and values are written to `out`, where
-        given (and returned from there), and to a cache's `slots`.
+        Queries and keys are normed where the layer does so, and rotated. Keys and values are written to
+        `out`, where given (and returned from there), and to a cache's `slots`.
         """
         return self.pointwise.rotate(self, out, slots)
 
@@ -89,8 +91,14 @@ class Layer(nn.Module):
     def __init__(self, spec: ModelSpec, shard: RankShard, index: int) -> None:
         super().__init__()
         first, last = shard.kv_heads(spec.num_key_value_heads)
-        self.heads, self.kv_heads, self.head_dim = spec.num_attention_heads // shard.size, last - first, spec.head_dim
-        slides = index >= spec.num_hidden_layers - spec.num_sliding_layers  # where only some do, the last (Qwen)
+        self.heads, self.kv_heads, self.head_dim = (
+            spec.num_attention_heads // shard.size,
+            last - first,
+            spec.head_dim,
+        )
+        slides = (
+            index >= spec.num_hidden_layers - spec.num_sliding_layers
+        )  # where only some do, the last (Qwen)
         self.eps, self.window = spec.rms_norm_eps, spec.sliding_window if slides else None
         width, first_rank = self.heads * self.head_dim, shard.rank == 0
         self.attention_norm = nn.Parameter(torch.empty(spec.hidden_size))
@@ -145,9 +153,16 @@ class Model(nn.Module):
         return rope.rotary(self.spec, self.device, tokens)
 
     def forward(
-        self, tokens: Tensor, positions: Tensor, attend: Attend, rotary: Rotary | None = None, tap: Tap | None = None
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        rotary: Rotary | None = None,
+        tap: Tap | None = None,
     ) -> Tensor:
-        """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]; `tap` sees others."""
+        """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]; `tap` sees
+        others.
+        """
         turns = (rotary or self.rotary(tokens.shape[1])).turns(positions, self.dtype)
         residual, add_norm, eps = self._embed(tokens), self.pointwise.add_norm, self.spec.rms_norm_eps
         x = norm(residual, self.layers[0].attention_norm, eps)

@@ -1,4 +1,6 @@
-"""Prompt lookup: the tokens that followed the latest earlier occurrence of the last few tokens. No model at all."""
+"""Prompt lookup: the tokens that followed the latest earlier occurrence of the last few tokens. No model at
+all.
+"""
 
 import torch
 from torch import Tensor
@@ -11,7 +13,9 @@ LONGEST = 3
 
 
 class NGramDrafter:
-    """Longest match first, up to `longest` tokens; among equals the latest. Without a match, the last token repeats."""
+    """Longest match first, up to `longest` tokens; among equals the latest. Without a match, the last token
+    repeats.
+    """
 
     models = ()
 
@@ -21,7 +25,9 @@ class NGramDrafter:
         self.gamma, self.longest = gamma, longest
 
     def propose(self, state: State) -> tuple[Tensor, None]:
-        """Continue each sequence as it continued before; a match near the end is continued with its own period."""
+        """Continue each sequence as it continued before; a match near the end is continued with its own
+        period.
+        """
         tokens, last = state.tokens, state.length[:, None] - 1
         position = torch.arange(tokens.shape[1], device=tokens.device)
         match = position < last

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 
 from perfmodel.errors import refuse
-from perfmodel.specs.formats import weight_format
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.models.formats import weight_format
+from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.shard import RankShard, for_draft, local_device
 from perfmodel.validate.decoder.weights import head_of, load, load_head
@@ -20,10 +20,11 @@ SMALL_PARAMS = 50_000_000
 
 @dataclass(frozen=True)
 class Pair:
-    """target: a bundled model's name, or a checkpoint's folder. draft: ``self``, ``ngram[:LONGEST]``, or as target.
+    """target: a bundled model's name, or a checkpoint's folder. draft: ``self``, ``ngram[:LONGEST]``, or as
+    target.
 
-    weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``. dtype: of all weights and
-    activations; fp8 weights are multiplied with bf16 activations. kv_dtype: of all caches, see `Request`.
+    weights, draft_weights: ``checkpoint`` (the default of a folder) or ``random:SEED``. dtype: of all weights
+    and activations; fp8 weights are multiplied with bf16 activations. kv_dtype: of all caches, see `Request`.
     """
 
     target: str
@@ -93,7 +94,9 @@ class Pair:
     def models(self, shard: RankShard) -> tuple[Model, Model | None]:
         """Target and separate draft, this rank's part of each."""
         device, dtype, fp8 = self.place(), DTYPES[self.precision()], self.precision() == "fp8"
-        target = load(self.target, self.weights or _default_weights(self.target), device, dtype, shard, fp8=fp8)
+        target = load(
+            self.target, self.weights or _default_weights(self.target), device, dtype, shard, fp8=fp8
+        )
         if self.draft_model is None:
             return target, None
         weights = self.draft_weights or _default_weights(self.draft_model)

@@ -23,8 +23,8 @@ Turns = tuple[Tensor, Tensor]
 class Rotary:
     """How far a model's heads are turned at each position; `rope` makes it.
 
-    frequencies: rotation per position of each pair of dimensions, [rotary_dim / 2] float64; scale: what cosine and sine
-    are multiplied by, since `yarn` and `longrope` sharpen the scores of long texts.
+    frequencies: rotation per position of each pair of dimensions, [rotary_dim / 2] float64; scale: what
+    cosine and sine are multiplied by, since `yarn` and `longrope` sharpen the scores of long texts.
     """
 
     frequencies: Tensor
@@ -40,8 +40,9 @@ class Rotary:
 class Pointwise:
     """Plain torch. name: what results record; fused kernels are a subclass, and equal this.
 
-    fp8: whether keys and values are rounded to what an fp8 cache holds, before anything attends to them: a token sees
-    the same of another one whether they are run together (a verification) or one by one, and output stays the same.
+    fp8: whether keys and values are rounded to what an fp8 cache holds, before anything attends to them: a
+    token sees the same of another one whether they are run together (a verification) or one by one, and
+    output stays the same.
     """
 
     name = "torch"
@@ -76,18 +77,22 @@ class Pointwise:
         return q, k, v
 
     def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
-        """Copy tokens at places [batch, n] of a cache [layers, batch, kv_heads, slots, d] into slots [batch, n] of
-        another.
+        """Copy tokens at places [batch, n] of a cache [layers, batch, kv_heads, slots, d] into slots [batch,
+        n] of another.
         """
         batch = torch.arange(len(places), device=places.device)[:, None]
         write_tokens(into, batch, slots, read_tokens(source, batch, places))
 
     def by_expert(self, rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
-        """rows [r, k] times weights [num_experts, m, k], each by its expert's matrix: [r, m]. experts [r] rise."""
+        """rows [r, k] times weights [num_experts, m, k], each by its expert's matrix: [r, m]. experts [r]
+        rise.
+        """
         product = _grouped_mm
         if product is None and rows.dtype == torch.bfloat16:
             product = torch._grouped_mm
-        if product is None or rows.dtype == torch.float64:  # a matrix for each row: for tests, which are in fp64
+        if (
+            product is None or rows.dtype == torch.float64
+        ):  # a matrix for each row: for tests, which are in fp64
             return torch.bmm(weights[experts], rows[..., None])[..., 0]
         ends = torch.searchsorted(experts, torch.arange(len(weights), device=experts.device), right=True)
         return product(rows, weights.transpose(1, 2), offs=ends.to(torch.int32))

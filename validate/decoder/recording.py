@@ -24,7 +24,9 @@ def record(work: Callable[[], object], generator: torch.Generator | None = None)
     try:
         with torch.cuda.graph(graph):
             work()
-    except BaseException:  # ending a capture that failed raises too, and its stream would stay the current one
+    except (
+        BaseException
+    ):  # ending a capture that failed raises too, and its stream would stay the current one
         torch.cuda.set_stream(stream)
         raise
     _recorded.add(graph)
@@ -38,7 +40,9 @@ def replayed(step: Callable[[State], object], state: State, record: Record) -> C
 
 
 def drop_all() -> None:
-    """Forget every recorded graph, whoever still holds it: a process group must outlive graphs with its collectives."""
+    """Forget every recorded graph, whoever still holds it: a process group must outlive graphs with its
+    collectives.
+    """
     for graph in list(_recorded):
         graph.reset()
     _recorded.clear()

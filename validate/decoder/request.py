@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import AttentionChoice
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.calibrations.calibration import AttentionChoice
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.decoder.sampling import Sampling
@@ -14,14 +14,15 @@ from perfmodel.validate.decoder.sampling import Sampling
 class Request:
     """What to decode with. `context` is the longest prompt; `gamma` 0 is plain decoding, whatever the draft.
 
-    draft: ``self``, ``ngram[:LONGEST]`` or ``model`` (a separate one, handed to `make_decoder`).
-    tree: parents of the nodes of a token tree (see `topology`) of gamma levels below the root, None for a chain.
-    middle_kv: the target's sparse cache that stands between a separate draft and the target itself (see `two_levels`),
-    drafting gamma tokens from rounds of `inner_gamma` of the draft's; None for one level.
-    script: scripted acceptance, None to observe what the models do: relative frequencies of 0 .. `max_accepted`
-    accepted tokens; of a tree the probabilities that a node's 1st, 2nd, ... child is accepted. inner_script:
-    frequencies of 0 .. inner_gamma accepted tokens of the draft below the sparse cache.
-    kv_dtype: of all caches: ``auto``, the type of the activations, or ``fp8``. attention_choices: of `backends.choose`.
+    draft: ``self``, ``ngram[:LONGEST]`` or ``model`` (a separate one, handed to `make_decoder`). tree:
+    parents of the nodes of a token tree (see `topology`) of gamma levels below the root, None for a chain.
+    middle_kv: the target's sparse cache that stands between a separate draft and the target itself (see
+    `two_levels`), drafting gamma tokens from rounds of `inner_gamma` of the draft's; None for one level.
+    script: scripted acceptance, None to observe what the models do: relative frequencies of 0 ..
+    `max_accepted` accepted tokens; of a tree the probabilities that a node's 1st, 2nd, ... child is accepted.
+    inner_script: frequencies of 0 .. inner_gamma accepted tokens of the draft below the sparse cache.
+    kv_dtype: of all caches: ``auto``, the type of the activations, or ``fp8``. attention_choices: of
+    `backends.choose`.
     """
 
     batch: int
@@ -45,7 +46,11 @@ class Request:
     def __post_init__(self) -> None:
         if self.kv_dtype not in ("auto", "fp8"):
             raise InputError(f"--kv-dtype: must be auto (as the activations) or fp8, given {self.kv_dtype!r}")
-        for name, value, least in (("batch", self.batch, 1), ("context", self.context, 1), ("gamma", self.gamma, 0)):
+        for name, value, least in (
+            ("batch", self.batch, 1),
+            ("context", self.context, 1),
+            ("gamma", self.gamma, 0),
+        ):
             if value < least:
                 raise InputError(f"--{name}: must be {least} or more, given {value}")
         if self.middle_kv is not None:
@@ -54,18 +59,28 @@ class Request:
             return self._check_tree(self.tree)
         for script, most in ((self.script, self.max_accepted), (self.inner_script, self.inner_gamma)):
             if script is not None and len(script) != most + 1:
-                raise InputError(f"scripted acceptance: must be gamma + 1 = {most + 1} counts, given {len(script)}")
+                raise InputError(
+                    f"scripted acceptance: must be gamma + 1 = {most + 1} counts, given {len(script)}"
+                )
 
     def _check_tree(self, parents: tuple[int, ...]) -> None:
         check_parents(parents)
         if self.gamma != depths(parents)[-1]:
-            raise InputError(f"--gamma: must be the {depths(parents)[-1]} levels below the root, given {self.gamma}")
+            raise InputError(
+                f"--gamma: must be the {depths(parents)[-1]} levels below the root, given {self.gamma}"
+            )
         if self.script is not None:
             TreeAcceptance.of(self.script)
 
     def _check_levels(self) -> None:
-        if self.draft != "model" or self.tree is not None or (self.script is None) != (self.inner_script is None):
-            raise InputError("--middle-kv: must stand over a separate --draft model, without --tree and --alpha")
+        if (
+            self.draft != "model"
+            or self.tree is not None
+            or (self.script is None) != (self.inner_script is None)
+        ):
+            raise InputError(
+                "--middle-kv: must stand over a separate --draft model, without --tree and --alpha"
+            )
         if self.inner_gamma < 1 or self.gamma < 1:
             raise InputError(
                 f"--inner-gamma, --gamma: must be 1 or more with --middle-kv, given {self.inner_gamma}, {self.gamma}"
@@ -74,7 +89,9 @@ class Request:
     def plain(self) -> "Request":
         """The same without speculation."""
         script = None if self.script is None else (1.0,)
-        return replace(self, gamma=0, tree=None, middle_kv=None, inner_gamma=0, script=script, inner_script=None)
+        return replace(
+            self, gamma=0, tree=None, middle_kv=None, inner_gamma=0, script=script, inner_script=None
+        )
 
     @property
     def cache_name(self) -> str:
@@ -104,7 +121,9 @@ def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, ba
     if new_tokens < 1:
         raise InputError(f"--new-tokens: must be 1 or more, given {new_tokens}")
     if len(prompts) != batch or not all(prompts):
-        raise InputError(f"prompts: must be {batch} non-empty lists of tokens, given {sum(map(bool, prompts))}")
+        raise InputError(
+            f"prompts: must be {batch} non-empty lists of tokens, given {sum(map(bool, prompts))}"
+        )
     longest, limit = max(map(len, prompts)), min(spec.max_position_embeddings, room) - new_tokens
     if longest > limit:
         positions = f"the {spec.max_position_embeddings} positions of {spec.name}"

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from perfmodel.specs.model import ModelSpec, RopeScaling
+from perfmodel.specs.models.model import ModelSpec, RopeScaling
 from perfmodel.validate.decoder.pointwise import Rotary
 
 SCALINGS = ("llama3", "linear", "yarn", "longrope")
@@ -16,14 +16,17 @@ LEAST_RAMP = 1e-3
 def rotary(spec: ModelSpec, device: torch.device, tokens: int) -> Rotary:
     """Of a model whose sequences become `tokens` long, prompt and output.
 
-    `longrope` takes its long factors above the length trained first. They hold for a whole sequence, its first tokens
-    included, so that they belong to a runner: tokens that are drafted and refused must not move them.
+    `longrope` takes its long factors above the length trained first. They hold for a whole sequence, its
+    first tokens included, so that they belong to a runner: tokens that are drafted and refused must not move
+    them.
     """
     return Rotary(inverse_frequencies(spec, device, tokens), attention_scale(spec))
 
 
 def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> Tensor:
-    """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64, of sequences of `tokens`."""
+    """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64, of sequences of
+    `tokens`.
+    """
     exponent = torch.arange(0, spec.rotary_dim, 2, dtype=torch.float64, device=device) / spec.rotary_dim
     frequencies, scaling = spec.rope_theta**-exponent, spec.rope_scaling
     if scaling is None:
@@ -34,12 +37,18 @@ def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> T
         long = tokens > scaling.original_max_position_embeddings
         factors = scaling.long_factor if long else scaling.short_factor
         return frequencies / torch.tensor(factors, dtype=torch.float64, device=device)
-    keep = _llama3_keep(frequencies, scaling) if scaling.rope_type == "llama3" else _yarn_keep(spec, scaling, device)
+    keep = (
+        _llama3_keep(frequencies, scaling)
+        if scaling.rope_type == "llama3"
+        else _yarn_keep(spec, scaling, device)
+    )
     return frequencies * (keep + (1 - keep) / scaling.factor)
 
 
 def _llama3_keep(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
-    """Slow frequencies are divided by `factor`, fast ones kept, those between blended (Llama 3.1 reference code)."""
+    """Slow frequencies are divided by `factor`, fast ones kept, those between blended (Llama 3.1 reference
+    code).
+    """
     turns = frequencies * scaling.original_max_position_embeddings / (2 * math.pi)
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
     return ((turns - low) / (high - low)).clamp(0, 1)

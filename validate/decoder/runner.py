@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 PREFILL_CHUNK = 512
 Write = Callable[[int, Projected], tuple[Tensor, Tensor, Tensor]]
-"""Of a layer's projection: queries, and the keys and values of all uncommitted tokens, the new ones among them."""
+"""Of a layer's projection: queries, and the keys and values of all uncommitted tokens, the new ones among
+them.
+"""
 
 
 @dataclass
 class Observed:
-    """Queries of the last `window` prompt tokens, [layers, batch, heads, window + 1, head_dim]; the last slot is waste.
+    """Queries of the last `window` prompt tokens, [layers, batch, heads, window + 1, head_dim]; the last slot
+    is waste.
 
     Slot j holds position length - window + j; where that is negative, the slot is not to be used.
     """
@@ -39,7 +42,9 @@ class Observed:
         return cls(torch.zeros(shape, dtype=model.dtype, device=model.device), window)
 
     def keep(self, layer: int, q: Tensor, positions: Tensor, lengths: Tensor) -> None:
-        """Those of the queries [batch, heads, n, head_dim] at `positions` [batch, n] that lie in the window."""
+        """Those of the queries [batch, heads, n, head_dim] at `positions` [batch, n] that lie in the
+        window.
+        """
         slot = positions - (lengths[:, None] - self.window)
         slot = torch.where((slot >= 0) & (slot < self.window), slot, self.window)
         self.queries[layer].scatter_(2, slot[:, None, :, None].expand_as(q), q)
@@ -47,7 +52,9 @@ class Observed:
 
 @dataclass
 class Runner:
-    """Runs `model` over `cache`; `attention` is the implementation in use, `rotary` that of the longest sequence."""
+    """Runs `model` over `cache`; `attention` is the implementation in use, `rotary` that of the longest
+    sequence.
+    """
 
     model: Model
     cache: KVCache
@@ -58,20 +65,24 @@ class Runner:
     def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Hidden states [batch, n, hidden] of tokens [batch, n] that follow the committed ones.
 
-        ahead, sees: by how many positions each token follows, [n], and what it attends to of these tokens, [1, n, n]
-        (see `FoldedAttention`); without them the tokens are a chain. Their keys and values are written after the
-        committed ones, in the order given, but not committed: see `KVCache.advance`.
+        ahead, sees: by how many positions each token follows, [n], and what it attends to of these tokens,
+        [1, n, n] (see `FoldedAttention`); without them the tokens are a chain. Their keys and values are
+        written after the committed ones, in the order given, but not committed: see `KVCache.advance`.
         """
         slots = self.cache.positions(self.cache.lengths, tokens.shape[1])
-        return self._pass(tokens, slots if ahead is None else self.cache.lengths[:, None] + ahead, slots, sees)
+        return self._pass(
+            tokens, slots if ahead is None else self.cache.lengths[:, None] + ahead, slots, sees
+        )
 
     def prefill(
         self, tokens: Tensor, lengths: Tensor, window: int, chunk: int = PREFILL_CHUNK
     ) -> tuple[Tensor, Observed]:
-        """Run prompts tokens [batch, longest] of `lengths` [batch]; rows are padded on the right with anything.
+        """Run prompts tokens [batch, longest] of `lengths` [batch]; rows are padded on the right with
+        anything.
 
-        Returns the hidden state of each prompt's last token [batch, hidden], and the queries of the last `window`
-        tokens for the draft caches that choose by them. Padding is rolled back by setting the lengths.
+        Returns the hidden state of each prompt's last token [batch, hidden], and the queries of the last
+        `window` tokens for the draft caches that choose by them. Padding is rolled back by setting the
+        lengths.
         """
         batch, longest = tokens.shape
         last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)
@@ -112,7 +123,9 @@ class Runner:
         view: "View | None" = None,
         tap: Tap | None = None,
     ) -> Tensor:
-        """A pass whose layers `write` their keys and values, and attend to them and to what the cache or view shows."""
+        """A pass whose layers `write` their keys and values, and attend to them and to what the cache or view
+        shows.
+        """
 
         @cache
         def span(window: int | None) -> Span:

@@ -15,7 +15,8 @@ MIN_TEMPERATURE = 1e-6
 
 @dataclass(frozen=True)
 class Sampling:
-    """Temperature 0 is greedy; `top_k` keeps that many tokens (0: all), `top_p` then the fewest of that probability.
+    """Temperature 0 is greedy; `top_k` keeps that many tokens (0: all), `top_p` then the fewest of that
+    probability.
 
     In that order, as transformers and vLLM have it.
     """
@@ -26,7 +27,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.temperature != 0 and not MIN_TEMPERATURE <= self.temperature < float("inf"):
-            raise InputError(f"--temperature: must be 0, or {MIN_TEMPERATURE} or above, given {self.temperature}")
+            raise InputError(
+                f"--temperature: must be 0, or {MIN_TEMPERATURE} or above, given {self.temperature}"
+            )
         if not 0 < self.top_p <= 1:
             raise InputError(f"--top-p: must be in (0, 1], given {self.top_p}")
         if self.top_k < 0:
@@ -38,7 +41,9 @@ class Sampling:
         return self.temperature == 0
 
     def __str__(self) -> str:
-        limits = (f", top-k {self.top_k}" if self.top_k else "") + (f", top-p {self.top_p:g}" if self.top_p < 1 else "")
+        limits = (f", top-k {self.top_k}" if self.top_k else "") + (
+            f", top-p {self.top_p:g}" if self.top_p < 1 else ""
+        )
         return "greedy" if self.greedy else f"temperature {self.temperature:g}{limits}"
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -55,7 +60,9 @@ class Sampling:
 
 
 def race(probs: Tensor, generator: torch.Generator) -> Tensor:
-    """A score per token of each distribution [..., vocab]: the k highest are k draws without replacement, in order."""
+    """A score per token of each distribution [..., vocab]: the k highest are k draws without replacement, in
+    order.
+    """
     noise = torch.empty_like(probs).exponential_(generator=generator)
     return probs / noise.clamp(min=torch.finfo(noise.dtype).tiny)
 
@@ -67,14 +74,18 @@ def draw(probs: Tensor, generator: torch.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class AcceptedTokens:
-    """count [batch]: draft tokens that stand, 0 .. gamma; next_token [batch]: the target's own token after them."""
+    """count [batch]: draft tokens that stand, 0 .. gamma; next_token [batch]: the target's own token after
+    them.
+    """
 
     count: Tensor
     next_token: Tensor
 
 
 Scripted = Callable[[AcceptedTokens, torch.Generator], AcceptedTokens]
-"""Acceptance decided by stated frequencies, at the cost of having judged: what is drawn, with the same next tokens."""
+"""Acceptance decided by stated frequencies, at the cost of having judged: what is drawn, with the same next
+tokens.
+"""
 
 
 def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> AcceptedTokens:
@@ -96,9 +107,9 @@ def accept_sampled(
 ) -> AcceptedTokens:
     """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
 
-    draft_probs [batch, gamma, vocab] is what draft_tokens [batch, gamma] were drawn from, None where there was no
-    chance; target_probs [batch, gamma + 1, vocab]; drafted [batch] as in `accept_greedy`. What comes out is distributed
-    as direct sampling from the target.
+    draft_probs [batch, gamma, vocab] is what draft_tokens [batch, gamma] were drawn from, None where there
+    was no chance; target_probs [batch, gamma + 1, vocab]; drafted [batch] as in `accept_greedy`. What comes
+    out is distributed as direct sampling from the target.
     """
     if draft_probs is None:
         draft_probs = torch.zeros_like(target_probs[:, :-1]).scatter_(2, draft_tokens[..., None], 1.0)
@@ -106,8 +117,8 @@ def accept_sampled(
     q = draft_probs.gather(2, draft_tokens[..., None])[..., 0]
     # 1. A draft token stands with probability min(1, p / q), if all before it do.
     count = _leading(torch.empty_like(p).uniform_(generator=generator) * q < p, drafted)
-    # 2. Where one is refused, the next token is drawn from what p has over q there: max(0, p - q), scaled to 1.
-    # 3. Where none is, it is drawn from p itself; and also where rounding left nothing of that difference.
+    # 2. Where one is refused, the next token is drawn from what p has over q there: max(0, p - q), scaled to
+    # 1. 3. Where none is, it is drawn from p itself; and also where rounding left nothing of that difference.
     index = count[:, None, None].expand(-1, 1, target_probs.shape[-1])
     p, q = target_probs.gather(1, index)[:, 0], F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
     over = (p - q if drafted is None else p - q * (count < drafted)[:, None]).clamp(min=0)

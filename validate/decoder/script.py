@@ -25,7 +25,9 @@ class Script:
 
 
 def scripted_weights(alpha: float, gamma: int) -> list[float]:
-    """Frequencies of 0 .. gamma accepted tokens; each is accepted with probability `alpha` if its forerunners were."""
+    """Frequencies of 0 .. gamma accepted tokens; each is accepted with probability `alpha` if its forerunners
+    were.
+    """
     if not 0 <= alpha <= 1:
         raise InputError(f"--alpha: must be in [0, 1], given {alpha}")
     return [alpha**j * (1 - alpha) for j in range(gamma)] + [alpha**gamma]

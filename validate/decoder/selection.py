@@ -5,24 +5,44 @@ import math
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold, merge, new_bias, partial_math, unfold
+from perfmodel.validate.decoder.attention import (
+    FoldedAttention,
+    Span,
+    fold,
+    merge,
+    new_bias,
+    partial_math,
+    unfold,
+)
 from perfmodel.validate.decoder.cache import pick_tokens
 
 
 class Selection:
-    """In torch. `chosen` has as lengths [batch] the tokens that are taken of each sequence, as bound what fits."""
+    """In torch. `chosen` has as lengths [batch] the tokens that are taken of each sequence, as bound what
+    fits.
+    """
 
     def __init__(self, attention: FoldedAttention) -> None:
         self.attention = attention
 
     def over_pages(
-        self, q: Tensor, k: Tensor, v: Tensor, bounds: tuple[Tensor, Tensor], page: int, lengths: Tensor, chosen: Span,
-        new_k: Tensor, new_v: Tensor, sees: Tensor | None,
-    ) -> Tensor:  # fmt: skip
-        """As `FoldedAttention`, over the pages whose bounds allow the largest scores, the newest always among them.
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bounds: tuple[Tensor, Tensor],
+        page: int,
+        lengths: Tensor,
+        chosen: Span,
+        new_k: Tensor,
+        new_v: Tensor,
+        sees: Tensor | None,
+    ) -> Tensor:
+        """As `FoldedAttention`, over the pages whose bounds allow the largest scores, the newest always among
+        them.
 
-        bounds: smallest and largest value of the keys of each page, two of [batch, kv_heads, pages, d]; lengths
-        [batch]: tokens in the cache k, v.
+        bounds: smallest and largest value of the keys of each page, two of [batch, kv_heads, pages, d];
+        lengths [batch]: tokens in the cache k, v.
         """
         (low, high), rows = bounds, fold(q, k.shape[1])
         rows = rows.transpose(-1, -2)  # the small operand: bf16 products on a CPU copy a transposed large one
@@ -31,13 +51,24 @@ class Selection:
         score = score.masked_fill(number >= filled[:, None, None] - 1, torch.inf)
         score = score.masked_fill(number >= filled[:, None, None], -torch.inf)
         best = score.topk(chosen.bound // page, dim=-1).indices.sort(-1).values
-        tokens = (best[..., None] * page + torch.arange(page, device=q.device)).flatten(2).clamp(max=k.shape[2] - 1)
+        tokens = (
+            (best[..., None] * page + torch.arange(page, device=q.device))
+            .flatten(2)
+            .clamp(max=k.shape[2] - 1)
+        )
         return self.attention(q, pick_tokens(k, tokens), pick_tokens(v, tokens), chosen, new_k, new_v, sees)
 
     def over_tokens(
-        self, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, chosen: Span,
-        new_k: Tensor, new_v: Tensor, sees: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        lengths: Tensor,
+        chosen: Span,
+        new_k: Tensor,
+        new_v: Tensor,
+        sees: Tensor | None,
+    ) -> Tensor:
         """Over the tokens with the largest attention weights, summed over the rows of a KV head.
 
         Scores serve twice, to choose and to attend, so that no key is read twice.

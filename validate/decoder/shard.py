@@ -1,4 +1,6 @@
-"""Tensor parallelism under torchrun: which part of a model a rank holds, its collectives, and how ranks join."""
+"""Tensor parallelism under torchrun: which part of a model a rank holds, its collectives, and how ranks
+join.
+"""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.decoder.recording import drop_all
 
 
@@ -29,7 +31,9 @@ class RankShard:
         return self.rank * width, (self.rank + 1) * width
 
     def kv_heads(self, total: int) -> tuple[int, int]:
-        """The KV heads [start, stop) of this rank: split, or one replicated head where ranks outnumber heads."""
+        """The KV heads [start, stop) of this rank: split, or one replicated head where ranks outnumber
+        heads.
+        """
         if total >= self.size:
             return self.split(total)
         head = self.rank * total // self.size
@@ -74,7 +78,9 @@ class RankShard:
 
 def local_device(kind: str) -> torch.device:
     """This process's device of a kind: the CUDA device of its local rank, or the CPU."""
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device(kind)
+    return (
+        torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device(kind)
+    )
 
 
 @contextmanager
@@ -106,8 +112,8 @@ def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Rank
 def for_draft(shard: RankShard, size: int) -> RankShard:
     """The shard of a draft that is split over `size` ranks only.
 
-    Every group of `size` neighbouring ranks runs the whole draft, so that each rank has the drafted tokens without
-    asking another. All ranks must call this together.
+    Every group of `size` neighbouring ranks runs the whole draft, so that each rank has the drafted tokens
+    without asking another. All ranks must call this together.
     """
     if not 1 <= size <= shard.size or shard.size % size:
         raise InputError(f"--draft-tp: must divide --tp {shard.size}, given {size}")

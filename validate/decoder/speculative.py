@@ -1,4 +1,6 @@
-"""The loop: draft gamma tokens, verify them in one pass, keep what stands and one more. Plain decoding: gamma = 0."""
+"""The loop: draft gamma tokens, verify them in one pass, keep what stands and one more. Plain decoding: gamma
+= 0.
+"""
 
 from collections.abc import Callable
 
@@ -11,7 +13,14 @@ from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.recording import Record, replayed
 from perfmodel.validate.decoder.request import check_prompts
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, Scripted, accept_greedy, accept_sampled, draw
+from perfmodel.validate.decoder.sampling import (
+    AcceptedTokens,
+    Sampling,
+    Scripted,
+    accept_greedy,
+    accept_sampled,
+    draw,
+)
 from perfmodel.validate.decoder.state import State
 
 READ_EVERY = 4
@@ -20,12 +29,11 @@ READ_EVERY = 4
 class Decoder:
     """Target and draft with their caches, made for one batch size.
 
-    gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models: those
-    that draft. eos: tokens that end a sequence. script: decides acceptance instead of the models, at the same cost (EOS
-    is then ignored).
-    advance: `step`, or what replays it (`graphs.capture`). watching: are told what is about to be committed, on the
-    device, as part of what a CUDA graph records.
-    Nothing in an iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
+    gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models:
+    those that draft. eos: tokens that end a sequence. script: decides acceptance instead of the models, at
+    the same cost (EOS is then ignored). advance: `step`, or what replays it (`graphs.capture`). watching: are
+    told what is about to be committed, on the device, as part of what a CUDA graph records. Nothing in an
+    iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
     """
 
     def __init__(
@@ -63,20 +71,28 @@ class Decoder:
         self.commit(state, draft_tokens, accepted)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, gamma], and the draft_probs [batch, gamma, vocab] that they were drawn from, if any."""
+        """draft_tokens [batch, gamma], and the draft_probs [batch, gamma, vocab] that they were drawn from,
+        if any.
+        """
         return self.draft.propose(state) if self.draft else (state.tokens[:, :0], None)
 
     def verify(self, state: State, draft_tokens: Tensor) -> Tensor:
-        """One pass of the target: logits [batch, gamma + 1, vocab] after the newest token and each draft token."""
+        """One pass of the target: logits [batch, gamma + 1, vocab] after the newest token and each draft
+        token.
+        """
         hidden = self.target.extend(torch.cat((state.newest(1), draft_tokens), dim=1))
         return self.target.model.logits(hidden)
 
-    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
+    def accept(
+        self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
+    ) -> AcceptedTokens:
         """How many draft tokens stand, and which token follows them: as the models judge, or as scripted."""
         accepted = self.judge(state, draft_tokens, draft_probs, logits)
         return accepted if self.script is None else self.script(accepted, state.generator)
 
-    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
+    def judge(
+        self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
+    ) -> AcceptedTokens:
         """What the models say."""
         if self.sampling.greedy:
             return accept_greedy(draft_tokens, logits, self.drafted)
@@ -84,7 +100,9 @@ class Decoder:
         return accept_sampled(draft_tokens, draft_probs, probs, state.generator, self.drafted)
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
-        """Record the tokens and advance the caches; what was refused is rolled back by not advancing over it."""
+        """Record the tokens and advance the caches; what was refused is rolled back by not advancing over
+        it.
+        """
         for told in self.watching:
             told(state, accepted)
         count = state.take(draft_tokens, accepted, self.eos)
@@ -103,7 +121,9 @@ class Decoder:
     def start(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> State:
         """Prefill target and draft, and take the first token from the prefill's own logits."""
         cache = self.target.cache
-        check_prompts(prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries)
+        check_prompts(
+            prompts, new_tokens, self.target.model.spec, len(cache.lengths), cache.capacity - self.queries
+        )
         state = State.from_prompts(prompts, new_tokens, self.gamma, self.target.model.device, seed)
         longest = state.tokens[:, : max(map(len, prompts))]
         window = max((passes.view.window for passes in self.models if not passes.own), default=0)

@@ -13,10 +13,11 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens
 
 @dataclass
 class State:
-    """tokens [batch, room] hold prompt and output; the newest is not in the target's KV cache yet, all others are.
+    """tokens [batch, room] hold prompt and output; the newest is not in the target's KV cache yet, all others
+    are.
 
-    length, limit: tokens there are and tokens at which a sequence ends, [batch]; finished [batch].
-    histogram [batch, gamma + 1]: iterations until the sequence was finished, by accepted draft tokens, 0 to gamma.
+    length, limit: tokens there are and tokens at which a sequence ends, [batch]; finished [batch]. histogram
+    [batch, gamma + 1]: iterations until the sequence was finished, by accepted draft tokens, 0 to gamma.
     """
 
     tokens: Tensor
@@ -28,7 +29,12 @@ class State:
 
     @classmethod
     def from_prompts(
-        cls, prompts: Sequence[list[int]] | Tensor, new_tokens: int, gamma: int, device: torch.device, seed: int
+        cls,
+        prompts: Sequence[list[int]] | Tensor,
+        new_tokens: int,
+        gamma: int,
+        device: torch.device,
+        seed: int,
     ) -> "State":
         """Rows padded with zeros, with room for the output and one iteration more."""
         rows = pad_sequence([torch.as_tensor(row, device=device) for row in prompts], batch_first=True)
@@ -47,7 +53,9 @@ class State:
         return self.tokens.gather(1, self.length[:, None] - n + torch.arange(n, device=self.length.device))
 
     def take(self, draft_tokens: Tensor, accepted: AcceptedTokens, eos: Tensor) -> Tensor:
-        """Count what was accepted of draft_tokens [batch, gamma] and add it, then the next token; see `append`."""
+        """Count what was accepted of draft_tokens [batch, gamma] and add it, then the next token; see
+        `append`.
+        """
         slot = torch.arange(draft_tokens.shape[1] + 1, device=draft_tokens.device)
         stands = accepted.count[:, None] > slot
         self.histogram[:, : len(slot)] += (accepted.count[:, None] == slot) & ~self.finished[:, None]
@@ -62,7 +70,9 @@ class State:
         offset = torch.arange(emitted.shape[1], device=emitted.device)
         ends = (emitted[..., None] == eos).any(-1) & (offset < count[:, None])
         until_eos = torch.where(ends.any(1), ends.long().argmax(1) + 1, emitted.shape[1] + 1)
-        count = torch.minimum(torch.minimum(count, until_eos), self.limit - self.length).masked_fill(self.finished, 0)
+        count = torch.minimum(torch.minimum(count, until_eos), self.limit - self.length).masked_fill(
+            self.finished, 0
+        )
         self.tokens.scatter_(1, self.length[:, None] + offset, emitted)
         self.length.add_(count)
         self.finished.logical_or_((self.length >= self.limit) | (until_eos <= count))

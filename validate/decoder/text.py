@@ -1,4 +1,6 @@
-"""Text to tokens and back: bytes for a byte-level model, else a Hugging Face folder's own tokenizer; and prompts."""
+"""Text to tokens and back: bytes for a byte-level model, else a Hugging Face folder's own tokenizer; and
+prompts.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -7,14 +9,16 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import read_text
-from perfmodel.specs.files import read_mapping
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.boundary.files import read_mapping
+from perfmodel.specs.models.model import ModelSpec
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
 class Tokenizer:
-    """Both directions: here a token is a byte of UTF-8. bos: the token that texts begin with, None without."""
+    """Both directions: here a token is a byte of UTF-8. bos: the token that texts begin with, None
+    without.
+    """
 
     bos: int | None = None
 
@@ -38,11 +42,15 @@ class HuggingFace(Tokenizer):
         try:
             from transformers import AutoTokenizer
         except ImportError:
-            raise InputError(f"{folder}: its tokenizer needs transformers: pip install 'perfmodel[text]'") from None
+            raise InputError(
+                f"{folder}: its tokenizer needs transformers: pip install 'perfmodel[text]'"
+            ) from None
         try:
             self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # readers of other people's files raise anything
-            raise InputError(f"{folder}: must hold a tokenizer that transformers reads: {_brief(error)}") from None
+            raise InputError(
+                f"{folder}: must hold a tokenizer that transformers reads: {_brief(error)}"
+            ) from None
         self.bos = self._inner.bos_token_id
 
     def encode(self, text: str) -> list[int]:
@@ -72,7 +80,9 @@ def tokenizer(spec: ModelSpec, folder: Path | None) -> Tokenizer | None:
 
 
 def end_tokens(folder: Path | None) -> tuple[int, ...]:
-    """The EOS tokens of a folder as transformers has them: of generation_config.json, without that file config.json."""
+    """The EOS tokens of a folder as transformers has them: of generation_config.json, without that file
+    config.json.
+    """
     if folder is None:
         return ()
     path = folder / "generation_config.json"
@@ -89,14 +99,17 @@ def read_prompts(
 ) -> list[list[int]]:
     """Prompts of `texts` and of a file, a list of tokens each. Documents are never joined.
 
-    file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one document.
-    chat: every text is a user's message, put into the model's chat template. Raises InputError naming flag and line.
+    file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one
+    document. chat: every text is a user's message, put into the model's chat template. Raises InputError
+    naming flag and line.
     """
     given_by_place = [("--prompt", text) for text in texts]
     if file is not None:
         given_by_place += list(_documents(file))
     prompts = [_tokens(where, given, reader, vocab, chat) for where, given in given_by_place]
-    empty = next((where for (where, _), prompt in zip(given_by_place, prompts, strict=True) if not prompt), None)
+    empty = next(
+        (where for (where, _), prompt in zip(given_by_place, prompts, strict=True) if not prompt), None
+    )
     if empty is not None:
         raise refuse(empty, None, "a text of one token or more", "none")
     return prompts
@@ -126,7 +139,9 @@ def _documents(file: Path) -> Iterator[tuple[str, Any]]:
         yield where, given
 
 
-def _tokens(where: str, given: str | list[Any], reader: Tokenizer | None, vocab: int, chat: bool) -> list[int]:
+def _tokens(
+    where: str, given: str | list[Any], reader: Tokenizer | None, vocab: int, chat: bool
+) -> list[int]:
     if isinstance(given, list):
         wrong = [token for token in given if type(token) is not int or not 0 <= token < vocab]
         if wrong:

@@ -14,11 +14,11 @@ from perfmodel.speculation.tree_shape import check_parents, depths, widths
 class Topology:
     """Tables of one tree. The root is the newest token, which is not drafted.
 
-    depth [size]: levels below the root. sees: bool [size, size], a node's ancestors and itself.
-    children [size, most of a node]: node numbers, 0 where there is none. num_children [size]. rank [size]: place among
-    siblings. widths: nodes of each level. starts: first node of each level, and `size`. max_children: of a node, by
-    level. picks: for each level but the last, where the next level's tokens stand among `max_children` candidates for
-    each node, [next width].
+    depth [size]: levels below the root. sees: bool [size, size], a node's ancestors and itself. children
+    [size, most of a node]: node numbers, 0 where there is none. num_children [size]. rank [size]: place among
+    siblings. widths: nodes of each level. starts: first node of each level, and `size`. max_children: of a
+    node, by level. picks: for each level but the last, where the next level's tokens stand among
+    `max_children` candidates for each node, [next width].
     """
 
     def __init__(self, parents: Sequence[int], device: torch.device) -> None:
@@ -35,7 +35,9 @@ class Topology:
         self.levels, self.starts = len(self.widths), tuple(accumulate(self.widths, initial=0))
         self.max_children = tuple(max(num_children[start:stop]) for start, stop in pairwise(self.starts[:-1]))
         made = (torch.tensor(depths(parents)), torch.tensor(rank), torch.tensor(num_children), sees, children)
-        self.depth, self.rank, self.num_children, self.sees, self.children = (table.to(device) for table in made)
+        self.depth, self.rank, self.num_children, self.sees, self.children = (
+            table.to(device) for table in made
+        )
         self.picks = [
             (torch.tensor(parents[first:stop], device=device) - start) * most + self.rank[first:stop]
             for (start, first), stop, most in zip(

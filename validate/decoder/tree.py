@@ -1,8 +1,9 @@
 """Token trees: grow one with a draft model, verify all its nodes in one pass, keep the path that stands.
 
-The draft runs one level a pass and proposes the children of its nodes: the best tokens in greedy decoding, else draws
-without replacement. Masks show each node the committed tokens and its ancestors only, and positions count levels.
-Accepted nodes do not lie together in the cache: they are moved there before the length advances over them.
+The draft runs one level a pass and proposes the children of its nodes: the best tokens in greedy decoding,
+else draws without replacement. Masks show each node the committed tokens and its ancestors only, and
+positions count levels. Accepted nodes do not lie together in the cache: they are moved there before the
+length advances over them.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ from perfmodel.validate.decoder.tree_sampling import AcceptedPath, accept_tree_g
 
 
 class TreeDrafter(ModelDrafter):
-    """levels - 1 passes, as wide as levels 1 ... levels - 1 of the tree; the last level is never run by the draft.
+    """levels - 1 passes, as wide as levels 1 ... levels - 1 of the tree; the last level is never run by the
+    draft.
 
     The scratch holds, for a separate model, the token before the root, then the nodes.
     """
@@ -32,7 +34,9 @@ class TreeDrafter(ModelDrafter):
     def __init__(self, passes: ViewRunner, tree: Topology, sampling: Sampling) -> None:
         vocab, self.lead = passes.runner.model.spec.vocab_size, passes.behind
         if max(tree.max_children) > vocab:
-            raise InputError(f"--tree: a node must have at most the {vocab} tokens of the vocabulary as children")
+            raise InputError(
+                f"--tree: a node must have at most the {vocab} tokens of the vocabulary as children"
+            )
         super().__init__(passes, tree.levels - 1, sampling)
         self.tree = tree
         self._ahead = F.pad(tree.depth + self.lead, (self.lead, 0))
@@ -42,8 +46,8 @@ class TreeDrafter(ModelDrafter):
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """Tokens of all nodes but the root [batch, size - 1].
 
-        With sampling also the distributions that each node's children were drawn from, [batch, all but the last
-        level, vocab].
+        With sampling also the distributions that each node's children were drawn from, [batch, all but the
+        last level, vocab].
         """
         self.view.begin()
         tokens, used = state.newest(1 + self.lead), 0
@@ -75,13 +79,15 @@ class TreeDecoder(Decoder):
         hidden = self.target.extend(self._nodes(state, draft_tokens), self.tree.depth, self._sees)
         return self.target.model.logits(hidden)
 
-    def judge(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedPath:
+    def judge(
+        self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
+    ) -> AcceptedPath:
         nodes = self._nodes(state, draft_tokens)
         if draft_probs is None:
             return accept_tree_greedy(self.tree, nodes, logits)
         return accept_tree_sampled(
             self.tree, nodes, draft_probs, self.sampling.probabilities(logits), state.generator
-        )  # fmt: skip
+        )
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
         """Bring the path together in the caches, and commit it as a chain."""
@@ -96,15 +102,19 @@ class TreeDecoder(Decoder):
 
 
 def move(cache: KVCache, path: Tensor) -> None:
-    """Bring the tokens that lie path [batch, n] behind the committed ones together, from the first behind them on."""
+    """Bring the tokens that lie path [batch, n] behind the committed ones together, from the first behind
+    them on.
+    """
     tokens = cache.read(cache.lengths[:, None] + path)
-    write_tokens(cache.kv.flatten(0, 1), cache.rows, cache.positions(cache.lengths + 1, path.shape[1]), tokens)
+    write_tokens(
+        cache.kv.flatten(0, 1), cache.rows, cache.positions(cache.lengths + 1, path.shape[1]), tokens
+    )
 
 
 @dataclass(frozen=True)
 class TreeCounts:
-    """How often, over all unfinished sequences, a k-th child was there to be tried at a node of the accepted path, and
-    how often it was accepted.
+    """How often, over all unfinished sequences, a k-th child was there to be tried at a node of the accepted
+    path, and how often it was accepted.
     """
 
     tried: tuple[int, ...]
@@ -112,7 +122,9 @@ class TreeCounts:
 
     @property
     def rates(self) -> list[float]:
-        """P(k-th child is accepted | its parent was reached), for `perfmodel.speculation.tree.TreeAcceptance`."""
+        """P(k-th child is accepted | its parent was reached), for
+        `perfmodel.speculation.tree.TreeAcceptance`.
+        """
         return [taken / tried if tried else 0.0 for taken, tried in zip(self.taken, self.tried, strict=True)]
 
 
@@ -130,7 +142,9 @@ class TreeCounter:
         on &= ~state.finished[:, None]
         rank = torch.arange(len(self._tried), device=on.device)
         self._tried += (on[..., None] & (self.tree.num_children[accepted.path][..., None] > rank)).sum((0, 1))
-        self._taken += (on[:, 1:, None] & (self.tree.rank[accepted.path[:, 1:]][..., None] == rank)).sum((0, 1))
+        self._taken += (on[:, 1:, None] & (self.tree.rank[accepted.path[:, 1:]][..., None] == rank)).sum(
+            (0, 1)
+        )
 
     @property
     def counts(self) -> TreeCounts:

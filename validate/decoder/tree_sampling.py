@@ -1,9 +1,10 @@
-"""Which path of a token tree stands: greedy equality, or rejection sampling over siblings drawn without replacement.
+"""Which path of a token tree stands: greedy equality, or rejection sampling over siblings drawn without
+replacement.
 
-At a node the children are tried in order of rank. One that is refused takes its distribution's mass away from the
-target's, and the next is judged against what is left of both; the path goes on from the first that is accepted.
-Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm 2. For a chain this
-is `sampling.accept_sampled`, from the same random numbers.
+At a node the children are tried in order of rank. One that is refused takes its distribution's mass away from
+the target's, and the next is judged against what is left of both; the path goes on from the first that is
+accepted. Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm
+2. For a chain this is `sampling.accept_sampled`, from the same random numbers.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ class AcceptedPath(AcceptedTokens):
 
 
 def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> AcceptedPath:
-    """tokens [batch, size] of all nodes, logits [batch, size, vocab]: at each node the target's argmax decides."""
+    """tokens [batch, size] of all nodes, logits [batch, size, vocab]: at each node the target's argmax
+    decides.
+    """
     best = logits.argmax(-1)
     node = torch.zeros_like(tokens[:, 0])
     path = [node]
@@ -42,8 +45,9 @@ def accept_tree_sampled(
 ) -> AcceptedPath:
     """Exact for siblings that are the draws of `sampling.race`, in order.
 
-    tokens [batch, size]; draft_probs [batch, all but the last level, vocab]: what each node's children were drawn from;
-    target_probs [batch, size, vocab]. What comes out is distributed as direct sampling from the target.
+    tokens [batch, size]; draft_probs [batch, all but the last level, vocab]: what each node's children were
+    drawn from; target_probs [batch, size, vocab]. What comes out is distributed as direct sampling from the
+    target.
     """
     u = target_probs.new_empty(len(tokens), sum(tree.max_children)).uniform_(generator=generator)
     node = torch.zeros_like(tokens[:, 0])
@@ -71,7 +75,9 @@ def accept_tree_sampled(
 
 
 class TreeScript:
-    """Paths drawn on the device, whatever the models say: P(a node's k-th child is accepted) is `rates[k]`."""
+    """Paths drawn on the device, whatever the models say: P(a node's k-th child is accepted) is
+    `rates[k]`.
+    """
 
     def __init__(self, tree: Topology, rates: Sequence[float]) -> None:
         """rates: 0 or more, at most 1 in sum; children beyond them are never accepted."""
@@ -92,7 +98,9 @@ class TreeScript:
 
 
 def _proper(left: Tensor, token: Tensor) -> Tensor:
-    """`left` [batch, vocab] with sum 1; where nothing is left, `token` [batch, 1] was put there without chance."""
+    """`left` [batch, vocab] with sum 1; where nothing is left, `token` [batch, 1] was put there without
+    chance.
+    """
     total = left.sum(-1, keepdim=True)
     certain = torch.zeros_like(left).scatter(1, token, 1.0)
     return torch.where(total > 0, left / total, certain)

@@ -1,7 +1,9 @@
-"""Split-KV attention in Triton: each cached token is read once for all query heads that share it and all new tokens.
+"""Split-KV attention in Triton: each cached token is read once for all query heads that share it and all new
+tokens.
 
-A program owns one KV head of one sequence and one stretch of its cache; one more program takes the new tokens. Lengths
-are read on the device, so that a captured graph serves any lengths. A second kernel merges the stretches.
+A program owns one KV head of one sequence and one stretch of its cache; one more program takes the new
+tokens. Lengths are read on the device, so that a captured graph serves any lengths. A second kernel merges
+the stretches.
 """
 
 import math
@@ -15,8 +17,8 @@ from torch import Tensor
 from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold
 
 MAX_ROWS = 128
-"""Group x new tokens up to which the kernel is used, of heads of 128; beyond it (prefill) reading the cache is not what
-takes time. Half as many of heads of 256: more do not fit into a multiprocessor.
+"""Group x new tokens up to which the kernel is used, of heads of 128; beyond it (prefill) reading the cache
+is not what takes time. Half as many of heads of 256: more do not fit into a multiprocessor.
 """
 MAX_NEW_TILE = 32
 """New tokens of a tile: as many as cached ones would take shared memory that the cache's own tiles need."""
@@ -26,8 +28,8 @@ MERGED = 16
 
 @dataclass(frozen=True)
 class Tuning:
-    """What may be swept on a device: cached tokens of a tile, warps and pipeline stages of a program, and how many
-    programs are aimed at for each multiprocessor, with at most `max_splits` for a sequence and KV head.
+    """What may be swept on a device: cached tokens of a tile, warps and pipeline stages of a program, and how
+    many programs are aimed at for each multiprocessor, with at most `max_splits` for a sequence and KV head.
     """
 
     block: int = 64
@@ -51,17 +53,51 @@ def _accumulate(q, k, v, seen, scale, top, total, out):  # type: ignore[no-untyp
 
 @triton.jit
 def _split(  # type: ignore[no-untyped-def]
-    q_at, k_at, v_at, new_k_at, new_v_at, lengths_at, first_at, sees_at, index_at, out_at, lse_at,
-    k_b, k_h, k_s, v_b, v_h, v_s, new_k_b, new_k_h, new_k_s, new_v_b, new_v_h, new_v_s, sees_b,
-    scale, splits, new, chosen,
-    HEADS: tl.constexpr, QUERIES: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, D: tl.constexpr,
-    TILE: tl.constexpr, NEW_TILE: tl.constexpr, WINDOW: tl.constexpr, STATED: tl.constexpr, PAGE: tl.constexpr,
-):  # fmt: skip
+    q_at,
+    k_at,
+    v_at,
+    new_k_at,
+    new_v_at,
+    lengths_at,
+    first_at,
+    sees_at,
+    index_at,
+    out_at,
+    lse_at,
+    k_b,
+    k_h,
+    k_s,
+    v_b,
+    v_h,
+    v_s,
+    new_k_b,
+    new_k_h,
+    new_k_s,
+    new_v_b,
+    new_v_h,
+    new_v_s,
+    sees_b,
+    scale,
+    splits,
+    new,
+    chosen,
+    HEADS: tl.constexpr,
+    QUERIES: tl.constexpr,
+    ROWS: tl.constexpr,
+    PAD: tl.constexpr,
+    D: tl.constexpr,
+    TILE: tl.constexpr,
+    NEW_TILE: tl.constexpr,
+    WINDOW: tl.constexpr,
+    STATED: tl.constexpr,
+    PAGE: tl.constexpr,
+):
     """Program (sequence x KV head, stretch): partial output [PAD, D] and its log-sum-exp [PAD].
 
     An fp8 cache becomes the queries' type in registers.
 
-    PAGE: tokens are those of the `chosen` pages of so many tokens that the index names, one after another; 0 for all.
+    PAGE: tokens are those of the `chosen` pages of so many tokens that the index names, one after another; 0
+    for all.
     """
     pair, stretch = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b, h = pair // HEADS, pair % HEADS
@@ -86,8 +122,12 @@ def _split(  # type: ignore[no-untyped-def]
             if PAGE:
                 page = tl.load(index_at + pair * chosen + t // PAGE, mask=valid, other=0)
                 at = page.to(tl.int64) * PAGE + t % PAGE
-            k = tl.load(k_at + b * k_b + h * k_h + at[:, None] * k_s + d, mask=valid[:, None], other=0.0).to(q.dtype)
-            v = tl.load(v_at + b * v_b + h * v_h + at[:, None] * v_s + d, mask=valid[:, None], other=0.0).to(q.dtype)
+            k = tl.load(k_at + b * k_b + h * k_h + at[:, None] * k_s + d, mask=valid[:, None], other=0.0).to(
+                q.dtype
+            )
+            v = tl.load(v_at + b * v_b + h * v_h + at[:, None] * v_s + d, mask=valid[:, None], other=0.0).to(
+                q.dtype
+            )
             seen = valid[None, :] & (rows[:, None] < PAD)
             if WINDOW:
                 seen = seen & (t[None, :] >= first[:, None])
@@ -96,8 +136,16 @@ def _split(  # type: ignore[no-untyped-def]
         for start in range(0, new, NEW_TILE):
             t = start + tl.arange(0, NEW_TILE)
             valid = t < new
-            k = tl.load(new_k_at + b * new_k_b + h * new_k_h + t[:, None] * new_k_s + d, mask=valid[:, None], other=0.0)
-            v = tl.load(new_v_at + b * new_v_b + h * new_v_h + t[:, None] * new_v_s + d, mask=valid[:, None], other=0.0)
+            k = tl.load(
+                new_k_at + b * new_k_b + h * new_k_h + t[:, None] * new_k_s + d,
+                mask=valid[:, None],
+                other=0.0,
+            )
+            v = tl.load(
+                new_v_at + b * new_v_b + h * new_v_h + t[:, None] * new_v_s + d,
+                mask=valid[:, None],
+                other=0.0,
+            )
             seen = valid[None, :] & (t[None, :] <= new - QUERIES + query[:, None])
             if STATED:
                 at = sees_at + b * sees_b + query[:, None] * new + t[None, :]
@@ -111,10 +159,18 @@ def _split(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _combine(  # type: ignore[no-untyped-def]
-    out_at, lse_at, result_at, stretches,
-    HEADS: tl.constexpr, QUERIES: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, MERGED: tl.constexpr,
-):  # fmt: skip
-    """Program (sequence x KV head, row): the stretches' outputs weighted by the exponentials of their log-sum-exps.
+    out_at,
+    lse_at,
+    result_at,
+    stretches,
+    HEADS: tl.constexpr,
+    QUERIES: tl.constexpr,
+    ROWS: tl.constexpr,
+    D: tl.constexpr,
+    MERGED: tl.constexpr,
+):
+    """Program (sequence x KV head, row): the stretches' outputs weighted by the exponentials of their
+    log-sum-exps.
 
     Written as [batch, queries, all heads, D], which is what the next matrix product reads.
     """
@@ -151,23 +207,41 @@ class SplitKV(FoldedAttention):
         self.splits: int | None = None
 
     def takes(self, q: Tensor, new_k: Tensor) -> bool:
-        """Whether the kernel is for queries [batch, heads, n, d]: fp32 spills its registers, and is left to torch."""
+        """Whether the kernel is for queries [batch, heads, n, d]: fp32 spills its registers, and is left to
+        torch.
+        """
         count, d = q.shape[1] // new_k.shape[1] * q.shape[2], q.shape[3]
         fits = count * max(1, d // 128) <= MAX_ROWS and d >= 16 and not d & (d - 1)
         return fits and (q.element_size() == 2 or q.device.type == "cpu")
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, span: Span, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        span: Span,
+        new_k: Tensor,
+        new_v: Tensor,
+        sees: Tensor | None = None,
     ) -> Tensor:
         if not self.takes(q, new_k):
             return super().__call__(q, k, v, span, new_k, new_v, sees)
         return self.by_index(q, k, v, None, 0, span, new_k, new_v, sees)
 
     def by_index(
-        self, q: Tensor, k: Tensor, v: Tensor, index: Tensor | None, page: int, span: Span,
-        new_k: Tensor, new_v: Tensor, sees: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
-        """Over the pages of `page` tokens that index [batch * kv_heads, pages] names, int32, and the new tokens.
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        index: Tensor | None,
+        page: int,
+        span: Span,
+        new_k: Tensor,
+        new_v: Tensor,
+        sees: Tensor | None = None,
+    ) -> Tensor:
+        """Over the pages of `page` tokens that index [batch * kv_heads, pages] names, int32, and the new
+        tokens.
 
         span: how many tokens there are in these pages, one after another. Without an index, in the cache.
         """
@@ -182,23 +256,60 @@ class SplitKV(FoldedAttention):
         stated = lse if sees is None else sees.contiguous().view(torch.uint8)
         index = lse if index is None else index  # not looked at without pages
         _split[(batch * heads, splits + 1)](
-            rows, k, v, new_k, new_v, span.lengths, first, stated, index, partial, lse,
-            *k.stride()[:3], *v.stride()[:3], *new_k.stride()[:3], *new_v.stride()[:3],
+            rows,
+            k,
+            v,
+            new_k,
+            new_v,
+            span.lengths,
+            first,
+            stated,
+            index,
+            partial,
+            lse,
+            *k.stride()[:3],
+            *v.stride()[:3],
+            *new_k.stride()[:3],
+            *new_v.stride()[:3],
             stated.stride(0) if sees is not None and len(sees) > 1 else 0,
-            1 / math.sqrt(d), splits, new_k.shape[2], index.shape[1],
-            HEADS=heads, QUERIES=n, ROWS=count, PAD=tile_of(count), D=d, TILE=tile,
-            NEW_TILE=min(MAX_NEW_TILE, tile_of(new_k.shape[2])), WINDOW=span.first is not None,
-            STATED=sees is not None, PAGE=page, num_warps=warps, num_stages=stages, enable_fp_fusion=True,
-        )  # fmt: skip
+            1 / math.sqrt(d),
+            splits,
+            new_k.shape[2],
+            index.shape[1],
+            HEADS=heads,
+            QUERIES=n,
+            ROWS=count,
+            PAD=tile_of(count),
+            D=d,
+            TILE=tile,
+            NEW_TILE=min(MAX_NEW_TILE, tile_of(new_k.shape[2])),
+            WINDOW=span.first is not None,
+            STATED=sees is not None,
+            PAGE=page,
+            num_warps=warps,
+            num_stages=stages,
+            enable_fp_fusion=True,
+        )
         _combine[(batch * heads, count)](
-            partial, lse, result, splits + 1,
-            HEADS=heads, QUERIES=n, ROWS=count, D=d, MERGED=MERGED, num_warps=2, enable_fp_fusion=True,
-        )  # fmt: skip
+            partial,
+            lse,
+            result,
+            splits + 1,
+            HEADS=heads,
+            QUERIES=n,
+            ROWS=count,
+            D=d,
+            MERGED=MERGED,
+            num_warps=2,
+            enable_fp_fusion=True,
+        )
         return result
 
     def _splits(self, pairs: int, bound: int, device: torch.device) -> int:
         """Stretches that give every multiprocessor a few programs, each with a few tiles to read."""
-        processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+        processors = (
+            torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+        )
         filling = -(-self.tuning.programs_per_processor * processors // pairs)
         return max(1, min(filling, self.tuning.max_splits, bound // (4 * self.tuning.block)))
 
@@ -206,7 +317,8 @@ class SplitKV(FoldedAttention):
 def launch(rows: int, d: int, tuning: Tuning) -> tuple[int, int, int]:
     """Tile, warps and pipeline stages for so many rows of heads of d.
 
-    More warps where one's registers would not hold the rows; of heads of 256 shorter tiles, fewer of them under way.
+    More warps where one's registers would not hold the rows; of heads of 256 shorter tiles, fewer of them
+    under way.
     """
     wide = d > 128
     return (

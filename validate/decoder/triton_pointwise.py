@@ -52,7 +52,8 @@ def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # 
 
 @triton.jit
 def _e4m3(x):  # type: ignore[no-untyped-def]
-    """The nearest value of fp8, at most 448, of a float32: by arithmetic, since the interpreter rounds conversions ill.
+    """The nearest value of fp8, at most 448, of a float32: by arithmetic, since the interpreter rounds
+    conversions ill.
 
     Three bits of the fraction are kept; below 2^-6 multiples of 2^-9, which are the units of 1.5 x 2^14.
     """
@@ -81,11 +82,37 @@ def _rows_to_fp8(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _rotate(  # type: ignore[no-untyped-def]
-    qkv_at, cosine_at, sine_at, q_norm_at, k_norm_at, q_at, k_at, v_at, cache_k_at, cache_v_at, slots_at,
-    k_b, k_h, k_s, v_b, v_h, v_s, cache_b, cache_h, cache_s, queries, eps,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
-    NORM: tl.constexpr, CACHED: tl.constexpr, ROUNDED: tl.constexpr,
-):  # fmt: skip
+    qkv_at,
+    cosine_at,
+    sine_at,
+    q_norm_at,
+    k_norm_at,
+    q_at,
+    k_at,
+    v_at,
+    cache_k_at,
+    cache_v_at,
+    slots_at,
+    k_b,
+    k_h,
+    k_s,
+    v_b,
+    v_h,
+    v_s,
+    cache_b,
+    cache_h,
+    cache_s,
+    queries,
+    eps,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    D: tl.constexpr,
+    HALF: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NORM: tl.constexpr,
+    CACHED: tl.constexpr,
+    ROUNDED: tl.constexpr,
+):
     """Program (token of a sequence, head): one head normed, rotated and put where it belongs.
 
     Both numbers are 64 bits wide: a head's place in a cache of a million tokens is beyond 32.
@@ -123,15 +150,32 @@ def _rotate(  # type: ignore[no-untyped-def]
             slot = tl.load(slots_at + token)
             cache_at = cache_k_at if is_key else cache_v_at
             tl.store(
-                cache_at + b * cache_b + h * cache_h + slot * cache_s + d, x.to(cache_at.dtype.element_ty), mask=inside
+                cache_at + b * cache_b + h * cache_h + slot * cache_s + d,
+                x.to(cache_at.dtype.element_ty),
+                mask=inside,
             )
 
 
 @triton.jit
 def _copy_tokens(  # type: ignore[no-untyped-def]
-    from_at, into_at, places_at, slots_at, from_l, from_b, from_h, from_s, into_l, into_b, into_h, into_s, tokens,
-    BATCH: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    from_at,
+    into_at,
+    places_at,
+    slots_at,
+    from_l,
+    from_b,
+    from_h,
+    from_s,
+    into_l,
+    into_b,
+    into_h,
+    into_s,
+    tokens,
+    BATCH: tl.constexpr,
+    HEADS: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     """Program (layer and sequence, token, KV head): one key or value from its place to its slot."""
     row, j, h = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2).to(tl.int64)
     layer, b, d = row // BATCH, row % BATCH, tl.arange(0, BLOCK)
@@ -142,7 +186,14 @@ def _copy_tokens(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _expert_rows(  # type: ignore[no-untyped-def]
-    x_at, weight_at, expert_at, out_at, K: tl.constexpr, M: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_M: tl.constexpr
+    x_at,
+    weight_at,
+    expert_at,
+    out_at,
+    K: tl.constexpr,
+    M: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    BLOCK_M: tl.constexpr,
 ):
     """Program (row, stretch of outputs): a row times the matrix [M, K] of its expert."""
     row, m = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -151,7 +202,9 @@ def _expert_rows(  # type: ignore[no-untyped-def]
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
         x = tl.load(x_at + row * K + k, mask=k < K, other=0.0).to(tl.float32)
-        part = tl.load(weights + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0.0).to(tl.float32)
+        part = tl.load(weights + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0.0).to(
+            tl.float32
+        )
         total += tl.sum(part * x[None, :], axis=1)
     tl.store(out_at + row * M + m, total.to(out_at.dtype.element_ty), mask=m < M)
 
@@ -160,7 +213,9 @@ def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
     """Codes and scales [rows, 1] of x [rows, k]: as `fp8.by_row`, in one kernel."""
     codes = torch.empty(x.shape, dtype=FP8, device=x.device)
     scale = torch.empty(len(x), 1, dtype=torch.float32, device=x.device)
-    _rows_to_fp8[(len(x),)](x.contiguous(), codes, scale, K=x.shape[1], BLOCK=BLOCK, LEAST=LEAST_PEAK, num_warps=4)
+    _rows_to_fp8[(len(x),)](
+        x.contiguous(), codes, scale, K=x.shape[1], BLOCK=BLOCK, LEAST=LEAST_PEAK, num_warps=4
+    )
     return codes, scale
 
 
@@ -174,7 +229,15 @@ class Fused(Pointwise):
         hidden, total, out = x.shape[-1], torch.empty_like(x), torch.empty_like(x)
         block = triton.next_power_of_2(hidden)
         _add_norm[(x.numel() // hidden,)](
-            x, residual, weight, total, out, eps, HIDDEN=hidden, BLOCK=block, num_warps=min(8, max(1, block // 512))
+            x,
+            residual,
+            weight,
+            total,
+            out,
+            eps,
+            HIDDEN=hidden,
+            BLOCK=block,
+            num_warps=min(8, max(1, block // 512)),
         )
         return total, out
 
@@ -195,28 +258,67 @@ class Fused(Pointwise):
         k, v = out or qkv.new_empty(2, batch, kv_heads, n, d)
         cache_k, cache_v, _, where = slots or (k, v, None, q)  # not touched where there is no cache
         _rotate[(batch * n, heads + 2 * kv_heads)](
-            qkv, cosine.contiguous(), sine.contiguous(), layer.q_norm if layer.q_norm is not None else q,
-            layer.k_norm if layer.k_norm is not None else q, q, k, v, cache_k, cache_v, where.contiguous(),
-            *k.stride()[:3], *v.stride()[:3], *cache_k.stride()[:3], n, layer.eps,
-            HEADS=heads, KV_HEADS=kv_heads, D=d, HALF=cosine.shape[-1], BLOCK=triton.next_power_of_2(d),
-            NORM=layer.q_norm is not None, CACHED=slots is not None, ROUNDED=self.fp8, num_warps=1,
-        )  # fmt: skip
+            qkv,
+            cosine.contiguous(),
+            sine.contiguous(),
+            layer.q_norm if layer.q_norm is not None else q,
+            layer.k_norm if layer.k_norm is not None else q,
+            q,
+            k,
+            v,
+            cache_k,
+            cache_v,
+            where.contiguous(),
+            *k.stride()[:3],
+            *v.stride()[:3],
+            *cache_k.stride()[:3],
+            n,
+            layer.eps,
+            HEADS=heads,
+            KV_HEADS=kv_heads,
+            D=d,
+            HALF=cosine.shape[-1],
+            BLOCK=triton.next_power_of_2(d),
+            NORM=layer.q_norm is not None,
+            CACHED=slots is not None,
+            ROUNDED=self.fp8,
+            num_warps=1,
+        )
         return q, k, v
 
     def copy_tokens(self, source: Tensor, places: Tensor, into: Tensor, slots: Tensor) -> None:
         layers, batch, heads, _, d = source.shape
         _copy_tokens[(layers * batch, places.shape[1], heads)](
-            source, into, places.contiguous(), slots.contiguous(), *source.stride()[:4], *into.stride()[:4],
-            places.shape[1], BATCH=batch, HEADS=heads, D=d, BLOCK=triton.next_power_of_2(d), num_warps=1,
-        )  # fmt: skip
+            source,
+            into,
+            places.contiguous(),
+            slots.contiguous(),
+            *source.stride()[:4],
+            *into.stride()[:4],
+            places.shape[1],
+            BATCH=batch,
+            HEADS=heads,
+            D=d,
+            BLOCK=triton.next_power_of_2(d),
+            num_warps=1,
+        )
 
     def by_expert(self, rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
         """See `Pointwise`; of few rows: before Hopper torch's grouped product copies to the host."""
-        if len(rows) > MAX_EXPERT_ROWS or (rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9):
+        if len(rows) > MAX_EXPERT_ROWS or (
+            rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9
+        ):
             return super().by_expert(rows, weights, experts)
         (m, k), out = weights.shape[1:], rows.new_empty(len(rows), weights.shape[1])
         _expert_rows[(len(rows), triton.cdiv(m, EXPERT_BLOCK[0]))](
-            rows.contiguous(), weights, experts, out, K=k, M=m,
-            BLOCK_M=EXPERT_BLOCK[0], BLOCK_K=EXPERT_BLOCK[1], num_warps=4,
-        )  # fmt: skip
+            rows.contiguous(),
+            weights,
+            experts,
+            out,
+            K=k,
+            M=m,
+            BLOCK_M=EXPERT_BLOCK[0],
+            BLOCK_K=EXPERT_BLOCK[1],
+            num_warps=4,
+        )
         return out

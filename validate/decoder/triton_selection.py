@@ -1,5 +1,5 @@
-"""Attention over what the queries choose, in four Triton kernels: scores, the best of them as an index, and by that
-index the two of `triton_attention`.
+"""Attention over what the queries choose, in four Triton kernels: scores, the best of them as an index, and
+by that index the two of `triton_attention`.
 """
 
 import torch
@@ -18,10 +18,25 @@ SEARCHED = 1024
 
 @triton.jit
 def _page_scores(  # type: ignore[no-untyped-def]
-    q_at, low_at, high_at, lengths_at, score_at, page_b, page_h, page_s, pages,
-    HEADS: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, D: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
-):  # fmt: skip
-    """Program (sequence x KV head, tile of pages): no key of a page can have a larger score; the newest is infinite."""
+    q_at,
+    low_at,
+    high_at,
+    lengths_at,
+    score_at,
+    page_b,
+    page_h,
+    page_s,
+    pages,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PAD: tl.constexpr,
+    D: tl.constexpr,
+    TILE: tl.constexpr,
+    PAGE: tl.constexpr,
+):
+    """Program (sequence x KV head, tile of pages): no key of a page can have a larger score; the newest is
+    infinite.
+    """
     pair = tl.program_id(0).to(tl.int64)
     b, h = pair // HEADS, pair % HEADS
     rows, d, page = tl.arange(0, PAD), tl.arange(0, D), tl.program_id(1) * TILE + tl.arange(0, TILE)
@@ -35,15 +50,33 @@ def _page_scores(  # type: ignore[no-untyped-def]
     bounds += tl.dot(tl.where(q < 0, q, zero), tl.trans(low), input_precision="ieee")
     score = tl.max(tl.where(real[:, None], bounds, -float("inf")), axis=0)
     score = tl.where(page >= filled - 1, float("inf"), score)
-    tl.store(score_at + pair * pages + page, tl.where(page >= filled, -float("inf"), score), mask=page < pages)
+    tl.store(
+        score_at + pair * pages + page, tl.where(page >= filled, -float("inf"), score), mask=page < pages
+    )
 
 
 @triton.jit
 def _token_scores(  # type: ignore[no-untyped-def]
-    q_at, k_at, lengths_at, score_at, lse_at, k_b, k_h, k_s, scale, tokens, tiles,
-    HEADS: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, D: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """Program (sequence x KV head, tile of tokens): scores [ROWS, tokens], and each row's log-sum-exp over the tile."""
+    q_at,
+    k_at,
+    lengths_at,
+    score_at,
+    lse_at,
+    k_b,
+    k_h,
+    k_s,
+    scale,
+    tokens,
+    tiles,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PAD: tl.constexpr,
+    D: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Program (sequence x KV head, tile of tokens): scores [ROWS, tokens], and each row's log-sum-exp over
+    the tile.
+    """
     pair, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b, h = pair // HEADS, pair % HEADS
     rows, d, t = tl.arange(0, PAD), tl.arange(0, D), tile * TILE + tl.arange(0, TILE)
@@ -54,7 +87,11 @@ def _token_scores(  # type: ignore[no-untyped-def]
     top = tl.max(score, axis=1)
     lse = top + tl.log(tl.sum(tl.exp(score - top[:, None]), axis=1))
     tl.store(lse_at + (pair * tiles + tile) * ROWS + rows, lse, mask=real)
-    tl.store(score_at + (pair * ROWS + rows[:, None]) * tokens + t, score, mask=real[:, None] & (t < tokens)[None, :])
+    tl.store(
+        score_at + (pair * ROWS + rows[:, None]) * tokens + t,
+        score,
+        mask=real[:, None] & (t < tokens)[None, :],
+    )
 
 
 @triton.jit
@@ -66,11 +103,22 @@ def _ordered(score):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _best(  # type: ignore[no-untyped-def]
-    score_at, vote_at, lse_at, lengths_at, index_at, units, tiles,
-    HEADS: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, COUNT: tl.constexpr, TILE: tl.constexpr,
+    score_at,
+    vote_at,
+    lse_at,
+    lengths_at,
+    index_at,
+    units,
+    tiles,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PAD: tl.constexpr,
+    COUNT: tl.constexpr,
+    TILE: tl.constexpr,
     VOTES: tl.constexpr,
-):  # fmt: skip
-    """Program (sequence x KV head): the COUNT units with the largest scores, in rising order, of equals the first.
+):
+    """Program (sequence x KV head): the COUNT units with the largest scores, in rising order, of equals the
+    first.
 
     VOTES: a unit's score is the sum of its attention weights over all rows, which is found and kept first.
     """
@@ -87,7 +135,9 @@ def _best(  # type: ignore[no-untyped-def]
         for start in range(0, units, 64):
             t = start + tl.arange(0, 64)
             there = (rows < ROWS)[:, None] & (t < length)[None, :]
-            score = tl.load(score_at + (pair * ROWS + rows[:, None]) * units + t[None, :], mask=there, other=-1.0e30)
+            score = tl.load(
+                score_at + (pair * ROWS + rows[:, None]) * units + t[None, :], mask=there, other=-1.0e30
+            )
             vote = tl.sum(tl.where(there, tl.exp(score - whole[:, None]), 0.0), axis=0)
             tl.store(vote_at + pair * units + t, tl.where(t < length, vote, -1.0), mask=t < units)
         tl.debug_barrier()
@@ -97,7 +147,9 @@ def _best(  # type: ignore[no-untyped-def]
         reach = tl.zeros((), tl.int32)
         for start in range(0, units, TILE):
             t = start + tl.arange(0, TILE)
-            key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf"))).to(tl.int64)
+            key = _ordered(tl.load(vote_at + pair * units + t, mask=t < units, other=-float("inf"))).to(
+                tl.int64
+            )
             reach += tl.sum(((key >= middle) & (t < units)).to(tl.int32), axis=0)
         low, high = tl.where(reach >= COUNT, middle, low), tl.where(reach >= COUNT, high, middle - 1)
     above = tl.zeros((), tl.int32)
@@ -125,25 +177,53 @@ class FusedSelection(Selection):
         self.fused = attention
 
     def over_pages(
-        self, q: Tensor, k: Tensor, v: Tensor, bounds: tuple[Tensor, Tensor], page: int, lengths: Tensor, chosen: Span,
-        new_k: Tensor, new_v: Tensor, sees: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bounds: tuple[Tensor, Tensor],
+        page: int,
+        lengths: Tensor,
+        chosen: Span,
+        new_k: Tensor,
+        new_v: Tensor,
+        sees: Tensor | None,
+    ) -> Tensor:
         if not self.fused.takes(q, new_k):
             return super().over_pages(q, k, v, bounds, page, lengths, chosen, new_k, new_v, sees)
         rows, (low, high), pages = fold(q, k.shape[1]).contiguous(), bounds, bounds[0].shape[2]
         batch, heads, count, d = rows.shape
         score = torch.empty(batch * heads, pages, dtype=torch.float32, device=q.device)
         _page_scores[(batch * heads, triton.cdiv(pages, TILE))](
-            rows, low, high, lengths, score, *low.stride()[:3], pages,
-            HEADS=heads, ROWS=count, PAD=tile_of(count), D=d, TILE=TILE, PAGE=page, num_warps=4,
-        )  # fmt: skip
+            rows,
+            low,
+            high,
+            lengths,
+            score,
+            *low.stride()[:3],
+            pages,
+            HEADS=heads,
+            ROWS=count,
+            PAD=tile_of(count),
+            D=d,
+            TILE=TILE,
+            PAGE=page,
+            num_warps=4,
+        )
         index = self._best(score, chosen.bound // page, lengths, (heads, count))
         return self.fused.by_index(q, k, v, index, page, chosen, new_k, new_v, sees)
 
     def over_tokens(
-        self, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, chosen: Span,
-        new_k: Tensor, new_v: Tensor, sees: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        lengths: Tensor,
+        chosen: Span,
+        new_k: Tensor,
+        new_v: Tensor,
+        sees: Tensor | None,
+    ) -> Tensor:
         if not self.fused.takes(q, new_k):
             return super().over_tokens(q, k, v, lengths, chosen, new_k, new_v, sees)
         rows, tokens = fold(q, k.shape[1]).contiguous(), k.shape[2]
@@ -151,17 +231,34 @@ class FusedSelection(Selection):
         score = torch.empty(batch * heads, count, tokens, dtype=torch.float32, device=q.device)
         lse = torch.empty(batch * heads, tiles, count, dtype=torch.float32, device=q.device)
         _token_scores[(batch * heads, tiles)](
-            rows, k, lengths, score, lse, *k.stride()[:3], d**-0.5, tokens, tiles,
-            HEADS=heads, ROWS=count, PAD=tile_of(count), D=d, TILE=TILE, num_warps=4,
-        )  # fmt: skip
+            rows,
+            k,
+            lengths,
+            score,
+            lse,
+            *k.stride()[:3],
+            d**-0.5,
+            tokens,
+            tiles,
+            HEADS=heads,
+            ROWS=count,
+            PAD=tile_of(count),
+            D=d,
+            TILE=TILE,
+            num_warps=4,
+        )
         votes = torch.empty(batch * heads, tokens, dtype=torch.float32, device=q.device)
         index = self._best(votes, chosen.bound, lengths, (heads, count), (score, lse))
         return self.fused.by_index(q, k, v, index, 1, chosen, new_k, new_v, sees)
 
     def _best(
-        self, votes: Tensor, count: int, lengths: Tensor, shape: tuple[int, int],
+        self,
+        votes: Tensor,
+        count: int,
+        lengths: Tensor,
+        shape: tuple[int, int],
         scored: tuple[Tensor, Tensor] | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Numbers [sequences x KV heads, count] of the best of votes [sequences x KV heads, units], int32.
 
         shape: KV heads, and rows of each. scored: what the votes are computed from, see `_best`.
@@ -169,8 +266,19 @@ class FusedSelection(Selection):
         (heads, rows), (score, lse) = shape, scored or (votes, votes)
         index = torch.empty(len(votes), count, dtype=torch.int32, device=votes.device)
         _best[(len(votes),)](
-            score, votes, lse, lengths, index, votes.shape[1], lse.shape[1],
-            HEADS=heads, ROWS=rows, PAD=tile_of(rows), COUNT=count, TILE=SEARCHED, VOTES=scored is not None,
+            score,
+            votes,
+            lse,
+            lengths,
+            index,
+            votes.shape[1],
+            lse.shape[1],
+            HEADS=heads,
+            ROWS=rows,
+            PAD=tile_of(rows),
+            COUNT=count,
+            TILE=SEARCHED,
+            VOTES=scored is not None,
             num_warps=8,
-        )  # fmt: skip
+        )
         return index

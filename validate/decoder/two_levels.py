@@ -1,10 +1,11 @@
-"""Two levels of drafting: a small model drafts for the target with a sparse cache, and that for the target itself.
+"""Two levels of drafting: a small model drafts for the target with a sparse cache, and that for the target
+itself.
 
-Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until every sequence
-has gamma_2 tokens or more (at most gamma_1 more); one pass of the full target verifies them. An inner round's tokens
-are distributed as the sparse target's own, so that they are drafts like any other. That takes a sparse cache whose
-selection does not depend on the tokens that it verifies (`View.by_query`), but for greedy decoding.
-Sun et al. 2024 (TriForce), arXiv 2404.11912; `perfmodel.speculation.two_levels` predicts it.
+Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until every
+sequence has gamma_2 tokens or more (at most gamma_1 more); one pass of the full target verifies them. An
+inner round's tokens are distributed as the sparse target's own, so that they are drafts like any other. That
+takes a sparse cache whose selection does not depend on the tokens that it verifies (`View.by_query`), but for
+greedy decoding. Sun et al. 2024 (TriForce), arXiv 2404.11912; `perfmodel.speculation.two_levels` predicts it.
 """
 
 from collections.abc import Callable
@@ -22,13 +23,20 @@ from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.model import Projected
 from perfmodel.validate.decoder.recording import Record, replayed
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, Scripted, accept_greedy, accept_sampled
+from perfmodel.validate.decoder.sampling import (
+    AcceptedTokens,
+    Sampling,
+    Scripted,
+    accept_greedy,
+    accept_sampled,
+)
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
 
 class CollectingRunner(ViewRunner):
-    """As `ViewRunner`, whose scratch holds what each sequence has `collected` [batch], and behind that the new tokens.
+    """As `ViewRunner`, whose scratch holds what each sequence has `collected` [batch], and behind that the
+    new tokens.
 
     An own cache lacks two tokens: all that was collected may be accepted, and one token more.
     """
@@ -38,7 +46,9 @@ class CollectingRunner(ViewRunner):
         self.behind = 2 * int(own)
         self.collected = torch.zeros_like(runner.cache.lengths)
 
-    def run(self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+    def run(
+        self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None
+    ) -> Tensor:
         """As `ViewRunner.run`, of chains."""
         cache = self.runner.cache
         places = cache.positions(self.collected + used, tokens.shape[1])
@@ -57,12 +67,12 @@ class CollectingRunner(ViewRunner):
 class TwoLevelDrafter:
     """The outer level's draft: `small` drafts for `middle`, the target over a sparse cache.
 
-    gamma: the most tokens that can be collected, at `tokens` [batch, gamma]. drafted [batch]: how many were, `longest`
-    at most; histogram: inner rounds of the iteration by accepted tokens of the small model, [batch, small.gamma + 1].
-    probs [batch, slots, vocab]: what each of them was drawn from. rounds, verified: inner rounds run so far, and tokens
-    a sequence that the full target was given to verify.
-    An iteration waits for the device after each inner round, to see whether another one is needed; what lies between
-    is on the device alone, at the same places in every iteration.
+    gamma: the most tokens that can be collected, at `tokens` [batch, gamma]. drafted [batch]: how many were,
+    `longest` at most; histogram: inner rounds of the iteration by accepted tokens of the small model, [batch,
+    small.gamma + 1]. probs [batch, slots, vocab]: what each of them was drawn from. rounds, verified: inner
+    rounds run so far, and tokens a sequence that the full target was given to verify. An iteration waits for
+    the device after each inner round, to see whether another one is needed; what lies between is on the
+    device alone, at the same places in every iteration.
     """
 
     def __init__(
@@ -73,8 +83,8 @@ class TwoLevelDrafter:
         sampling: Sampling,
         script: Scripted | None = None,
     ) -> None:
-        """gammas: tokens of an inner round, and those at which a sequence waits for its verification. script: of the
-        inner level.
+        """gammas: tokens of an inner round, and those at which a sequence waits for its verification. script:
+        of the inner level.
         """
         self.middle, self.small, self.enough = middle, ModelDrafter(small, gammas[0], sampling), gammas[1]
         self.sampling, self.script, self.models = sampling, script, (small, middle)
@@ -92,7 +102,9 @@ class TwoLevelDrafter:
         self.one_round: Callable[[State], object] = self._round
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, longest], of which `drafted` are meant, and draft_probs [batch, longest, vocab]."""
+        """draft_tokens [batch, longest], of which `drafted` are meant, and draft_probs [batch, longest,
+        vocab].
+        """
         self.begin(state)
         for _ in range(self.enough):
             self.one_round(state)
@@ -109,7 +121,10 @@ class TwoLevelDrafter:
 
     def replay_of(self, state: State, record: Record) -> None:
         """From now on what `propose` runs on `state` between two looks at the device is a replay."""
-        self.begin, self.one_round = replayed(self._begin, state, record), replayed(self._round, state, record)
+        self.begin, self.one_round = (
+            replayed(self._begin, state, record),
+            replayed(self._round, state, record),
+        )
 
     def _begin(self, state: State) -> None:
         """Nothing is collected yet."""
@@ -123,7 +138,9 @@ class TwoLevelDrafter:
         self.middle.view.begin()
 
     def _ahead_of(self, state: State) -> State:
-        """A state that goes ahead: the inner level knows no end. Of one state always the same, as graphs need."""
+        """A state that goes ahead: the inner level knows no end. Of one state always the same, as graphs
+        need.
+        """
         batch, room = state.tokens.shape[0], state.tokens.shape[1] + self.small.gamma + 1
         ahead = self._ahead
         if ahead is None or ahead.tokens.shape[1] != room or ahead.generator is not state.generator:
@@ -138,10 +155,14 @@ class TwoLevelDrafter:
         return ahead
 
     def _round(self, state: State) -> None:
-        """Draft with the small model, verify with the sparse target, accept, collect what stands, and tell the host."""
+        """Draft with the small model, verify with the sparse target, accept, collect what stands, and tell
+        the host.
+        """
         ahead = self._ahead_of(state)
         draft_tokens, draft_probs = self.small.propose(ahead)
-        logits = self.middle.runner.model.logits(self.middle.run(torch.cat((ahead.newest(1), draft_tokens), 1)))
+        logits = self.middle.runner.model.logits(
+            self.middle.run(torch.cat((ahead.newest(1), draft_tokens), 1))
+        )
         if self.sampling.greedy:
             accepted = accept_greedy(draft_tokens, logits)
         else:
@@ -155,7 +176,9 @@ class TwoLevelDrafter:
             passes.collected.add_(count)
         self.drafted.copy_(ahead.length - state.length)
         ahead.finished.logical_or_(self.drafted >= self.enough)
-        self._told.copy_(torch.stack((ahead.finished.all().long(), self.drafted.max().clamp(min=self.enough))))
+        self._told.copy_(
+            torch.stack((ahead.finished.all().long(), self.drafted.max().clamp(min=self.enough)))
+        )
         index = state.length[:, None] + torch.arange(self.gamma, device=state.length.device)
         self.tokens.copy_(ahead.tokens.gather(1, index))
 
@@ -178,7 +201,9 @@ class TwoLevelDecoder(Decoder):
         self.conclude(state, *self.levels.proposed(width))
 
     def replayed(self, state: State, record: Record) -> Callable[[State], object]:
-        """`step`, on `state` as replays: the host looks at the device between inner rounds, and chooses the last."""
+        """`step`, on `state` as replays: the host looks at the device between inner rounds, and chooses the
+        last.
+        """
         self.levels.replay_of(state, record)
         ends = {n: record(partial(self.conclude, state, *self.levels.proposed(n))) for n in self.widths}
 
@@ -201,7 +226,9 @@ class TwoLevelDecoder(Decoder):
         """Tokens of each sequence that are meant, [batch]."""
         return self.levels.drafted
 
-    def accept(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor) -> AcceptedTokens:
+    def accept(
+        self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
+    ) -> AcceptedTokens:
         """As `Decoder.accept`; a script knows no sequence's own number."""
         accepted = super().accept(state, draft_tokens, draft_probs, logits)
         return AcceptedTokens(torch.minimum(accepted.count, self.drafted), accepted.next_token)
@@ -211,8 +238,9 @@ class TwoLevelDecoder(Decoder):
 class LevelCounts:
     """Of both levels, over all unfinished sequences.
 
-    inner: rounds in which 0, 1, ... gamma_1 small-model tokens were accepted. iterations: verifications by the full
-    target; accepted: tokens that it accepted in them; complete: iterations in which it accepted all there were.
+    inner: rounds in which 0, 1, ... gamma_1 small-model tokens were accepted. iterations: verifications by
+    the full target; accepted: tokens that it accepted in them; complete: iterations in which it accepted all
+    there were.
     """
 
     inner: tuple[int, ...]
@@ -242,7 +270,9 @@ class LevelCounts:
 
     @property
     def alphas(self) -> tuple[float, float]:
-        """Rate at which a token is accepted if its forerunners were: of the small model, and of the sparse target."""
+        """Rate at which a token is accepted if its forerunners were: of the small model, and of the sparse
+        target.
+        """
         gained = sum(j * count for j, count in enumerate(self.inner))
         tried = gained + sum(self.inner[:-1]), self.accepted + self.iterations - self.complete
         return gained / max(1, tried[0]), self.accepted / max(1, tried[1])

@@ -1,4 +1,6 @@
-"""Weights from a local Hugging Face folder, read lazily and straight to device and type, or random from a seed."""
+"""Weights from a local Hugging Face folder, read lazily and straight to device and type, or random from a
+seed.
+"""
 
 import zlib
 from collections.abc import Iterator
@@ -16,9 +18,9 @@ from perfmodel.drafts.eagle import Eagle
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.reading import check_regular, parse_json, read_text
-from perfmodel.specs.files import read_mapping
-from perfmodel.specs.formats import Precision, kv_format, weight_format
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.boundary.files import read_mapping
+from perfmodel.specs.models.formats import Precision, kv_format, weight_format
+from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.validate.decoder.eagle import HeadModel
 from perfmodel.validate.decoder.families import check_supported
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, check_runs, quantise
@@ -47,9 +49,11 @@ Pieces = Iterator[tuple[str, tuple[Piece, ...]]]
 Rows = list[tuple[str, int, tuple[int, int]]]
 """Tensors whose rows are one after another here: name, all rows, [start, stop) of this rank."""
 NORMS = {
-    "attention_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm", "q_norm": "self_attn.q_norm",
+    "attention_norm": "input_layernorm",
+    "mlp_norm": "post_attention_layernorm",
+    "q_norm": "self_attn.q_norm",
     "k_norm": "self_attn.k_norm",
-}  # fmt: skip
+}
 FUSED = {"qkv": "self_attn.qkv_proj", "mlp.gate_up": "mlp.gate_up_proj"}
 
 
@@ -84,7 +88,10 @@ def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, theirs: s
         if name in NORMS:
             yield name, (Piece(f"{theirs}.{NORMS[name]}.weight", (count,)),)
         elif own in rows and kind != "scale":
-            yield name, tuple(Piece(f"{theirs}.{at}.{kind}", (n, *rest), 0, *part) for at, n, part in rows[own])
+            yield (
+                name,
+                tuple(Piece(f"{theirs}.{at}.{kind}", (n, *rest), 0, *part) for at, n, part in rows[own]),
+            )
         elif own in columns and kind != "scale":
             at, n, part = columns[own]
             their = f"{theirs}.{at}.{kind}"
@@ -134,7 +141,9 @@ class Checkpoint:
         """Refuse a head of its own beside tie_word_embeddings; a copy of the embedding is none."""
         head, embedding = self.whole("lm_head.weight"), self.whole("model.embed_tokens.weight")
         if head is not None and embedding is not None and not torch.equal(head, embedding):
-            raise InputError(f"{self.folder}: lm_head.weight: must be the embedding, as tie_word_embeddings says")
+            raise InputError(
+                f"{self.folder}: lm_head.weight: must be the embedding, as tie_word_embeddings says"
+            )
 
     def whole(self, name: str) -> Tensor | None:
         """A tensor as it is stored, None where there is none of the name."""
@@ -145,18 +154,24 @@ class Checkpoint:
         """One piece; only its bytes leave the disk."""
         file = self._file_of.get(piece.name)
         if file is None and piece.name == "lm_head.weight":
-            raise InputError(f"{self.folder}: no lm_head.weight although config.json says tie_word_embeddings is false")
+            raise InputError(
+                f"{self.folder}: no lm_head.weight although config.json says tie_word_embeddings is false"
+            )
         if file is None:
             raise InputError(f"{self.folder}: must hold the tensor {piece.name} that config.json calls for")
         lazy = file.get_slice(piece.name)
         if tuple(lazy.get_shape()) != piece.shape:
             shape = list(piece.shape)
-            raise InputError(f"{self.folder}: {piece.name}: must be {shape} by config.json, given {lazy.get_shape()}")
+            raise InputError(
+                f"{self.folder}: {piece.name}: must be {shape} by config.json, given {lazy.get_shape()}"
+            )
         return piece.of(lazy).to(self.device, self.dtype)
 
 
 def _files(folder: Path) -> list[str]:
-    """What the index names; else ``model.safetensors``; else the only file there is. Others beside it are not read."""
+    """What the index names; else ``model.safetensors``; else the only file there is. Others beside it are not
+    read.
+    """
     index = folder / "model.safetensors.index.json"
     if index.exists():
         return _shards(index)
@@ -173,9 +188,16 @@ def _shards(index: Path) -> list[str]:
     data = parse_json(str(index), read_text(index))
     place = data.get("weight_map") if isinstance(data, dict) else None
     if not isinstance(place, dict) or not place:
-        raise refuse(str(index), "weight_map", "an object of tensor names and their files", type(place).__name__)
+        raise refuse(
+            str(index), "weight_map", "an object of tensor names and their files", type(place).__name__
+        )
     for tensor, name in place.items():
-        if not isinstance(name, str) or Path(name).name != name or name in ("", "..") or not name.isprintable():
+        if (
+            not isinstance(name, str)
+            or Path(name).name != name
+            or name in ("", "..")
+            or not name.isprintable()
+        ):
             allowed = "the name of a file in this folder"
             raise refuse(str(index), f"weight_map: {tensor[:80]!r}", allowed, repr(name)[:80])
     return sorted(set(place.values()))
@@ -185,9 +207,13 @@ def _check_readable(folder: Path) -> None:
     """Refuse what a config.json says of its tensors and this decoder would silently compute otherwise."""
     config = read_mapping(folder / "config.json")
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
-        raise InputError(f"{folder}: hidden_act: must be 'silu' to be run here, given {config['hidden_act']!r}")
+        raise InputError(
+            f"{folder}: hidden_act: must be 'silu' to be run here, given {config['hidden_act']!r}"
+        )
     if config.get("quantization_config") is not None:
-        raise InputError(f"{folder}: quantization_config: must be absent: weights must be floating-point and unscaled")
+        raise InputError(
+            f"{folder}: quantization_config: must be absent: weights must be floating-point and unscaled"
+        )
     kinds = config.get("layer_types") or []  # names, one a layer: `load_model` has seen to that
     if kinds != sorted(kinds):  # "full_attention" before "sliding_attention"
         sliding = [layer for layer, kind in enumerate(kinds) if kind != "full_attention"]
@@ -219,7 +245,8 @@ WeightSource = Checkpoint | RandomWeights
 
 
 def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None, fp8: bool = False) -> Model:
-    """A model of `spec` with the weights of `source`; parameters are made once, at their final place and type.
+    """A model of `spec` with the weights of `source`; parameters are made once, at their final place and
+    type.
 
     fp8: its layers' matrices are quantised as they are read, see `fp8`.
     """
@@ -244,7 +271,9 @@ def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
         owner, _, leaf = name.rpartition(".")
         value, module = tensors[0] if len(tensors) == 1 else torch.cat(tensors), owners[owner]
         if isinstance(module, Fp8Linear) and leaf == "weight":
-            module.hold(value, torch.cat([_peaks(source, *each) for each in zip(parts, tensors, strict=True)]))
+            module.hold(
+                value, torch.cat([_peaks(source, *each) for each in zip(parts, tensors, strict=True)])
+            )
             continue
         setattr(module, leaf, nn.Parameter(value.view(getattr(module, leaf).shape), requires_grad=False))
 
@@ -264,11 +293,13 @@ def load(
     flag: str = "--model",
     fp8: bool = False,
 ) -> Model:
-    """A model by name or folder, as `flag` gave it. `weights` is ``checkpoint`` (the folder's own) or ``random:SEED``.
+    """A model by name or folder, as `flag` gave it. `weights` is ``checkpoint`` (the folder's own) or
+    ``random:SEED``.
 
     dtype: of activations and, but for `fp8` ones, of weights.
 
-    Raises InputError in one line for anything missing, truncated or of another shape, and where memory runs out.
+    Raises InputError in one line for anything missing, truncated or of another shape, and where memory runs
+    out.
     """
     spec = load_model(name, flag)
     check_supported(spec)
@@ -288,7 +319,9 @@ def weight_bytes(model: nn.Module, dtype: torch.dtype) -> int:
     return sum(p.numel() * (p.itemsize if p.dtype == FP8 else dtype.itemsize) for p in model.parameters())
 
 
-def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtype: torch.dtype) -> WeightSource:
+def _source(
+    spec: ModelSpec, name: str, weights: str, device: torch.device, dtype: torch.dtype
+) -> WeightSource:
     kind, _, seed = weights.partition(":")
     if kind == "random" and seed.isdigit():
         return RandomWeights(int(seed), device, dtype)
@@ -305,9 +338,12 @@ def _source(spec: ModelSpec, name: str, weights: str, device: torch.device, dtyp
 def head_pieces(head: HeadModel, layer: str) -> Pieces:
     """Of an EAGLE-3 head; `layer` is what its file calls its one layer, midlayer or layers.0."""
     names = {
-        "project.weight": "fc", "embedding_norm": f"{layer}.input_layernorm", "final_norm": "norm", "head": "lm_head",
+        "project.weight": "fc",
+        "embedding_norm": f"{layer}.input_layernorm",
+        "final_norm": "norm",
+        "head": "lm_head",
         "layers.0.attention_norm": f"{layer}.hidden_norm",
-    }  # fmt: skip
+    }
     for name, their in names.items():
         yield name, (Piece(f"{their}.weight", tuple(head.get_parameter(name).shape)),)
     for name, parts in _layer_pieces(head.spec, RankShard(), head.layers[0], layer):
@@ -316,14 +352,17 @@ def head_pieces(head: HeadModel, layer: str) -> Pieces:
 
 
 def load_head(name: str, weights: str, target: Model) -> HeadModel:
-    """An EAGLE-3 head of a target: `name` is its folder, or ``eagle3`` with random weights. Raises InputError.
+    """An EAGLE-3 head of a target: `name` is its folder, or ``eagle3`` with random weights. Raises
+    InputError.
 
     Its matrices are of fp8 where the target's are.
     """
     draft = head_of(name, target.spec)
     assert draft is not None
     if draft.name != "eagle3" or draft.parallel or draft.features != 3 or target.shard.size > 1:
-        raise InputError(f"--draft: {name}: must be an EAGLE-3 head of three features on one device to be run here")
+        raise InputError(
+            f"--draft: {name}: must be an EAGLE-3 head of three features on one device to be run here"
+        )
     source = _source(draft.model, name, weights, target.device, target.dtype)
     with torch.device("meta"):
         head = HeadModel(draft.model, target.spec)
@@ -339,13 +378,17 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
         if offsets is not None:
             own = own + offsets.cpu().long() if offsets.shape == own.shape else own[:0]
         if len({*own.tolist()} & {*range(most)}) < vocab:
-            raise InputError(f"{name}: d2t: must add up to {vocab} different tokens of {target.spec.name}'s {most}")
+            raise InputError(
+                f"{name}: d2t: must add up to {vocab} different tokens of {target.spec.name}'s {most}"
+            )
         head.to_target = own.to(target.device)
     return head.eval()
 
 
 def head_of(name: str, target: ModelSpec) -> Eagle | None:
-    """The EAGLE head that a draft's name is of, a folder with its config.json or a kind; None for a whole model."""
+    """The EAGLE head that a draft's name is of, a folder with its config.json or a kind; None for a whole
+    model.
+    """
     if not name.startswith("eagle") and not Path(name).is_dir():
         return None
     precision = Precision(weight_format("bf16"), kv_format("bf16"))

@@ -1,4 +1,6 @@
-"""From timings to the file of a calibration, to the record of what it was fitted to, and to what is said of both."""
+"""From timings to the file of a calibration, to the record of what it was fitted to, and to what is said of
+both.
+"""
 
 import datetime
 import itertools
@@ -8,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.answers.query import Query
+from perfmodel.answers.question.query import Query
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.constants import Constant
-from perfmodel.specs.fits import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
+from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs.calibrations.fits import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
@@ -22,7 +24,9 @@ from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import grouped, significant
 
 UNREACHABLE = 0.5
-"""Held-out error (median of absolute logs) beyond which the rows are of something else than what was asked about."""
+"""Held-out error (median of absolute logs) beyond which the rows are of something else than what was asked
+about.
+"""
 OUT_OF_LINE = 0.3
 """Log error, held out, from which a row is named as one that does not fit the others."""
 FEW = 5
@@ -39,8 +43,8 @@ DIGITS, RANGE_DIGITS, ERROR_DIGITS = 6, 4, 3
 class EngineCalibration:
     """A calibration with what it rests on. aside: rows that were not used, for the prefill in them.
 
-    subject: what was served. base: the calibration that all else is from. tried: name of every base -> its held-out
-    error (rms of logs).
+    subject: what was served. base: the calibration that all else is from. tried: name of every base -> its
+    held-out error (rms of logs).
     """
 
     calibration: Calibration
@@ -53,11 +57,16 @@ class EngineCalibration:
 
 
 def calibrate(
-    timings: list[Timing], query: Query, bases: Sequence[Calibration], subject: EngineSubject, seen: tuple[str, ...]
+    timings: list[Timing],
+    query: Query,
+    bases: Sequence[Calibration],
+    subject: EngineSubject,
+    seen: tuple[str, ...],
 ) -> EngineCalibration:
     """Fit the rows from each base and keep the fit that is closest to rows held out one by one.
 
-    seen: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near them.
+    seen: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near
+    them.
     """
     kept, aside = fitting.usable(differences(distinct(timings)))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
@@ -91,7 +100,10 @@ def differences(timings: list[Timing]) -> list[Timing]:
         runs.sort(key=_output)
         if runs[0].output == runs[-1].output:
             raise refuse(
-                runs[0].where, None, "beside a run of another output length, so that the prompt cancels out", None
+                runs[0].where,
+                None,
+                "beside a run of another output length, so that the prompt cancels out",
+                None,
             )
         made += [_step_between(one, two) for one, two in itertools.pairwise(runs) if one.output != two.output]
     return made
@@ -107,10 +119,16 @@ def _step_between(one: Timing, two: Timing) -> Timing:
         raise refuse(two.where, "latencies", f"longer than those of {one.where}", two.seconds)
     context = needed(one.where, "input", one.prompt) + (_output(one) + _output(two)) / 2
     return Timing(
-        where=f"{two.where} less {one.where}", seconds=seconds, batch=one.batch, context=context, gamma=one.gamma,
-        tokens_per_iteration=one.tokens_per_iteration, prompt=one.prompt, output=two.output,
+        where=f"{two.where} less {one.where}",
+        seconds=seconds,
+        batch=one.batch,
+        context=context,
+        gamma=one.gamma,
+        tokens_per_iteration=one.tokens_per_iteration,
+        prompt=one.prompt,
+        output=two.output,
         how="difference of whole runs over that of their tokens",
-    )  # fmt: skip
+    )
 
 
 def _stated(
@@ -157,9 +175,13 @@ def range_of(rows: EngineRows) -> MeasuredRange:
 
     draft = rows.scenario.draft
     return MeasuredRange(
-        model=rows.scenario.target.name, draft=draft.name, draft_kv=draft.kv.label(), batch=ends("batch"),
-        context=ends("context"), gamma=(int(ends("gamma")[0]), int(ends("gamma")[1])),
-    )  # fmt: skip
+        model=rows.scenario.target.name,
+        draft=draft.name,
+        draft_kv=draft.kv.label(),
+        batch=ends("batch"),
+        context=ends("context"),
+        gamma=(int(ends("gamma")[0]), int(ends("gamma")[1])),
+    )
 
 
 def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
@@ -169,7 +191,9 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
         "target_s": np.log(fitted.held_out[baseline] / rows.measured[baseline]).tolist(),
         "speedup": speedup_logs(rows, fitted.held_out),
     }
-    if len(logs["speedup"]) < FEW:  # too few baseline steps beside speculative ones: a speedup's steps as any two
+    if (
+        len(logs["speedup"]) < FEW
+    ):  # too few baseline steps beside speculative ones: a speedup's steps as any two
         logs["speedup"] = [np.sqrt(2.0) * log_rms(fitted.held_out, rows.measured)] * len(rows.timings)
     errors = {}
     for name, values in logs.items():
@@ -182,7 +206,9 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
 
 
 def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
-    """Log of predicted over measured speedup for every speculative row with a plain one at its batch and context."""
+    """Log of predicted over measured speedup for every speculative row with a plain one at its batch and
+    context.
+    """
     measured = rows.measured
     pairs = speedup_pairs(rows.timings)
     return [float(np.log(seconds[j] / measured[j]) - np.log(seconds[i] / measured[i])) for i, j in pairs]
@@ -200,7 +226,9 @@ def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
     return pairs
 
 
-def record_text(made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]) -> str:
+def record_text(
+    made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]
+) -> str:
     """The record of the rows that were used."""
     points = (EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings))
     rows = [point.model_dump_json(exclude_defaults=True) for point in points]
@@ -216,18 +244,28 @@ def lines(made: EngineCalibration) -> list[str]:
             f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}{odd}"
         )
     for t in made.aside:
-        table.append(f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill")
+        table.append(
+            f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill"
+        )
     if made.aside:
-        table.append(f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)")
+        table.append(
+            f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)"
+        )
     values = (f"{n} {getattr(made.calibration, n).value:.4g}" for n in made.fitted.free)
     table.append("fitted: " + (", ".join(values) or "nothing: the rows do not say more than the base"))
     if all(t.gamma for t in made.rows.timings):
-        table.append("no baseline step among these rows: a weak prior alone tells it apart from what drafting costs")
+        table.append(
+            "no baseline step among these rows: a weak prior alone tells it apart from what drafting costs"
+        )
     if made.fitted.pinned:
         table.append("not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned))
     beside = [f"{name} {off:.1%}" for name, off in made.tried.items() if name != made.base]
-    table.append(f"base: {made.base}" + (f", closest to rows held out (others: {', '.join(beside)})" if beside else ""))
+    table.append(
+        f"base: {made.base}" + (f", closest to rows held out (others: {', '.join(beside)})" if beside else "")
+    )
     speed = speedup_logs(made.rows, made.fitted.held_out)
     of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}" if speed else ""
-    table.append(f"held-out error (rms): steps {made.tried[made.base]:.1%} over {len(made.rows.timings)}{of_speed}")
+    table.append(
+        f"held-out error (rms): steps {made.tried[made.base]:.1%} over {len(made.rows.timings)}{of_speed}"
+    )
     return table

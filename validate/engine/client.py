@@ -1,8 +1,10 @@
-"""A running OpenAI-compatible server: what it is, and streamed answers, with a bound on everything that it sends.
+"""A running OpenAI-compatible server: what it is, and streamed answers, with a bound on everything that it
+sends.
 
-Only the host of the URL that the user gave is ever contacted: no redirect, no proxy. A key is read from the environment
-variable `KEY` and goes into the request's header, nowhere else. What comes too late, too long, too deep or otherwise
-than asked for ends in one line that names the server's fault (InputError); a part of an answer is no answer.
+Only the host of the URL that the user gave is ever contacted: no redirect, no proxy. A key is read from the
+environment variable `KEY` and goes into the request's header, nowhere else. What comes too late, too long,
+too deep or otherwise than asked for ends in one line that names the server's fault (InputError); a part of an
+answer is no answer.
 """
 
 import asyncio
@@ -36,7 +38,9 @@ LONGEST_NAME = 500
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One streamed piece of an answer. at_s: when it came, on `time.perf_counter`. tokens: in it; None if not said."""
+    """One streamed piece of an answer. at_s: when it came, on `time.perf_counter`. tokens: in it; None if not
+    said.
+    """
 
     at_s: float
     tokens: int | None
@@ -61,7 +65,9 @@ class StreamedAnswer:
         choices, usage = event.get("choices") or [], event.get("usage") or {}
         held = choices if isinstance(choices, list) else [choices]
         if not all(isinstance(part, dict) for part in (usage, *held)):
-            raise refuse(f"--url: {COMPLETIONS}", None, "events of choices and usage", json.dumps(event)[:200])
+            raise refuse(
+                f"--url: {COMPLETIONS}", None, "events of choices and usage", json.dumps(event)[:200]
+            )
         count, before = usage.get("completion_tokens"), self.total or 0
         if count is not None and (type(count) is not int or not before <= count <= most):
             allowed = f"a whole number from {before} to the {most} asked for"
@@ -76,7 +82,9 @@ class StreamedAnswer:
         """Refuse (InputError) an answer that ended before it had all tokens, or that came at once."""
         sent = len(self.chunks) if self.total is None else self.total
         if sent != asked or len(self.chunks) < 2:
-            how = "" if self.total is not None else ", each counted as one: it says no number of tokens (usage)"
+            how = (
+                "" if self.total is not None else ", each counted as one: it says no number of tokens (usage)"
+            )
             raise InputError(
                 f"--url: {COMPLETIONS}: no measurement: {asked} tokens were asked for, and the answer ended after "
                 f"{sent}, in {len(self.chunks)} pieces{how}"
@@ -122,7 +130,9 @@ class Server:
         return name
 
     def engine(self) -> tuple[str, str | None]:
-        """Engine and version, as far as it says: vLLM at /version, SGLang at /get_server_info, llama.cpp at /props."""
+        """Engine and version, as far as it says: vLLM at /version, SGLang at /get_server_info, llama.cpp at
+        /props.
+        """
         for path, name, key in (
             ("/get_server_info", "sglang", "version"),
             ("/props", "llama.cpp", "build_info"),
@@ -135,18 +145,24 @@ class Server:
         return "openai", None
 
     def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
-        """Greedy answers of `tokens` tokens to all prompts at once. Raises InputError where one is not whole."""
+        """Greedy answers of `tokens` tokens to all prompts at once. Raises InputError where one is not
+        whole.
+        """
         return self._run(COMPLETIONS, ANSWER_S, self._answers(model, prompts, tokens))
 
     async def _answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
         async with self._client() as client:
-            return list(await asyncio.gather(*(self._stream(client, model, prompt, tokens) for prompt in prompts)))
+            return list(
+                await asyncio.gather(*(self._stream(client, model, prompt, tokens) for prompt in prompts))
+            )
 
     async def _page(self, path: str) -> tuple[int, str]:
         async with self._client() as client, client.stream("GET", self.url + path) as response:
             return response.status_code, await _start(response, PAGE_BYTES, path)
 
-    async def _stream(self, client: "httpx.AsyncClient", model: str, prompt: list[int], tokens: int) -> StreamedAnswer:
+    async def _stream(
+        self, client: "httpx.AsyncClient", model: str, prompt: list[int], tokens: int
+    ) -> StreamedAnswer:
         body = {
             "model": model,
             "prompt": prompt,
@@ -168,7 +184,9 @@ class Server:
         return answer
 
     def _client(self) -> "httpx.AsyncClient":
-        """A client that goes to no other host (redirects are not followed) and waits as long as `_run` says."""
+        """A client that goes to no other host (redirects are not followed) and waits as long as `_run`
+        says.
+        """
         import httpx
 
         key = os.environ.get(KEY, "")

@@ -1,42 +1,47 @@
 """Which constants of a calibration an engine's rows may free, and where each is sought.
 
-What an engine adds to its kernels, and the efficiencies themselves: the rows decide (`fit`). What such rows cannot see
-(all-reduces at one degree, a KV method's upkeep) is not sought. Bounds follow from the measured times: an engine on a
-CPU spends milliseconds where one on a GPU spends microseconds.
+What an engine adds to its kernels, and the efficiencies themselves: the rows decide (`fit`). What such rows
+cannot see (all-reduces at one degree, a KV method's upkeep) is not sought. Bounds follow from the measured
+times: an engine on a CPU spends milliseconds where one on a GPU spends microseconds.
 """
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.engine.timing import Timing
 
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
 FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
 """Shares of what is possible; where a curve gives those of GEMMs, the one factor on it."""
 DRAFTED = "drafted_token_s"
-"""What an engine spends on each drafted token, by version: sought around what the base says, where it says anything."""
+"""What an engine spends on each drafted token, by version: sought around what the base says, where it says
+anything.
+"""
 EXPERTS = "expert_factor"
 """The one factor on kernels of routed experts, which are most of such a model's step."""
 STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
-"""What any step may show beside its kernels: each layer (one attention call in each), a pass, each token in it.
+"""What any step may show beside its kernels: each layer (one attention call in each), a pass, each token in
+it.
 
-The layers tell a target's passes from a draft's: what an engine spends on every layer is many times as much in a
-target, what it spends on a pass is the same in both."""
+The layers tell a target's passes from a draft's: what an engine spends on every layer is many times as much
+in a target, what it spends on a pass is the same in both.
+"""
 SPECULATIVE = ("iteration_fixed_s", "iteration_sequence_s", "kv_reread_per_query")
 """What only a drafting iteration can show."""
 LOWEST_FRACTION = 0.02
 WITHIN, OUTSIDE = 0.5, 0.05
-"""Prior widths in median steps: of what a pass may spend beside its kernels, and an iteration outside its passes where
-no baseline step is there to tell the two apart."""
+"""Prior widths in median steps: of what a pass may spend beside its kernels, and an iteration outside its
+passes where no baseline step is there to tell the two apart.
+"""
 FIRST_TOKEN = 0.2
-"""The step from no drafting to one drafted token (a draft's own pass over what was accepted, sampling, rejecting), as a
-share of the shortest iteration (`iteration_fixed_s`) and of the shortest by sequence (`iteration_sequence_s`): prior
-width beside a baseline and, on a CPU that nothing is known of (`ideal`), the middle of it. vLLM 0.32 on a CPU spent 21
-to 26 % of an iteration at K = 5 there, vLLM 0.22 with EAGLE-3 on H200 a tenth of one at K = 1, and
-nothing of it by sequence.
+"""The step from no drafting to one drafted token (a draft's own pass over what was accepted, sampling,
+rejecting), as a share of the shortest iteration (`iteration_fixed_s`) and of the shortest by sequence
+(`iteration_sequence_s`): prior width beside a baseline and, on a CPU that nothing is known of (`ideal`), the
+middle of it. vLLM 0.32 on a CPU spent 21 to 26 % of an iteration at K = 5 there, vLLM 0.22 with EAGLE-3 on
+H200 a tenth of one at K = 1, and nothing of it by sequence.
 """
 ON_GPU = 0.1
 """The same middle of `iteration_fixed_s` on other devices."""

@@ -1,7 +1,8 @@
 """One point of a live server: so many answers at once, timed while all of them decode.
 
-Prompts are random tokens, new ones every time, so that no prefix is cached and no two batches are alike. Between the
-last first token and the first last token nothing but decoding of the whole batch happens: only that stretch counts.
+Prompts are random tokens, new ones every time, so that no prefix is cached and no two batches are alike.
+Between the last first token and the first last token nothing but decoding of the whole batch happens: only
+that stretch counts.
 """
 
 import random
@@ -139,7 +140,9 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
     return Stretch(tuple(gaps), chunks, end - start, tokens, grown / len(answers))
 
 
-def _timing(url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None) -> Timing:
+def _timing(
+    url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None
+) -> Timing:
     gaps = [gap for stretch in stretches for gap in stretch.gaps]
     tokens = sum(stretch.tokens for stretch in stretches)
     chunk_tokens = tokens / sum(s.chunks for s in stretches)

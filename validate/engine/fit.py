@@ -1,9 +1,10 @@
-"""From the timed steps of an engine to constants: those that the data determine, the others left where they are.
+"""From the timed steps of an engine to constants: those that the data determine, the others left where they
+are.
 
 Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
-(`SoughtConstant.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is pinned where
-the prior has it, and the rest is fitted again. A row weighs as much as the spread of its own samples allows. What is
-stated as interval comes from refits without each row.
+(`SoughtConstant.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is
+pinned where the prior has it, and the rest is fitted again. A row weighs as much as the spread of its own
+samples allows. What is stated as interval comes from refits without each row.
 """
 
 from collections.abc import Sequence
@@ -11,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.fits import COVERAGE
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.calibrations.fits import COVERAGE
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -34,8 +35,9 @@ DETERMINED = 0.5
 SHOWN_FILES = 4
 """Files that a refusal names."""
 INSIDE = 0.2
-"""Distance from its bounds, in prior widths, at which the search for a constant begins at least: one that begins on
-them may not get off. Bounds are more than a width apart (`constants`)."""
+"""Distance from its bounds, in prior widths, at which the search for a constant begins at least: one that
+begins on them may not get off. Bounds are more than a width apart (`constants`).
+"""
 SOFT = 2.0
 """Residual in units of `NOISE` from which it counts linearly, so that one odd row does not bend the fit."""
 ENDS = {"xtol": 1e-6, "ftol": 1e-6}
@@ -58,8 +60,12 @@ class EngineRows:
             np.array([getattr(t, n) for t in self.timings], float) for n in ("batch", "context", "gamma")
         )
         steps = predict(s, Workload(batch, context, gamma.astype(np.int64)), max_gamma=0)
-        drafting = np.where(np.array([t.kind == "pass_with_draft" for t in self.timings]), gamma * steps.draft_s, 0.0)
-        return np.where([t.kind == "iteration" for t in self.timings], steps.iteration_s, drafting + steps.verify_s)
+        drafting = np.where(
+            np.array([t.kind == "pass_with_draft" for t in self.timings]), gamma * steps.draft_s, 0.0
+        )
+        return np.where(
+            [t.kind == "iteration" for t in self.timings], steps.iteration_s, drafting + steps.verify_s
+        )
 
     @property
     def measured(self) -> Array:
@@ -68,13 +74,16 @@ class EngineRows:
 
     @property
     def noise(self) -> Array:
-        """Log error to expect of each row: `NOISE`, more where its own samples scatter by more than `STEADY`."""
+        """Log error to expect of each row: `NOISE`, more where its own samples scatter by more than
+        `STEADY`.
+        """
         return np.array([NOISE * max(1.0, scatter(t.samples) / STEADY) for t in self.timings])
 
 
 @dataclass(frozen=True)
 class EngineFit:
-    """What a fit found: `values` of the constants in `free` order, with standard errors and their correlation.
+    """What a fit found: `values` of the constants in `free` order, with standard errors and their
+    correlation.
 
     held_out: each row's seconds as predicted by a fit without it.
     """
@@ -87,23 +96,33 @@ class EngineFit:
     pinned: tuple[str, ...]
 
 
-def rows_of(timings: Sequence[Timing], query: Query, base: Calibration, aside: Sequence[Timing] = ()) -> EngineRows:
-    """Timings as rows of one question, whose acceptance does not matter. Raises InputError where they are too few.
+def rows_of(
+    timings: Sequence[Timing], query: Query, base: Calibration, aside: Sequence[Timing] = ()
+) -> EngineRows:
+    """Timings as rows of one question, whose acceptance does not matter. Raises InputError where they are too
+    few.
 
     aside: those that `usable` set aside, which the refusal tells.
     """
     check_enough(timings, aside)
-    return EngineRows(tuple(timings), with_calibration(resolve(replace(query, calibration="ideal"), ANY), base))
+    return EngineRows(
+        tuple(timings), with_calibration(resolve(replace(query, calibration="ideal"), ANY), base)
+    )
 
 
 def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> None:
-    """Refuse (InputError) rows of one draft length, or of one batch and context, in one line that names their files."""
+    """Refuse (InputError) rows of one draft length, or of one batch and context, in one line that names their
+    files.
+    """
     lengths = sorted({t.gamma for t in timings})
     names = list(dict.fromkeys(t.where.partition(": ")[0] for t in (*timings, *aside)))
     held = ", ".join(names[:SHOWN_FILES]) + (
         f" and {len(names) - SHOWN_FILES} more" if len(names) > SHOWN_FILES else ""
     )
-    where, plan = f"--from: {held or 'no file'}", "`perfmodel validate engine --plan` prints the runs worth making"
+    where, plan = (
+        f"--from: {held or 'no file'}",
+        "`perfmodel validate engine --plan` prints the runs worth making",
+    )
     plan = f"{len(aside)} steps are set aside for the prefill in them; {plan}" if aside else plan
     if len(lengths) < 2:
         given = ", ".join(map(str, lengths)) or "none"
@@ -125,7 +144,9 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
     base = with_values(base, {name: place.start for name, place in candidates.items() if name in SPECULATIVE})
     count, free = len(rows.timings), dict(candidates)
-    while pinned := _least_determined(free, (solved := _solve(rows, base, free, {}, np.ones(count, bool))), count):
+    while pinned := _least_determined(
+        free, (solved := _solve(rows, base, free, {}, np.ones(count, bool))), count
+    ):
         del free[pinned]
     held_out = np.empty(count)
     for i in range(count):
@@ -134,7 +155,9 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
     correlation = solved.covariance / np.outer(solved.stderr, solved.stderr)
     left_as_was = tuple(name for name in candidates if name not in free)
     calibration = with_values(base, solved.values)
-    return EngineFit(calibration, tuple(free), tuple(solved.stderr.tolist()), correlation, held_out, left_as_was)
+    return EngineFit(
+        calibration, tuple(free), tuple(solved.stderr.tolist()), correlation, held_out, left_as_was
+    )
 
 
 @dataclass(frozen=True)
@@ -159,7 +182,8 @@ def _solve(
         return _Solution({}, np.zeros((0, 0)), ())
     logs, noise = np.log(rows.measured)[kept], rows.noise[kept]
     prior, spread, lowest, highest = (
-        np.array([getattr(place, name) for place in free.values()]) for name in ("start", "spread", "low", "high")
+        np.array([getattr(place, name) for place in free.values()])
+        for name in ("start", "spread", "low", "high")
     )
     low, high = (lowest - prior) / spread, (highest - prior) / spread
     first = (np.array([start.get(name, place.start) for name, place in free.items()]) - prior) / spread
@@ -178,7 +202,9 @@ def _solve(
 
 
 def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: int) -> str | None:
-    """The constant to pin next: one at its bound, or the one that the rows say least of; None where all are known."""
+    """The constant to pin next: one at its bound, or the one that the rows say least of; None where all are
+    known.
+    """
     if solved.at_bound:
         return solved.at_bound[0]
     share = {name: e / free[name].spread for name, e in zip(free, solved.stderr.tolist(), strict=True)}
@@ -187,7 +213,9 @@ def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: 
 
 
 def scatter(samples: Sequence[float]) -> float:
-    """Half the width between their quartiles over their median, as a standard deviation; 0 of fewer than four."""
+    """Half the width between their quartiles over their median, as a standard deviation; 0 of fewer than
+    four.
+    """
     if len(samples) < 4:
         return 0.0
     low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
@@ -200,7 +228,9 @@ def log_rms(predicted: Array, measured: Array) -> float:
 
 
 def small_sample(rms: float, count: float) -> float:
-    """A root mean square of few errors, widened so that a normal interval of it holds `COVERAGE` (Student's t)."""
+    """A root mean square of few errors, widened so that a normal interval of it holds `COVERAGE` (Student's
+    t).
+    """
     from scipy.stats import norm, t
 
     tail = (1 + COVERAGE) / 2

@@ -1,4 +1,6 @@
-"""The runs worth making: few batches, two contexts, two draft lengths, as lines that a shell takes as they are."""
+"""The runs worth making: few batches, two contexts, two draft lengths, as lines that a shell takes as they
+are.
+"""
 
 import json
 import shlex
@@ -25,7 +27,8 @@ SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What the plan is for. model, draft: where the engine finds them. question: what perfmodel calls all of it.
+    """What the plan is for. model, draft: where the engine finds them. question: what perfmodel calls all of
+    it.
 
     pretends: whether the engine may be asked to accept drafts at a rate (vLLM's CPU backend refuses).
     """
@@ -48,12 +51,17 @@ def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -
     """The points of one server: every batch at the shorter prompt, the ends at the longer."""
     short, *longer = prompts
     ends = dict.fromkeys((batches[0], batches[-1]))
-    places = [*((batch, short) for batch in batches), *((batch, prompt) for prompt in longer for batch in ends)]
+    places = [
+        *((batch, short) for batch in batches),
+        *((batch, prompt) for prompt in longer for batch in ends),
+    ]
     return [ServerLoad(batch, prompt, new_tokens) for batch, prompt in places]
 
 
 def commands(request: PlanRequest) -> list[str]:
-    """Lines for a shell: for each draft length, 0 first, a server, waited for, its runs and its end; then the fit."""
+    """Lines for a shell: for each draft length, 0 first, a server, waited for, its runs and its end; then the
+    fit.
+    """
     makers = {"vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
     if request.engine not in makers:
         raise unknown_name("--engine", "engine", request.engine, makers)
@@ -61,8 +69,10 @@ def commands(request: PlanRequest) -> list[str]:
     for number, gamma in enumerate((0, *request.gammas)):
         lines += makers[request.engine](request, gamma, FIRST_PORT + number)
     files = {
-        "vllm": ["K*-*.json"], "sglang": ["K*.jsonl"], "llama.cpp": ["K0.jsonl", f"{request.records}/engine-*-K*.json"],
-    }  # fmt: skip
+        "vllm": ["K*-*.json"],
+        "sglang": ["K*.jsonl"],
+        "llama.cpp": ["K0.jsonl", f"{request.records}/engine-*-K*.json"],
+    }
     words = ["perfmodel", "validate", "engine", *request.question, "--engine", request.engine]
     return [*lines, f"{shlex.join(words)} --from {' '.join(files[request.engine])}"]
 
@@ -133,6 +143,11 @@ def _llama_cpp(request: PlanRequest, gamma: int, port: int) -> list[str]:
         ]
     words = ["llama-server", "-m", request.model, "-md", request.draft or "DRAFT", "--draft-max", str(gamma)]
     words += ["--draft-min", str(gamma), "--draft-p-min", "0", "-np", str(request.batches[-1])]
-    points = ["--batches", ",".join(map(str, request.batches)), "--prompts", ",".join(map(str, request.prompts))]
+    points = [
+        "--batches",
+        ",".join(map(str, request.batches)),
+        "--prompts",
+        ",".join(map(str, request.prompts)),
+    ]
     asked = [*request.question, *points, "--gamma", str(gamma), "--url", f"http://127.0.0.1:{port}"]
     return _around(words, port, [shlex.join(["perfmodel", "validate", "engine", *asked])])

@@ -1,4 +1,6 @@
-"""The record of an engine's timings: append-only JSON, raw samples, and what they are of; one reader for all of it."""
+"""The record of an engine's timings: append-only JSON, raw samples, and what they are of; one reader for all
+of it.
+"""
 
 import datetime
 from dataclasses import asdict
@@ -7,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from perfmodel.answers.query import Query, draft_kv
+from perfmodel.answers.question.query import Query, draft_kv
 from perfmodel.reading import parse_json, read_text
-from perfmodel.specs import files
-from perfmodel.specs.strict import Strict
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.strict import Strict
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records.code_version import version
 
@@ -81,7 +83,9 @@ class EnginePoint(Strict):
 
 
 class EngineRecord(Strict):
-    """What ``perfmodel validate engine`` keeps beside a calibration, and what a run against a server writes."""
+    """What ``perfmodel validate engine`` keeps beside a calibration, and what a run against a server
+    writes.
+    """
 
     schema_version: Literal[1]
     kind: Literal["engine"]

@@ -22,10 +22,11 @@ def run(
     folder: Path,
     resume: bool,
 ) -> Path:
-    """Time every point that the journal does not hold yet and write ``engine-<UTC>-K<gamma>.json`` into the folder.
+    """Time every point that the journal does not hold yet and write ``engine-<UTC>-K<gamma>.json`` into the
+    folder.
 
-    Ctrl-C leaves the journal; `resume` goes on from it. A point that fails is a row with its reason. Raises InputError,
-    and keeps nothing, where all do.
+    Ctrl-C leaves the journal; `resume` goes on from it. A point that fails is a row with its reason. Raises
+    InputError, and keeps nothing, where all do.
     """
     journal = _resumed(folder, gamma, subject) if resume else None
     if journal is None:
@@ -40,7 +41,9 @@ def run(
             if key in done:
                 continue
             progress.show(key)
-            journal.add(_point(server, served, vocabulary, load, gamma, key).model_dump(exclude_defaults=True))
+            journal.add(
+                _point(server, served, vocabulary, load, gamma, key).model_dump(exclude_defaults=True)
+            )
             progress.step()
         progress.end()
         return _finish(journal)
@@ -48,7 +51,9 @@ def run(
         journal.close()
 
 
-def _point(server: Server, served: str, vocabulary: int, load: ServerLoad, gamma: int, key: str) -> EnginePoint:
+def _point(
+    server: Server, served: str, vocabulary: int, load: ServerLoad, gamma: int, key: str
+) -> EnginePoint:
     utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
         return EnginePoint.of(key, measure(server, served, vocabulary, load, gamma, seed=gamma), utc)
@@ -64,7 +69,9 @@ def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
     journal = Journal.resume(left[-1])
     if journal.header.get("subject") != subject.model_dump():
         journal.close()
-        raise InputError(f"--resume: {left[-1]} was begun for another model, draft or engine: start a new run")
+        raise InputError(
+            f"--resume: {left[-1]} was begun for another model, draft or engine: start a new run"
+        )
     return journal
 
 

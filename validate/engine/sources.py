@@ -1,16 +1,18 @@
-"""From the files that an operator names to a calibration: ``perfmodel validate engine --from``, for Python too."""
+"""From the files that an operator names to a calibration: ``perfmodel validate engine --from``, for Python
+too.
+"""
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.reading import read_text
-from perfmodel.specs import files
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
 from perfmodel.validate.engine.fit import ANY
 from perfmodel.validate.engine.formats import RECORD, read
@@ -40,7 +42,9 @@ class BenchFile:
             except ValueError:
                 equals = ""
             if not equals or key not in known or not 0 <= values[key] < 1e9:
-                raise refuse("--from", name, f"followed by {', '.join(k + '=NUMBER' for k in known)} only", pair)
+                raise refuse(
+                    "--from", name, f"followed by {', '.join(k + '=NUMBER' for k in known)} only", pair
+                )
         length = values.pop("gamma", None)
         if length is not None and length != int(length):
             raise refuse("--from", f"{name}: gamma", "a whole number", length)
@@ -60,7 +64,9 @@ def sources_of(texts: Iterable[str]) -> list[BenchFile]:
 
 
 def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list[Timing]:
-    """The steps that they time. gamma: of those that do not say. Raises InputError, also where there is none."""
+    """The steps that they time. gamma: of those that do not say. Raises InputError, also where there is
+    none.
+    """
     timings = [t for s in sources for t in read(s.path, s.said.over(Said(gamma=gamma)))]
     if not timings:
         raise InputError(
@@ -70,13 +76,18 @@ def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list
 
 
 def served(
-    query: Query, sources: Sequence[BenchFile], timings: Sequence[Timing], draft: str | None,
-    engine: str | None, version: str | None,
-) -> EngineSubject:  # fmt: skip
-    """What was served, by the question and the records among the files, which say engine, version and draft themselves.
+    query: Query,
+    sources: Sequence[BenchFile],
+    timings: Sequence[Timing],
+    draft: str | None,
+    engine: str | None,
+    version: str | None,
+) -> EngineSubject:
+    """What was served, by the question and the records among the files, which say engine, version and draft
+    themselves.
 
-    query: its draft is `draft` where one was given. engine, version: stand before those of records. Raises InputError
-    where the draft is stated nowhere, or otherwise than a record does.
+    query: its draft is `draft` where one was given. engine, version: stand before those of records. Raises
+    InputError where the draft is stated nowhere, or otherwise than a record does.
     """
     for source in sources:
         text = read_text(source.path)
@@ -94,10 +105,14 @@ def served(
 
 
 def bases_of(query: Query) -> list[Calibration]:
-    """The one that the question names; else the device's own, all bundled ones of the device, and ``ideal``."""
+    """The one that the question names; else the device's own, all bundled ones of the device, and
+    ``ideal``.
+    """
     if query.calibration is not None:
         return [resolve(query, ANY).machine.calibration]
-    resolve(replace(query, calibration="ideal"), ANY)  # whatever else is wrong with the question is told first
+    resolve(
+        replace(query, calibration="ideal"), ANY
+    )  # whatever else is wrong with the question is told first
     device = load_gpu(query.hardware)
     bundled = [name for name in files.bundled_names("calibrations") if name.startswith(f"{device.name}.")]
     bases: dict[str, Calibration] = {}
@@ -124,10 +139,11 @@ def calibrate_engine(
 ) -> EngineCalibration:
     """A calibration of a serving engine from files of its benchmarks.
 
-    sources: names or patterns of files, as ``--from`` takes them. query: a question with model, hardware, formats and
-    tensor-parallel degree; its calibration, where one is named, is the base. draft: who drafted, where files hold
-    drafting steps. engine, version: what was served, where no record among the files says it. gamma: draft length of
-    files that do not say. out: where to write the calibration, and its record beside it. Raises InputError.
+    sources: names or patterns of files, as ``--from`` takes them. query: a question with model, hardware,
+    formats and tensor-parallel degree; its calibration, where one is named, is the base. draft: who drafted,
+    where files hold drafting steps. engine, version: what was served, where no record among the files says
+    it. gamma: draft length of files that do not say. out: where to write the calibration, and its record
+    beside it. Raises InputError.
     """
     found = sources_of(sources)
     timings = read_sources(found, gamma)
@@ -153,5 +169,7 @@ def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path
         if files.looks_like_path(value := getattr(subject, name)) and Path(value).exists()
     }
     text = record_text(made, machine, subject.model_copy(update=places), seen)
-    write_yaml(made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", (record, text))
+    write_yaml(
+        made.calibration, path, f"Written by perfmodel validate engine from {', '.join(seen)}", (record, text)
+    )
     return record

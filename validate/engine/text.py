@@ -1,4 +1,6 @@
-"""Text that other programs wrote, as JSON objects; whatever is wrong with it becomes one line that names its place."""
+"""Text that other programs wrote, as JSON objects; whatever is wrong with it becomes one line that names its
+place.
+"""
 
 import json
 import math

@@ -1,4 +1,6 @@
-"""What one row of a benchmark file says: how long one decoding step took, at which batch, context and draft length."""
+"""What one row of a benchmark file says: how long one decoding step took, at which batch, context and draft
+length.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -25,11 +27,11 @@ RANGES = (
 class Timing:
     """One measured step of an engine.
 
-    kind: an ``iteration`` of the serving loop (at gamma 0 one baseline step), one bare target ``pass`` over gamma + 1
-    tokens of each sequence, a ``pass_with_draft``, or the ``total`` of a run of `output` tokens, prompt included.
-    seconds: of it. batch: sequences decoded together. context: cached tokens of one in the middle of the run.
-    tokens_per_iteration: gained by one sequence, bonus token included; 1 at gamma 0. how: what `seconds` was made from.
-    prefill_share: estimated share of `seconds` that is other requests' prefill.
+    kind: an ``iteration`` of the serving loop (at gamma 0 one baseline step), one bare target ``pass`` over
+    gamma + 1 tokens of each sequence, a ``pass_with_draft``, or the ``total`` of a run of `output` tokens,
+    prompt included. seconds: of it. batch: sequences decoded together. context: cached tokens of one in the
+    middle of the run. tokens_per_iteration: gained by one sequence, bonus token included; 1 at gamma 0. how:
+    what `seconds` was made from. prefill_share: estimated share of `seconds` that is other requests' prefill.
     """
 
     where: str
@@ -79,7 +81,9 @@ class Said:
 
     def over(self, other: "Said") -> "Said":
         """This, with what it leaves open from another."""
-        named = {name: getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) is not None}
+        named = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) is not None
+        }
         return replace(other, **named)
 
 
@@ -87,13 +91,18 @@ def needed(where: str, key: str, value: float | None) -> float:
     """A figure that the file or the command line must say. Raises InputError with how to say it."""
     if value is None:
         raise refuse(
-            where, key, f"stated, as in --from {where.partition(': ')[0]},{key}=N: the file does not say", None
+            where,
+            key,
+            f"stated, as in --from {where.partition(': ')[0]},{key}=N: the file does not say",
+            None,
         )
     return value
 
 
 def speculation(where: str, said: Said, accepted: float | None, gamma: int | None) -> tuple[int, float]:
-    """Draft length and tokens per iteration from the file's figures and the command line's. Raises InputError."""
+    """Draft length and tokens per iteration from the file's figures and the command line's. Raises
+    InputError.
+    """
     length = said.gamma if gamma is None else gamma
     gained = said.accepted if accepted is None else accepted
     if gamma is not None and said.gamma is not None and gamma != said.gamma:

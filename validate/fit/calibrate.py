@@ -1,4 +1,6 @@
-"""Making the fitted calibrations: fit, judge on held-out rows, write ``hardware/calibrations/<gpu>.<stack>.yaml``."""
+"""Making the fitted calibrations: fit, judge on held-out rows, write
+``hardware/calibrations/<gpu>.<stack>.yaml``.
+"""
 
 import datetime
 from collections.abc import Callable
@@ -8,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.constants import Constant
-from perfmodel.specs.files import data_directory
-from perfmodel.specs.fits import Scatter, StatedFit, square
+from perfmodel.specs.boundary.files import data_directory
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs.calibrations.fits import Scatter, StatedFit, square
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity, errors_of
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
@@ -44,7 +46,9 @@ class Report:
 def report(recipe: Recipe) -> Report:
     """Fit a recipe to all its rows and judge it."""
     points, whole = points_of(recipe), whole_fit(recipe)
-    judged = {by: errors_by_quantity(points, held_out(recipe, by).times) for by in FOLDS if has_folds(recipe, by)}
+    judged = {
+        by: errors_by_quantity(points, held_out(recipe, by).times) for by in FOLDS if has_folds(recipe, by)
+    }
     return Report(recipe, whole, errors_by_quantity(points, points.predict(whole.calibration)), judged)
 
 
@@ -64,7 +68,9 @@ def as_dict(made: Report) -> dict[str, Any]:
         "pinned": {name: value for name, (value, _) in made.recipe.pinned.items()},
         "rows": len(points_of(made.recipe).points),
         "in_sample": {name: asdict(e) for name, e in made.in_sample.items()},
-        "held_out": {by: {name: asdict(e) for name, e in found.items()} for by, found in made.held_out.items()},
+        "held_out": {
+            by: {name: asdict(e) for name, e in found.items()} for by, found in made.held_out.items()
+        },
     }
 
 
@@ -82,7 +88,9 @@ def report_lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"  {name:34} {value:<11.4g} {'at its bound' if error is None else f'+- {error:.2g}'}")
     pairs = [f"{a} and {b} {r:+.2f}" for a, b, r in found["strong_correlations"]]
     lines.append(f"  correlated above {STRONG}: {'; '.join(pairs) or 'none'}")
-    judged = {"in sample": found["in_sample"]} | {f"held out by {by}": of for by, of in found["held_out"].items()}
+    judged = {"in sample": found["in_sample"]} | {
+        f"held out by {by}": of for by, of in found["held_out"].items()
+    }
     for words, errors in judged.items():
         parts = (f"{n} {100 * e['mape']:.1f} ({100 * e['worst']:+.1f})" for n, e in errors.items())
         lines.append(f"  {words:20} mean (worst) error %: {', '.join(parts)}")
@@ -111,7 +119,8 @@ def _elsewhere(recipe: Recipe) -> list[Recipe]:
 def observed(made: Report) -> dict[str, Scatter]:
     """Per quantity the kind of fold that went worst, as the file states it.
 
-    Rows of one model cannot say what another is off by: its passes are stated as on the stack's other device, by model.
+    Rows of one model cannot say what another is off by: its passes are stated as on the stack's other device,
+    by model.
     """
     tried = [by for by in HELD_OUT if by in made.held_out]
     folds = {f"rows held out by {by} (the worst of {', '.join(tried)})": made.held_out[by] for by in tried}
@@ -119,13 +128,17 @@ def observed(made: Report) -> dict[str, Scatter]:
     stated = {}
     for name in made.in_sample:
         kinds = folds | (alone if name in PASSES else {})
-        source, errors = max(((words, of[name]) for words, of in kinds.items()), key=lambda each: each[1].log_rms)
+        source, errors = max(
+            ((words, of[name]) for words, of in kinds.items()), key=lambda each: each[1].log_rms
+        )
         stated[name] = errors.scatter(source)
     return stated
 
 
 def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
-    """Errors on another device of the same stack with each model held out, in words; none where no device has two."""
+    """Errors on another device of the same stack with each model held out, in words; none where no device has
+    two.
+    """
     for other in _elsewhere(recipe):
         if has_folds(other, "model"):
             out = held_out(other, "model")
@@ -135,7 +148,9 @@ def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
 
 
 def as_shipped(made: Report, date: datetime.date) -> Calibration:
-    """What the file of a fitted calibration states: rounded, with its errors on rows that it was not fitted to."""
+    """What the file of a fitted calibration states: rounded, with its errors on rows that it was not fitted
+    to.
+    """
     recipe, fitted = made.recipe, made.fit
     rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
     constants = {
@@ -147,7 +162,9 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         for name, value in fitted.values.items()
     }
     assert fitted.calibration.fit is not None
-    correlation = tuple((*(round(v, 2) + 0.0 for v in row[:-1]), 1.0) for row in fitted.calibration.fit.correlation)
+    correlation = tuple(
+        (*(round(v, 2) + 0.0 for v in row[:-1]), 1.0) for row in fitted.calibration.fit.correlation
+    )
     moved = transfer_error(recipe)
     stated = {
         "name": recipe.name,
@@ -159,7 +176,8 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         "notes": recipe.notes,
         "fit": StatedFit(parameters=fitted.calibration.fit.parameters, correlation=correlation),
         "observed_error": observed(made),
-        "transfer_error": moved and moved[0].scatter(f"speedup on the rows of {moved[1].set_name} on {moved[1].gpu}"),
+        "transfer_error": moved
+        and moved[0].scatter(f"speedup on the rows of {moved[1].set_name} on {moved[1].gpu}"),
     }
     return fitted.calibration.model_copy(update=constants | stated)
 
@@ -179,14 +197,17 @@ def refreshed(recipe: Recipe, today: datetime.date) -> str:
 
 
 def literature_error(gpu: str, of: Callable[[str], str] = lambda device: device) -> tuple[Errors, str]:
-    """Speedup error of literature calibrations on MagicDec's rows: the device's own, or all where it has none.
+    """Speedup error of literature calibrations on MagicDec's rows: the device's own, or all where it has
+    none.
 
     of: the device whose literature calibration predicts the rows of another.
     """
     known = [r for r in RECIPES.values() if r.stack == "magicdec" and (r.gpu == gpu or gpu not in LITERATURE)]
     sets = [(points_of(r), load_calibration(f"{of(r.gpu)}.literature")) for r in known]
     predicted = np.concatenate([points.speedup(points.predict(c)) for points, c in sets])
-    measured = np.concatenate([np.array([p.speedup for p in points.points], dtype=float) for points, _ in sets])
+    measured = np.concatenate(
+        [np.array([p.speedup for p in points.points], dtype=float) for points, _ in sets]
+    )
     error = errors_of(predicted, measured)
     assert error is not None
     return error, " and ".join(r.set_name + " on " + r.gpu for r in known)
@@ -196,10 +217,15 @@ def with_literature_error(name: str) -> str:
     """The text of a literature calibration closed by the errors that such calibrations were seen to make."""
     gpu, text = name.removesuffix(".literature"), path_of(name).read_text(encoding="utf-8")
     kept = [
-        line for line in text.splitlines() if not line.startswith(("observed_error:", "  speedup:", "transfer_error:"))
+        line
+        for line in text.splitlines()
+        if not line.startswith(("observed_error:", "  speedup:", "transfer_error:"))
     ]
     own = "these constants" if gpu in LITERATURE else "no rows of this device: the constants of both devices"
-    (error, rows), (transferred, _) = literature_error(gpu), literature_error("", lambda device: OTHER[device])
+    (error, rows), (transferred, _) = (
+        literature_error(gpu),
+        literature_error("", lambda device: OTHER[device]),
+    )
     where = f"{OTHER_WORDS}, each device's constants on the other's rows"
     kept += [
         "observed_error:  # of log(predicted / measured)",

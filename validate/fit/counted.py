@@ -1,4 +1,5 @@
-"""Measured points with their operations counted once, so that many calibrations can be tried on them in little time.
+"""Measured points with their operations counted once, so that many calibrations can be tried on them in
+little time.
 
 The scenarios are those that `perfmodel whatif` would build, so what is predicted here is what a user is told.
 """
@@ -8,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
@@ -80,7 +81,9 @@ class Group:
 
     def bytes_read(self, quantity: str) -> Array:
         """Weights and cache that a pass of a quantity reads, the least of its parts."""
-        of = [sum(op.cost.weight_bytes + op.cost.kv_bytes for op in part.ops) for part in self.passes[quantity]]
+        of = [
+            sum(op.cost.weight_bytes + op.cost.kv_bytes for op in part.ops) for part in self.passes[quantity]
+        ]
         return np.min([np.broadcast_to(bytes_, self.batch.shape) for bytes_ in of], axis=0)
 
 
@@ -147,7 +150,9 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
 def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: Calibration) -> Group:
     first = points[index[0]]
     drafting = scenario_of(first, layout)
-    upper = replace(first, draft="self", draft_kv=first.middle_kv)  # of two levels: the target drafting for itself
+    upper = replace(
+        first, draft="self", draft_kv=first.middle_kv
+    )  # of two levels: the target drafting for itself
     scenario = drafting if first.gammas is None else scenario_of(upper, layout)
     batch = np.array([points[i].batch for i in index], dtype=float)
     context = np.array([points[i].context for i in index], dtype=float)
@@ -159,11 +164,15 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
             for of, n, times in _draft_passes(first, drafting, scenario)
         ]
     if first.gamma is not None or first.widths or first.gammas:
-        passes["verify_s"] = [PassPart(scenario.machine, scenario.target_ops(batch, context, query), batch * query)]
+        passes["verify_s"] = [
+            PassPart(scenario.machine, scenario.target_ops(batch, context, query), batch * query)
+        ]
     return Group(scenario, index, batch, context, passes, first.gammas is not None)
 
 
-def _draft_passes(p: MeasuredPoint, drafting: Scenario, middle: Scenario) -> list[tuple[Scenario, float, float]]:
+def _draft_passes(
+    p: MeasuredPoint, drafting: Scenario, middle: Scenario
+) -> list[tuple[Scenario, float, float]]:
     """(whose draft, tokens of a sequence, how often) of what `draft_s` is the time of."""
     if p.widths:
         run = p.widths[:-1]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.specs.fits import Scatter
+from perfmodel.specs.calibrations.fits import Scatter
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.solving import significant
 
@@ -14,7 +14,8 @@ DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Over rows: mean absolute, mean signed and largest (signed) relative error, and the rms of the logarithmic one.
+    """Over rows: mean absolute, mean signed and largest (signed) relative error, and the rms of the
+    logarithmic one.
 
     Relative is predicted / measured - 1, logarithmic log(predicted / measured).
     """
@@ -31,7 +32,9 @@ class Errors:
 
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:
-    """Errors over the rows that have both; None where no row has. A predicted 0 is none (ideal has no overhead)."""
+    """Errors over the rows that have both; None where no row has. A predicted 0 is none (ideal has no
+    overhead).
+    """
     both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
     if not both.any():
         return None
@@ -48,7 +51,9 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
 
 
 def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, Errors]:
-    """Errors of every quantity that the points measure, speedup at the measured tokens per iteration included."""
+    """Errors of every quantity that the points measure, speedup at the measured tokens per iteration
+    included.
+    """
     speedup = np.array([p.speedup for p in points.points], dtype=float)
     found = {name: errors_of(times[name], points.measured(name)) for name in TIMES}
     found["speedup"] = errors_of(points.speedup(times), speedup)

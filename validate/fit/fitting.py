@@ -1,4 +1,6 @@
-"""Bounded least squares on log ratios: from measured points to a calibration's constants with their covariance."""
+"""Bounded least squares on log ratios: from measured points to a calibration's constants with their
+covariance.
+"""
 
 from dataclasses import dataclass
 from functools import cache
@@ -6,9 +8,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
-from perfmodel.specs.constants import Constant
-from perfmodel.specs.fits import StatedFit
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration
+from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs.calibrations.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, PointSet
@@ -28,7 +30,8 @@ SEARCHED = {name: declared.search for name, declared in CONSTANTS.items() if dec
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted calibration, which states standard errors and correlation, and the values of its free constants.
+    """A fitted calibration, which states standard errors and correlation, and the values of its free
+    constants.
 
     Those at a bound have no standard error and no part in the correlation.
     """
@@ -42,7 +45,9 @@ class Fit:
 @cache
 def points_of(recipe: Recipe) -> PointSet:
     """The published points that a recipe is about, counted."""
-    points = tuple(p for p in published_points(recipe.set_name) if (p.hardware, p.stack) == (recipe.gpu, recipe.stack))
+    points = tuple(
+        p for p in published_points(recipe.set_name) if (p.hardware, p.stack) == (recipe.gpu, recipe.stack)
+    )
     return PointSet(points, start_of(recipe))
 
 
@@ -50,11 +55,15 @@ def points_of(recipe: Recipe) -> PointSet:
 def start_of(recipe: Recipe) -> Calibration:
     """The literature calibration with what the recipe pins elsewhere."""
     pinned = {name: Constant(value=value, source=why) for name, (value, why) in recipe.pinned.items()}
-    return load_calibration(recipe.base).model_copy(update={**pinned, "shards_lm_head": recipe.shards_lm_head})
+    return load_calibration(recipe.base).model_copy(
+        update={**pinned, "shards_lm_head": recipe.shards_lm_head}
+    )
 
 
 def used(points: tuple[MeasuredPoint, ...], train: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
-    """Which points speak for which quantity: a plain decoding time printed in several rows is one measurement."""
+    """Which points speak for which quantity: a plain decoding time printed in several rows is one
+    measurement.
+    """
     first = np.zeros(len(points), dtype=bool)
     seen: set[tuple[object, ...]] = set()
     for i in np.flatnonzero(train):
@@ -76,7 +85,9 @@ def fit(
     searched = [SEARCHED[name] for name in free]
     scale = np.array([s.scale for s in searched])
     low, high = np.array([s.low for s in searched]) / scale, np.array([s.high for s in searched]) / scale
-    first = np.array([(begin or {}).get(name, s.start) for name, s in zip(free, searched, strict=True)]) / scale
+    first = (
+        np.array([(begin or {}).get(name, s.start) for name, s in zip(free, searched, strict=True)]) / scale
+    )
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     rows = used(points.points, train)
     chosen = {name: rows[name] & ~np.isnan(logs[name]) for name in TIMES}
@@ -86,7 +97,9 @@ def fit(
         times = points.predict(with_values(start, values))
         return np.concatenate([WEIGHTS[n] * (np.log(times[n][m]) - logs[n][m]) for n, m in chosen.items()])
 
-    found = least_squares(residuals, np.clip(first, low, high), low, high, soft=SOFT, xtol=ENOUGH, ftol=ENOUGH)
+    found = least_squares(
+        residuals, np.clip(first, low, high), low, high, soft=SOFT, xtol=ENOUGH, ftol=ENOUGH
+    )
     inner = ~found.at_bound
     freedom = max(len(found.residuals) - int(inner.sum()), 1)
     spread = np.linalg.pinv(found.slopes[:, inner].T @ found.slopes[:, inner])
@@ -97,7 +110,9 @@ def fit(
     stderr = dict(zip(names, (residual * deviation * scale[inner]).tolist(), strict=True))
     made = with_values(start, values)
     stated = {name: getattr(made, name).model_copy(update={"stderr": e}) for name, e in stderr.items()}
-    correlation = tuple(tuple(row[: i + 1]) for i, row in enumerate((spread / np.outer(deviation, deviation)).tolist()))
+    correlation = tuple(
+        tuple(row[: i + 1]) for i, row in enumerate((spread / np.outer(deviation, deviation)).tolist())
+    )
     stated["fit"] = StatedFit.model_construct(parameters=names, correlation=correlation)
     at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
     return Fit(made.model_copy(update=stated), values, stderr, at_bound)

@@ -1,4 +1,6 @@
-"""Judging a fit on rows that it has not seen: refits without a fold, and the errors that the held-out rows show."""
+"""Judging a fit on rows that it has not seen: refits without a fold, and the errors that the held-out rows
+show.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,20 +22,30 @@ def _context(p: MeasuredPoint) -> int:
 
 
 FOLDS: dict[str, Key] = {
-    "point": lambda p: (p.hardware, p.target, p.weights if p.gamma is None else "", p.tp, p.batch, _context(p)),
+    "point": lambda p: (
+        p.hardware,
+        p.target,
+        p.weights if p.gamma is None else "",
+        p.tp,
+        p.batch,
+        _context(p),
+    ),
     "batch": lambda p: (p.batch,),
     "draft": lambda p: (p.target, p.draft, p.draft_kv),
     "model": lambda p: (p.target,),
     "context": lambda p: (_context(p),),
     "tp": lambda p: (p.tp,),
 }
-"""What is held out together. ``point`` is the rule of the gate: device, target, batch and context, so that no plain
-decoding time is on both sides."""
+"""What is held out together. ``point`` is the rule of the gate: device, target, batch and context, so that no
+plain decoding time is on both sides.
+"""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Times of every point as predicted by a fit without its fold. `fold`: each point's fold; `fits`: one a fold."""
+    """Times of every point as predicted by a fit without its fold. `fold`: each point's fold; `fits`: one a
+    fold.
+    """
 
     points: PointSet
     times: dict[str, Array]
@@ -56,7 +68,9 @@ def folds_of(points: tuple[MeasuredPoint, ...], by: str) -> NDArray[np.intp]:
 
 @cache
 def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
-    """Refit a recipe once without each fold and predict the fold with it; there are two or more (`has_folds`)."""
+    """Refit a recipe once without each fold and predict the fold with it; there are two or more
+    (`has_folds`).
+    """
     points = points_of(recipe)
     fold = folds_of(points.points, by)
     times = {name: np.full(len(points.points), np.nan) for name in TIMES}
@@ -71,6 +85,8 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
 
 
 def has_folds(recipe: Recipe, by: str) -> bool:
-    """Whether a recipe's rows differ in what the folds are made by; plain decoding rows have no draft to differ in."""
+    """Whether a recipe's rows differ in what the folds are made by; plain decoding rows have no draft to
+    differ in.
+    """
     points = points_of(recipe).points
     return bool(folds_of(points, by).any()) and (by != "draft" or any(p.draft for p in points))

@@ -1,8 +1,9 @@
-"""Constants of an indexer, from public tables of modules of sparse attention: a layer's GEMMs, indexer and attention.
+"""Constants of an indexer, from public tables of modules of sparse attention: a layer's GEMMs, indexer and
+attention.
 
-What such a module takes beyond its kernels as a calibration prices them, the indexer's at the full bandwidth, is
-``layer + tokens * token + (1/f - 1) * bytes / BW``, bytes those of keys and scores: least squares of relative errors,
-nothing below zero.
+What such a module takes beyond its kernels as a calibration prices them, the indexer's at the full bandwidth,
+is ``layer + tokens * token + (1/f - 1) * bytes / BW``, bytes those of keys and scores: least squares of
+relative errors, nothing below zero.
 """
 
 from dataclasses import replace
@@ -13,10 +14,10 @@ from perfmodel.costs import forward, shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
-from perfmodel.specs.calibration import with_engine
-from perfmodel.specs.constants import Constant
-from perfmodel.specs.gpu import GPUSpec
-from perfmodel.specs.model import load_model, precision_of
+from perfmodel.specs.calibrations.calibration import with_engine
+from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.models.model import load_model, precision_of
 from perfmodel.validate.fit.kernels import Array, Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
 from perfmodel.validate.fit.tables import Tables, where
@@ -32,13 +33,21 @@ HELPS = 0.9
 PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", "rope", "kv append")
 
 
-def with_indexer(found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
-    """The same with `index`, where the tables have these modules and it brings their median error down by a tenth."""
+def with_indexer(
+    found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
+) -> Kernels:
+    """The same with `index`, where the tables have these modules and it brings their median error down by a
+    tenth.
+    """
     if not tables.versions("sparse_attention", engine, NAME):
         return found
     version, table = tables.read_version("sparse_attention", engine, version, NAME)
     model = load_model(MODEL)
-    kept = (table["gemm_type"] == "fp8_block") & (table["kv_cache_dtype"] == "fp8") & (table["model"] == model.hf_id)
+    kept = (
+        (table["gemm_type"] == "fp8_block")
+        & (table["kv_cache_dtype"] == "fp8")
+        & (table["model"] == model.hf_id)
+    )
     table = where(table, kept & (table["step"] >= SHORTEST_TOKENS))
     rows, ops = [], list[list[Op]]()
     for degree in DEGREES:
@@ -61,10 +70,14 @@ def with_indexer(found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, vers
         return float(np.median(np.abs(np.log(priced(*index) / seconds))))
 
     plain = with_engine(calibration_of(found, gpu, engine))
-    moved = [op.cost.kv_bytes + op.cost.activation_bytes for part in ops for op in part if op.cache == "index"]
+    moved = [
+        op.cost.kv_bytes + op.cost.activation_bytes for part in ops for op in part if op.cache == "index"
+    ]
     ideal = np.concatenate(moved) / layers / gpu.memory_bandwidth_bytes_per_s
     columns = np.stack([ideal, np.ones(len(seconds)), tokens], 1)
-    slower, layer, token = nonnegative(columns / seconds[:, None], 1.0 - priced(1.0, 0.0, 0.0) / seconds)[0].tolist()
+    slower, layer, token = nonnegative(columns / seconds[:, None], 1.0 - priced(1.0, 0.0, 0.0) / seconds)[
+        0
+    ].tolist()
     values = 1.0 / (1.0 + slower), layer, token
     fitted = TableFit(values, error(*values), len(seconds), f"{engine} {version}")
     return replace(found, index=fitted) if fitted.median_error < HELPS * error(0.0, 0.0, 0.0) else found

@@ -1,9 +1,10 @@
 """Kernel tables distilled into the kernel constants of a calibration, each with the error of its fit.
 
-GEMM: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``. Attention: ``t0 + bytes / (f BW)``, a latent cache also
-bounded by FLOPs. Experts: ``t0 + touched bytes / (f BW) + flops / (g F)``. All by robust least squares on log times.
-Tables that were collected without CUDA graphs hold the launch in their start, so all formats take the start of 16-bit
-GEMMs; a format whose curve would pass 1 is left to another engine's table of the same device.
+GEMM: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``. Attention: ``t0 + bytes / (f BW)``, a latent cache
+also bounded by FLOPs. Experts: ``t0 + touched bytes / (f BW) + flops / (g F)``. All by robust least squares
+on log times. Tables that were collected without CUDA graphs hold the launch in their start, so all formats
+take the start of 16-bit GEMMs; a format whose curve would pass 1 is left to another engine's table of the
+same device.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from perfmodel.costs.gemms import touched
 from perfmodel.errors import InputError
-from perfmodel.specs.formats import WEIGHT_FORMATS, weight_format
-from perfmodel.specs.gpu import GPUSpec
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.models.formats import WEIGHT_FORMATS, weight_format
 from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
 from perfmodel.validate.solving import least_squares
 
@@ -26,7 +27,9 @@ KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
 """Tokens at which a GEMM's efficiency is taken: kernels change their tiles past 16, 64, 128 and 256."""
 POPULARITY = 1.2
-"""Evenness of routing in the tables' rows "power_law_1.01": that at which their times fit those of balanced routing."""
+"""Evenness of routing in the tables' rows "power_law_1.01": that at which their times fit those of balanced
+routing.
+"""
 SMALL_WEIGHTS, LARGE_WEIGHTS = 1e6, 16e6
 LARGE_CACHE = 1e6
 HIDDEN_S = 5e-5
@@ -77,7 +80,10 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
         )
     gemm, experts = _gemms(tables, gpu, engine, version), _experts(tables, gpu, engine, version)
     for other in (e for e in ("sglang", *ENGINES) if e != engine):
-        for found, family, name, fits in ((gemm, "gemm", "gemm_perf", _gemms), (experts, "moe", "moe_perf", _experts)):
+        for found, family, name, fits in (
+            (gemm, "gemm", "gemm_perf", _gemms),
+            (experts, "moe", "moe_perf", _experts),
+        ):
             for newest in tables.versions(family, other, name)[-1:]:
                 for form, fitted in fits(tables, gpu, other, newest).items():
                     found.setdefault(form, fitted)
@@ -91,10 +97,14 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
     )
 
 
-def table_fit(predict: Callable[[Array], Array], seconds: Array, start: Sequence[float], source: str) -> TableFit:
+def table_fit(
+    predict: Callable[[Array], Array], seconds: Array, start: Sequence[float], source: str
+) -> TableFit:
     """The constants that bring `predict` of them closest to `seconds`, both in logarithms."""
     found = least_squares(lambda x: np.log(predict(np.exp(x)) / seconds), np.log(start), soft=0.1)
-    return TableFit(tuple(np.exp(found.x).tolist()), float(np.median(np.abs(found.residuals))), len(seconds), source)
+    return TableFit(
+        tuple(np.exp(found.x).tolist()), float(np.median(np.abs(found.residuals))), len(seconds), source
+    )
 
 
 def _peak(gpu: GPUSpec, form: str) -> float | None:
@@ -142,7 +152,11 @@ def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[st
     version, table = tables.read_version("moe", engine, version, "moe_perf")
     found = {}
     gated = np.char.find(table["kernel_source"].astype(str), "nongated") < 0
-    usual = (table["distribution"] == "power_law_1.01") & (table["num_tokens"] <= 1024) & (table["moe_ep_size"] <= 16)
+    usual = (
+        (table["distribution"] == "power_law_1.01")
+        & (table["num_tokens"] <= 1024)
+        & (table["moe_ep_size"] <= 16)
+    )
     table = where(table, usual & gated)
     for word, name in EXPERT_FORMS.items():
         part, peak = where(table, table["moe_dtype"] == word), _peak(gpu, name)
@@ -221,7 +235,9 @@ def _uncached(gpu: GPUSpec) -> float:
 
 def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
     """MLA decoding by format of the cache: start, share of the bandwidth, share of the 16-bit peak."""
-    names = (name for name in (engine, "sglang", "trtllm") if tables.versions("mla", name, "generation_mla_perf"))
+    names = (
+        name for name in (engine, "sglang", "trtllm") if tables.versions("mla", name, "generation_mla_perf")
+    )
     if (name := next(names, None)) is None:
         return {}
     version, table = tables.read_version("mla", name, version, "generation_mla_perf")
@@ -244,11 +260,15 @@ def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str
 
 
 def _roof_fit(moved_s: Array, computed_s: Array, seconds: Array, source: str) -> TableFit:
-    return table_fit(lambda x: x[0] + np.maximum(moved_s / x[1], computed_s / x[2]), seconds, LATENT_FIRST, source)
+    return table_fit(
+        lambda x: x[0] + np.maximum(moved_s / x[1], computed_s / x[2]), seconds, LATENT_FIRST, source
+    )
 
 
 def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:
-    """By devices: (message bytes, seconds) of the fastest kernel of any engine at each knot; sizes are in values."""
+    """By devices: (message bytes, seconds) of the fastest kernel of any engine at each knot; sizes are in
+    values.
+    """
     best: dict[int, dict[float, float]] = {}
     for engine, name in (*((e, "custom_allreduce_perf") for e in ENGINES), ("nccl", "nccl_perf")):
         for version in tables.versions("comm", engine, name)[-1:]:

@@ -3,8 +3,8 @@
 import datetime
 from typing import Any
 
-from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.gpu import GPUSpec
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.validate.fit.kernels import POPULARITY, Kernels, TableFit
 from perfmodel.validate.solving import significant
 
@@ -43,7 +43,9 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
     if k.index:
         source = f"sparse-attention modules less the GEMMs and attention priced here: {_calls(k.index)}"
         values |= {name: (value, source) for name, value in zip(INDEX, k.index.values, strict=True) if value}
-    values |= dict.fromkeys(("kv_reread_per_query", "pass_fixed_s", "token_s", "iteration_fixed_s"), (0, ENGINES_FILE))
+    values |= dict.fromkeys(
+        ("kv_reread_per_query", "pass_fixed_s", "token_s", "iteration_fixed_s"), (0, ENGINES_FILE)
+    )
     stated: dict[str, Any] = {
         "name": f"{gpu.name}.{engine}",
         "gpu": gpu.name,
@@ -53,7 +55,10 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         "notes": f"Kernels alone, from {k.source}; what the engine costs beyond them is in hardware/engines.yaml, "
         "which is put onto these constants when the file is read.",
         "gemm_efficiency": _curves(k),
-        **{name: {"value": significant(value, 4), "source": source} for name, (value, source) in values.items()},
+        **{
+            name: {"value": significant(value, 4), "source": source}
+            for name, (value, source) in values.items()
+        },
     }
     if k.experts:
         stated["expert_kernels"] = _experts(k)
@@ -88,7 +93,9 @@ def _experts(k: Kernels) -> dict[str, Any]:
 
 
 def _allreduce(k: Kernels, gpu: GPUSpec) -> dict[str, Any]:
-    source = f"fastest of the custom kernels of all engines and NCCL at each size, {k.source.partition(',')[0]}"
+    source = (
+        f"fastest of the custom kernels of all engines and NCCL at each size, {k.source.partition(',')[0]}"
+    )
     knots = {n: [(size, significant(seconds, 4)) for size, seconds in of] for n, of in k.allreduce.items()}
     return {"source": source, "knots": knots} | ({"link": "host"} if gpu.over_host(2) else {})
 

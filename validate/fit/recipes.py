@@ -1,23 +1,23 @@
 """Which constants are fitted for which device and stack, and why the others are not: ``recipes.yaml``.
 
-Constants that a set of measurements cannot determine stay at the value of the literature calibration that a recipe
-starts from; each recipe's `notes` and `pinned` say so where the reason is not obvious. Where a fit looks for a
-constant stands with its declaration, in perfmodel/specs/calibration.py.
+Constants that a set of measurements cannot determine stay at the value of the literature calibration that a
+recipe starts from; each recipe's `notes` and `pinned` say so where the reason is not obvious. Where a fit
+looks for a constant stands with its declaration, in perfmodel/specs/calibrations/calibration.py.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfmodel.errors import unknown_name
-from perfmodel.specs import files
+from perfmodel.specs.boundary import files
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How one fitted calibration is made.
 
-    base: the calibration that it starts from. free: names of the constants that are fitted. pinned: name -> (value,
-    why), where it differs from the base.
+    base: the calibration that it starts from. free: names of the constants that are fitted. pinned: name ->
+    (value, why), where it differs from the base.
     """
 
     name: str
@@ -33,7 +33,10 @@ class Recipe:
 
 def _read(path: Path) -> dict[str, Recipe]:
     stated = files.read_mapping(path)
-    return {name: files.parse(Recipe, {"name": name, **recipe}, f"{path}: {name}") for name, recipe in stated.items()}
+    return {
+        name: files.parse(Recipe, {"name": name, **recipe}, f"{path}: {name}")
+        for name, recipe in stated.items()
+    }
 
 
 RECIPES = _read(Path(__file__).with_suffix(".yaml"))

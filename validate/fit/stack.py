@@ -1,6 +1,8 @@
-"""Stack factors: what whole passes cost beyond their kernels, fitted to one half of an own record, judged on the other.
+"""Stack factors: what whole passes cost beyond their kernels, fitted to one half of an own record, judged on
+the other.
 
-Four factors, no more: a record of a few dozen points can carry these. Each scales all constants of one kind of work.
+Four factors, no more: a record of a few dozen points can carry these. Each scales all constants of one kind
+of work.
 """
 
 from dataclasses import dataclass
@@ -9,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.constants import Work
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
+from perfmodel.specs.calibrations.constants import Work
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, Array, PointSet
@@ -31,7 +33,9 @@ LOW, HIGH = 0.25, 4.0
 
 @dataclass(frozen=True)
 class StackFit:
-    """Factors fitted to all points, and the errors of every point under the factors of the half it is not in."""
+    """Factors fitted to all points, and the errors of every point under the factors of the half it is not
+    in.
+    """
 
     factors: dict[str, float]
     calibration: Calibration
@@ -43,14 +47,19 @@ def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
     values: dict[str, float] = {}
     for kind, factor in factors.items():
         for name, declared in CONSTANTS.items():
-            if declared.work in KINDS[kind] and declared.unit in ("s", "fraction") and name not in kernels.absent:
+            if (
+                declared.work in KINDS[kind]
+                and declared.unit in ("s", "fraction")
+                and name not in kernels.absent
+            ):
                 value = getattr(kernels, name).value
                 values[name] = value * factor if declared.unit == "s" else min(value / factor, 1.0)
     return with_values(kernels, values)
 
 
 def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]) -> dict[str, float]:
-    """The factors that bring the points of `train` closest, in logarithms of the times of passes and overhead.
+    """The factors that bring the points of `train` closest, in logarithms of the times of passes and
+    overhead.
 
     What is predicted to be 0, as ideal's overhead, no factor brings closer.
     """
@@ -73,12 +82,16 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
     """
     folds = folds_of(measured, "point")
     if not folds.any():
-        raise InputError(f"{where}: must hold points of two batches or contexts, so that one half can judge the other")
+        raise InputError(
+            f"{where}: must hold points of two batches or contexts, so that one half can judge the other"
+        )
     if not any(p.target_s or p.verify_s or p.draft_s for p in measured):
         raise InputError(f"{where}: must hold passes that were timed alone (a plan with the mode phases)")
     points = PointSet(measured, kernels)
     odd = folds % 2 == 1
-    by_even, by_odd = (points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd))
+    by_even, by_odd = (
+        points.predict(scaled(kernels, fit_factors(points, kernels, half))) for half in (~odd, odd)
+    )
     other = {name: np.where(odd, by_even[name], by_odd[name]) for name in TIMES}
     factors = fit_factors(points, kernels, np.ones(len(measured), dtype=bool))
     return StackFit(factors, scaled(kernels, factors), errors_by_quantity(points, other))
@@ -87,9 +100,14 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
 def with_stack(
     measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str, where: str = "--stack"
 ) -> Calibration:
-    """The calibration of kernels and stack, `name`; its observed error is that of the halves. Raises as `fit_stack`."""
+    """The calibration of kernels and stack, `name`; its observed error is that of the halves. Raises as
+    `fit_stack`.
+    """
     made = fit_stack(measured, kernels, where)
-    seen, words = measured[0].set_name, ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items())
+    seen, words = (
+        measured[0].set_name,
+        ", ".join(f"{kind} {factor:.3g}" for kind, factor in made.factors.items()),
+    )
     stated = {figure: e.scatter(f"{seen}, fitted on the other half") for figure, e in made.held_out.items()}
     return made.calibration.model_copy(
         update={

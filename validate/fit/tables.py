@@ -1,4 +1,5 @@
-"""Public kernel tables: Parquet files of the package ``aiconfigurator-core`` (Apache-2.0), from a folder or a wheel.
+"""Public kernel tables: Parquet files of the package ``aiconfigurator-core`` (Apache-2.0), from a folder or a
+wheel.
 
 ``<root>/<device>/<family>/<engine>/<version>/<name>.parquet``, times in milliseconds.
 """
@@ -36,13 +37,21 @@ class Tables:
     def of(cls, path: str, gpu: str) -> "Tables":
         """Raises InputError where the path holds no such tables, or none of this device."""
         named, device = _named(path), device_of(gpu)
-        places = {name.partition("systems/data/")[2]: read for name, read in named.items() if name.endswith(".parquet")}
-        found = {place: read for place, read in places.items() if place}  # what follows the folder of all devices
+        places = {
+            name.partition("systems/data/")[2]: read
+            for name, read in named.items()
+            if name.endswith(".parquet")
+        }
+        found = {
+            place: read for place, read in places.items() if place
+        }  # what follows the folder of all devices
         versions = (re.search(r"aiconfigurator_core-([^/]+)\.dist-info", name) for name in named)
         package = next((f"aiconfigurator-core {hit[1]}" for hit in versions if hit), "aiconfigurator-core")
         devices = {name.split("/")[0] for name in found}
         if not found:
-            raise InputError(f"{path}: must be the package aiconfigurator-core (a wheel, or a folder that holds it)")
+            raise InputError(
+                f"{path}: must be the package aiconfigurator-core (a wheel, or a folder that holds it)"
+            )
         if device not in devices:
             raise unknown_name("--gpu", "device of these tables", device, sorted(devices))
         kept = {n.partition("/")[2]: data for n, data in found.items() if n.startswith(f"{device}/")}

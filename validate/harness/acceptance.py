@@ -1,4 +1,6 @@
-"""How often drafted tokens are accepted, observed by decoding real text: a table that `whatif --acceptance` reads."""
+"""How often drafted tokens are accepted, observed by decoding real text: a table that `whatif --acceptance`
+reads.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,8 +10,8 @@ import torch
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import KVMethod, parse_kv
-from perfmodel.specs.acceptance_file import AcceptanceFile
-from perfmodel.specs.model import ModelSpec, load_model
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
+from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.factory import make_decoder
@@ -33,9 +35,10 @@ METHODS = ("full", "streamingllm:256", "snapkv:256", "quest:256", "topk:256")
 class AcceptanceSetting:
     """What to observe.
 
-    texts: tokens of each document, None for the held-out text of the bundled model; name: what they are, for the
-    source. count: documents for each context, at most; batch: of them decoded together. chat: documents end in a
-    question, so that their end is kept, not their beginning. graphs: iterations are replayed as CUDA graphs.
+    texts: tokens of each document, None for the held-out text of the bundled model; name: what they are, for
+    the source. count: documents for each context, at most; batch: of them decoded together. chat: documents
+    end in a question, so that their end is kept, not their beginning. graphs: iterations are replayed as CUDA
+    graphs.
     """
 
     pair: Pair
@@ -60,8 +63,8 @@ def measure(
 
     Ranks that share the target decode together, and rank 0 alone has the table; the others return None.
 
-    histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token aside.
-    Raises InputError, before anything is decoded, where documents or positions do not suffice.
+    histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token
+    aside. Raises InputError, before anything is decoded, where documents or positions do not suffice.
     """
     spec, methods = load_model(setting.pair.target), _methods(setting)
     prompts = {context: _prompts(setting, spec, context) for context in dict.fromkeys(setting.contexts)}
@@ -96,12 +99,19 @@ def table(source: str, entries: list[dict[str, Any]]) -> AcceptanceFile:
 
 
 def entry(
-    target: Model, draft: Model | None, kind: str, method: KVMethod, context: float, histograms: Sequence[Sequence[int]]
+    target: Model,
+    draft: Model | None,
+    kind: str,
+    method: KVMethod,
+    context: float,
+    histograms: Sequence[Sequence[int]],
 ) -> dict[str, Any]:
     """A row: histograms [documents, gamma + 1] are iterations of each document by accepted tokens."""
     total = [sum(counts) for counts in zip(*histograms, strict=True)]
     if not sum(total):
-        raise InputError(f"--draft-kv {method.label()}: every document ended with its first token: nothing was drafted")
+        raise InputError(
+            f"--draft-kv {method.label()}: every document ended with its first token: nothing was drafted"
+        )
     return {
         "target": target.spec.name,
         "draft": draft.spec.name if draft else kind.partition(":")[0],
@@ -114,7 +124,9 @@ def entry(
 
 
 def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
-    """The draft's KV methods by spelling. Raises InputError for what cannot be run, or told apart in a table."""
+    """The draft's KV methods by spelling. Raises InputError for what cannot be run, or told apart in a
+    table.
+    """
     if setting.gamma > MAX_GAMMA:
         raise refuse("--gamma", None, f"at most {MAX_GAMMA}", setting.gamma)
     spellings = setting.draft_kv or (METHODS if setting.pair.kind == "self" else ("full",))
@@ -122,7 +134,9 @@ def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
     for method in methods.values():
         kv.view_class(method)
     if setting.pair.kind.startswith("ngram") and spellings != ("full",):
-        raise refuse("--draft-kv", None, "left out with --draft ngram, which reads no cache", ", ".join(methods))
+        raise refuse(
+            "--draft-kv", None, "left out with --draft ngram, which reads no cache", ", ".join(methods)
+        )
     if len({(method.name, method.budget) for method in methods.values()}) < len(methods):
         raise refuse("--draft-kv", None, "methods that differ in name or budget", ", ".join(methods))
     return methods
@@ -130,7 +144,10 @@ def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
 
 def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
     """One of each document that is long enough; the middle of the generation is at `context`."""
-    names = [setting.pair.target, *filter(None, [None if setting.pair.is_head(spec) else setting.pair.draft_model])]
+    names = [
+        setting.pair.target,
+        *filter(None, [None if setting.pair.is_head(spec) else setting.pair.draft_model]),
+    ]
     longest = min(load_model(name).max_position_embeddings for name in names) - setting.new_tokens
     if context > longest:
         raise refuse("--context", None, f"at most {longest} with {setting.new_tokens} new tokens", context)
@@ -191,7 +208,9 @@ def code() -> str:
 
 def _source(setting: AcceptanceSetting) -> str:
     """What a reader needs to do it again."""
-    with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)  # rows lack options
+    with_options = "".join(
+        f"{spelled}; " for spelled in setting.draft_kv if "," in spelled
+    )  # rows lack options
     return (
         f"perfmodel validate acceptance, {code()}, {with_options}{setting.sampling}, {setting.name}, "
         f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.spelled}"

@@ -14,8 +14,8 @@ EMPTY_LAPS = 2000
 
 
 class Clock:
-    """`mark` a moment; `laps` gives the seconds between the marks so far and forgets them. For work that is done when
-    its call returns.
+    """`mark` a moment; `laps` gives the seconds between the marks so far and forgets them. For work that is
+    done when its call returns.
     """
 
     name = "perf_counter"
@@ -61,7 +61,9 @@ def synchronize(device: torch.device) -> None:
 
 
 def free_memory(device: torch.device) -> None:
-    """Give back what nothing refers to. Raises RuntimeError where a failed capture has spoilt torch's allocator."""
+    """Give back what nothing refers to. Raises RuntimeError where a failed capture has spoilt torch's
+    allocator.
+    """
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

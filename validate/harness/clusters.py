@@ -1,4 +1,6 @@
-"""Standard errors of acceptance: the iterations of one document are alike, so that documents are what is counted."""
+"""Standard errors of acceptance: the iterations of one document are alike, so that documents are what is
+counted.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +9,8 @@ from typing import Any
 
 
 def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None:
-    """Of tokens per iteration and of acceptance by position, None for fewer than two documents that were decoded.
+    """Of tokens per iteration and of acceptance by position, None for fewer than two documents that were
+    decoded.
 
     histograms [documents, gamma + 1]: iterations of each document by accepted draft tokens, 0 to gamma.
     """
@@ -24,9 +27,11 @@ def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None
 
 
 def ratio_error(numerators: Sequence[float], denominators: Sequence[float]) -> float | None:
-    """Standard error of sum(numerators) / sum(denominators) over clusters; None where the denominators sum to 0.
+    """Standard error of sum(numerators) / sum(denominators) over clusters; None where the denominators sum to
+    0.
 
-    The ratio estimator's, linearised: Cochran 1977, Sampling Techniques, equation 6.13 without finite population.
+    The ratio estimator's, linearised: Cochran 1977, Sampling Techniques, equation 6.13 without finite
+    population.
     """
     count, total = len(numerators), sum(denominators)
     if not total:

@@ -15,9 +15,19 @@ from perfmodel.validate.decoder.shard import local_device
 from perfmodel.validate.records.code_version import run
 
 VARIABLES = (
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY", "ONEDNN_MAX_CPU_ISA", "CUDA_LAUNCH_BLOCKING",
-    "NCCL_ALGO", "NCCL_PROTO", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TRITON_INTERPRET", "WORLD_SIZE",
-)  # fmt: skip
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "KMP_AFFINITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "CUDA_LAUNCH_BLOCKING",
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TRITON_INTERPRET",
+    "WORLD_SIZE",
+)
 """The only environment variables that a record holds."""
 ISA = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512f", "avx2")
 
@@ -30,7 +40,9 @@ def device_of(kind: str) -> torch.device:
 
 
 def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:
-    """Share of all CPU time that somebody used in the next `seconds`, 0 to 1; 0 where the system does not say."""
+    """Share of all CPU time that somebody used in the next `seconds`, 0 to 1; 0 where the system does not
+    say.
+    """
     before = _jiffies(stat)
     time.sleep(seconds)
     (idle, total), (idle_before, total_before) = _jiffies(stat), before
@@ -72,19 +84,27 @@ def fingerprint(environment: Any) -> dict[str, Any]:
 
 def _cpu() -> dict[str, Any]:
     text = _read("/proc/cpuinfo")
-    fields = {key: (re.findall(rf"^{key}\s*:\s*(.+)$", text, re.M) or [""])[0] for key in ("model name", "flags")}
+    fields = {
+        key: (re.findall(rf"^{key}\s*:\s*(.+)$", text, re.M) or [""])[0] for key in ("model name", "flags")
+    }
     flags = set(fields["flags"].split())
     return {
         "kind": "cpu",
         "name": fields["model name"] or platform.processor() or platform.machine(),
         "isa": [name for name in ISA if name in flags],
-        "bf16": "amx" if {"amx_bf16", "amx_tile"} <= flags else "avx512" if "avx512_bf16" in flags else "emulated",
+        "bf16": "amx"
+        if {"amx_bf16", "amx_tile"} <= flags
+        else "avx512"
+        if "avx512_bf16" in flags
+        else "emulated",
         "last_level_cache_bytes": last_level_cache(),
     }
 
 
 def last_level_cache() -> int | None:
-    """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it with others)."""
+    """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it with
+    others).
+    """
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         match = re.fullmatch(r"(\d+)([KM])", path.read_text().strip())
@@ -108,7 +128,9 @@ def _gpu(device: torch.device) -> dict[str, Any]:
         "multiprocessors": properties.multi_processor_count,
         "last_level_cache_bytes": getattr(properties, "L2_cache_size", None),
         "cuda": torch.version.cuda,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if torch.distributed.is_nccl_available() else None,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version()))
+        if torch.distributed.is_nccl_available()
+        else None,
         **values,
         "clocks": clocks,
         "temperature_c": temperature,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation import capacity, tree_cost
 from perfmodel.speculation.chain import Prediction, predict
@@ -41,7 +41,9 @@ def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
-    """Refuse (InputError) what could be timed but never compared: a pair that cannot draft, a device without a peak."""
+    """Refuse (InputError) what could be timed but never compared: a pair that cannot draft, a device without
+    a peak.
+    """
     for point in {(p.target, p.draft, p.draft_kv, p.middle_kv, p.parents): p for p in plan.points()}.values():
         for scenario in scenarios_of(plan, point, calibration):
             own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
@@ -51,13 +53,17 @@ def check(plan: Plan, calibration: str | None = None) -> None:
                 )
             most = max((point.parents or ()).count(node) for node in {*(point.parents or ())} | {0})
             if most > own:
-                raise InputError(f"{plan.name}: tree: must have at most {own} children at a node, given {most}")
+                raise InputError(
+                    f"{plan.name}: tree: must have at most {own} children at a node, given {most}"
+                )
             scenario.target_pass_s(1.0, 1.0)
             scenario.draft_pass_s(1.0, 1.0)
 
 
 def fitting(plan: Plan, calibration: str | None = None) -> Plan:
-    """The plan without the batches and contexts that do not fit its device. Raises InputError where nothing does."""
+    """The plan without the batches and contexts that do not fit its device. Raises InputError where nothing
+    does.
+    """
     fits = {found.point: found.fits for found in estimate(plan, calibration)}
     left = plan.only(lambda point: fits[point])
     if left is None:
@@ -103,12 +109,17 @@ def _one(plan: Plan, point: PlanPoint, scenario: Scenario, upper: Scenario | Non
 
 
 def predicted_times(
-    scenario: Scenario, batch: float, context: float, gammas: tuple[int, int], tree: Tree | None, upper: Scenario | None
+    scenario: Scenario,
+    batch: float,
+    context: float,
+    gammas: tuple[int, int],
+    tree: Tree | None,
+    upper: Scenario | None,
 ) -> tuple[float, float, float]:
     """T_T, an iteration (seconds) and the speedup, as `whatif`, `tree` and `hierarchy` have them.
 
-    gammas: drafted tokens of an inner round of two levels, and of an iteration. tree: what is drafted if no chain.
-    upper: the scenario of two levels above `scenario`.
+    gammas: drafted tokens of an inner round of two levels, and of an iteration. tree: what is drafted if no
+    chain. upper: the scenario of two levels above `scenario`.
     """
     if tree is not None:
         target_s = scenario.target_pass_s(batch, context)

@@ -1,4 +1,6 @@
-"""What survives an interruption: one checked line per finished row, flushed to the disk before the next one begins."""
+"""What survives an interruption: one checked line per finished row, flushed to the disk before the next one
+begins.
+"""
 
 import fcntl
 import json
@@ -65,7 +67,9 @@ class Journal(AbstractContextManager["Journal"]):
             torn = lines.pop()  # empty where the file ends with a line break
             held._texts = [_checked(path, number, line) for number, line in enumerate(lines, 1)]
             if not held._texts:
-                raise InputError(f"{path}: must hold a header; the run was cut off before it began: delete the file")
+                raise InputError(
+                    f"{path}: must hold a header; the run was cut off before it began: delete the file"
+                )
             if torn:
                 os.truncate(path, len(data) - len(torn))
         except BaseException:
@@ -97,11 +101,15 @@ class Journal(AbstractContextManager["Journal"]):
             os.fsync(self._file.fileno())
         except OSError as error:
             why = error.strerror or error
-            raise InputError(f"{self.path}: cannot be written: {why}; finished rows are kept for --resume") from None
+            raise InputError(
+                f"{self.path}: cannot be written: {why}; finished rows are kept for --resume"
+            ) from None
         self._texts.append(text)
 
     def finish(self) -> Path:
-        """Write the record beside it, whole or not at all, rows byte for byte as here, and drop the journal."""
+        """Write the record beside it, whole or not at all, rows byte for byte as here, and drop the
+        journal.
+        """
         path = self.path.with_suffix(".json")
         write(path, as_record(self._texts[0], self.row_texts), "--results")
         self.close()

@@ -1,4 +1,6 @@
-"""The points of a plan measured: end-to-end samples without a wait in the loop, and phases apart from them."""
+"""The points of a plan measured: end-to-end samples without a wait in the loop, and phases apart from
+them.
+"""
 
 import math
 import statistics
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from perfmodel.specs.calibration import AttentionChoice
+from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy, synchronize
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
@@ -92,7 +94,11 @@ class PointMeasurer:
             except Exception as error:
                 runner = failure(error)
             if not all(self.shard.of_all(isinstance(runner, PointRunner))):
-                runner = runner if isinstance(runner, dict) else {"status": "failed", "error": "another rank failed"}
+                runner = (
+                    runner
+                    if isinstance(runner, dict)
+                    else {"status": "failed", "error": "another rank failed"}
+                )
             self._runner = (point.name, runner)
         return self._runner[1]
 
@@ -131,7 +137,9 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
 
 
 def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:
-    """Each phase of each iteration between marks on a device that has work already; plain iterations in between."""
+    """Each phase of each iteration between marks on a device that has work already; plain iterations in
+    between.
+    """
     protocol = plan.protocol
     samples: dict[str, list[float]] = {name: [] for name in SAMPLES["phases"]}
     tallies: dict[str, list[int]] = {name: [] for name in runner.tally()}

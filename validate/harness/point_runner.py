@@ -1,4 +1,6 @@
-"""One point made ready to be timed: plain and speculative decoding over one cache, and a way back to the start."""
+"""One point made ready to be timed: plain and speculative decoding over one cache, and a way back to the
+start.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perfmodel.specs.calibration import AttentionChoice
+from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Model
@@ -65,7 +67,8 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; where `recorded`, a graph for each of them and each number of tokens.
+    """The four parts of an iteration one by one; where `recorded`, a graph for each of them and each number
+    of tokens.
 
     What two levels draft is replayed by the decoder itself, whose graphs were captured before.
     """
@@ -77,7 +80,9 @@ class PhaseRunner:
         self.parts: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),
             "verify": lambda: decoder.verify(state, results["draft"][0]),
-            "accept": lambda: decoder.accept(state, results["draft"][0], results["draft"][1], results["verify"]),
+            "accept": lambda: decoder.accept(
+                state, results["draft"][0], results["draft"][1], results["verify"]
+            ),
             "commit": lambda: decoder.commit(state, results["draft"][0], results["accept"]),
         }
         if recorded and isinstance(decoder, TwoLevelDecoder):
@@ -88,7 +93,9 @@ class PhaseRunner:
             self._record(*self.parts)
 
     def run(self, part: str) -> None:
-        """One of `parts`: "draft" is all draft steps (nothing in plain decoding), "commit" has periodic work in it."""
+        """One of `parts`: "draft" is all draft steps (nothing in plain decoding), "commit" has periodic work
+        in it.
+        """
         self._graphs.get(self._key(part), partial(self._keep, part))()
         if part == "commit":
             self.decoder.refresh()
@@ -113,7 +120,9 @@ class Snapshot:
     def __init__(self, *runs: DecoderRun) -> None:
         decoder = runs[0].decoder
         self._caches = [(cache, cache.lengths.clone(), cache.bound) for cache in decoder.caches]
-        changing: list[tuple[Any, tuple[str, ...]]] = [(run.state, ("length", "limit", "finished")) for run in runs]
+        changing: list[tuple[Any, tuple[str, ...]]] = [
+            (run.state, ("length", "limit", "finished")) for run in runs
+        ]
         changing += [(passes.view, passes.view.changing) for passes in decoder.models]
         now = [(owner, name, getattr(owner, name)) for owner, names in changing for name in names]
         self._before = [(owner, name, v.clone() if isinstance(v, Tensor) else v) for owner, name, v in now]
@@ -130,7 +139,8 @@ class Snapshot:
 
 
 class PointRunner:
-    """Plain (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache: one copy has to fit.
+    """Plain (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache: one copy has to
+    fit.
 
     choices: of `backends.choose`. graphs: whether iterations are captured ones.
     """
@@ -144,7 +154,9 @@ class PointRunner:
         decoder = make_decoder(target, replace(_request(plan, point, room), attention_choices=choices), draft)
         state = start_random(decoder, point.context, room, plan.protocol.seed)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
-        alone = replace(state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device))
+        alone = replace(
+            state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device)
+        )
         self.batch, self.attention = point.batch, decoder.target.attention.name
         self.runs = {
             "ar": DecoderRun(Decoder(decoder.target, None, decoder.sampling), alone),
@@ -163,7 +175,9 @@ class PointRunner:
         return self.runs["sd"].state.histogram
 
     def tally(self) -> dict[str, int]:
-        """Of two levels: inner rounds, and tokens a sequence that were verified, since this was asked last."""
+        """Of two levels: inner rounds, and tokens a sequence that were verified, since this was asked
+        last.
+        """
         draft = self.runs["sd"].decoder.draft
         if not isinstance(draft, TwoLevelDrafter):
             return {}

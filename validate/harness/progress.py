@@ -1,4 +1,6 @@
-"""How far a run is and how long it still takes, on stderr: a line that changes on a terminal, lines in a log."""
+"""How far a run is and how long it still takes, on stderr: a line that changes on a terminal, lines in a
+log.
+"""
 
 import sys
 import time

@@ -1,4 +1,6 @@
-"""One sitting of a run: device and ranks, the record that it begins or goes on with, and every row that is missing."""
+"""One sitting of a run: device and ranks, the record that it begins or goes on with, and every row that is
+missing.
+"""
 
 import datetime
 import os
@@ -41,8 +43,8 @@ class SpoiltDevice(Exception):
 class RowsToMeasure:
     """What one record is to hold.
 
-    kind, machine, header: what it says of itself; of the protocol less the timer. rows: makes them, once device and
-    ranks are known. again: the whole run in another process, given `resume` and `deadline`.
+    kind, machine, header: what it says of itself; of the protocol less the timer. rows: makes them, once
+    device and ranks are known. again: the whole run in another process, given `resume` and `deadline`.
     """
 
     plan: Plan
@@ -57,17 +59,19 @@ class RowsToMeasure:
 def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
     """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
 
-    Ctrl-C leaves the journal with every finished row; `resume` goes on from it. deadline: of `time.monotonic`; the
-    record is finished when another row as long as the longest would end later. Another process measures on one GPU
-    from the first, so that this one holds none of its memory, and wherever a failed row has spoilt the device for its
-    process.
+    Ctrl-C leaves the journal with every finished row; `resume` goes on from it. deadline: of
+    `time.monotonic`; the record is finished when another row as long as the longest would end later. Another
+    process measures on one GPU from the first, so that this one holds none of its memory, and wherever a
+    failed row has spoilt the device for its process.
     """
     if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:
             return _sitting(wanted, resume, deadline)
         except SpoiltDevice:
             if wanted.plan.tensor_parallel > 1:
-                raise InputError("a failed row has spoilt the device; finished rows are kept for --resume") from None
+                raise InputError(
+                    "a failed row has spoilt the device; finished rows are kept for --resume"
+                ) from None
             if parent_process() is not None:
                 raise
         resume = True
@@ -109,7 +113,9 @@ def _header(wanted: RowsToMeasure, device: torch.device) -> Row:
     }
 
 
-def _measure(rows: Rows, device: torch.device, shard: RankShard, journal: Journal | None, deadline: float) -> None:
+def _measure(
+    rows: Rows, device: torch.device, shard: RankShard, journal: Journal | None, deadline: float
+) -> None:
     done = shard.of_all(journal.keys() if journal else None)[0]
     missing = [(key, measure) for key, measure in rows if key not in done]
     progress, longest = RowProgress(len(rows), len(rows) - len(missing)), 0.0
@@ -155,19 +161,25 @@ def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) 
 
 
 def finish_journal(path: Path) -> Path:
-    """Make a record of what an interrupted run has finished. Raises InputError for a journal without a row."""
+    """Make a record of what an interrupted run has finished. Raises InputError for a journal without a
+    row.
+    """
     if path.suffix != ".journal" or not path.is_file():
         raise InputError(f"{path}: must be a .journal file that an interrupted run left behind")
     with Journal.resume(path) as journal:
         if journal.row_texts:
             return journal.finish()
-    raise InputError(f"{path}: must hold a finished row; the run was interrupted before its first: delete the file")
+    raise InputError(
+        f"{path}: must hold a finished row; the run was interrupted before its first: delete the file"
+    )
 
 
 def unfinished(folder: Path, name: str) -> list[Path]:
     """Journals of interrupted runs of a name, oldest first."""
     return sorted(
-        p for p in folder.glob("*.journal") if re.fullmatch(rf"\d+T\d+Z-([0-9a-f]{{8}}|unknown)-{name}", p.stem)
+        p
+        for p in folder.glob("*.journal")
+        if re.fullmatch(rf"\d+T\d+Z-([0-9a-f]{{8}}|unknown)-{name}", p.stem)
     )
 
 
@@ -175,7 +187,10 @@ def check_same(before: Row, now: Row) -> None:
     """Refuse to mix two plans, two commits or two machines in one record."""
     one, two = (
         {key: header.get(key) for key in SAME}
-        | {f"{key} of the machine": value for key, value in environment.fingerprint(header.get("environment")).items()}
+        | {
+            f"{key} of the machine": value
+            for key, value in environment.fingerprint(header.get("environment")).items()
+        }
         for header in (before, now)
     )
     for key in one | two:

@@ -1,4 +1,6 @@
-"""Plain and speculative decoding side by side: speed, acceptance, phases, and whether the text is the same."""
+"""Plain and speculative decoding side by side: speed, acceptance, phases, and whether the text is the
+same.
+"""
 
 import math
 from collections.abc import Callable
@@ -36,10 +38,10 @@ class Difference:
 class Run:
     """One way to decode, timed.
 
-    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; without prefill and what was
-    run after the last sequence was finished.
-    draft_s, verify_s: one draft step (all that is drafted over gamma) and one verification, each alone, on the caches
-    as the prompts left them. counts: see `factory.watched`.
+    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; without prefill and
+    what was run after the last sequence was finished. draft_s, verify_s: one draft step (all that is drafted
+    over gamma) and one verification, each alone, on the caches as the prompts left them. counts: see
+    `factory.watched`.
     """
 
     request: Request
@@ -140,7 +142,9 @@ def compare(
     for request in requests:
         one = run(model, request, prompts, draft if request.draft == "model" else None, seed, graphs)
         if request.sampling.greedy and request.script is None:
-            one = replace(one, difference=difference(model, request, prompts, plain.generation, one.generation))
+            one = replace(
+                one, difference=difference(model, request, prompts, plain.generation, one.generation)
+            )
         runs.append(one)
     return plain, runs
 
@@ -158,9 +162,15 @@ def difference(
         if at is None:  # one goes on where the other ended: no tie of scores explains that
             differences.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
-        context, room = prompt + ours[:at], request.context + request.new_tokens  # the length that rope was made for
+        context, room = (
+            prompt + ours[:at],
+            request.context + request.new_tokens,
+        )  # the length that rope was made for
         alone = make_decoder(
-            model, Request(1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype)
+            model,
+            Request(
+                1, len(context), room - len(context), attention=request.attention, kv_dtype=request.kv_dtype
+            ),
         )
         tokens, length = (torch.tensor([of], device=model.device) for of in (context, len(context)))
         hidden, _ = alone.target.prefill(tokens, length, 0)

@@ -1,1 +1,3 @@
-"""Own measurements: plans, what a record holds (`schema`), where it is (`store`), and its statistics (`summary`)."""
+"""Own measurements: plans, what a record holds (`schema`), where it is (`store`), and its statistics
+(`summary`).
+"""

@@ -9,7 +9,7 @@ from typing import Annotated, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from perfmodel.kv import parse_kv
-from perfmodel.specs.strict import Strict
+from perfmodel.specs.boundary.strict import Strict
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, depths, sequoia, sequoia_nodes, widths
 
@@ -41,7 +41,8 @@ class GridBlock(Strict):
         default=None, description="scripted acceptance, at which speculation advances; trees have rates"
     )
     tree: Names | None = Field(
-        default=None, description="token trees: children by level as in `4x2x1`, or `sequoia:NODES`, best for the rates"
+        default=None,
+        description="token trees: children by level as in `4x2x1`, or `sequoia:NODES`, best for the rates",
     )
     rates: tuple[float, ...] | None = Field(
         default=None, description="scripted acceptance of a tree: of a node's 1st, 2nd, ... child"
@@ -69,14 +70,18 @@ class GridBlock(Strict):
             raise ValueError("tree: must be trees as drawn or sequoia trees, not both in one block")
         kind, needs = "chains", set(CHAIN)
         if self.tree is not None:
-            kind, needs = ("sequoia trees", {*TREE, "gamma"}) if True in sequoias else ("trees as drawn", set(TREE))
+            kind, needs = (
+                ("sequoia trees", {*TREE, "gamma"}) if True in sequoias else ("trees as drawn", set(TREE))
+            )
         elif self.middle_kv is not None:
             kind, needs = "two levels", {*CHAIN, *LEVELS}
         for key in (*CHAIN, *TREE, *LEVELS):
             if (getattr(self, key) is None) == (key in needs):
                 raise ValueError(f"{key}: must {'' if key in needs else 'not '}be given with {kind}")
         if self.middle_kv is not None and (self.draft == "self" or min(self.context) < 2):
-            raise ValueError("middle_kv: must stand over a draft of another model, and contexts of 2 tokens or more")
+            raise ValueError(
+                "middle_kv: must stand over a draft of another model, and contexts of 2 tokens or more"
+            )
         for text, gamma in product(self.tree or (), self.gamma or (None,)):
             _parents(text, gamma, self.rates or ())
         return self
@@ -84,7 +89,15 @@ class GridBlock(Strict):
     @property
     def count(self) -> int:
         """How many points there are."""
-        lists = (self.context, self.batch, self.draft_kv, self.gamma, self.tree, self.middle_kv, self.inner_gamma)
+        lists = (
+            self.context,
+            self.batch,
+            self.draft_kv,
+            self.gamma,
+            self.tree,
+            self.middle_kv,
+            self.inner_gamma,
+        )
         return math.prod(len(values) for values in lists if values is not None)
 
     def points(self) -> Iterator["PlanPoint"]:
@@ -96,10 +109,22 @@ class GridBlock(Strict):
             parents = None if tree is None else _parents(tree, gamma, self.rates or ())
             deep = cast(int, gamma) if parents is None else depths(parents)[-1]
             yield PlanPoint.model_construct(
-                target=self.target, weights=self.weights, draft=self.draft, draft_weights=self.draft_weights,
-                draft_kv=kv, batch=batch, context=context, gamma=deep, alpha=self.alpha, tree=tree, parents=parents,
-                rates=self.rates, middle_kv=middle, inner_gamma=inner, inner_alpha=self.inner_alpha,
-            )  # fmt: skip
+                target=self.target,
+                weights=self.weights,
+                draft=self.draft,
+                draft_weights=self.draft_weights,
+                draft_kv=kv,
+                batch=batch,
+                context=context,
+                gamma=deep,
+                alpha=self.alpha,
+                tree=tree,
+                parents=parents,
+                rates=self.rates,
+                middle_kv=middle,
+                inner_gamma=inner,
+                inner_alpha=self.inner_alpha,
+            )
 
 
 @cache
@@ -112,8 +137,8 @@ def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[in
 
 
 class PlanPoint(BaseModel):
-    """One point to measure: a chain of gamma tokens; a tree (its `parents`) of gamma levels below the root; or two
-    levels, of gamma tokens or more from rounds of inner_gamma.
+    """One point to measure: a chain of gamma tokens; a tree (its `parents`) of gamma levels below the root;
+    or two levels, of gamma tokens or more from rounds of inner_gamma.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -126,16 +151,24 @@ class PlanPoint(BaseModel):
     batch: Size = Field(description="sequences")
     context: Size = Field(description="cached tokens per sequence when a sample starts")
     gamma: int = Field(
-        ge=1, le=4096, description="drafted tokens per iteration: a tree's levels below the root, two levels' fewest"
+        ge=1,
+        le=4096,
+        description="drafted tokens per iteration: a tree's levels below the root, two levels' fewest",
     )
     alpha: Rate | None = Field(None, description="scripted acceptance; trees have rates")
     tree: str | None = Field(None, description="the tree as the plan asked for it")
     parents: tuple[int, ...] | None = Field(
         None, description="of the tree's nodes, level by level, the root's -1 first"
     )
-    rates: tuple[float, ...] | None = Field(None, description="scripted acceptance of a node's 1st, 2nd, ... child")
-    middle_kv: str | None = Field(None, description="two levels: KV method over which the target itself drafts")
-    inner_gamma: int | None = Field(None, ge=1, le=4096, description="two levels: the draft's tokens in a round")
+    rates: tuple[float, ...] | None = Field(
+        None, description="scripted acceptance of a node's 1st, 2nd, ... child"
+    )
+    middle_kv: str | None = Field(
+        None, description="two levels: KV method over which the target itself drafts"
+    )
+    inner_gamma: int | None = Field(
+        None, ge=1, le=4096, description="two levels: the draft's tokens in a round"
+    )
     inner_alpha: Rate | None = Field(None, description="two levels: their scripted acceptance")
 
     @property
@@ -158,7 +191,9 @@ class PlanPoint(BaseModel):
 
     @property
     def queries(self) -> tuple[int, ...]:
-        """Tokens of a sequence in the passes of an iteration, the largest last; two levels verify from gamma + 1 on."""
+        """Tokens of a sequence in the passes of an iteration, the largest last; two levels verify from gamma
+        + 1 on.
+        """
         if self.parents is not None:
             return (*widths(self.parents)[:-1], len(self.parents))
         inner = () if self.inner_gamma is None else (self.inner_gamma + 1, self.gamma + 1)

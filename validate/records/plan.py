@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from perfmodel.errors import InputError, unknown_name
-from perfmodel.specs import files
-from perfmodel.specs.formats import Precision, kv_format, weight_format
-from perfmodel.specs.model import ModelSpec, load_model
-from perfmodel.specs.strict import Strict
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.strict import Strict
+from perfmodel.specs.models.formats import Precision, kv_format, weight_format
+from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint
 
 FOLDER = Path(__file__).parents[1] / "plans"
@@ -56,8 +56,12 @@ class Protocol(Strict):
     warmup: PositiveInt = Field(default=1, description="samples that are thrown away first")
     samples: int = Field(default=MIN_SAMPLES, ge=MIN_SAMPLES, description="samples of each row")
     iterations: PositiveInt = Field(default=4, description="iterations of the loop in a sample")
-    read_every: PositiveInt = Field(default=4, description="iterations after which the loop looks at its lengths")
-    graphs: bool = Field(default=True, description="on CUDA, replay captured iterations (and captured phases)")
+    read_every: PositiveInt = Field(
+        default=4, description="iterations after which the loop looks at its lengths"
+    )
+    graphs: bool = Field(
+        default=True, description="on CUDA, replay captured iterations (and captured phases)"
+    )
     seed: int = Field(default=0, ge=0, description="of cache contents and acceptance")
 
     @field_validator("modes")
@@ -86,8 +90,12 @@ class Plan(Strict):
     title: str = Field(min_length=8, description="what it is for, in a line")
     device: Literal["cpu", "cuda"] = Field(description="where it runs")
     hardware: str = Field(description="device file that predictions are for; `--hardware` names another")
-    tensor_parallel: PositiveInt = Field(default=1, description="processes that share the model, started by torchrun")
-    attention: Literal["auto", "math", "sdpa", "triton"] = Field(default="auto", description="attention kernel")
+    tensor_parallel: PositiveInt = Field(
+        default=1, description="processes that share the model, started by torchrun"
+    )
+    attention: Literal["auto", "math", "sdpa", "triton"] = Field(
+        default="auto", description="attention kernel"
+    )
     threads: PositiveInt | None = Field(default=None, description="CPU threads; torch's choice without")
     precision: Precisions = Precisions()
     grid: tuple[GridBlock, ...] = Field(min_length=1, description="each point must be in it once")
@@ -140,7 +148,9 @@ class Plan(Strict):
     def resolved(self) -> dict[str, Any]:
         """The plan with all defaults and the full shape of every model, as records keep it."""
         names = {n for block in self.grid for n in (block.target, block.draft) if n != "self"}
-        shapes = {name: spec_of(name).model_dump(mode="json", exclude_defaults=True) for name in sorted(names)}
+        shapes = {
+            name: spec_of(name).model_dump(mode="json", exclude_defaults=True) for name in sorted(names)
+        }
         return {**self.model_dump(mode="json"), "shapes": shapes}
 
 
@@ -161,7 +171,9 @@ def plan_names() -> tuple[str, ...]:
 
 
 def load_plan(name: str) -> Plan:
-    """A plan by bundled name or path. Raises InputError naming file and key; every model it names must exist."""
+    """A plan by bundled name or path. Raises InputError naming file and key; every model it names must
+    exist.
+    """
     path = Path(name) if files.looks_like_path(name) else FOLDER / f"{name}.yaml"
     if not files.looks_like_path(name) and name not in plan_names():
         raise unknown_name("plan", "plan", name, plan_names())

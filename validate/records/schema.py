@@ -1,4 +1,5 @@
-"""What a record of own measurements holds, declared once: the reader checks it, docs/records.md is written from it.
+"""What a record of own measurements holds, declared once: the reader checks it, docs/records.md is written
+from it.
 
 Raw samples are all that a record keeps of times; `summary.py` makes the statistics.
 """
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.records.grid import PlanPoint, Size
 from perfmodel.validate.records.plan import Mode, Plan
@@ -88,13 +89,17 @@ class PointRow(PlanPoint, _RecordRow):
     rounds: tuple[Count, ...] = Field(
         (), description="two levels: inner rounds, in each sample (`end_to_end`) or iteration (`phases`)"
     )
-    verified: tuple[Count, ...] = Field((), description="two levels: tokens of a sequence that were verified, likewise")
+    verified: tuple[Count, ...] = Field(
+        (), description="two levels: tokens of a sequence that were verified, likewise"
+    )
     mean_growth_tokens: float = Field(
         0.0, ge=0, le=1e12, description="half of what a sequence grows by in a speculative sample"
     )
     peak_memory_bytes: int | None = Field(None, description="largest memory in use on a CUDA device")
     attention: str | None = Field(None, description="the attention kernel that ran")
-    graphs: bool | None = Field(None, description="whether the speculative iterations were captured CUDA graphs")
+    graphs: bool | None = Field(
+        None, description="whether the speculative iterations were captured CUDA graphs"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -102,7 +107,9 @@ class PointRow(PlanPoint, _RecordRow):
         self._check_drafted()
         most = self.max_accepted
         if self.histogram is not None and len(self.histogram) != most + 1:
-            raise ValueError(f"histogram: must have gamma + 1 = {most + 1} counts, given {len(self.histogram)}")
+            raise ValueError(
+                f"histogram: must have gamma + 1 = {most + 1} counts, given {len(self.histogram)}"
+            )
         outside = {len(self.samples[name]) for name in ("sd_accept_s", "sd_commit_s") if name in self.samples}
         if len(outside) > 1:
             raise ValueError("samples: sd_accept_s and sd_commit_s must be of the same iterations")
@@ -112,7 +119,9 @@ class PointRow(PlanPoint, _RecordRow):
         if self.parents is not None:
             check_parents(self.parents)
             if self.gamma != depths(self.parents)[-1]:
-                raise ValueError(f"gamma: must be the {depths(self.parents)[-1]} levels below the tree's root")
+                raise ValueError(
+                    f"gamma: must be the {depths(self.parents)[-1]} levels below the tree's root"
+                )
         elif self.alpha is None:
             raise ValueError("alpha: must be given where there is no tree")
         if (self.middle_kv is None) != (self.inner_gamma is None):
@@ -138,7 +147,9 @@ class KernelRow(_RecordRow):
         for name in KERNEL_SIZES.get(self.kind, ()):
             size = self.at.get(name)
             if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10**15:
-                raise ValueError(f"at.{name}: must be a whole number from 1 to 10^15 for a {self.kind} kernel")
+                raise ValueError(
+                    f"at.{name}: must be a whole number from 1 to 10^15 for a {self.kind} kernel"
+                )
         return self
 
     @property
@@ -196,9 +207,13 @@ class _Record(_Part):
         None,
         description="calibration that it was predicted with, where not the device's own: a name, or a file beside it",
     )
-    commit: str = Field(pattern=r"^([0-9a-f]{8,40}|unknown)$", description="of the code that ran, or `unknown`")
+    commit: str = Field(
+        pattern=r"^([0-9a-f]{8,40}|unknown)$", description="of the code that ran, or `unknown`"
+    )
     dirty: bool = Field(description="whether the tree differed from it")
-    commit_from: str | None = Field(None, description="what said so: `git`, `PERFMODEL_COMMIT` or the version")
+    commit_from: str | None = Field(
+        None, description="what said so: `git`, `PERFMODEL_COMMIT` or the version"
+    )
     source_sha256: str | None = Field(None, description="of the code and data files that a run can depend on")
     plan_sha256: str | None = Field(None, description="of the plan with its shapes: what `--resume` goes by")
     plan: RecordedPlan

@@ -1,5 +1,5 @@
-"""Own records, ``results/<machine>/*.json``: found, read and checked; ``results/withdrawn.yaml`` lists what counts no
-longer.
+"""Own records, ``results/<machine>/*.json``: found, read and checked; ``results/withdrawn.yaml`` lists what
+counts no longer.
 """
 
 import re
@@ -11,16 +11,17 @@ from typing import Literal
 from pydantic import Field
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import PACKAGE, files
-from perfmodel.specs.strict import Strict
+from perfmodel.specs import PACKAGE
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.strict import Strict
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
 BUNDLED = (PACKAGE / "results").resolve()
 """Results that come with the code."""
 IN_CHECKOUT = (PACKAGE.parent / "pyproject.toml").is_file()
 RESULTS = BUNDLED if IN_CHECKOUT else Path("results")
-"""Where own records are kept unless said otherwise: ``results/`` of a checkout, else of the folder one is in, for an
-installed package is not written to.
+"""Where own records are kept unless said otherwise: ``results/`` of a checkout, else of the folder one is in,
+for an installed package is not written to.
 """
 KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "microbench": KernelRecord}
 
@@ -28,7 +29,9 @@ KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "m
 def machine_folder(label: str, results: Path = RESULTS) -> Path:
     """``results/<machine>``. Raises InputError for a label that is not plain."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", label) or label == "published":
-        raise refuse("--machine", None, "a label of a-z, 0-9 and -, such as h200-1 (never a host name)", label)
+        raise refuse(
+            "--machine", None, "a label of a-z, 0-9 and -, such as h200-1 (never a host name)", label
+        )
     return results / label
 
 
@@ -51,7 +54,9 @@ class Record:
 
     @property
     def calibration(self) -> str | None:
-        """The calibration that the run was predicted with, by name or path; None where it was the device's own."""
+        """The calibration that the run was predicted with, by name or path; None where it was the device's
+        own.
+        """
         return None if self.data.calibration is None else beside(self.path, self.data.calibration)
 
     @property
@@ -70,7 +75,9 @@ class Record:
 
 
 def beside(record: Path, name: str) -> str:
-    """What a record calls `name`: the file that it is from there, or beside it where both have gone, else as it is."""
+    """What a record calls `name`: the file that it is from there, or beside it where both have gone, else as
+    it is.
+    """
     paths = (record.parent / name, record.parent / Path(name).name) if files.looks_like_path(name) else ()
     return next((str(path) for path in paths if path.is_file()), name)
 
@@ -119,11 +126,14 @@ def records(results: Path = RESULTS, machine: str | None = None) -> tuple[Record
 
 def latest(candidates: Iterable[Record], kind: str) -> Record | None:
     """The newest record of a kind."""
-    return next((r for r in sorted(candidates, key=lambda r: r.path.name, reverse=True) if r.data.kind == kind), None)
+    return next(
+        (r for r in sorted(candidates, key=lambda r: r.path.name, reverse=True) if r.data.kind == kind), None
+    )
 
 
 def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
-    """The record of a kind (``measure``, ``microbench``) at a path; the newest of a folder, or of a machine's by label.
+    """The record of a kind (``measure``, ``microbench``) at a path; the newest of a folder, or of a machine's
+    by label.
 
     Raises InputError.
     """

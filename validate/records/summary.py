@@ -1,4 +1,6 @@
-"""Statistics of own records, made on reading: measured points as published rows have them, and how steady they are."""
+"""Statistics of own records, made on reading: measured points as published rows have them, and how steady
+they are.
+"""
 
 import math
 import statistics
@@ -19,16 +21,18 @@ QUIET_SHARE = 0.7
 def points(record: Record) -> tuple[MeasuredPoint, ...]:
     """The points of a measurement with a time in either mode; times are medians, in seconds.
 
-    target_s, draft_s, verify_s and overhead_s are from `phases` rows; ar_tpot_s, sd_tpot_s, tokens_per_iteration and
-    speedup from `end_to_end` rows. draft_s is one draft step, one level of a tree on average, or one inner round of two
-    levels. One mode never supplies a figure of the other. A shape of ``validate/plans/shapes``
-    is named by its file, which `load_model` reads.
+    target_s, draft_s, verify_s and overhead_s are from `phases` rows; ar_tpot_s, sd_tpot_s,
+    tokens_per_iteration and speedup from `end_to_end` rows. draft_s is one draft step, one level of a tree on
+    average, or one inner round of two levels. One mode never supplies a figure of the other. A shape of
+    ``validate/plans/shapes`` is named by its file, which `load_model` reads.
     """
     modes: dict[str, dict[str, PointRow]] = {}
     for row in record.rows:
         if row.status == "ok":
             modes.setdefault(row.key.removesuffix(f"/{row.mode}"), {})[row.mode] = row
-    return tuple(_point(record, key, rows.get("end_to_end"), rows.get("phases")) for key, rows in modes.items())
+    return tuple(
+        _point(record, key, rows.get("end_to_end"), rows.get("phases")) for key, rows in modes.items()
+    )
 
 
 def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | None) -> MeasuredPoint:
@@ -57,7 +61,9 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
 
 
 def _drafted(row: PointRow, whole: PointRow | None, parts: PointRow | None) -> dict[str, Any]:
-    """A chain, a tree or two levels; rounds of whole samples, tokens of verifications that were timed alone."""
+    """A chain, a tree or two levels; rounds of whole samples, tokens of verifications that were timed
+    alone.
+    """
     if row.parents is not None:
         by_level = widths(row.parents)
         return {"tree": (len(row.parents), len(by_level)), "widths": by_level}
@@ -94,7 +100,9 @@ def _phases(row: PointRow) -> dict[str, Any]:
 
 
 def repeatability(one: Record, two: Record, within: float) -> float | None:
-    """Share of end-to-end times of two runs of one plan that agree within a fraction; None where none are common."""
+    """Share of end-to-end times of two runs of one plan that agree within a fraction; None where none are
+    common.
+    """
     other = {p.row_id: p for p in points(two)}
     both = [(p, other[p.row_id]) for p in points(one) if p.row_id in other]
     pairs = [(getattr(p, name), getattr(q, name)) for p, q in both for name in ("ar_tpot_s", "iteration_s")]
@@ -116,5 +124,7 @@ def is_quiet(record: Record) -> bool:
 
 def quiet_line(record: Record) -> str:
     """What a reader should know of it, in a line."""
-    line = f"{steady_share(record):.0%} of timings have a median within {STEADY - 1:.0%} of their fastest sample"
+    line = (
+        f"{steady_share(record):.0%} of timings have a median within {STEADY - 1:.0%} of their fastest sample"
+    )
     return line if is_quiet(record) else f"WARNING: the machine was not quiet ({line}): measure again"

@@ -1,11 +1,15 @@
-"""This repository's own studies, for its maintainers: how its constants were made, and how far its answers are off.
+"""This repository's own studies, for its maintainers: how its constants were made, and how far its answers
+are off.
 
 They read the published rows and records of a checkout, and no wheel has them. Read them in this order:
 
-- What serving engines cost beyond their kernels, ``validate calibrate engines``: `parameters` (what is fitted, and what
-  is expected of it), `steps` and `iterations` (the rows), `robust` (the fit), `held_out` (fits without some rows, and
+- What serving engines cost beyond their kernels, ``validate calibrate engines``: `parameters` (what is
+  fitted, and what
+  is expected of it), `steps` and `iterations` (the rows), `robust` (the fit), `held_out` (fits without some
+  rows, and
   the intervals that follow), `ablations`, `engines` (all of it in one go), `engines_file`.
-- The gate, ``validate accuracy``: `record` (what is recorded: with `inputs`, `engine_errors`, `systems`, `best_gamma`),
+- The gate, ``validate accuracy``: `record` (what is recorded: with `inputs`, `engine_errors`, `systems`,
+  `best_gamma`),
   `gate` (what fails), `page` (docs/accuracy.md), `history`.
 - `train`: the byte-level model in ``validate/lm/checkpoint``.
 """

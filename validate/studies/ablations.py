@@ -1,12 +1,14 @@
-"""What each term of an engine's calibration is worth: everything fitted anew without it, judged on held-out rows."""
+"""What each term of an engine's calibration is worth: everything fitted anew without it, judged on held-out
+rows.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.engines import DRIFT
-from perfmodel.specs.fits import Relation
-from perfmodel.specs.frozen import defaults
+from perfmodel.specs.boundary.frozen import defaults
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
+from perfmodel.specs.calibrations.fits import Relation
+from perfmodel.specs.engines.engines import DRIFT
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS, RatioFold
 from perfmodel.validate.studies.held_out import ROUNDS, of_groups, own_rows, refits, replay
@@ -87,7 +89,9 @@ def _judge_steps(rows: DecodeRows, near: Values) -> dict[str, float]:
 
 def _judge_ratios(whole: Values, parameters: Sequence[Parameter]) -> dict[str, float]:
     rows = Iterations(whole, parameters)
-    return _judge(rows, rows.fit(), {by: RATIO_FOLDS[by].key for by in FOLDS_OF_RATIOS}, range(len(rows.rows)))
+    return _judge(
+        rows, rows.fit(), {by: RATIO_FOLDS[by].key for by in FOLDS_OF_RATIOS}, range(len(rows.rows))
+    )
 
 
 def _judge(
@@ -96,7 +100,9 @@ def _judge(
     folds: Mapping[Any, Callable[[Row], Hashable]],
     groups: Sequence[Hashable],
 ) -> dict[str, float]:
-    """Mean absolute error of groups, on average: by the fit to all rows, and by fits without the fold of each row."""
+    """Mean absolute error of groups, on average: by the fit to all rows, and by fits without the fold of each
+    row.
+    """
     whole, slopes = fitted
     errors = {"in sample": rows.off(whole.values)}
     for by, key in folds.items():

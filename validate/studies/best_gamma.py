@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
@@ -23,8 +23,9 @@ MAX_GAMMA = 8
 def figures(mode: Mode) -> dict[str, Any]:
     """Errors of the speedup at the measured best gamma, the predicted best gamma, and what choosing it loses.
 
-    Held-out predicts each row with a fit that saw no time of its model, batch and context. regret: predicted best
-    speedup over the predicted one at the measured gamma, less 1; constant_regret: over that of each of `CONSTANTS`.
+    Held-out predicts each row with a fit that saw no time of its model, batch and context. regret: predicted
+    best speedup over the predicted one at the measured gamma, less 1; constant_regret: over that of each of
+    `CONSTANTS`.
     """
     off, regrets, constant, choices = [], [], [], {}
     for p in published_points("gamma_optimal"):
@@ -45,7 +46,9 @@ def figures(mode: Mode) -> dict[str, Any]:
         "within_one": sum(abs(predicted - measured) <= 1 for measured, predicted in choices.values()),
         "regret_mean": float(np.mean(regrets)),
         "regret_worst": max(regrets),
-        "constant_regret_mean": dict(zip(map(str, CONSTANTS), np.mean(constant, axis=0).tolist(), strict=True)),
+        "constant_regret_mean": dict(
+            zip(map(str, CONSTANTS), np.mean(constant, axis=0).tolist(), strict=True)
+        ),
         "choices": choices,
     }
 
@@ -56,4 +59,7 @@ def _calibration(p: MeasuredPoint, mode: Mode) -> Calibration:
         return shipped
     out, asked = held_out(RECIPES[shipped.name]), (p.target, p.batch, p.context)
     folds = zip(out.points.points, out.fold, strict=True)
-    return next((out.fits[f].calibration for one, f in folds if (one.target, one.batch, one.context) == asked), shipped)
+    return next(
+        (out.fits[f].calibration for one, f in folds if (one.target, one.batch, one.context) == asked),
+        shipped,
+    )

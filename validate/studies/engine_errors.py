@@ -1,4 +1,6 @@
-"""How far predictions of serving engines are off: steps and iterations, by constants that have not seen them."""
+"""How far predictions of serving engines are off: steps and iterations, by constants that have not seen
+them.
+"""
 
 from typing import Any
 
@@ -6,7 +8,14 @@ import numpy as np
 
 from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS, HeldOutReplay, recorded, replayed, step_errors
+from perfmodel.validate.studies.engines import (
+    RATIO_FOLDS,
+    STEP_FOLDS,
+    HeldOutReplay,
+    recorded,
+    replayed,
+    step_errors,
+)
 from perfmodel.validate.studies.held_out import FEW, HeldOutErrors, covered, name_of, of_groups, rows_of
 from perfmodel.validate.studies.parameters import ENGINES
 
@@ -25,12 +34,16 @@ def figures() -> dict[str, Any]:
 
 
 def _steps(errors: HeldOutReplay) -> dict[str, Any]:
-    """By relation; no interval is narrower than where less was new, as in answers (`HeldOutReplay.stated`)."""
+    """By relation; no interval is narrower than where less was new, as in answers
+    (`HeldOutReplay.stated`).
+    """
     found: dict[str, Any] = {}
     least: dict[str, float] = {}
     for relation in STEP_FOLDS:
         found[relation] = _by_engine(errors.steps[relation], least)
-        least |= {engine: float(np.log1p(e["width"])) for engine, e in found[relation].items() if "width" in e}
+        least |= {
+            engine: float(np.log1p(e["width"])) for engine, e in found[relation].items() if "width" in e
+        }
     return found
 
 
@@ -53,7 +66,10 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
 
 def _errors(errors: HeldOutErrors) -> dict[str, Any]:
     """Over rows, and the mean over groups: those of many rows count as one there."""
-    found, groups = errors_of(np.exp(errors.off), np.ones(len(errors.off))), of_groups(errors.off, errors.groups)
+    found, groups = (
+        errors_of(np.exp(errors.off), np.ones(len(errors.off))),
+        of_groups(errors.off, errors.groups),
+    )
     assert found is not None
     return {
         "rows": found.rows,
@@ -72,7 +88,8 @@ def _cells(errors: HeldOutErrors) -> dict[str, Any]:
 
 
 def sides(errors: HeldOutReplay) -> dict[str, Any]:
-    """Speedups at the measured tokens per iteration: the side of 1 that they are on, and verdicts that were sure.
+    """Speedups at the measured tokens per iteration: the side of 1 that they are on, and verdicts that were
+    sure.
 
     By what the constants have not seen: draft length or task, version, the whole study, ...
     """

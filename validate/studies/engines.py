@@ -1,7 +1,8 @@
-"""Everything that the engines' rows say, made in one go: the constants, the folds, the errors to state, the ablations.
+"""Everything that the engines' rows say, made in one go: the constants, the folds, the errors to state, the
+ablations.
 
-``results/engines.json`` keeps the constants of every fold, so that the accuracy gate replays held-out rows without
-fitting anything; what is left out together is in `STEP_FOLDS` and `RATIO_FOLDS`.
+``results/engines.json`` keeps the constants of every fold, so that the accuracy gate replays held-out rows
+without fitting anything; what is left out together is in `STEP_FOLDS` and `RATIO_FOLDS`.
 """
 
 import datetime
@@ -14,15 +15,23 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import beyond
-from perfmodel.specs.engines import VERSION, release
-from perfmodel.specs.fits import Quantity, Relation, Scatter, Z
-from perfmodel.specs.model import load_model
+from perfmodel.specs.calibrations.calibration import beyond
+from perfmodel.specs.calibrations.fits import Quantity, Relation, Scatter, Z
+from perfmodel.specs.engines.engines import VERSION, release
+from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.engines_file import Stated, render
-from perfmodel.validate.studies.held_out import BORROWED, FEW, HeldOutErrors, quantile, refits, replay, rows_of
+from perfmodel.validate.studies.held_out import (
+    BORROWED,
+    FEW,
+    HeldOutErrors,
+    quantile,
+    refits,
+    replay,
+    rows_of,
+)
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_speculation, served
@@ -55,9 +64,13 @@ class Fold(NamedTuple):
 
 STEP_FOLDS: dict[Relation, Fold] = {
     "seen": Fold(
-        group_of, "model x device x degree", "at one degree of a device, left out where another degree was seen"
+        group_of,
+        "model x device x degree",
+        "at one degree of a device, left out where another degree was seen",
     ),
-    "version": Fold(lambda row: (row.engine, version_of(row)), "version", "of versions left out whole", "version"),
+    "version": Fold(
+        lambda row: (row.engine, version_of(row)), "version", "of versions left out whole", "version"
+    ),
     "model": Fold(lambda row: (row.engine, row.model), "model", "of models left out whole", "model"),
     "gpu": Fold(lambda row: row.hardware, "device", "of devices left out whole", "model"),
     "transferred": Fold(
@@ -73,7 +86,9 @@ STEP_FOLDS: dict[Relation, Fold] = {
         "transferred",
     ),
 }
-"""From what says little to what says more. The last two take the constants of devices left out, as "gpu" does."""
+"""From what says little to what says more. The last two take the constants of devices left out, as "gpu"
+does.
+"""
 RATIO_FOLDS: dict[RatioFold, Fold] = {
     "seen": Fold(lambda row: row.group, "draft length or task", "draft lengths or tasks"),
     "version": Fold(lambda row: f"{row.engine} {release(row.version)[:2]}", "version", "versions"),
@@ -125,7 +140,9 @@ class HeldOutReplay:
                 over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
                 observed: dict[Quantity, Scatter] = {
                     "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].said}"),
-                    "ratio": _of_few(self.ratios[over], engine, f"{RATIO_FOLDS[over].said} left out of ratios"),
+                    "ratio": _of_few(
+                        self.ratios[over], engine, f"{RATIO_FOLDS[over].said} left out of ratios"
+                    ),
                 }
                 before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
                 of[relation] = before
@@ -137,26 +154,39 @@ class HeldOutReplay:
         return errors.scatter("", "ratios of kinds of draft left out whole", borrowed=1.0)
 
     def unseen_context(self) -> Scatter:
-        """How far ratios of long contexts are off with all of them held out, for each e-fold beyond the others."""
+        """How far ratios of long contexts are off with all of them held out, for each e-fold beyond the
+        others.
+        """
         source = f"ratios of contexts above {LONG_CONTEXT:g} tokens left out whole"
-        return self._for_each_fold("context", [row.context for row in self.rows], LONG_CONTEXT, LONG_CONTEXT, source)
+        return self._for_each_fold(
+            "context", [row.context for row in self.rows], LONG_CONTEXT, LONG_CONTEXT, source
+        )
 
     def unseen_width(self) -> Scatter:
         """The same of verifications of twice `WIDE` tokens and more, with all above `WIDE` held out."""
         source = f"ratios of verifications of more than {WIDE:g} tokens left out whole"
         return self._for_each_fold("width", [row.tokens for row in self.rows], WIDE, 2 * WIDE, source)
 
-    def _for_each_fold(self, by: RatioFold, values: Sequence[float], most: float, above: float, source: str) -> Scatter:
+    def _for_each_fold(
+        self, by: RatioFold, values: Sequence[float], most: float, above: float, source: str
+    ) -> Scatter:
         """Errors of the rows `above`, for each e-fold beyond the largest of those up to `most`."""
         largest = max(value for value in values if value <= most)
         judged = [i for i, value in enumerate(values) if value > above]
         errors, folds = self.ratios[by].part(judged), np.log([values[i] / largest for i in judged])
-        return HeldOutErrors(errors.off / folds, errors.engines, errors.groups).scatter("", source, borrowed=1.0)
+        return HeldOutErrors(errors.off / folds, errors.engines, errors.groups).scatter(
+            "", source, borrowed=1.0
+        )
 
     def widened(self, by: RatioFold, width: Array) -> Array:
-        """Half-widths of `covered`, as of answers to questions wider than what the other rows of an engine verified."""
+        """Half-widths of `covered`, as of answers to questions wider than what the other rows of an engine
+        verified.
+        """
         keys, each = [RATIO_FOLDS[by].key(row) for row in self.rows], Z * self.unseen_width().deviation
-        tokens, engines = np.array([row.tokens for row in self.rows]), np.array([row.engine for row in self.rows])
+        tokens, engines = (
+            np.array([row.tokens for row in self.rows]),
+            np.array([row.engine for row in self.rows]),
+        )
         widest = [
             max(tokens[(engines == engine) & (np.array(keys) != key)], default=np.inf)
             for engine, key in zip(engines, keys, strict=True)
@@ -182,13 +212,19 @@ def _wider(less: Scatter | None, more: Scatter) -> Scatter:
     return less if less is not None and less.deviation > more.deviation else more
 
 
-def step_errors(rows: DecodeRows, key: Callable[[DecodeRow], Hashable], folds: Mapping[str, Values]) -> HeldOutErrors:
+def step_errors(
+    rows: DecodeRows, key: Callable[[DecodeRow], Hashable], folds: Mapping[str, Values]
+) -> HeldOutErrors:
     """Errors of steps by constants that have not seen their fold."""
-    return HeldOutErrors(replay(rows, key, folds), [r.engine for r in rows.rows], [group_of(r) for r in rows.rows])
+    return HeldOutErrors(
+        replay(rows, key, folds), [r.engine for r in rows.rows], [group_of(r) for r in rows.rows]
+    )
 
 
 def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
-    """Predictions of every row by constants that have not seen its fold; constants: as `recorded` has them."""
+    """Predictions of every row by constants that have not seen its fold; constants: as `recorded` has
+    them.
+    """
     whole, steps, ratios = constants["steps"], {}, {}
     for relation, fold in STEP_FOLDS.items():
         rows, folds = rows_of(relation), constants["step_folds"].get(relation, constants["step_folds"]["gpu"])
@@ -213,7 +249,9 @@ def acceptance() -> Scatter:
     within = quantile(np.abs(off), np.ones(len(off)))
     source = f"every two draft lengths of {len(lists)} acceptances by position, served.csv and engine_speculation.csv"
     rms = float(np.sqrt(np.mean(off**2)))
-    return Scatter(log_rms=significant(rms, 4), log_within=significant(within, 4), rows=len(off), source=source)
+    return Scatter(
+        log_rms=significant(rms, 4), log_within=significant(within, 4), rows=len(off), source=source
+    )
 
 
 def _carried(rates: Sequence[float]) -> list[float]:
@@ -267,15 +305,26 @@ def recorded() -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{PATH}: must be there; `perfmodel validate calibrate engines --write` ({error})") from None
+        raise InputError(
+            f"{PATH}: must be there; `perfmodel validate calibrate engines --write` ({error})"
+        ) from None
     if found.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(f"{PATH}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}")
+        raise InputError(
+            f"{PATH}: schema_version must be {SCHEMA_VERSION}, given {found.get('schema_version')}"
+        )
     return found
 
 
 def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    return {gpu: [model for _, model in of] for gpu, of in grouped(dict.fromkeys(pairs), lambda pair: pair[0]).items()}
+    return {
+        gpu: [model for _, model in of]
+        for gpu, of in grouped(dict.fromkeys(pairs), lambda pair: pair[0]).items()
+    }
 
 
 def _short(constants: Any) -> Any:
-    return significant(constants, 4) if isinstance(constants, float) else {k: _short(v) for k, v in constants.items()}
+    return (
+        significant(constants, 4)
+        if isinstance(constants, float)
+        else {k: _short(v) for k, v in constants.items()}
+    )

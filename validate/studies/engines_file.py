@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from perfmodel.specs import files
-from perfmodel.specs.engines import DRIFT, FILE, Engines
-from perfmodel.specs.fits import Quantity, Relation, Scatter
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.fits import Quantity, Relation, Scatter
+from perfmodel.specs.engines.engines import DRIFT, FILE, Engines
 from perfmodel.validate.solving import significant, yaml_number
 from perfmodel.validate.studies.parameters import DECODING, ENGINES, SPECULATING, Parameter
 from perfmodel.validate.studies.robust import FittedValues
@@ -17,7 +17,8 @@ from perfmodel.validate.studies.steps import GRAPH_TOKENS
 
 HEADER = """\
 # Written by `perfmodel validate calibrate engines --write` from results/published/engine_decode.csv,
-# engine_speculation.csv, served.csv and step_laws.csv. Put onto the kernels of <gpu>.<engine>.yaml when they are read.
+# engine_speculation.csv, served.csv and step_laws.csv. Put onto the kernels of <gpu>.<engine>.yaml when they
+# are read.
 """
 PATH = files.data_directory("") / FILE
 FITTED_ON = ("engine_decode.csv", "engine_speculation.csv", "served.csv", "step_laws.csv")
@@ -37,7 +38,10 @@ def render(
 
     fitted: what is known of each engine beside constants and errors (`specs.engines.Engine`).
     """
-    steps, ratios = f"fitted to {rows[0]} steps of engine_decode.csv", f"fitted to {rows[1]} ratios of iterations"
+    steps, ratios = (
+        f"fitted to {rows[0]} steps of engine_decode.csv",
+        f"fitted to {rows[1]} ratios of iterations",
+    )
     data: dict[str, Any] = {
         "fitted_on": list(FITTED_ON),
         "date": date,
@@ -61,14 +65,18 @@ def render(
         },
     }
     for estimate, parameters, source in ((decoding, DECODING, steps), (iteration, SPECULATING, ratios)):
-        for parameter, deviation in zip(parameters, np.sqrt(np.diag(estimate.covariance)).tolist(), strict=True):
+        for parameter, deviation in zip(
+            parameters, np.sqrt(np.diag(estimate.covariance)).tolist(), strict=True
+        ):
             _put(data, parameter, estimate.values[parameter.place], deviation, source)
     constant = [i for i, p in enumerate(SPECULATING) if DRIFT not in p.place]
     covariance = iteration.covariance[np.ix_(constant, constant)]
     shape = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
     data["fit"] = {
         "parameters": [SPECULATING[i].place for i in constant],
-        "correlation": [[*(round(float(v), 3) for v in row[:i]), 1] for i, row in enumerate(covariance / shape)],
+        "correlation": [
+            [*(round(float(v), 3) for v in row[:i]), 1] for i, row in enumerate(covariance / shape)
+        ],
     }
     Engines.model_validate(data)
     return HEADER + yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=120, default_flow_style=None)

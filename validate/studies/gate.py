@@ -1,4 +1,6 @@
-"""What makes the accuracy check fail: changed inputs, worse errors, lost predictions, broken bounds, a stale record."""
+"""What makes the accuracy check fail: changed inputs, worse errors, lost predictions, broken bounds, a stale
+record.
+"""
 
 import math
 from collections.abc import Iterator
@@ -8,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import files
-from perfmodel.specs.calibration import CONSTANTS
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import CONSTANTS
 
 SCHEMA_VERSION = 2
 """Of results/accuracy.json."""
@@ -127,7 +129,9 @@ def _differences(place: str, old: Any, new: Any) -> Iterator[str]:
             yield from _differences(f"{place}[{i}]", a, b)
     elif isinstance(old, float) or isinstance(new, float):
         constant = CONSTANTS.get(place.rpartition("/")[2])
-        tiny = constant.search.scale * ABSOLUTE if constant and constant.search else ABSOLUTE  # it may be a microsecond
+        tiny = (
+            constant.search.scale * ABSOLUTE if constant and constant.search else ABSOLUTE
+        )  # it may be a microsecond
         numbers = isinstance(old, (int, float)) and isinstance(new, (int, float))
         if not (numbers and math.isclose(old, new, rel_tol=RELATIVE, abs_tol=tiny)):
             yield f"{place}: {old} -> {new}"

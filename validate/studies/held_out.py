@@ -1,8 +1,8 @@
 """What predictions are off by: fits without whole groups of rows, and the intervals that follow.
 
-Rows of one group (model, device, degree) err together, so a group counts as many as are independent in it; an engine
-with few groups borrows from the others. The half-width of an interval is the quantile of such errors, so that it holds
-what it says.
+Rows of one group (model, device, degree) err together, so a group counts as many as are independent in it; an
+engine with few groups borrows from the others. The half-width of an interval is the quantile of such errors,
+so that it holds what it says.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs.engines import architecture_of
-from perfmodel.specs.fits import COVERAGE, Relation, Scatter
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.stacks import calibration_of
+from perfmodel.specs.calibrations.fits import COVERAGE, Relation, Scatter
+from perfmodel.specs.calibrations.stacks import calibration_of
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.parameters import DECODING
@@ -46,10 +46,14 @@ def name_of(key: Hashable) -> str:
 
 
 def is_own(row: DecodeRow) -> bool:
-    """Whether there are kernels of the engine for the row's device, or for one of its maker and architecture."""
+    """Whether there are kernels of the engine for the row's device, or for one of its maker and
+    architecture.
+    """
     gpu = load_gpu(row.hardware)
     kernels = calibration_of(gpu, row.engine).gpu or ""
-    return load_gpu(kernels).vendor == gpu.vendor and architecture_of(kernels) == architecture_of(row.hardware)
+    return load_gpu(kernels).vendor == gpu.vendor and architecture_of(kernels) == architecture_of(
+        row.hardware
+    )
 
 
 def own_rows() -> list[DecodeRow]:
@@ -58,7 +62,9 @@ def own_rows() -> list[DecodeRow]:
 
 
 def rows_of(relation: Relation) -> DecodeRows:
-    """All rows of devices with kernels, counted for this relation; of another maker's device, its rows alone."""
+    """All rows of devices with kernels, counted for this relation; of another maker's device, its rows
+    alone.
+    """
     if relation == "maker":
         return DecodeRows([row for row in engine_decode() if not is_own(row)], DECODING, STAND_INS)
     return DecodeRows(own_rows(), DECODING, STAND_INS if relation == "transferred" else None)
@@ -67,7 +73,9 @@ def rows_of(relation: Relation) -> DecodeRows:
 def refits(
     rows: FittedRows[Row], key: Callable[[Row], Hashable], whole: Values, slopes: Array
 ) -> dict[str, dict[str, float]]:
-    """Constants fitted without the rows of each key, from those of all rows and the slopes there, by the key's name."""
+    """Constants fitted without the rows of each key, from those of all rows and the slopes there, by the
+    key's name.
+    """
     keys, fits = [name_of(key(row)) for row in rows.rows], {}
     for name in dict.fromkeys(keys):
         train = np.array([k != name for k in keys])
@@ -95,11 +103,13 @@ class HeldOutErrors:
     def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
         """Of rows, for what is said of one engine: a row of another counts `borrowed`.
 
-        A group counts as many as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey Sampling, 5.4):
-        rho is the share of the engine's squared errors that the rows of a group have in common.
+        A group counts as many as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey Sampling,
+        5.4): rho is the share of the engine's squared errors that the rows of a group have in common.
         """
         members = grouped(range(len(self.groups)), lambda i: self.groups[i])
-        own = {name: [i for i in members.values() if self.engines[i[0]] == name] for name in set(self.engines)}
+        own = {
+            name: [i for i in members.values() if self.engines[i[0]] == name] for name in set(self.engines)
+        }
         common = {name: self._common(groups) for name, groups in own.items()}
         weights = np.empty(len(self.off))
         for index in members.values():
@@ -118,7 +128,9 @@ class HeldOutErrors:
     def part(self, keep: Iterable[int | np.integer]) -> "HeldOutErrors":
         """Those of some rows."""
         index = [int(i) for i in keep]
-        return HeldOutErrors(self.off[index], [self.engines[i] for i in index], [self.groups[i] for i in index])
+        return HeldOutErrors(
+            self.off[index], [self.engines[i] for i in index], [self.groups[i] for i in index]
+        )
 
     def beside_others(self) -> "HeldOutErrors":
         """Those of models that were seen at another degree of the same device, and not left out whole."""
@@ -126,7 +138,8 @@ class HeldOutErrors:
         return self.part(i for i, group in enumerate(self.groups) if len(degrees[group[:3]]) > 1)
 
     def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
-        """What to state of an engine: the quantile, widened as an interval of a next one for the number behind it.
+        """What to state of an engine: the quantile, widened as an interval of a next one for the number
+        behind it.
 
         That is by Student's t, and by the square root of 1 + 1/n.
         """
@@ -135,7 +148,9 @@ class HeldOutErrors:
         rows = sum(e == engine for e in self.engines) or len(self.off)
         count = float(np.sum(weights))
         within = quantile(size, weights) * small_sample(1.0, count) * (1.0 + 1.0 / count) ** 0.5
-        return Scatter(log_rms=significant(rms, 3), log_within=significant(within, 3), rows=rows, source=source)
+        return Scatter(
+            log_rms=significant(rms, 3), log_within=significant(within, 3), rows=rows, source=source
+        )
 
 
 def of_groups(off: Array, groups: Sequence[Hashable]) -> Array:

@@ -34,7 +34,9 @@ MODE = "held-out"
 def lines_of(found: dict[str, Any], commit: str, date: str) -> list[Line]:
     """The lines that one accuracy record adds: overall, and every set and device by quantity."""
     replay = found["replays"][MODE]
-    cut = {"overall": replay["overall"]} | {k: v for k, v in replay["partitions"].items() if k.count("/") == 2}
+    cut = {"overall": replay["overall"]} | {
+        k: v for k, v in replay["partitions"].items() if k.count("/") == 2
+    }
     lines = []
     for name, figures in cut.items():
         set_name, _, partition = name.partition("/")

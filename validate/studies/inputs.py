@@ -1,7 +1,8 @@
-"""What the predictions were made from: a fingerprint of each file that enters an answer, so that a changed one is seen.
+"""What the predictions were made from: a fingerprint of each file that enters an answer, so that a changed
+one is seen.
 
-The replayed errors alone would not show a changed standard error, a device that no measured row names, or a published
-figure that was moved a little.
+The replayed errors alone would not show a changed standard error, a device that no measured row names, or a
+published figure that was moved a little.
 """
 
 import hashlib
@@ -10,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.reading import csv_lines, read_bytes
-from perfmodel.specs import files
-from perfmodel.specs.calibration import Calibration
-from perfmodel.specs.units import FACTORS
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.units import FACTORS
+from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records.store import BUNDLED, RESULTS
 
 OF_RECORDS = (".json", ".yaml", ".csv")
-"""Of a machine: its records, and the devices and calibrations that they name; pages and pictures follow from them."""
+"""Of a machine: its records, and the devices and calibrations that they name; pages and pictures follow from
+them.
+"""
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 
@@ -28,7 +31,9 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     Devices and models count by their content, not by how the file is laid out; published tables row by row.
     """
     found: dict[str, dict[str, Any]] = {
-        kind: {name: _content(files.data_directory(kind) / f"{name}.yaml") for name in files.bundled_names(kind)}
+        kind: {
+            name: _content(files.data_directory(kind) / f"{name}.yaml") for name in files.bundled_names(kind)
+        }
         for kind in ("gpus", "models")
     }
     found["calibrations"] = {name: _values(name) for name in files.bundled_names("calibrations")}
@@ -44,8 +49,12 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
         found[f"published/{table.name}"] = _rows(table)
     found["units"] = {name: json.dumps(factor) for name, factor in FACTORS.items()}
     passed_over = (UNGATED, "published")
-    own = (p for p in results.glob("*/*") if p.suffix in OF_RECORDS and not p.parent.name.startswith(passed_over))
-    found["records"] = {f"{path.parent.name}/{path.name}": _fingerprint(read_bytes(path)) for path in sorted(own)}
+    own = (
+        p for p in results.glob("*/*") if p.suffix in OF_RECORDS and not p.parent.name.startswith(passed_over)
+    )
+    found["records"] = {
+        f"{path.parent.name}/{path.name}": _fingerprint(read_bytes(path)) for path in sorted(own)
+    }
     if (results / "withdrawn.yaml").exists():
         found["records"]["withdrawn.yaml"] = _content(results / "withdrawn.yaml")
     return found
@@ -62,11 +71,15 @@ def _content(path: Path) -> str:
 def _values(name: str) -> dict[str, Any]:
     path = files.data_directory("calibrations") / f"{name}.yaml"
     stated = files.parse(Calibration, files.read_mapping(path), str(path))
-    return {key: _texts(value) for key, value in stated.model_dump(mode="json", exclude_defaults=True).items()}
+    return {
+        key: _texts(value) for key, value in stated.model_dump(mode="json", exclude_defaults=True).items()
+    }
 
 
 def _texts(value: Any) -> Any:
-    """The same with its numbers as text, so that no rounding is allowed for; a list of numbers is one text."""
+    """The same with its numbers as text, so that no rounding is allowed for; a list of numbers is one
+    text.
+    """
     if isinstance(value, dict):
         return {key: _texts(inner) for key, inner in value.items()}
     if isinstance(value, list) and any(isinstance(inner, list) for inner in value):

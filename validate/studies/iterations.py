@@ -1,9 +1,10 @@
 """What speculation costs an engine beyond its passes, from the ratio of an iteration to a baseline step.
 
-A ratio is free of most of what a whole engine or model is off by. The rows by the clock are of two studies of vLLM
-(gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and of one of TensorRT-LLM. Tokens per
-iteration over speedup: Llama-3.1-8B with EAGLE heads, whose tokens per iteration are of traces at batch 1, so that rows
-of a data set err together, and by more; and SGLang's throughputs with prefill in them, trees among them.
+A ratio is free of most of what a whole engine or model is off by. The rows by the clock are of two studies of
+vLLM (gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and of one of TensorRT-LLM.
+Tokens per iteration over speedup: Llama-3.1-8B with EAGLE heads, whose tokens per iteration are of traces at
+batch 1, so that rows of a data set err together, and by more; and SGLang's throughputs with prefill in them,
+trees among them.
 """
 
 from collections.abc import Hashable, Sequence
@@ -12,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.drafts import kinds
-from perfmodel.specs.calibration import Calibration
+from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
@@ -36,7 +37,9 @@ LAW_BATCHES = (1, 4, 16, 64)
 HARD = 1e6
 """Every ratio counts in full, however far off."""
 CLOCKED = Spread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
-"""Errors of ratios by the clock: 1 to 3 % are the figures', the rest the form's, which weak priors must bear."""
+"""Errors of ratios by the clock: 1 to 3 % are the figures', the rest the form's, which weak priors must
+bear.
+"""
 THROUGHPUTS = replace(CLOCKED, row=0.10, group=0.15)
 TRACES = replace(CLOCKED, row=0.05, group=0.12)
 LAW = replace(CLOCKED, row=0.03, group=0.10)
@@ -46,9 +49,9 @@ LAW = replace(CLOCKED, row=0.03, group=0.10)
 class Iteration:
     """One measured ratio. study, group: rows that err together; spread: by how much.
 
-    A chain of `steps` drafted tokens has a `width` of 1 and verifies one token more; a tree drafts up to `width` tokens
-    in each step after the first. step_batch: sequences of the baseline step. gained: tokens per iteration where the row
-    has a speedup, gained / ratio.
+    A chain of `steps` drafted tokens has a `width` of 1 and verifies one token more; a tree drafts up to
+    `width` tokens in each step after the first. step_batch: sequences of the baseline step. gained: tokens
+    per iteration where the row has a speedup, gained / ratio.
     """
 
     name: str
@@ -94,12 +97,19 @@ class IterationGroup(StepGroup):
 
     def predict(self, calibration: Calibration) -> Array:
         """An iteration over a baseline step."""
-        s, batch, context, row = with_calibration(self.scenario, calibration), self.batch, self.context, self.first
+        s, batch, context, row = (
+            with_calibration(self.scenario, calibration),
+            self.batch,
+            self.context,
+            self.first,
+        )
         drafting = row.steps * s.draft_token_s(batch, context, np.array([row.steps]))
         if row.width > 1:
             wider_s = s.draft_pass_s(batch, context, float(row.width)) - s.draft_pass_s(batch, context)
             drafting = drafting + (row.steps - 1) * wider_s
-        iteration = drafting + s.target_pass_s(batch, context, float(row.verified)) + s.overhead_s(batch, context)
+        iteration = (
+            drafting + s.target_pass_s(batch, context, float(row.verified)) + s.overhead_s(batch, context)
+        )
         return np.asarray(iteration / s.target_pass_s(self.step_batch, context))
 
 
@@ -110,12 +120,17 @@ class Iterations(FittedRows[Iteration]):
     """
 
     def __init__(
-        self, decoding: Values, parameters: Sequence[Parameter] = SPECULATING, rows: Sequence[Iteration] | None = None
+        self,
+        decoding: Values,
+        parameters: Sequence[Parameter] = SPECULATING,
+        rows: Sequence[Iteration] | None = None,
     ) -> None:
         self.rows = tuple(iterations() if rows is None else rows)
         self.parameters, self._decoding = parameters, decoding
         self.logs = np.log([row.ratio for row in self.rows])
-        self.groups = [self._group(i) for i in grouped(range(len(self.rows)), lambda i: self.rows[i].alike).values()]
+        self.groups = [
+            self._group(i) for i in grouped(range(len(self.rows)), lambda i: self.rows[i].alike).values()
+        ]
 
     def _group(self, index: list[int]) -> IterationGroup:
         rows = [self.rows[i] for i in index]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import unknown_name
-from perfmodel.specs.fits import COVERAGE
+from perfmodel.specs.calibrations.fits import COVERAGE
 from perfmodel.validate.accuracy.compare import LABELS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
@@ -50,7 +50,9 @@ def filled(text: str, found: Record) -> str:
 
 
 def _expect(found: Record) -> list[str]:
-    """The one screen: by engine or stack and by what was measured of the question, both errors that matter."""
+    """The one screen: by engine or stack and by what was measured of the question, both errors that
+    matter.
+    """
     steps, ratios = found["engines"]["steps"], found["engines"]["ratios"]
     rows = []
     for engine, title in ENGINES.items():
@@ -68,9 +70,15 @@ def _expect(found: Record) -> list[str]:
         held, part = found["replays"]["held-out"]["partitions"], f"{recipe.set_name}/{recipe.gpu}"
         if f"{part}/speedup" in held:
             inside = found["coverage"][name]["point"]
-            speedup = f"{_percent(held[f'{part}/speedup']['mape'])} % (held {inside['inside']} of {inside['rows']})"
-            rows.append([f"{name}, its own models", f"{_percent(held[f'{part}/target_s']['mape'])} %", speedup])
-    return table(["you ask about", "a step", "iteration over step (stacks: speedup)"], rows, text_columns=(0, 1, 2))
+            speedup = (
+                f"{_percent(held[f'{part}/speedup']['mape'])} % (held {inside['inside']} of {inside['rows']})"
+            )
+            rows.append(
+                [f"{name}, its own models", f"{_percent(held[f'{part}/target_s']['mape'])} %", speedup]
+            )
+    return table(
+        ["you ask about", "a step", "iteration over step (stacks: speedup)"], rows, text_columns=(0, 1, 2)
+    )
 
 
 EXPECTED = (
@@ -87,7 +95,9 @@ def _with_interval(e: Record | None) -> str:
     if e is None:
         return "-"
     return f"{_percent(e['mape'])} %" + (
-        f" (± {_percent(e['width'], 0)} %, held {_percent(e['inside'] / e['rows'], 0)} %)" if "inside" in e else ""
+        f" (± {_percent(e['width'], 0)} %, held {_percent(e['inside'] / e['rows'], 0)} %)"
+        if "inside" in e
+        else ""
     )
 
 
@@ -96,7 +106,10 @@ def _decide(found: Record) -> list[str]:
     sides, gamma = found["engines"]["sides"]["seen"], found["gamma_optimal"]["held-out"]
     stack = found["replays"]["held-out"]["side_of_one"]
     rows = [
-        [f"{ENGINES[engine]}: side of 1 right", f"{of['right']} of {of['rows']}; sure and wrong {of['sure_and_wrong']}"]
+        [
+            f"{ENGINES[engine]}: side of 1 right",
+            f"{of['right']} of {of['rows']}; sure and wrong {of['sure_and_wrong']}",
+        ]
         for engine, of in sides.items()
         if engine != "all"
     ]
@@ -119,7 +132,10 @@ def _figures(e: Record | None, *names: str) -> list[str]:
     if e is None:
         return ["-"] * len(names)
     signed = ("bias", "worst")
-    return [str(e[n]) if isinstance(e[n], int) else _signed(e[n]) if n in signed else _percent(e[n]) for n in names]
+    return [
+        str(e[n]) if isinstance(e[n], int) else _signed(e[n]) if n in signed else _percent(e[n])
+        for n in names
+    ]
 
 
 def _worst(part: Record) -> str:
@@ -164,7 +180,16 @@ def _held_out(found: Record) -> list[str]:
                 others = [_figures(elsewhere[kind].get(q), "mape")[0] for kind in ("literature", "ideal")]
                 errors = [str(h["rows"]), _percent(h["mape"], 2), _signed(h["bias"]), _worst(h)]
                 rows.append([f"{name}: {LABELS[q]}", *errors, _percent(shipped[part]["mape"], 2), *others])
-    head = ["calibration", "rows", "mean error %", "bias %", "worst %", "in sample %", "literature %", "ideal %"]
+    head = [
+        "calibration",
+        "rows",
+        "mean error %",
+        "bias %",
+        "worst %",
+        "in sample %",
+        "literature %",
+        "ideal %",
+    ]
     return table(head, rows)
 
 
@@ -172,8 +197,10 @@ def _folds(found: Record) -> list[str]:
     rows = []
     for name, made in found["calibrations"].items():
         for by, errors in made["held_out_by"].items():
-            cells = [f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := errors.get(q)) else "-"
-                     for q in QUANTITIES[:4]]  # fmt: skip
+            cells = [
+                f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := errors.get(q)) else "-"
+                for q in QUANTITIES[:4]
+            ]
             inside = found["coverage"].get(name, {}).get(by)
             cells.append(f"{inside['inside']} of {inside['rows']}" if inside else "-")
             rows.append([f"{name}, by {FOLDS[by]}", *cells])
@@ -182,7 +209,12 @@ def _folds(found: Record) -> list[str]:
 
 def _systems(found: Record) -> list[str]:
     rows = [
-        [study, *_figures(of, "rows", "left_open", "mape", "bias"), _worst(of), _percent(of["by_calibration_mape"])]
+        [
+            study,
+            *_figures(of, "rows", "left_open", "mape", "bias"),
+            _worst(of),
+            _percent(of["by_calibration_mape"]),
+        ]
         for study, of in found["systems"]["studies"].items()
     ]
     errors = ["mean error %", "bias %", "worst %", "by the device's calibration %"]
@@ -199,7 +231,15 @@ def _transferred(found: Record) -> list[str]:
         ]
         for row in found["transferred"]
     ]
-    head = ["on the A100 PCIe", "T_T %", "T_D %", "T_D/T_T %", "speedup %", "with the study's steps %", "inside"]
+    head = [
+        "on the A100 PCIe",
+        "T_T %",
+        "T_D %",
+        "T_D/T_T %",
+        "speedup %",
+        "with the study's steps %",
+        "inside",
+    ]
     return table(head, rows)
 
 
@@ -211,7 +251,8 @@ def _to_other_devices(found: Record) -> list[str]:
     ]
     crossed = found["elsewhere"]["literature of the other device"]["speedup"]
     return table(
-        ["calibration", "mean speedup error %"], [*rows, ["literature of the other device", _percent(crossed["mape"])]]
+        ["calibration", "mean speedup error %"],
+        [*rows, ["literature of the other device", _percent(crossed["mape"])]],
     )
 
 
@@ -226,8 +267,14 @@ def _ablations(found: Record) -> list[str]:
 
 def _traffic(found: Record) -> list[str]:
     """The one screen: by study, its draft length left out."""
-    rows = [_served(name, part, [*SERVED][:4]) for name, part in found["traffic"]["length"]["studies"].items()]
-    head = ["a served run, its draft length left out", "runs", *(f"{name} %" for name in [*SERVED.values()][:4])]
+    rows = [
+        _served(name, part, [*SERVED][:4]) for name, part in found["traffic"]["length"]["studies"].items()
+    ]
+    head = [
+        "a served run, its draft length left out",
+        "runs",
+        *(f"{name} %" for name in [*SERVED.values()][:4]),
+    ]
     return table([*head, "held", "side of 1"], rows)
 
 
@@ -238,11 +285,15 @@ def _served_runs(found: Record) -> list[str]:
         for by, of in found["traffic"].items()
         for name, part in {**of["parts"], "all": of["all"]}.items()
     ]
-    return table(["served runs", "runs", *(f"{head} %" for head in SERVED.values()), "held", "side of 1"], rows)
+    return table(
+        ["served runs", "runs", *(f"{head} %" for head in SERVED.values()), "held", "side of 1"], rows
+    )
 
 
 def _served(name: str, part: Record, figures: Iterable[str]) -> list[str]:
-    cells = [_percent(part["mape"][figure]) if part["mape"][figure] is not None else "-" for figure in figures]
+    cells = [
+        _percent(part["mape"][figure]) if part["mape"][figure] is not None else "-" for figure in figures
+    ]
     sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
     return [name, str(part["rows"]), *cells, f"{part['inside']}", sides]
 
@@ -274,7 +325,9 @@ def _engine_cells(found: Record) -> list[str]:
 
 
 def _inside(e: Record) -> list[str]:
-    """How often the stated interval holds what it has not seen, and how wide it is; one group has no other to say."""
+    """How often the stated interval holds what it has not seen, and how wide it is; one group has no other to
+    say.
+    """
     if "inside" not in e:
         return ["-", "-"]
     return [f"{e['inside']} ({_percent(e['inside'] / e['rows'], 0)} %)", _percent(e["width"], 0)]
@@ -299,7 +352,11 @@ def _refitted(found: Record, **left_out: str) -> list[str]:
     """What each term is worth on what was left out, fold by fold."""
     folds = {"in sample": "in sample"} | {by: f"{words} left out" for by, words in left_out.items()}
     ablations = found["engines"]["ablations"].items()
-    rows = [[name, *(_percent(errors[by]) for by in folds)] for name, errors in ablations if errors.keys() == {*folds}]
+    rows = [
+        [name, *(_percent(errors[by]) for by in folds)]
+        for name, errors in ablations
+        if errors.keys() == {*folds}
+    ]
     return table(["fitted anew", *(f"{words} %" for words in folds.values())], rows)
 
 

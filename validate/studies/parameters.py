@@ -1,18 +1,22 @@
-"""What is fitted of serving engines: places in ``hardware/engines.yaml``, what is expected of each, and from where.
+"""What is fitted of serving engines: places in ``hardware/engines.yaml``, what is expected of each, and from
+where.
 
-Few rows say little of one engine on one device, so every constant starts from an expectation with a spread and moves as
-far as its rows carry it. What the data show to be shared is one constant: of all engines, or of an architecture. What
-moved with an engine's versions is a factor of each version on the engine's constant, expected to be 1.
+Few rows say little of one engine on one device, so every constant starts from an expectation with a spread
+and moves as far as its rows carry it. What the data show to be shared is one constant: of all engines, or of
+an architecture. What moved with an engine's versions is a factor of each version on the engine's constant,
+expected to be 1.
 """
 
 from dataclasses import dataclass
 
-from perfmodel.specs.engines import DRIFT
+from perfmodel.specs.engines.engines import DRIFT
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: multiplies the kernels'."""
+    """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: multiplies the
+    kernels'.
+    """
 
     place: str
     expected: float
@@ -26,12 +30,16 @@ class Parameter:
 
     @property
     def scope(self) -> str:
-        """Where it holds: all, an architecture, a board, an engine, one on an architecture or from a version on."""
+        """Where it holds: all, an architecture, a board, an engine, one on an architecture or from a version
+        on.
+        """
         return self.place.rpartition(".")[0]
 
 
 def drift(engine: str, version: str, name: str, spread: float, expected: float = 1.0) -> Parameter:
-    """What a constant of an engine is multiplied by from a version on, until the next version that states it."""
+    """What a constant of an engine is multiplied by from a version on, until the next version that states
+    it.
+    """
     return Parameter(f"{engine}{DRIFT}{version}.{name}", expected, spread, times=True)
 
 
@@ -57,7 +65,10 @@ DECODING = (
         "hopper.attention_bandwidth_fraction_fp8", 0.45, 0.2
     ),  # one kernel, of which tables of two devices differ
     Parameter("blackwell.attention_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
-    *(Parameter(f"trtllm.{a}.attention_bandwidth_fraction_fp8", 1.0, 0.15, times=True) for a in ARCHITECTURES),
+    *(
+        Parameter(f"trtllm.{a}.attention_bandwidth_fraction_fp8", 1.0, 0.15, times=True)
+        for a in ARCHITECTURES
+    ),
     Parameter("all.latent_bandwidth_fraction", 0.85, 0.15, times=True),
     Parameter("all.latent_bandwidth_fraction_fp8", 0.85, 0.15, times=True),
     *(Parameter(f"{a}.multiprocessor_bandwidth", 1.5, 0.2) for a in ARCHITECTURES),

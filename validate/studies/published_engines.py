@@ -1,4 +1,5 @@
-"""Published step times of serving engines, with and without speculation, and a published law of one engine's steps.
+"""Published step times of serving engines, with and without speculation, and a published law of one engine's
+steps.
 
 The tables are ``results/published/<name>.csv``; what must hold within a row is tested of them
 (tests/specs/test_published.py).
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from perfmodel.answers.query import Query
+from perfmodel.answers.question.query import Query
 from perfmodel.specs.published import MS, read_published
 
 
@@ -16,7 +17,8 @@ from perfmodel.specs.published import MS, read_published
 class EngineRow:
     """Where and with what a row was measured.
 
-    batch: what was asked for; running: sequences that ran at a time, on average; None: the source does not say.
+    batch: what was asked for; running: sequences that ran at a time, on average; None: the source does not
+    say.
     """
 
     id: str
@@ -58,9 +60,9 @@ class DecodeRow(EngineRow):
 class EngineSpeculationRow(EngineRow):
     """One speculating run beside the baseline. `clean` no: steps with prefill in them are part of the times.
 
-    running, step_running: in an iteration and in a baseline step.
-    A chain drafts `steps` tokens (`topk` 1); otherwise a tree of `verified_tokens`, its root included. positions:
-    share of iterations that accept a first token, a second, ..., with slashes. None: the source does not say.
+    running, step_running: in an iteration and in a baseline step. A chain drafts `steps` tokens (`topk` 1);
+    otherwise a tree of `verified_tokens`, its root included. positions: share of iterations that accept a
+    first token, a second, ..., with slashes. None: the source does not say.
     """
 
     data_parallel: int
@@ -94,7 +96,8 @@ def query_of(row: Any, model: str, context: float, batch: int, gamma: int, **mor
 
 @dataclass(frozen=True, slots=True)
 class ServedRow:
-    """A throughput ratio of a serving engine: batch, draft length and accepted length, the context a data set's name.
+    """A throughput ratio of a serving engine: batch, draft length and accepted length, the context a data
+    set's name.
 
     positions: conditional acceptance by position, with slashes, of the same study's traces.
     """
@@ -125,8 +128,9 @@ class ServedRow:
 class StepLaw:
     """A published linear fit of one stack's step times, in seconds.
 
-    A target pass takes target_s + target_token_s a token + target_cached_s a cached token; all `gamma` steps of the
-    draft likewise; host_s is spent in every step, speculating or not; an n-gram draft takes `ngram_share` of the pass.
+    A target pass takes target_s + target_token_s a token + target_cached_s a cached token; all `gamma` steps
+    of the draft likewise; host_s is spent in every step, speculating or not; an n-gram draft takes
+    `ngram_share` of the pass.
     """
 
     id: str
@@ -151,7 +155,9 @@ class StepLaw:
         return self.target_s + self.target_token_s * tokens + self.target_cached_s * cached
 
     def speedup(self, row: ServedRow, context: float, match: float) -> float:
-        """Speedup of a row at a context. match: share of sequences that an n-gram draft finds anything for."""
+        """Speedup of a row at a context. match: share of sequences that an n-gram draft finds anything
+        for.
+        """
         cached = row.batch * context
         baseline = self.pass_s(row.batch, cached) + self.host_s
         if row.draft == "ngram":

@@ -1,7 +1,7 @@
 """The record of how far predictions are from measurements: what ``results/accuracy.json`` holds.
 
-Every published set is replayed twice: with the shipped calibrations, and, where a calibration was fitted to it, with
-refits that have not seen the fold. Deterministic, and needs no GPU.
+Every published set is replayed twice: with the shipped calibrations, and, where a calibration was fitted to
+it, with refits that have not seen the fold. Deterministic, and needs no GPU.
 """
 
 import json
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.fits import Scatter
+from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.calibrations.fits import Scatter
 from perfmodel.speculation.uncertainty import speedup_interval, with_values
 from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
 from perfmodel.validate.fit.calibrate import OTHER, literature_error, other_error, report, transfer_error
@@ -33,7 +33,9 @@ PATH = BUNDLED / "accuracy.json"
 DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
 OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
-"""Quantities of the overall error: the three passes and what is asked for, of stacks with a fitted calibration."""
+"""Quantities of the overall error: the three passes and what is asked for, of stacks with a fitted
+calibration.
+"""
 NOT_RECORDED = "ar_tpot_s"
 """Own records time the baseline twice: as T_T, which is recorded, and end to end."""
 
@@ -95,7 +97,9 @@ def _summary(rows: Sequence[Cell | SystemRow]) -> dict[str, Any]:
 
 
 def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
-    """Measured times against their physical lower bounds, where the working set exceeds the last-level cache."""
+    """Measured times against their physical lower bounds, where the working set exceeds the last-level
+    cache.
+    """
     binding = [c for c in cells if c.binding]
     return {
         "checked": len(binding),
@@ -119,13 +123,17 @@ def calibration_figures(recipe: Recipe) -> dict[str, Any]:
 
 
 def _by_quantity(found: dict[str, Errors]) -> dict[str, Any]:
-    return {name: {"mape": e.mape, "bias": e.bias, "worst": e.worst, "log_rms": e.log_rms} for name, e in found.items()}
+    return {
+        name: {"mape": e.mape, "bias": e.bias, "worst": e.worst, "log_rms": e.log_rms}
+        for name, e in found.items()
+    }
 
 
 def coverage(recipe: Recipe) -> dict[str, Any]:
     """How often the stated interval holds the measured speedup of held-out rows, by kind of fold.
 
-    Each row is judged with the refit that has not seen it: its covariance, and the scatter of the other folds' rows.
+    Each row is judged with the refit that has not seen it: its covariance, and the scatter of the other
+    folds' rows.
     """
     counts = {}
     for by in FOLDS:
@@ -145,7 +153,9 @@ def covered(out: HeldOut) -> Array:
         others = out.fold != out.fold[i]
         refit = out.fits[int(out.fold[i])]
         scatter = float(np.sqrt(np.mean(off[others] ** 2)))
-        stated = {"speedup": Scatter(log_rms=scatter, rows=int(others.sum()), source="rows of the other folds")}
+        stated = {
+            "speedup": Scatter(log_rms=scatter, rows=int(others.sum()), source="rows of the other folds")
+        }
         c = refit.calibration.model_copy(update={"observed_error": stated})
         interval = speedup_interval(scenario_of(p, c), p.batch, p.context, p.gamma or 0, float(predicted[i]))
         assert interval is not None

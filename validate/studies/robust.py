@@ -1,9 +1,10 @@
 """The fit: least squares on logarithms, in which rows of one kind err together and far-off ones count less.
 
-An error of a row has a part of its kind (a model on an engine and architecture), one of its group in that kind (device,
-degree, version) and one of its own; `Parts` takes errors apart so. Each counts by a Cauchy loss: an engine version that
-was slow on one model must not bend the constants of all. What is expected of a parameter is a row too. Errors are taken
-to be linear in the logarithms of the parameters, anew in every round, so that a fit without some rows costs little.
+An error of a row has a part of its kind (a model on an engine and architecture), one of its group in that
+kind (device, degree, version) and one of its own; `Parts` takes errors apart so. Each counts by a Cauchy
+loss: an engine version that was slow on one model must not bend the constants of all. What is expected of a
+parameter is a row too. Errors are taken to be linear in the logarithms of the parameters, anew in every
+round, so that a fit without some rows costs little.
 """
 
 from abc import ABC, abstractmethod
@@ -63,7 +64,9 @@ class Spread:
 def parts_of(
     groups: Sequence[Hashable], kinds: Sequence[Hashable], train: NDArray[np.bool_], spreads: Sequence[Spread]
 ) -> Parts:
-    """The parts of the errors of the rows of `train`, by the group and the kind of each row; spreads: of each row."""
+    """The parts of the errors of the rows of `train`, by the group and the kind of each row; spreads: of each
+    row.
+    """
     lines: list[Array] = []
     soft: list[float] = []
     for within in grouped(np.flatnonzero(train).tolist(), lambda i: kinds[i]).values():
@@ -126,7 +129,9 @@ class FittedRows(ABC, Generic[Row]):
         """The parts of the errors of the rows of `train`."""
 
     def slopes(self, at: Values, off: Array) -> Array:
-        """What errors gain with the logarithm of each parameter, [rows, parameters]: finite differences to `off`."""
+        """What errors gain with the logarithm of each parameter, [rows, parameters]: finite differences to
+        `off`.
+        """
         moved = (self.off({**at, p.place: at[p.place] * np.exp(STEP)}) for p in self.parameters)
         return np.stack([(errors - off) / STEP for errors in moved], axis=1)
 
@@ -139,9 +144,9 @@ class FittedRows(ABC, Generic[Row]):
     ) -> tuple[FittedValues, Array]:
         """The values that the rows say, and the slopes of errors around them.
 
-        start: where the search begins; left out, at what is expected. train: the rows that count; left out, all.
-        slopes: taken as they are instead of anew in every round, as for a fit without some rows, which ends near the
-        one with all.
+        start: where the search begins; left out, at what is expected. train: the rows that count; left out,
+        all. slopes: taken as they are instead of anew in every round, as for a fit without some rows, which
+        ends near the one with all.
         """
         parts = self.parts(np.ones(len(self.rows), dtype=bool) if train is None else train)
         values: Values = dict(start or {p.place: p.expected for p in self.parameters})
@@ -153,7 +158,9 @@ class FittedRows(ABC, Generic[Row]):
         return estimate, near
 
 
-def solve(parameters: Sequence[Parameter], parts: Parts, near: Values, off: Array, slopes: Array) -> FittedValues:
+def solve(
+    parameters: Sequence[Parameter], parts: Parts, near: Values, off: Array, slopes: Array
+) -> FittedValues:
     """The values with the least squared parts of the errors, and deviations from expectations.
 
     Errors are linear: `off` at the values `near`, with these slopes.

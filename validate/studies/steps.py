@@ -1,4 +1,6 @@
-"""Published steps of engines with their operations counted, so that many values of the constants can be tried."""
+"""Published steps of engines with their operations counted, so that many values of the constants can be
+tried.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,13 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.query import resolve
+from perfmodel.answers.question.query import resolve
 from perfmodel.operations import Op
-from perfmodel.specs.calibration import Calibration, read_kernels
-from perfmodel.specs.constants import Constant
-from perfmodel.specs.engines import DRIFT, architecture_of, release
-from perfmodel.specs.gpu import load_gpu
-from perfmodel.specs.stacks import calibration_of
+from perfmodel.specs.calibrations.calibration import Calibration, read_kernels
+from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs.calibrations.stacks import calibration_of
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.engines.engines import DRIFT, architecture_of, release
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
 from perfmodel.validate.solving import grouped
@@ -59,7 +61,8 @@ def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
 
 @dataclass(frozen=True)
 class FittedConstants:
-    """Constants of an engine on a device as functions of the parameters: its kernels, and which place sets what.
+    """Constants of an engine on a device as functions of the parameters: its kernels, and which place sets
+    what.
 
     drifts: factors of the version, applied last.
     """
@@ -70,15 +73,26 @@ class FittedConstants:
 
     @classmethod
     def of(
-        cls, hardware: str, engine: str, version: str, parameters: Sequence[Parameter], kernels_of: str | None = None
+        cls,
+        hardware: str,
+        engine: str,
+        version: str,
+        parameters: Sequence[Parameter],
+        kernels_of: str | None = None,
     ) -> "FittedConstants":
         """kernels_of: another device whose kernels stand in for this one's."""
         known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
         kernels = load_kernels(calibration_of(known, engine).name)
         scopes = ("all", architecture_of(hardware), hardware, engine, f"{engine}.{architecture_of(hardware)}")
         chosen = {p.name: p for scope in scopes for p in parameters if p.scope == scope}
-        own = [(release(p.scope.partition(DRIFT)[2]), p) for p in parameters if p.scope.startswith(engine + DRIFT)]
-        drifts = {p.name: p for since, p in sorted(own, key=lambda drift: drift[0]) if since <= release(version)}
+        own = [
+            (release(p.scope.partition(DRIFT)[2]), p)
+            for p in parameters
+            if p.scope.startswith(engine + DRIFT)
+        ]
+        drifts = {
+            p.name: p for since, p in sorted(own, key=lambda drift: drift[0]) if since <= release(version)
+        }
         return cls(kernels, chosen, tuple(drifts.values()))
 
     @property
@@ -116,7 +130,9 @@ class StepGroup:
     _known: dict[tuple[float, ...], Array] = field(default_factory=dict, kw_only=True)
 
     def at(self, values: Values) -> Array:
-        """What the rows measured, by the values of the parameters; those that it does not depend on cost nothing."""
+        """What the rows measured, by the values of the parameters; those that it does not depend on cost
+        nothing.
+        """
         key = tuple(values[parameter.place] for parameter in self.constants.parameters)
         if key not in self._known:
             self._known[key] = self.predict(self.constants.calibration(values))
@@ -124,7 +140,9 @@ class StepGroup:
 
     def predict(self, calibration: Calibration) -> Array:
         """Seconds of a step; operations are counted anew only where that changes them."""
-        counted_for = tuple(getattr(calibration, name) for name in OF_SHARDS) if self.scenario.target.moe else ()
+        counted_for = (
+            tuple(getattr(calibration, name) for name in OF_SHARDS) if self.scenario.target.moe else ()
+        )
         if self._counted is None or self._counted[0] != counted_for:
             self.scenario = with_calibration(self.scenario, calibration)
             self._counted = counted_for, self.scenario.target_ops(self.batch, self.context)
@@ -143,7 +161,9 @@ class DecodeRows(FittedRows[DecodeRow]):
         change: Mapping[str, object] | None = None,
         ragged: bool = True,
     ) -> None:
-        """kernels_of: device -> another whose kernels stand in. change: of all kernels. ragged: lengths differ."""
+        """kernels_of: device -> another whose kernels stand in. change: of all kernels. ragged: lengths
+        differ.
+        """
         self.rows, self.parameters = tuple(rows), tuple(parameters)
         self._change, self._ragged = change or {}, ragged
         self.logs = np.log([row.step_s for row in rows])
@@ -159,7 +179,10 @@ class DecodeRows(FittedRows[DecodeRow]):
         constants = replace(constants, kernels=constants.kernels.model_copy(update=self._change))
         std = np.array([r.context_std_tokens * self._ragged for r in rows])
         scenario = replace(decoding(first, constants.kernels), context_std=std)
-        batch, context = np.array([batch_of(r) for r in rows]), np.array([r.context_tokens for r in rows], float)
+        batch, context = (
+            np.array([batch_of(r) for r in rows]),
+            np.array([r.context_tokens for r in rows], float),
+        )
         return StepGroup(constants, scenario, np.array(index), batch, context)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:

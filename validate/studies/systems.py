@@ -1,10 +1,11 @@
-"""Speculative systems of other papers: which rows state enough to be predicted with nothing free, and how that fares.
+"""Speculative systems of other papers: which rows state enough to be predicted with nothing free, and how
+that fares.
 
-A row states enough where batch, accepted length, tree or draft length and device are printed and whatever else it
-leaves open moves its predicted speedup by `SLACK` at most. Accepted lengths are the same study's. The stack is stated
-too, by step times: those that the study prints, or a published law fitted to that stack; what a verification adds to
-a baseline step is then the engine's (trees) or the law's (vLLM). `by_calibration` is the speedup from the device's
-default calibration, which knows nothing of the stack.
+A row states enough where batch, accepted length, tree or draft length and device are printed and whatever
+else it leaves open moves its predicted speedup by `SLACK` at most. Accepted lengths are the same study's. The
+stack is stated too, by step times: those that the study prints, or a published law fitted to that stack; what
+a verification adds to a baseline step is then the engine's (trees) or the law's (vLLM). `by_calibration` is
+the speedup from the device's default calibration, which knows nothing of the stack.
 """
 
 from dataclasses import dataclass, replace
@@ -13,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.query import Query, resolve
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.answers.question.query import Query, resolve
+from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.calibrations.stacks import calibration_of
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
-from perfmodel.specs.stacks import calibration_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import interval_of, log_error, with_calibration
@@ -74,7 +75,8 @@ def systems() -> list[SystemRow]:
 
 
 def tree_speedup(p: MeasuredPoint, scenario: Scenario, own_steps: bool) -> float:
-    """A tree row's speedup; from the step times that the study prints, or from the scenario's calibration alone.
+    """A tree row's speedup; from the step times that the study prints, or from the scenario's calibration
+    alone.
 
     With own steps only what `n` tokens of a verification take beyond one is predicted.
     """
@@ -103,39 +105,62 @@ def _tree_scenario(p: MeasuredPoint) -> Scenario:
 def _tree_row(p: MeasuredPoint) -> SystemRow:
     assert p.tree is not None
     scenario, chains = _tree_scenario(p), p.notes.startswith("SpecInfer")
-    study, drafted = "Sequoia, SpecInfer's trees" if chains else "Sequoia", f"{p.tree[0]} nodes, {p.tree[1]} levels"
+    study, drafted = (
+        "Sequoia, SpecInfer's trees" if chains else "Sequoia",
+        f"{p.tree[0]} nodes, {p.tree[1]} levels",
+    )
     ends, alone = [tree_speedup(p, scenario, own_steps=True)], tree_speedup(p, scenario, own_steps=False)
     return _row(p, p.row_id, study, drafted, ends, alone)
 
 
 def _served_row(row: ServedRow) -> SystemRow:
     law = step_law()
-    # an n-gram draft proposes nothing where it finds no match; at least every first token that is right was found
+    # an n-gram draft proposes nothing where it finds no match; at least every first token that is right was
+    # found
     matches = (row.conditional[0], 1.0) if row.draft == "ngram" else (1.0,)
     ends = [law.speedup(row, context, match) for context in CONTEXTS for match in matches]
     sizes, gained = (row.batch, NAMED_CONTEXT, row.gamma), row.tokens_per_iteration
-    asked = Query(row.target, row.hardware, *sizes, row.tensor_parallel, draft=row.draft, tokens_per_iteration=gained)
+    asked = Query(
+        row.target, row.hardware, *sizes, row.tensor_parallel, draft=row.draft, tokens_per_iteration=gained
+    )
     alone = predict(resolve(asked), Workload.of(*sizes), row.gamma)
-    return _row(row, row.id, f"SpecDecode-Bench, {HEADS[row.draft]}", str(row.gamma), ends, float(alone.speedup))
+    return _row(
+        row, row.id, f"SpecDecode-Bench, {HEADS[row.draft]}", str(row.gamma), ends, float(alone.speedup)
+    )
 
 
 def _row(
-    of: MeasuredPoint | ServedRow, name: str, study: str, drafted: str, ends: list[float], by_calibration: float
+    of: MeasuredPoint | ServedRow,
+    name: str,
+    study: str,
+    drafted: str,
+    ends: list[float],
+    by_calibration: float,
 ) -> SystemRow:
     assert of.tokens_per_iteration is not None
     assert of.speedup is not None
     return SystemRow(
-        name, study, of.target, of.draft or "", of.task, of.batch, drafted, of.tokens_per_iteration, of.speedup,
-        low=min(ends), high=max(ends), by_calibration=by_calibration,
-    )  # fmt: skip
+        name,
+        study,
+        of.target,
+        of.draft or "",
+        of.task,
+        of.batch,
+        drafted,
+        of.tokens_per_iteration,
+        of.speedup,
+        low=min(ends),
+        high=max(ends),
+        by_calibration=by_calibration,
+    )
 
 
 def transferred() -> list[dict[str, Any]]:
     """Calibrations that a device without one of its own could take over, on the rows measured on it.
 
-    Mean errors over the tree rows, signed. ratio: of T_D/T_T. speedup: from the calibration alone; with_own_steps: mean
-    absolute error where the study's plain and draft step are given. inside: rows whose stated interval holds the
-    measured speedup.
+    Mean errors over the tree rows, signed. ratio: of T_D/T_T. speedup: from the calibration alone;
+    with_own_steps: mean absolute error where the study's plain and draft step are given. inside: rows whose
+    stated interval holds the measured speedup.
     """
     default = calibration_of(load_gpu(WITHOUT_OWN)).name
     names = [f"{default.partition('.')[0]}.{stack}" for stack in STACKS]
@@ -146,7 +171,10 @@ def _transferred(calibration: str) -> dict[str, Any]:
     points = [p for p in published_points("speculation_other") if p.hardware == WITHOUT_OWN]
     found, inside = [], 0
     for p in points:
-        scenario, context = with_calibration(_tree_scenario(p), load_calibration(calibration)), float(p.context)
+        scenario, context = (
+            with_calibration(_tree_scenario(p), load_calibration(calibration)),
+            float(p.context),
+        )
         assert p.speedup is not None
         target = float(scenario.target_pass_s(1.0, context)) / p.target_s  # type: ignore[operator]
         draft = float(scenario.draft_pass_s(1.0, context)) / p.draft_s  # type: ignore[operator]

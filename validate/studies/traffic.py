@@ -1,9 +1,10 @@
 """Served runs replayed: rows of ``results/published/traffic.csv`` that say enough, as they were measured.
 
-Clients, prompts and start are the run's; the pass times are predicted. Nothing that predicts a row has seen it: pass
-times come from constants of engines fitted without its rows, and what a request costs from fits without its study
-(`BY["study"]`), or without its study's runs at that draft length (`BY["length"]`). The acceptance is the measured one;
-of DeepSeek-R1 that of other runs, printed. Assumed: the number of InstructCoder's requests, the spread of prompts.
+Clients, prompts and start are the run's; the pass times are predicted. Nothing that predicts a row has seen
+it: pass times come from constants of engines fitted without its rows, and what a request costs from fits
+without its study (`BY["study"]`), or without its study's runs at that draft length (`BY["length"]`). The
+acceptance is the measured one; of DeepSeek-R1 that of other runs, printed. Assumed: the number of
+InstructCoder's requests, the spread of prompts.
 """
 
 import csv
@@ -16,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.query import resolve
+from perfmodel.answers.question.query import resolve
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs import PACKAGE
-from perfmodel.specs.fits import Z
-from perfmodel.specs.request_costs import EngineRequests, request_constants
+from perfmodel.specs.calibrations.fits import Z
+from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import log_error, step_log_error, with_calibration
@@ -38,7 +39,9 @@ SEED = 1
 FRACTION = 0.9
 """Of memory: vLLM's default in the releases that were measured, and near the others'."""
 SPREAD = {"gpt-oss-120b, random tokens": 0.15}
-"""Study -> deviation of acceptance between its requests, of random tokens; all others the default of `traffic`."""
+"""Study -> deviation of acceptance between its requests, of random tokens; all others the default of
+`traffic`.
+"""
 DEFAULT_SPREAD = 0.05
 DEEPSEEK = "DeepSeek-R1, random tokens"
 LONG_OUTPUT = 4096
@@ -49,7 +52,8 @@ MAIN_OF_2026_01 = "0.14"
 
 
 class ServedRun:
-    """A row of ``traffic.csv``: its columns are attributes, numbers where they read as such, None where blank.
+    """A row of ``traffic.csv``: its columns are attributes, numbers where they read as such, None where
+    blank.
 
     requests: that were sent; times are in milliseconds, of requests.
     """
@@ -76,7 +80,9 @@ class ServedRun:
 
     @property
     def gained(self) -> float | None:
-        """Tokens an iteration, measured; where none is printed, what chunks of all runs alike carry, the median."""
+        """Tokens an iteration, measured; where none is printed, what chunks of all runs alike carry, the
+        median.
+        """
         if self.steps == 0:
             return None
         if self.tokens_per_iteration:
@@ -158,7 +164,8 @@ def shipped(run: ServedRun) -> Scenario:
 def scenario_of(run: ServedRun, by: str) -> Scenario:
     """`shipped` with constants of its engine that have not seen the run.
 
-    by "study": without its model's steps and its study's ratios; by "length": without its device's, or that length's.
+    by "study": without its model's steps and its study's ratios; by "length": without its device's, or that
+    length's.
     """
     found, model = recorded(), f"{run.engine} {run.target}"
     if by == "study":
@@ -166,7 +173,9 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     else:
         device = f"{run.hardware} {run.tensor_parallel}"
         step = None if run.steps else found["step_folds"]["seen"].get(f"{model} {device}")
-        group = f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel} {run.draft} gamma {run.steps}"
+        group = (
+            f"{run.target} {run.engine} {run.hardware} tp {run.tensor_parallel} {run.draft} gamma {run.steps}"
+        )
         ratio = found["ratio_folds"]["seen"].get(group)
     constants = FittedConstants.of(run.hardware, run.engine, run.version, (*DECODING, *SPECULATING))
     values = (step or found["steps"]) | (ratio or found["iteration"])
@@ -205,7 +214,9 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     if measured:
         steps = replace(steps, decode_s=_gaps(run, steps))
     requests = arrivals(lengths, run.requests, run.request_rate, 1.0, SEED)
-    met = replay(steps, lengths, limits, requests, run.concurrency, SPREAD.get(run.study, DEFAULT_SPREAD), SEED)
+    met = replay(
+        steps, lengths, limits, requests, run.concurrency, SPREAD.get(run.study, DEFAULT_SPREAD), SEED
+    )
     predicted = {
         "tpot_mean_ms": 1e3 * met.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(met.tpot_s, 0.99),
@@ -217,23 +228,41 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
         run.data_parallel_attention
     ):  # TensorRT-LLM holds prompts back until its groups are even, by a setting not stated
         predicted = {name: value for name, value in predicted.items() if not name.startswith("ttft")}
-    ratios = {name: float(value / given) for name, value in predicted.items() if (given := run.measured(name))}
+    ratios = {
+        name: float(value / given) for name, value in predicted.items() if (given := run.measured(name))
+    }
     return Compared(run, ratios, _stated(run))
 
 
-SERVER = ("study", "engine", "hardware", "tensor_parallel", "expert_parallel", "data_parallel_attention", "weights")
+SERVER = (
+    "study",
+    "engine",
+    "hardware",
+    "tensor_parallel",
+    "expert_parallel",
+    "data_parallel_attention",
+    "weights",
+)
 """Columns that make two runs those of one server."""
 CROWDED_MS = 300
-"""Gaps of full batches with long drafts: most passes carry prompts, and the median is no longer decoding alone."""
+"""Gaps of full batches with long drafts: most passes carry prompts, and the median is no longer decoding
+alone.
+"""
 
 
 def _gaps(run: ServedRun, steps: StepTimes) -> Array:
-    """Seconds of passes by running batch: median gaps between chunks, of this server's runs with this draft."""
+    """Seconds of passes by running batch: median gaps between chunks, of this server's runs with this
+    draft.
+    """
     same = (*SERVER, "draft", "steps")
     alike = [r for r in runs(run.study) if all(r.cells[n] == run.cells[n] for n in same)]
-    baselines = [run] if run.steps == 0 else [r for r in rows_of(run.study) if (r.engine, r.steps) == (run.engine, 0)]
+    baselines = (
+        [run] if run.steps == 0 else [r for r in rows_of(run.study) if (r.engine, r.steps) == (run.engine, 0)]
+    )
     passes = max(round(_carried(baselines), -1), 1.0)  # that a chunk waits for: one, or tens
-    pairs = sorted((r.batch, r.itl_p50_ms / passes / 1e3) for r in alike if r.itl_p50_ms / passes < CROWDED_MS)
+    pairs = sorted(
+        (r.batch, r.itl_p50_ms / passes / 1e3) for r in alike if r.itl_p50_ms / passes < CROWDED_MS
+    )
     batches, seconds = map(np.array, zip(*pairs, strict=True))
     known = np.interp(steps.batches, batches, seconds)
     slope = (seconds[-1] - seconds[-2]) / (batches[-1] - batches[-2]) if len(pairs) > 1 else 0.0
@@ -246,7 +275,11 @@ def _stated(run: ServedRun) -> float:
     alone = scenario.target_step(batch, context)
     step = step_log_error(scenario, alone, batch, context)  # type: ignore[arg-type]  # of single numbers
     gammas = np.array([run.steps])
-    ratio = log_error(scenario, np.asarray(float(batch)), np.asarray(context), gammas) if run.steps else np.zeros(1)
+    ratio = (
+        log_error(scenario, np.asarray(float(batch)), np.asarray(context), gammas)
+        if run.steps
+        else np.zeros(1)
+    )
     assert step is not None
     assert ratio is not None
     return math.hypot(float(np.max(step)), float(ratio[..., 0]), request_constants().errors["tpot"].log_rms)
@@ -263,7 +296,9 @@ FIGURES = {
 
 
 def figures() -> dict[str, Any]:
-    """What the accuracy record holds: by what was left out and by study, baseline and drafts; every run's ratios."""
+    """What the accuracy record holds: by what was left out and by study, baseline and drafts; every run's
+    ratios.
+    """
     found: dict[str, Any] = {}
     for by in BY:
         everything = [compare(run, by) for study in STUDIES for run in runs(study)]

@@ -1,9 +1,10 @@
 """``python -m perfmodel.validate.studies.traffic_fit``: what a request costs, fitted to ``traffic.csv``.
 
-Every run is replayed once at the constants as they are, and once with each of them moved: residuals are then straight
-lines in the constants, and a fit without any rows is a small least-squares problem. Engines are shrunk to what all rows
-say, and that to the constants as they were, so that a second call takes a second step. Writes
-``hardware/requests.yaml`` and, for the accuracy gate, the constants of every fold, ``results/requests.json``.
+Every run is replayed once at the constants as they are, and once with each of them moved: residuals are then
+straight lines in the constants, and a fit without any rows is a small least-squares problem. Engines are
+shrunk to what all rows say, and that to the constants as they were, so that a second call takes a second
+step. Writes ``hardware/requests.yaml`` and, for the accuracy gate, the constants of every fold,
+``results/requests.json``.
 """
 
 import datetime
@@ -17,7 +18,7 @@ import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.specs import PACKAGE
-from perfmodel.specs.request_costs import EngineRequests, request_constants
+from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.traffic import BY, LONG_OUTPUT, STUDIES, ServedRun, compare, runs
@@ -29,7 +30,9 @@ WEIGHED = {"tpot_mean_ms": 0.05, "output_tokens_per_s": 0.05, "ttft_mean_ms": 0.
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A constant's scale: its logarithm, or itself from 0 to `most`. step: of a trial; common, engine: spreads."""
+    """A constant's scale: its logarithm, or itself from 0 to `most`. step: of a trial; common, engine:
+    spreads.
+    """
 
     step: float
     common: float
@@ -74,12 +77,16 @@ class StraightLines:
 
 
 def lines_of(run: ServedRun) -> StraightLines:
-    """Replay a run with the constants as they are, and with each of them moved; passes as they were measured."""
+    """Replay a run with the constants as they are, and with each of them moved; passes as they were
+    measured.
+    """
     known = request_constants().of(run.engine)
 
     def off(costs: EngineRequests) -> Array:
         ratios = compare(run, "length", costs, measured=True).ratios
-        return np.array([math.log(ratios[name]) / width if name in ratios else 0.0 for name, width in WEIGHED.items()])
+        return np.array(
+            [math.log(ratios[name]) / width if name in ratios else 0.0 for name, width in WEIGHED.items()]
+        )
 
     base, slopes = off(known), []
     for name, scale in SCALES.items():
@@ -93,7 +100,9 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array) -> Arra
     """Moves of the constants, by least squares with a spread around `start`; a run far off counts less."""
     off, slopes = (np.concatenate([getattr(line, n) for line in lines]) for n in ("off", "slopes"))
     runs_of = Counter(line.run.study for line in lines)
-    counted = np.concatenate([np.full(line.off.size, min(COUNTS / runs_of[line.run.study], 1.0)) for line in lines])
+    counted = np.concatenate(
+        [np.full(line.off.size, min(COUNTS / runs_of[line.run.study], 1.0)) for line in lines]
+    )
     weights = np.ones(off.size)
     move = start
     for _ in range(ROUNDS):
@@ -116,11 +125,15 @@ def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
 
 
 def _moved(before: EngineRequests, move: Array) -> EngineRequests:
-    values = {n: s.moved(getattr(before, n), by) for (n, s), by in zip(SCALES.items(), move.tolist(), strict=True)}
+    values = {
+        n: s.moved(getattr(before, n), by) for (n, s), by in zip(SCALES.items(), move.tolist(), strict=True)
+    }
     return EngineRequests(**{name: significant(value, 3) for name, value in values.items()})
 
 
-def without(lines: Sequence[StraightLines], by: Callable[[ServedRun], str]) -> dict[str, dict[str, EngineRequests]]:
+def without(
+    lines: Sequence[StraightLines], by: Callable[[ServedRun], str]
+) -> dict[str, dict[str, EngineRequests]]:
     """What is left out -> constants of the other runs."""
     names = dict.fromkeys(by(run) for study in STUDIES for run in runs(study))
     return {name: fitted([line for line in lines if by(line.run) != name]) for name in names}
@@ -135,7 +148,9 @@ def main() -> None:
     left_out = {name: of for by in BY.values() for name, of in without(lines, by).items()}
     by = BY["study"]
     costs = {run: left_out[by(run)].get(run.engine, left_out[by(run)]["common"]) for run in used}
-    off = [math.log(compare(run, "study", of, measured=True).ratios["tpot_mean_ms"]) for run, of in costs.items()]
+    off = [
+        math.log(compare(run, "study", of, measured=True).ratios["tpot_mean_ms"]) for run, of in costs.items()
+    ]
     log_rms = significant(float(np.sqrt(np.mean(np.square(off)))), 2)
     text = [
         "# What a request costs on a serving engine beside the passes of the model: written by",
@@ -150,7 +165,9 @@ def main() -> None:
         "source: 'replays of traffic.csv with measured passes, each study left out'}",
         "",
     ]
-    folds = {name: {engine: of.model_dump() for engine, of in all_of.items()} for name, all_of in left_out.items()}
+    folds = {
+        name: {engine: of.model_dump() for engine, of in all_of.items()} for name, all_of in left_out.items()
+    }
     write_all(
         {
             PACKAGE.parent / "hardware" / "requests.yaml": "\n".join(text),

@@ -1,7 +1,8 @@
 """Train the small model: ``python -m perfmodel.validate.studies.train --minutes 45``.
 
-Most of the time goes to short contexts, the last part to long ones, so that attention over thousands of bytes is learnt
-where it is paid for. The learning rate follows the share of the time that is used up: a run always ends annealed.
+Most of the time goes to short contexts, the last part to long ones, so that attention over thousands of bytes
+is learnt where it is paid for. The learning rate follows the share of the time that is used up: a run always
+ends annealed.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.decoder.model import Model, Projected
 from perfmodel.validate.decoder.weights import RandomWeights, build, save_tensors
 from perfmodel.validate.lm import CHECKPOINT, data
@@ -72,7 +73,12 @@ class TrainingRecipe:
     warmup: float = 0.02
     decay_from: float = 0.5
     stages: list[Stage] = field(
-        default_factory=lambda: [Stage(0, 512, 16), Stage(0.55, 2048, 4), Stage(0.8, 4096, 2), Stage(0.93, 8192, 1)]
+        default_factory=lambda: [
+            Stage(0, 512, 16),
+            Stage(0.55, 2048, 4),
+            Stage(0.8, 4096, 2),
+            Stage(0.93, 8192, 1),
+        ]
     )
 
     def stage(self, progress: float) -> Stage:
@@ -83,7 +89,11 @@ class TrainingRecipe:
         """Learning-rate factor: linear warm-up, plateau, linear decay to a twentieth."""
         if progress < self.warmup:
             return progress / self.warmup
-        return 1.0 if progress < self.decay_from else 1 - 0.95 * (progress - self.decay_from) / (1 - self.decay_from)
+        return (
+            1.0
+            if progress < self.decay_from
+            else 1 - 0.95 * (progress - self.decay_from) / (1 - self.decay_from)
+        )
 
 
 def causal(_index: int, projected: Projected) -> Tensor:
@@ -114,7 +124,9 @@ def evaluate(model: Model, context: int, sequences: int = EVALUATED) -> dict[str
     """Held-out bits per byte at a context: over all positions, and over the last quarter of them."""
     text, rng = data.corpus(held_out=True), np.random.default_rng(1)
     one = Stage(0, context, 1)
-    bits = torch.cat([loss_of(model, sample(text, one, rng, model.device)) for _ in range(sequences)]) / math.log(2)
+    bits = torch.cat(
+        [loss_of(model, sample(text, one, rng, model.device)) for _ in range(sequences)]
+    ) / math.log(2)
     last = bits[:, -context // 4 :].mean().item()
     return {"context": context, "bits_per_byte": bits.mean().item(), "last_quarter": last}
 
@@ -186,7 +198,8 @@ class Trainer:
 
 
 def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[str, object]:
-    """Run the recipe, save the checkpoint, and return what its recipe.json says: the recipe and what came out.
+    """Run the recipe, save the checkpoint, and return what its recipe.json says: the recipe and what came
+    out.
 
     An interruption ends the training early; what was trained by then is saved all the same.
     """
@@ -195,7 +208,10 @@ def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[st
         while (progress := (time.monotonic() - began) / (60 * recipe.minutes)) < 1:
             bits = trainer.step(progress)
             if trainer.steps % TOLD_EVERY == 1:
-                print(f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte", flush=True)
+                print(
+                    f"{progress:6.1%}  step {trainer.steps}  {trainer.trained}  {bits:.3f} bits/byte",
+                    flush=True,
+                )
     report = {
         "recipe": asdict(recipe),
         "finished": progress >= 1,

@@ -1,8 +1,9 @@
 """A ModelSpec from any local Hugging Face ``config.json``, as transformers reads it.
 
-Families are rows of ``models/families.csv``, and the names that files have for things of ``models/names.csv``.
-A key that decides a size must be in the file, unless transformers derives it from others. Keys that move no byte and
-no FLOP (routing groups, soft caps, ...) are not read; one that may, and that the family does not read, is refused.
+Families are rows of ``models/families.csv``, and the names that files have for things of
+``models/names.csv``. A key that decides a size must be in the file, unless transformers derives it from
+others. Keys that move no byte and no FLOP (routing groups, soft caps, ...) are not read; one that may, and
+that the family does not read, is refused.
 """
 
 import difflib
@@ -10,15 +11,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 from perfmodel.errors import one_line
-from perfmodel.specs import files
+from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import recurrent
 from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, WRAPPERS, Family
 from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
 from perfmodel.specs.huggingface.names import theirs
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
-from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS, RopeType
-from perfmodel.specs.shape import ModelSpec
+from perfmodel.specs.models.parts import MAX_LAYERS, MAX_TOKENS, RopeType
+from perfmodel.specs.models.shape import ModelSpec
 
 __all__ = ["SUPPORTED", "from_config"]
 
@@ -29,7 +30,8 @@ INNER = ("text_config", "llm_config", "language_config", "thinker_config")
 def from_config(
     data: dict[str, Any], where: str, beside: dict[str, Any] | None = None, family: Family | None = None
 ) -> ModelSpec:
-    """Read one config. `where` is its path; it names the model. beside: the ``hf_quant_config.json`` of its folder.
+    """Read one config. `where` is its path; it names the model. beside: the ``hf_quant_config.json`` of its
+    folder.
 
     family: read as this one, whatever `model_type` says (the layers of a drafting head).
 
@@ -47,7 +49,9 @@ def from_config(
 
 
 def _language_model(data: dict[str, Any], where: str) -> Keys:
-    """The keys of the language model: the file's own, or those under a key of `INNER` where vision stands beside it."""
+    """The keys of the language model: the file's own, or those under a key of `INNER` where vision stands
+    beside it.
+    """
     outer, model_type = Keys(data, where), data.get("model_type")
     place = next((key for key in INNER if data.get(key) is not None), "text_config")
     inner = outer.mapping(place)
@@ -84,7 +88,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     layers = recurrent.depth(keys)
     heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
-    positions = keys.integer(longest, NEEDED if family.positions is None else family.positions, high=MAX_TOKENS)
+    positions = keys.integer(
+        longest, NEEDED if family.positions is None else family.positions, high=MAX_TOKENS
+    )
     own: dict[str, Any] = {}
     for reader in family.readers:
         own |= reader(keys, layers)
@@ -110,7 +116,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         "source": keys.where,
     }
     if keys.defaulted:
-        shape["notes"] = f"Not in the file, transformers' defaults: {', '.join(dict.fromkeys(keys.defaulted))}."
+        shape["notes"] = (
+            f"Not in the file, transformers' defaults: {', '.join(dict.fromkeys(keys.defaulted))}."
+        )
     return shape | family.fixed | own
 
 
@@ -124,7 +132,9 @@ def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
     if family.says("head_dim_needed") or keys.data.get("head_dim") is not None:
         return keys.integer("head_dim")
     if hidden % heads:
-        raise keys.bad("head_dim", f"given where num_attention_heads ({heads}) does not divide hidden_size ({hidden})")
+        raise keys.bad(
+            "head_dim", f"given where num_attention_heads ({heads}) does not divide hidden_size ({hidden})"
+        )
     return hidden // heads
 
 
@@ -190,7 +200,9 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     }
     if fixed:
         rule |= {name: scaling.number(name) for name in ("low_freq_factor", "high_freq_factor")}
-    given = {name: scaling.data[name] for name in _SCALING.get(rope_type, ()) if _says(scaling.data.get(name))}
+    given = {
+        name: scaling.data[name] for name in _SCALING.get(rope_type, ()) if _says(scaling.data.get(name))
+    }
     return rotary | {"rope_scaling": rule | given}
 
 

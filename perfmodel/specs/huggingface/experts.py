@@ -5,7 +5,7 @@ from typing import Any
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.layers import Fields
 from perfmodel.specs.huggingface.recurrent import blocks
-from perfmodel.specs.parts import MAX_LAYERS
+from perfmodel.specs.models.parts import MAX_LAYERS
 
 
 def routed(
@@ -25,9 +25,10 @@ def routed(
 ) -> Fields:
     """Experts whose sizes stand under these keys; lists of one number a layer must name the same for all.
 
-    shared: how many experts every token takes, each of `width`; or shared_width: their width. first: layers that are
-    dense, by number or (`mlp_layer_types`) by name. latent: width that experts read and write, if the file says so.
-    ignored: keys, with ``+``, that say nothing more here. bias: the router has one. more: other fields of `MoE`.
+    shared: how many experts every token takes, each of `width`; or shared_width: their width. first: layers
+    that are dense, by number or (`mlp_layer_types`) by name. latent: width that experts read and write, if
+    the file says so. ignored: keys, with ``+``, that say nothing more here. bias: the router has one. more:
+    other fields of `MoE`.
     """
     count, routed = _one(keys, experts), _one(keys, width)
     sizes = {"num_experts": count, "experts_per_token": _one(keys, per_token), "intermediate_size": routed}
@@ -39,7 +40,11 @@ def routed(
     if first:
         kinds = keys.data.get("mlp_layer_types")
         named = first == "mlp_layer_types" or (first not in keys.data and isinstance(kinds, list))
-        dense = sum(kind == "dense" for kind in kinds or ()) if named else keys.integer(first, 0, low=0, high=layers)
+        dense = (
+            sum(kind == "dense" for kind in kinds or ())
+            if named
+            else keys.integer(first, 0, low=0, high=layers)
+        )
         sizes["first_dense_layers"] = dense
     if latent and keys.data.get(latent) is not None:
         sizes["latent_size"] = keys.integer(latent)
@@ -64,7 +69,10 @@ def _first_dense(keys: Keys, key: str, dense: list[int]) -> int:
 
 
 def qwen(keys: Keys, layers: int) -> Fields:
-    step, only = keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS), set(keys.integers("mlp_only_layers"))
+    step, only = (
+        keys.integer("decoder_sparse_step", 1, high=MAX_LAYERS),
+        set(keys.integers("mlp_only_layers")),
+    )
     dense = [i for i in range(layers) if i in only or (i + 1) % step]
     shared = keys.count("shared_expert_intermediate_size")
     return routed(
@@ -73,8 +81,12 @@ def qwen(keys: Keys, layers: int) -> Fields:
         "num_local_experts" if "num_local_experts" in keys.data else "num_experts",
         shared_intermediate_size=shared,
         shared_gate=bool(shared),
-        normalized_weights=keys.flag("norm_topk_prob", keys.data["model_type"] not in ("qwen2_moe", "qwen3_moe")),
-        first_dense_layers=_first_dense(keys, "decoder_sparse_step" if step > 1 else "mlp_only_layers", dense),
+        normalized_weights=keys.flag(
+            "norm_topk_prob", keys.data["model_type"] not in ("qwen2_moe", "qwen3_moe")
+        ),
+        first_dense_layers=_first_dense(
+            keys, "decoder_sparse_step" if step > 1 else "mlp_only_layers", dense
+        ),
     )
 
 
@@ -86,8 +98,15 @@ def qwen_without_dense(keys: Keys, layers: int) -> Fields:
 
 def deepseek(keys: Keys, layers: int) -> Fields:
     kinds = keys.data.get("mlp_layer_types")
-    named = kinds.count("dense") if isinstance(kinds, list) and "first_k_dense_replace" not in keys.data else NEEDED
-    first, step = keys.integer("first_k_dense_replace", named, low=0, high=layers), keys.integer("moe_layer_freq", 1)
+    named = (
+        kinds.count("dense")
+        if isinstance(kinds, list) and "first_k_dense_replace" not in keys.data
+        else NEEDED
+    )
+    first, step = (
+        keys.integer("first_k_dense_replace", named, low=0, high=layers),
+        keys.integer("moe_layer_freq", 1),
+    )
     dense = [i for i in range(layers) if i < first or i % step]
     if "n_shared_experts" not in keys.data:
         raise keys.bad("n_shared_experts", "a whole number, or null for none")
@@ -128,12 +147,19 @@ def mimo_v2(keys: Keys, layers: int) -> Fields:
     if len(listed) != layers or not {*listed} <= {0, 1}:
         raise keys.bad("moe_layer_freq", f"a list of {layers} zeros (dense) and ones (experts)")
     dense = layers - sum(listed)
-    return routed(keys, layers, "n_routed_experts", shared="n_shared_experts", bias=True, first_dense_layers=dense)
+    return routed(
+        keys, layers, "n_routed_experts", shared="n_shared_experts", bias=True, first_dense_layers=dense
+    )
 
 
 def llama4(keys: Keys, layers: int) -> Fields:
-    """Experts in every `interleave_moe_layer_step`-th layer, each beside a shared one; the other layers are wider."""
-    step, width = keys.integer("interleave_moe_layer_step", 1, high=MAX_LAYERS), keys.integer("intermediate_size")
+    """Experts in every `interleave_moe_layer_step`-th layer, each beside a shared one; the other layers are
+    wider.
+    """
+    step, width = (
+        keys.integer("interleave_moe_layer_step", 1, high=MAX_LAYERS),
+        keys.integer("intermediate_size"),
+    )
     dense = layers - (len(keys.integers("moe_layers")) or len(range(step - 1, layers, step)))
     names = ("num_local_experts", "intermediate_size")
     found = routed(keys, layers, *names, shared_intermediate_size=width, first_dense_layers=dense)
@@ -158,7 +184,8 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
         keys,
         layers,
         "n_routed_experts",
-        shared_intermediate_size=keys.count("n_shared_experts") * keys.count("moe_shared_expert_intermediate_size"),
+        shared_intermediate_size=keys.count("n_shared_experts")
+        * keys.count("moe_shared_expert_intermediate_size"),
         first_dense_layers=kinds.count("mlp"),
         bias=True,
         latent="moe_latent_size",
@@ -169,7 +196,10 @@ def ernie(keys: Keys, layers: int) -> Fields:
     """ERNIE-4.5: experts from one layer on to another."""
     kinds = keys.data.get("mlp_layer_types")
     first = kinds.count("dense") if isinstance(kinds, list) else NEEDED
-    start, end = keys.integer("moe_layer_start_index", first, low=0), keys.integer("moe_layer_end_index", -1, low=-1)
+    start, end = (
+        keys.integer("moe_layer_start_index", first, low=0),
+        keys.integer("moe_layer_end_index", -1, low=-1),
+    )
     if keys.integer("moe_layer_interval", 1) != 1:
         raise keys.bad("moe_layer_interval", "1")
     dense = start + (0 if end < 0 else layers - 1 - end)
@@ -179,7 +209,9 @@ def ernie(keys: Keys, layers: int) -> Fields:
 
 def hunyuan(keys: Keys, layers: int) -> Fields:
     """Hunyuan-Large and A13B: one shared expert unless the file says otherwise."""
-    width = "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
+    width = (
+        "moe_intermediate_size" if keys.data.get("moe_intermediate_size") is not None else "intermediate_size"
+    )
     shared = _one(keys, "num_shared_expert", 1) * _one(keys, width)
     return routed(keys, layers, "num_experts", width, "moe_topk", shared_intermediate_size=shared)
 
@@ -189,7 +221,9 @@ def step(keys: Keys, layers: int) -> Fields:
     listed = keys.data.get("moe_layers_enum")
     named = listed.split(",") if isinstance(listed, str) else keys.integers("moe_layers_enum")
     keys.ignore("n_shared_experts", "share_expert_dims", "mtp_mlp_layer_types")
-    more: dict[str, Any] = {"first_dense_layers": layers - len(named)} if named else {"first": "first_k_dense_replace"}
+    more: dict[str, Any] = (
+        {"first_dense_layers": layers - len(named)} if named else {"first": "first_k_dense_replace"}
+    )
     return routed(keys, layers, shared_width="share_expert_dim", bias=True, **more)
 
 
@@ -213,9 +247,11 @@ def jamba(keys: Keys, layers: int) -> Fields:
 
 
 def longcat(keys: Keys, layers: int) -> Fields:
-    """LongCat-Flash: a layer has two blocks of latent attention and MLP, and experts of which some do nothing.
+    """LongCat-Flash: a layer has two blocks of latent attention and MLP, and experts of which some do
+    nothing.
 
-    The two MLPs are counted as a shared expert, and a token as taking the share of its experts that do something.
+    The two MLPs are counted as a shared expert, and a token as taking the share of its experts that do
+    something.
     """
     idle, own = keys.count("zero_expert_num"), keys.integer("num_experts")
     keys.ignore("zero_expert_type")
@@ -234,7 +270,11 @@ def dbrx(keys: Keys, layers: int) -> Fields:
     mlp, attention = keys.mapping("ffn_config"), keys.mapping("attn_config")
     if mlp is None or attention is None:
         raise keys.bad("ffn_config", "a mapping, and attn_config another")
-    names = {"num_experts": "moe_num_experts", "experts_per_token": "moe_top_k", "intermediate_size": "ffn_hidden_size"}
+    names = {
+        "num_experts": "moe_num_experts",
+        "experts_per_token": "moe_top_k",
+        "intermediate_size": "ffn_hidden_size",
+    }
     moe = {field: mlp.integer(key) for field, key in names.items()}
     keys.ignore("num_key_value_heads")
     return {"moe": moe, "num_key_value_heads": attention.integer("kv_n_heads"), "intermediate_size": 1}
@@ -246,7 +286,9 @@ def behind_latent(keys: Keys, layers: int) -> Fields:
 
 
 def everywhere(keys: Keys, layers: int) -> Fields:
-    """Every layer has experts and one shared; of DeepSeek-V4 the first ones choose by token, which costs nothing."""
+    """Every layer has experts and one shared; of DeepSeek-V4 the first ones choose by token, which costs
+    nothing.
+    """
     found = routed(keys, layers, shared="num_shared_experts", bias=True)
     keys.ignore("first_k_dense_replace", "intermediate_size", "mlp_layer_types")
     return found | {"intermediate_size": found["moe"]["intermediate_size"]}

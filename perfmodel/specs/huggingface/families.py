@@ -20,16 +20,17 @@ _OF_LAYERS = vars(sparse) | vars(recurrent) | vars(layers)
 class Family:
     """One row; lists are words with spaces. model_types: all that are read by it.
 
-    layers, experts: names of readers (in `layers`, `recurrent` and `sparse`, or in `experts`), which find shape fields
-    in the file, later ones over earlier ones; no word: every layer attends to everything, and there are no experts.
-    ``routed`` is followed by its options.
-    keys: attention_bias, attention_bias_of_qkv, mlp_bias and use_bias: that key of a file counts, the first for q, k,
-    v and o, the second for q, k and v, the last for these and the MLP; unbiased: it must be false; bias_default: an
-    absent one is true. tied: so is an absent `tie_word_embeddings`. head_dim_needed: transformers' default is a
-    constant, not hidden_size / num_attention_heads. heads_are_kv_heads: num_key_value_heads may be left out.
-    fields: of ModelSpec that are true of all its models, or false (``-``), as `norms_per_layer` is alike of all.
-    rms_norm_eps, rope_theta: what an absent key means; blank: 1e-5 and 10,000. mlp_ratio: width of an MLP over the
-    hidden one, and positions: the longest context, where the file does not say.
+    layers, experts: names of readers (in `layers`, `recurrent` and `sparse`, or in `experts`), which find
+    shape fields in the file, later ones over earlier ones; no word: every layer attends to everything, and
+    there are no experts. ``routed`` is followed by its options.
+    keys: attention_bias, attention_bias_of_qkv, mlp_bias and use_bias: that key of a file counts, the first
+    for q, k, v and o, the second for q, k and v, the last for these and the MLP; unbiased: it must be false;
+    bias_default: an absent one is true. tied: so is an absent `tie_word_embeddings`. head_dim_needed:
+    transformers' default is a constant, not hidden_size / num_attention_heads. heads_are_kv_heads:
+    num_key_value_heads may be left out.
+    fields: of ModelSpec that are true of all its models, or false (``-``), as `norms_per_layer` is alike of
+    all. rms_norm_eps, rope_theta: what an absent key means; blank: 1e-5 and 10,000. mlp_ratio: width of an
+    MLP over the hidden one, and positions: the longest context, where the file does not say.
     """
 
     model_types: str
@@ -50,7 +51,9 @@ class Family:
     @property
     def fixed(self) -> dict[str, Any]:
         """Fields of ModelSpec that all its models have alike."""
-        stated: dict[str, Any] = {word.removeprefix("-"): not word.startswith("-") for word in self.fields.split()}
+        stated: dict[str, Any] = {
+            word.removeprefix("-"): not word.startswith("-") for word in self.fields.split()
+        }
         return stated | ({"norms_per_layer": self.norms_per_layer} if self.norms_per_layer else {})
 
     @property

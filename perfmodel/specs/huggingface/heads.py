@@ -1,9 +1,9 @@
-"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash and DSpark, as their makers or speculators
-write it.
+"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash and DSpark, as their makers or
+speculators write it.
 
 The keys are those that vLLM reads: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
-configs/speculators/algos.py. A head's layers are dense, whatever its file still says of the target that it was made
-from; what its own class reads and this module does not is refused by name.
+configs/speculators/algos.py. A head's layers are dense, whatever its file still says of the target that it
+was made from; what its own class reads and this module does not is refused by name.
 """
 
 import os
@@ -12,19 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfmodel.specs import files
+from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.huggingface.families import FAMILIES, HEAD_OF_BLOCKS, LATENT_HEAD, Family
 from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.parts import MAX_LAYERS
-from perfmodel.specs.shape import ModelSpec
+from perfmodel.specs.models.parts import MAX_LAYERS
+from perfmodel.specs.models.shape import ModelSpec
 
 _OWN = (
-    "aux_hidden_state_layer_ids", "block_size", "confidence_head_with_markov", "dflash_config", "draft_vocab_size",
-    "eagle_aux_hidden_state_layer_ids", "eagle_config", "enable_confidence_head", "markov_head_type", "markov_rank",
-    "num_aux_hidden_states", "num_target_layers", "quantization_config", "target_hidden_size", "target_layer_ids",
-    "target_num_hidden_layers", "vocab_size",
-)  # fmt: skip
+    "aux_hidden_state_layer_ids",
+    "block_size",
+    "confidence_head_with_markov",
+    "dflash_config",
+    "draft_vocab_size",
+    "eagle_aux_hidden_state_layer_ids",
+    "eagle_config",
+    "enable_confidence_head",
+    "markov_head_type",
+    "markov_rank",
+    "num_aux_hidden_states",
+    "num_target_layers",
+    "quantization_config",
+    "target_hidden_size",
+    "target_layer_ids",
+    "target_num_hidden_layers",
+    "vocab_size",
+)
 """Keys of a head that its layers' reader must not see."""
 _LEFT_OVER = re.compile(
     r"attention_head_dim|cla_share_factor|decoder_sparse_step|dense_list|first_k_dense_replace|interleave_moe\w*"
@@ -40,7 +53,9 @@ _BLOCK_KEYS = re.compile(
 )
 """Keys of `dflash_config` that are read, or move no byte."""
 _MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
-"""Keys of an EAGLE head, one of them, that drafts all of its tokens in one pass over masks (vLLM, spec_decode)."""
+"""Keys of an EAGLE head, one of them, that drafts all of its tokens in one pass over masks (vLLM,
+spec_decode).
+"""
 BLOCK = 16
 """Positions of DFlash's published blocks (arXiv 2602.06036), where a file does not say."""
 
@@ -58,7 +73,8 @@ class Head:
 
 
 def load_head(name: str, target: ModelSpec) -> Head | None:
-    """The head in a ``config.json`` or in a folder that holds one; None where it is a whole model, or no file.
+    """The head in a ``config.json`` or in a folder that holds one; None where it is a whole model, or no
+    file.
 
     target: of it are the vocabulary and the longest context where the file leaves them out.
     """
@@ -83,7 +99,9 @@ def _kind(data: dict[str, Any]) -> str | None:
 
 def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
     if kind in ("dflare", "domino"):
-        raise keys.bad("architectures", "of EAGLE, P-EAGLE, DFlash or DSpark: what another head runs is not modelled")
+        raise keys.bad(
+            "architectures", "of EAGLE, P-EAGLE, DFlash or DSpark: what another head runs is not modelled"
+        )
     nested = keys.mapping("transformer_layer_config")
     own = {"vocab_size": target.vocab_size, "max_position_embeddings": target.max_position_embeddings}
     inner = own | dict(nested.data if nested else keys.data)
@@ -104,7 +122,9 @@ def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
 
 
 def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:
-    """What the reader of its layers sees: no key of the head itself, and none that is left over from the target."""
+    """What the reader of its layers sees: no key of the head itself, and none that is left over from the
+    target.
+    """
     left = "num_anchors" if "o_lora_rank" in inner else _LEFT_OVER.pattern
     if kind != "eagle" or "kv_lora_rank" in inner:
         left = left.replace("|v_head_dim", "")
@@ -138,11 +158,15 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
     def stated(key: str, *default: int) -> int:
         return (flash if flash.data.get(key) is not None else keys).integer(key, *default)
 
-    return {"block": stated("block_size", BLOCK)} | ({"rank": stated("markov_rank")} if kind == "dspark" else {})
+    return {"block": stated("block_size", BLOCK)} | (
+        {"rank": stated("markov_rank")} if kind == "dspark" else {}
+    )
 
 
 def _features(kind: str, keys: Keys) -> int:
-    """Hidden states of the target that the head takes in: as many as layers are named, else EAGLE-3's three."""
+    """Hidden states of the target that the head takes in: as many as layers are named, else EAGLE-3's
+    three.
+    """
     eagle, flash = keys.mapping("eagle_config"), keys.mapping("dflash_config")
     if eagle and not eagle.flag("use_aux_hidden_state", True):
         return 1

@@ -5,7 +5,7 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.huggingface.names import theirs
-from perfmodel.specs.parts import MAX_SIZE
+from perfmodel.specs.models.parts import MAX_SIZE
 
 NEEDED: Any = object()
 USUAL = theirs("key")
@@ -41,13 +41,17 @@ class Keys:
     Every refusal is one line that names the file, the key, what is allowed and what was given.
     """
 
-    def __init__(self, data: Mapping[str, Any], where: str, prefix: str = "", defaults: dict[str, int] | None = None):
+    def __init__(
+        self, data: Mapping[str, Any], where: str, prefix: str = "", defaults: dict[str, int] | None = None
+    ):
         self.data, self.where, self.prefix, self.defaults = _Read(data), where, prefix, defaults or {}
         self.defaulted: list[str] = []
         self._said: dict[str, str] = {}
 
     def usual(self) -> None:
-        """Take the keys of `USUAL` by their usual names, where the file has none so named; refusals say the file's."""
+        """Take the keys of `USUAL` by their usual names, where the file has none so named; refusals say the
+        file's.
+        """
         self._said = {
             usual: next(name for name in others if self.data.get(name) is not None)
             for usual, others in USUAL.items()

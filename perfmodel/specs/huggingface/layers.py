@@ -1,11 +1,13 @@
-"""Which layers have what: windows, heads of sliding layers, indexers, recurrent layers, as fields of ModelSpec."""
+"""Which layers have what: windows, heads of sliding layers, indexers, recurrent layers, as fields of
+ModelSpec.
+"""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS
+from perfmodel.specs.models.parts import MAX_LAYERS, MAX_TOKENS
 
 Fields = dict[str, Any]
 _KINDS = ("full_attention", "sliding_attention")
@@ -27,7 +29,10 @@ def _sliding(keys: Keys, layers: int, rule: Sequence[bool]) -> int:
 
 
 def _windowed(window: int | None, sliding: int) -> Fields:
-    return {"sliding_window": window if window and sliding else None, "num_sliding_layers": sliding if window else 0}
+    return {
+        "sliding_window": window if window and sliding else None,
+        "num_sliding_layers": sliding if window else 0,
+    }
 
 
 def all_slide(keys: Keys, layers: int) -> Fields:
@@ -46,7 +51,9 @@ def _slides_but_every(keys: Keys, layers: int, step: int, needed: bool = True) -
     names = ("sliding_window_pattern", "_sliding_window_pattern")
     name = next((name for name in names if keys.data.get(name) is not None), names[0])
     pattern = keys.data.get(name)
-    period = len(pattern) if pattern and isinstance(pattern, str) else keys.integer(name, step, high=MAX_LAYERS)
+    period = (
+        len(pattern) if pattern and isinstance(pattern, str) else keys.integer(name, step, high=MAX_LAYERS)
+    )
     keys.ignore(*names, "sliding_window_size")
     stated = needed or keys.data.get("sliding_window") is not None
     window = keys.present_or_null("sliding_window", MAX_TOKENS) if stated else None
@@ -63,7 +70,9 @@ def gemma4(keys: Keys, layers: int) -> Fields:
     """Global layers have heads of their own and may project keys and values as one."""
     window = keys.integer("sliding_window", high=MAX_TOKENS)
     sliding = _sliding(keys, layers, [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)])
-    heads, kv, dim = (keys.integer(name) for name in ("num_attention_heads", "num_key_value_heads", "head_dim"))
+    heads, kv, dim = (
+        keys.integer(name) for name in ("num_attention_heads", "num_key_value_heads", "head_dim")
+    )
     extra = inputs_of_layers(keys, layers)
     return {
         **_windowed(window, sliding),
@@ -76,37 +85,56 @@ def gemma4(keys: Keys, layers: int) -> Fields:
 
 
 def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
-    """Sizes of the global layers: keys of their own, or what transformers 5 writes, one mapping for each of them."""
+    """Sizes of the global layers: keys of their own, or what transformers 5 writes, one mapping for each of
+    them.
+    """
     own = keys.mapping("per_layer_config")
     if own is None:
         far = {"num_key_value_heads": "num_global_key_value_heads", "head_dim": "global_head_dim"}
-        return {name: keys.integer(key, default) for (name, key), default in zip(far.items(), (kv, dim), strict=True)}
+        return {
+            name: keys.integer(key, default)
+            for (name, key), default in zip(far.items(), (kv, dim), strict=True)
+        }
     each = [part for layer in own.data if (part := own.mapping(layer))]
     sizes = [
         {"num_key_value_heads": p.integer("num_key_value_heads", kv), "head_dim": p.integer("head_dim", dim)}
         for p in each
     ]
     if len(sizes) != layers or any(size != sizes[0] for size in sizes):
-        raise keys.bad("per_layer_config", "the same head_dim and num_key_value_heads for every full_attention layer")
+        raise keys.bad(
+            "per_layer_config", "the same head_dim and num_key_value_heads for every full_attention layer"
+        )
     return sizes[0]
 
 
 def without_cross_attention(keys: Keys, layers: int) -> Fields:
-    """Llama-3.2-Vision: the layers that attend to an image do nothing where there is none, and are left out."""
+    """Llama-3.2-Vision: the layers that attend to an image do nothing where there is none, and are left
+    out.
+    """
     return {"num_hidden_layers": layers - len(keys.integers("cross_attention_layers"))}
 
 
 def blocks_of_any_width(keys: Keys, layers: int) -> Fields:
-    """Nemotron-NAS: some layers have no attention, and MLPs differ: their width here is the mean over the layers."""
+    """Nemotron-NAS: some layers have no attention, and MLPs differ: their width here is the mean over the
+    layers.
+    """
     given = keys.data.get("block_configs")
-    if not isinstance(given, list) or len(given) != layers or not all(isinstance(block, dict) for block in given):
+    if (
+        not isinstance(given, list)
+        or len(given) != layers
+        or not all(isinstance(block, dict) for block in given)
+    ):
         raise keys.bad("block_configs", f"a list of {layers} mappings of attention and ffn")
     groups, widths, hidden = set[int](), list[int](), keys.integer("hidden_size")
     attentions = 0
     for block in given:
-        attention, mlp = (Keys(block, keys.where, "block_configs.").mapping(part) for part in ("attention", "ffn"))
+        attention, mlp = (
+            Keys(block, keys.where, "block_configs.").mapping(part) for part in ("attention", "ffn")
+        )
         if attention is None or mlp is None or attention.flag("replace_with_linear", False):
-            raise keys.bad("block_configs", "mappings of attention and ffn, none of them replaced with a linear one")
+            raise keys.bad(
+                "block_configs", "mappings of attention and ffn, none of them replaced with a linear one"
+            )
         if not attention.flag("no_op", False):
             attentions += 1
             groups.add(attention.integer("n_heads_in_group"))
@@ -131,12 +159,18 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
 
 
 def step(keys: Keys, layers: int) -> Fields:
-    """Step-3.5 and 3.7: sliding layers may have more heads; a gate for each head of the output, left aside here."""
+    """Step-3.5 and 3.7: sliding layers may have more heads; a gate for each head of the output, left aside
+    here.
+    """
     other = keys.mapping("attention_other_setting")
     heads, dim = keys.integer("num_attention_heads"), keys.integer("head_dim")
     kv = keys.integer("num_key_value_heads", keys.integer("num_attention_groups", heads))
     keys.ignore("per_layer_config", "num_key_value_heads", "num_attention_groups", "mtp_layer_types")
-    own = other.integer("num_attention_heads", heads) if other else keys.integer("num_sliding_attention_heads", heads)
+    own = (
+        other.integer("num_attention_heads", heads)
+        if other
+        else keys.integer("num_sliding_attention_heads", heads)
+    )
     types = keys.strings("layer_types")[:layers]  # the layers behind are those of multi-token prediction
     fields = _windowed(keys.count("sliding_window", high=MAX_TOKENS), types.count("sliding_attention"))
     if own != heads and fields["num_sliding_layers"]:
@@ -167,12 +201,16 @@ def qwen(keys: Keys, layers: int) -> Fields:
 
 def qwen3_moe(keys: Keys, layers: int) -> Fields:
     if keys.flag("use_sliding_window", False):
-        raise keys.bad("use_sliding_window", "false (transformers' versions disagree on which qwen3_moe layers slide)")
+        raise keys.bad(
+            "use_sliding_window", "false (transformers' versions disagree on which qwen3_moe layers slide)"
+        )
     return qwen(keys, layers)
 
 
 def chunked(keys: Keys, layers: int) -> Fields:
-    """Llama 4: all but every fourth layer see their chunk alone, at most `attention_chunk_size` tokens back."""
+    """Llama 4: all but every fourth layer see their chunk alone, at most `attention_chunk_size` tokens
+    back.
+    """
     chunk = keys.present_or_null("attention_chunk_size", MAX_TOKENS)
     step = keys.integer("no_rope_layer_interval", 4, high=MAX_LAYERS)
     rule = ["full_attention" if (i + 1) % step == 0 else "chunked_attention" for i in range(layers)]
@@ -194,7 +232,9 @@ def mimo_v2(keys: Keys, layers: int) -> Fields:
         "head_dim": keys.integer("swa_head_dim"),
         "value_head_dim": keys.integer("swa_v_head_dim"),
     }
-    keys.ignore("sliding_window_size", "attention_chunk_size", "swa_rope_theta", "add_swa_attention_sink_bias")
+    keys.ignore(
+        "sliding_window_size", "attention_chunk_size", "swa_rope_theta", "add_swa_attention_sink_bias"
+    )
     return _windowed(keys.integer("sliding_window", high=MAX_TOKENS), sum(pattern)) | {
         "value_head_dim": keys.integer("v_head_dim"),
         "sliding_heads": heads,
@@ -213,7 +253,9 @@ def all_full(keys: Keys, layers: int) -> Fields:
 def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
     """An embedding of each position, and of `extra` ones."""
     positions = keys.integer("max_position_embeddings", high=MAX_TOKENS) + extra
-    if (width := keys.integer("word_embed_proj_dim", keys.integer("hidden_size"))) != keys.integer("hidden_size"):
+    if (width := keys.integer("word_embed_proj_dim", keys.integer("hidden_size"))) != keys.integer(
+        "hidden_size"
+    ):
         raise keys.bad("word_embed_proj_dim", f"hidden_size, given {width}")
     kv = {"num_key_value_heads": 1} if keys.flag("multi_query", False) else {}
     keys.ignore("n_ctx", "num_key_value_heads")
@@ -227,15 +269,25 @@ def gpt_neo(keys: Keys, layers: int) -> Fields:
     """GPT-Neo: layers by `attention_layers`, or by pairs of a pattern and how often it comes."""
     kinds = keys.data.get("attention_layers")
     if not isinstance(kinds, list):
-        kinds = [kind for pattern, times in keys.data.get("attention_types") or () for kind in pattern * times]
+        kinds = [
+            kind for pattern, times in keys.data.get("attention_types") or () for kind in pattern * times
+        ]
     keys.ignore("attention_types")
     return learned_positions(keys, layers) | _windowed(keys.integer("window_size"), kinds.count("local"))
 
 
 def falcon(keys: Keys, layers: int) -> Fields:
-    """Falcon: one KV head, as many as there are heads, or groups; norms by whether blocks run side by side."""
+    """Falcon: one KV head, as many as there are heads, or groups; norms by whether blocks run side by
+    side.
+    """
     grouped, heads = keys.flag("new_decoder_architecture", False), keys.integer("num_attention_heads")
-    kv = keys.integer("num_key_value_heads", heads) if grouped else 1 if keys.flag("multi_query", True) else heads
+    kv = (
+        keys.integer("num_key_value_heads", heads)
+        if grouped
+        else 1
+        if keys.flag("multi_query", True)
+        else heads
+    )
     parallel = keys.flag("parallel_attn", True)
     norms = keys.integer("num_ln_in_parallel_attn", 2) if grouped and parallel else 1 if parallel else 2
     keys.ignore("num_key_value_heads", "num_kv_heads")
@@ -290,14 +342,20 @@ def head_gates(keys: Keys, layers: int) -> Fields:
 
 
 def inputs_of_layers(keys: Keys, layers: int) -> Fields:
-    """Gemma-3n and Gemma-4 E: each layer has an embedding of its own, and the last ones read the caches of others."""
+    """Gemma-3n and Gemma-4 E: each layer has an embedding of its own, and the last ones read the caches of
+    others.
+    """
     width, hidden = keys.count("hidden_size_per_layer_input"), keys.integer("hidden_size")
     late, wide = keys.count("num_kv_shared_layers", high=layers), keys.flag("use_double_wide_mlp", False)
     rule = [_KINDS[1] if (i + 1) % 6 != 0 and i + 1 < layers else _KINDS[0] for i in range(layers)]
     shared = layer_types(keys, layers, _KINDS, rule)[layers - late :]
     fields = {"shared_kv_layers": shared.count(_KINDS[0]), "shared_kv_sliding": shared.count(_KINDS[1])}
     given = keys.data.get("intermediate_size")
-    sizes = [w for w in given if isinstance(w, int)] if isinstance(given, list) else [keys.integer("intermediate_size")]
+    sizes = (
+        [w for w in given if isinstance(w, int)]
+        if isinstance(given, list)
+        else [keys.integer("intermediate_size")]
+    )
     fields["intermediate_size"] = sum(sizes) // max(len(sizes), 1)
     if wide:
         fields["intermediate_size"] += fields["intermediate_size"] * late // layers

@@ -1,19 +1,20 @@
-"""What a checkpoint comes in: its ``quantization_config`` or ``hf_quant_config.json`` as `--weights` and `--kv-dtype`.
+"""What a checkpoint comes in: its ``quantization_config`` or ``hf_quant_config.json`` as `--weights` and
+`--kv-dtype`.
 
-Formats of fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes, torchao and MLX. Which
-modules stay at 16 bits is read from the file, module by module and layer by layer; LM head and router stay so unless
-the file names a format for them, as the makers of all these formats but MLX leave them (transformers,
-`get_modules_to_not_convert`).
+Formats of fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes, torchao and
+MLX. Which modules stay at 16 bits is read from the file, module by module and layer by layer; LM head and
+router stay so unless the file names a format for them, as the makers of all these formats but MLX leave them
+(transformers, `get_modules_to_not_convert`).
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfmodel.specs.formats import KEPT, PARTS, weight_format
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.huggingface.names import theirs
 from perfmodel.specs.huggingface.schemes import Scheme, fp8, kv_of, modelopt, scheme_of
+from perfmodel.specs.models.formats import KEPT, PARTS, weight_format
 
 
 def formats_of(
@@ -21,9 +22,9 @@ def formats_of(
 ) -> dict[str, str]:
     """`weights` and `kv_dtype` of ModelSpec; nothing where the file says nothing.
 
-    keys: a ``config.json``; sidecar: the ``hf_quant_config.json`` beside it, whose word counts where both speak.
-    layers: GEMM -> layers that have it, ``mtp`` those behind the model's own.
-    Raises InputError for a format that is not known.
+    keys: a ``config.json``; sidecar: the ``hf_quant_config.json`` beside it, whose word counts where both
+    speak. layers: GEMM -> layers that have it, ``mtp`` those behind the model's own. Raises InputError for a
+    format that is not known.
     """
     found = keys.mapping("quantization_config") or keys.mapping("quantization")
     if sidecar and (inner := sidecar.mapping("quantization")):
@@ -45,14 +46,20 @@ def formats_of(
     formats["lm_head"] = scheme.of("lm_head", scheme.lm_head)
     if scheme.embedding != "bf16":
         formats["embedding"] = scheme.embedding
-    if any("bf16" in (scheme.of(f"layers.{layer}"), scheme.of("mtp.layers.0")) for layer in layers.get("mtp", ())):
+    if any(
+        "bf16" in (scheme.of(f"layers.{layer}"), scheme.of("mtp.layers.0")) for layer in layers.get("mtp", ())
+    ):
         formats["mtp"] = "bf16"
     first = "bf16" if scheme.default == "mxfp4" else scheme.default  # mxfp4 is a format of experts alone
     return {"weights": _spelled(formats, first)} | ({"kv_dtype": kv} if (kv := kv_of(said)) else {})
 
 
 def _mixed(layers: Counter[str]) -> str:
-    return next(iter(layers)) if len(layers) == 1 else "+".join(f"{form}*{count}" for form, count in layers.items())
+    return (
+        next(iter(layers))
+        if len(layers) == 1
+        else "+".join(f"{form}*{count}" for form, count in layers.items())
+    )
 
 
 def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
@@ -62,7 +69,9 @@ def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
 
 
 def _spelled(formats: Mapping[str, str], first: str) -> str:
-    """The shortest `--weights` that gives every GEMM its format; of two as short the one that begins with `first`."""
+    """The shortest `--weights` that gives every GEMM its format; of two as short the one that begins with
+    `first`.
+    """
     bases = dict.fromkeys(name for gemm, name in formats.items() if gemm not in (*KEPT, "mtp"))
     ways = []
     for base in sorted(bases, key=lambda name: name != first):

@@ -5,23 +5,34 @@ from typing import Any
 from perfmodel.specs.huggingface import sparse
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.layers import Fields, head_gate, layer_types
-from perfmodel.specs.parts import MAX_LAYERS, MAX_TOKENS
+from perfmodel.specs.models.parts import MAX_LAYERS, MAX_TOKENS
 
 
-def _state(kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any) -> Fields:
+def _state(
+    kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any
+) -> Fields:
     """The `linear_attention` mapping; key, value: heads and the width of each."""
-    sizes = {"num_key_heads": key[0], "key_head_dim": key[1], "num_value_heads": value[0], "value_head_dim": value[1]}
+    sizes = {
+        "num_key_heads": key[0],
+        "key_head_dim": key[1],
+        "num_value_heads": value[0],
+        "value_head_dim": value[1],
+    }
     return {"kind": kind, "layers": layers, **sizes, "conv_kernel": kernel, **more}
 
 
 def _convolution(keys: Keys, layers: int) -> Fields:
     """A gated convolution of the hidden width."""
     hidden, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
-    return _state("conv", layers, (1, 1), (heads, hidden // heads), keys.integer("conv_L_cache"), state_dtype="bf16")
+    return _state(
+        "conv", layers, (1, 1), (heads, hidden // heads), keys.integer("conv_L_cache"), state_dtype="bf16"
+    )
 
 
 def short_convolutions(keys: Keys, layers: int) -> Fields:
-    """LFM2: most layers are a gated convolution of the hidden width; MLPs are cut to two thirds and rounded up."""
+    """LFM2: most layers are a gated convolution of the hidden width; MLPs are cut to two thirds and rounded
+    up.
+    """
     kinds = ("conv", "full_attention")
     full = set(keys.integers("full_attn_idxs"))
     types = layer_types(keys, layers, kinds, [kinds[i in full] for i in range(layers)])
@@ -44,15 +55,21 @@ def kimi_delta(keys: Keys, layers: int) -> Fields:
         raise keys.bad("linear_attn_config", "a mapping with kda_layers, num_heads and head_dim")
     if own:
         count = len(own.integers("kda_layers"))
-        heads, dim, kernel = (own.integer(name) for name in ("num_heads", "head_dim", "short_conv_kernel_size"))
+        heads, dim, kernel = (
+            own.integer(name) for name in ("num_heads", "head_dim", "short_conv_kernel_size")
+        )
     else:
         count = sum(kind not in ("full_attention", "indexed_attention") for kind in types or ())
-        heads, dim, kernel = (keys.integer(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim"))
+        heads, dim, kernel = (
+            keys.integer(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim")
+        )
     keys.ignore("linear_attn_config", "num_key_value_heads")
     full_rank = own.flag("use_full_rank_gate", False) if own else False
     return sparse.latent(keys, layers, ranked=own is not None) | {
         "attention_gate": keys.flag("mla_use_output_gate", False),
-        "linear_attention": _state("kimi_delta", count, (heads, dim), (heads, dim), kernel, full_rank_gate=full_rank),
+        "linear_attention": _state(
+            "kimi_delta", count, (heads, dim), (heads, dim), kernel, full_rank_gate=full_rank
+        ),
     }
 
 
@@ -83,7 +100,8 @@ def gated_delta(keys: Keys, layers: int) -> Fields:
     kinds = ("linear_attention", "full_attention")
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
     key, value = (
-        (keys.integer(f"linear_num_{kind}_heads"), keys.integer(f"linear_{kind}_head_dim")) for kind in ("key", "value")
+        (keys.integer(f"linear_num_{kind}_heads"), keys.integer(f"linear_{kind}_head_dim"))
+        for kind in ("key", "value")
     )
     kernel, dtype = keys.integer("linear_conv_kernel_dim"), _state_dtype(keys, "mamba_ssm_dtype")
     part = _state("gated_delta", types.count("linear_attention"), key, value, kernel, state_dtype=dtype)
@@ -91,7 +109,10 @@ def gated_delta(keys: Keys, layers: int) -> Fields:
 
 
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
-_BLOCK_NAMES = {name: name for name in _BLOCKS.values()} | {"linear_attention": "mamba", "full_attention": "attention"}
+_BLOCK_NAMES = {name: name for name in _BLOCKS.values()} | {
+    "linear_attention": "mamba",
+    "full_attention": "attention",
+}
 """As Nvidia's files and as transformers 5 call them."""
 
 
@@ -101,7 +122,9 @@ def blocks(keys: Keys) -> list[str]:
     if named is None:
         pattern = keys.data.get("hybrid_override_pattern")
         if not isinstance(pattern, str) or not pattern or {*pattern} - {*_BLOCKS}:
-            raise keys.bad("hybrid_override_pattern", "a pattern of M (mamba), * (attention), - (MLP) and E (experts)")
+            raise keys.bad(
+                "hybrid_override_pattern", "a pattern of M (mamba), * (attention), - (MLP) and E (experts)"
+            )
         return [_BLOCKS[letter] for letter in pattern]
     if not isinstance(named, list) or not named or any(str(block) not in _BLOCK_NAMES for block in named):
         raise keys.bad("layers_block_type", f"a list out of {', '.join(_BLOCK_NAMES)}")
@@ -114,7 +137,9 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
     if len(kinds) != depth(keys):
         raise keys.bad("num_hidden_layers", f"{len(kinds)}, as many as there are blocks")
     dim = "head_dim" if "head_dim" in keys.data else "attention_head_dim"
-    keys.ignore("expand", "chunk_size", "mtp_hybrid_override_pattern", "mtp_layers_block_type", "time_step_rank")
+    keys.ignore(
+        "expand", "chunk_size", "mtp_hybrid_override_pattern", "mtp_layers_block_type", "time_step_rank"
+    )
     key, value = (
         (keys.integer(heads), keys.integer(width))
         for heads, width in (("n_groups", "ssm_state_size"), ("mamba_num_heads", "mamba_head_dim"))
@@ -132,7 +157,9 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
 
 
 def _state_dtype(keys: Keys, key: str) -> str:
-    """Format of the recurrent state; fp32 where the file says nothing, as published files of both families say."""
+    """Format of the recurrent state; fp32 where the file says nothing, as published files of both families
+    say.
+    """
     known = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16"}
     value = keys.data.get(key, "float32")
     if value not in known:
@@ -148,11 +175,19 @@ def depth(keys: Keys) -> int:
 
 
 def jamba(keys: Keys, layers: int) -> Fields:
-    """Jamba: attention in one layer of a period, Mamba-1 in the others, whose steps come from a projection."""
+    """Jamba: attention in one layer of a period, Mamba-1 in the others, whose steps come from a
+    projection.
+    """
     period, offset = keys.integer("attn_layer_period"), keys.count("attn_layer_offset")
     hidden, state, rank = (keys.integer(name) for name in ("hidden_size", "mamba_d_state", "mamba_dt_rank"))
     inner, mambas = keys.integer("mamba_expand") * hidden, layers - len(range(offset, layers, period))
-    steps = {"name": "state_steps", "layers": mambas, "inputs": inner, "outputs": rank + 2 * state, "split": "inputs"}
+    steps = {
+        "name": "state_steps",
+        "layers": mambas,
+        "inputs": inner,
+        "outputs": rank + 2 * state,
+        "split": "inputs",
+    }
     rise = {"name": "state_rise", "layers": mambas, "inputs": rank, "outputs": inner, "split": "outputs"}
     heads = keys.integer("num_attention_heads")
     part = _state("mamba1", mambas, (1, state), (heads, inner // heads), keys.integer("mamba_d_conv"))
@@ -163,7 +198,9 @@ def bamba(keys: Keys, layers: int) -> Fields:
     """Bamba: Mamba-2, with attention in the layers that a list names."""
     full, named = keys.integers("attn_layer_indices"), keys.data.get("layers_block_type")
     keys.ignore("layers_block_type")
-    kinds = named if isinstance(named, list) else ["attention" if i in full else "mamba" for i in range(layers)]
+    kinds = (
+        named if isinstance(named, list) else ["attention" if i in full else "mamba" for i in range(layers)]
+    )
     return {"linear_attention": _mamba2(keys, sum(kind in ("mamba", "linear_attention") for kind in kinds))}
 
 
@@ -185,16 +222,26 @@ def ungated_delta(keys: Keys, layers: int) -> Fields:
 
 
 def bailing(keys: Keys, layers: int) -> Fields:
-    """Ling of 2026: Kimi's delta attention with a decay of full rank, and gates of the heads of latent attention."""
+    """Ling of 2026: Kimi's delta attention with a decay of full rank, and gates of the heads of latent
+    attention.
+    """
     found = kimi_delta(keys, layers)
     part = found["linear_attention"] | {"full_rank_gate": True}
     width = part["num_key_heads"] * part["key_head_dim"]
     hidden, full = keys.integer("hidden_size"), layers - part["layers"]
-    keys.ignore("layer_group_size", "linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
+    keys.ignore(
+        "layer_group_size", "linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size"
+    )
     return found | {
         "linear_attention": part,
         "projections": [
-            {"name": "state_decay", "layers": part["layers"], "inputs": hidden, "outputs": width, "split": "outputs"},
+            {
+                "name": "state_decay",
+                "layers": part["layers"],
+                "inputs": hidden,
+                "outputs": width,
+                "split": "outputs",
+            },
             head_gate(keys, full),
         ],
     }

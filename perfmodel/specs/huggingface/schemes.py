@@ -13,7 +13,8 @@ _MIXED = "MIXED_PRECISION"
 
 @dataclass(frozen=True)
 class Scheme:
-    """`default`: format of a layer's linear modules. named: module -> format. kept: matches what stays at 16 bits.
+    """`default`: format of a layer's linear modules. named: module -> format. kept: matches what stays at 16
+    bits.
 
     matched: pattern of modules -> format. lm_head, embedding: their own, else at 16 bits.
     """
@@ -27,7 +28,9 @@ class Scheme:
 
     def of(self, module: str, default: str | None = None) -> str:
         """Format of one module, named without what stands before ``layers``."""
-        if self.kept and self.kept.search(f"{module}\nmodel.language_model.{module}\nlanguage_model.model.{module}"):
+        if self.kept and self.kept.search(
+            f"{module}\nmodel.language_model.{module}\nlanguage_model.model.{module}"
+        ):
             return "bf16"
         parts = module.split(".")
         for end in range(len(parts), 0, -1):  # the module, or the nearest one that it is part of
@@ -116,8 +119,11 @@ def _quark(q: Keys) -> Scheme:
     base, layers = q.mapping("global_quant_config"), q.mapping("layer_quant_config")
     if base is None:
         raise q.bad("global_quant_config", "a mapping of weight and input_tensors")
-    own = [(_pattern(name), _quark_format(part)) for name in (layers.data if layers else ())
-           if layers and (part := layers.mapping(name))]  # fmt: skip
+    own = [
+        (_pattern(name), _quark_format(part))
+        for name in (layers.data if layers else ())
+        if layers and (part := layers.mapping(name))
+    ]
     return Scheme(_quark_format(base), kept=_kept(q), matched=tuple(own))
 
 
@@ -131,7 +137,9 @@ def _quark_format(part: Keys) -> str:
     if kind in ("int8", "uint8"):
         return "int8" if taken == "int8" else "int8-wo"
     if kind in ("fp4", "mxfp4") and weight.integer("group_size", 32) == 32:
-        return {None: "mxfp4", "fp4": "mxfp4-a4", "mxfp4": "mxfp4-a4", "fp8_e4m3": "mxfp4-a8"}.get(taken, "mxfp4-a8")
+        return {None: "mxfp4", "fp4": "mxfp4-a4", "mxfp4": "mxfp4-a4", "fp8_e4m3": "mxfp4-a8"}.get(
+            taken, "mxfp4-a8"
+        )
     if kind in ("int4", "uint4"):
         form = _grouped(weight.integer("group_size", 0, low=-1), kind == "uint4")
         return form if taken is None else f"{form}-a8"
@@ -179,7 +187,9 @@ def _compressed(q: Keys) -> Scheme:
                 try:
                     matched.append((re.compile(target[3:]), form))
                 except re.error:
-                    raise group.bad("targets", "['Linear'], names of modules or regular expressions") from None
+                    raise group.bad(
+                        "targets", "['Linear'], names of modules or regular expressions"
+                    ) from None
             else:
                 named[_short(target)] = form
     return Scheme(default, named, _kept(q), tuple(matched))
@@ -216,7 +226,9 @@ def modelopt(q: Keys) -> Scheme:
         table = q.mapping("quantized_layers")
         if table is None:
             raise q.bad("quantized_layers", "a mapping of modules to formats")
-        named = {_short(module): _algorithm(entry) for module in table.data if (entry := table.mapping(module))}
+        named = {
+            _short(module): _algorithm(entry) for module in table.data if (entry := table.mapping(module))
+        }
         return Scheme("bf16", named, _kept(q))
     return Scheme(_algorithm(q), kept=_kept(q))
 
@@ -229,22 +241,33 @@ def _algorithm(q: Keys) -> str:
 
 
 def kv_of(q: Keys) -> str | None:
-    """KV format of a checkpoint with scales for it; engines take it by default (vLLM, utils/torch_utils.py)."""
+    """KV format of a checkpoint with scales for it; engines take it by default (vLLM,
+    utils/torch_utils.py).
+    """
     name = q.data.get("kv_cache_quant_algo")
     if isinstance(scheme := q.data.get("kv_cache_scheme"), dict):
-        name = {8: "FP8", 4: "NVFP4"}.get(scheme.get("num_bits", 0)) if scheme.get("type") == "float" else None
+        name = (
+            {8: "FP8", 4: "NVFP4"}.get(scheme.get("num_bits", 0)) if scheme.get("type") == "float" else None
+        )
     elif isinstance(scheme, str):
         name = scheme
     return {"FP8": "fp8", "NVFP4": "nvfp4"}.get(str(name).upper())
 
 
 _LISTS = (
-    "modules_to_not_convert", "ignored_layers", "ignore", "exclude", "exclude_modules", "llm_int8_skip_modules",
-)  # fmt: skip
+    "modules_to_not_convert",
+    "ignored_layers",
+    "ignore",
+    "exclude",
+    "exclude_modules",
+    "llm_int8_skip_modules",
+)
 
 
 def _kept(q: Keys) -> re.Pattern[str] | None:
-    """What matches a module that a list of those left alone names: by path or its part, with ``*`` or as ``re:``."""
+    """What matches a module that a list of those left alone names: by path or its part, with ``*`` or as
+    ``re:``.
+    """
     ways = []
     for key, pattern in dict.fromkeys((name, p) for name in _LISTS for p in q.strings(name)):
         if pattern.startswith("re:"):

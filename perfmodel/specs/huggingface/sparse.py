@@ -2,11 +2,13 @@
 
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.huggingface.layers import Fields, layer_types
-from perfmodel.specs.parts import MAX_TOKENS
+from perfmodel.specs.models.parts import MAX_TOKENS
 
 
 def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
-    """The `mla` mapping, and the width of a query head. ranked: the file must say the queries' rank, null for none."""
+    """The `mla` mapping, and the width of a query head. ranked: the file must say the queries' rank, null for
+    none.
+    """
     names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     sizes = {name: keys.integer(name, low=0 if name == "qk_rope_head_dim" else 1) for name in names}
     keys.ignore("qk_head_dim", "head_dim", "num_key_value_heads")
@@ -36,11 +38,16 @@ def indexer(keys: Keys, layers: int) -> Fields:
 
 
 def block_indexer(keys: Keys, layers: int) -> Fields:
-    """MiniMax-M3: a query attends to the blocks of keys that a small indexer scores highest, in all but some layers."""
+    """MiniMax-M3: a query attends to the blocks of keys that a small indexer scores highest, in all but some
+    layers.
+    """
     own, kinds = keys.mapping("sparse_attention_config"), keys.data.get("layer_types")
     keys.ignore("index_local_blocks", "layer_types", "attention_output_gate", "rotary_dim")
     if own:
-        sparse, names = sum(own.integers("sparse_attention_freq")), ("num_index_heads", "index_dim", "block_size")
+        sparse, names = (
+            sum(own.integers("sparse_attention_freq")),
+            ("num_index_heads", "index_dim", "block_size"),
+        )
         heads, dim, block = (own.integer(f"sparse_{name}") for name in names)
         blocks = own.integer("sparse_topk_blocks")
     else:
@@ -52,14 +59,18 @@ def block_indexer(keys: Keys, layers: int) -> Fields:
 
 
 def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
-    """Mistral-Large-4: queries come from the hidden state; some layers do not rotate, and some read another's cache."""
+    """Mistral-Large-4: queries come from the hidden state; some layers do not rotate, and some read another's
+    cache.
+    """
     found, sources = latent(keys, layers, ranked=False), keys.integers("kv_source_layers")
     found["mla"]["unrotated_layers"] = keys.integers("no_rope_layers").count(0)
     return found | {"shared_kv_layers": sum(source != i for i, source in enumerate(sources))}
 
 
 def streams(keys: Keys, layers: int) -> Fields:
-    """Hidden states mixed before and behind each block (hyper-connections): 4, with 24 weights each, in DeepSeek-V4."""
+    """Hidden states mixed before and behind each block (hyper-connections): 4, with 24 weights each, in
+    DeepSeek-V4.
+    """
     count, hidden = keys.integer("hc_mult", 1), keys.integer("hidden_size")
     keys.ignore("hc_sinkhorn_iters", "hc_eps", "hc_magnitude")
     mixes = 2 if keys.data["model_type"] == "hy_v4" else 2 + count
@@ -80,7 +91,8 @@ _STRIDES = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 
 
 
 def compressed(keys: Keys, layers: int) -> Fields:
-    """DeepSeek-V4: a window, and one entry for 4 tokens, of which an indexer chooses, or for 128, of which it does not.
+    """DeepSeek-V4: a window, and one entry for 4 tokens, of which an indexer chooses, or for 128, of which it
+    does not.
 
     An entry of 4 is made of two of its own, and so are the indexer's keys.
     """
@@ -95,7 +107,9 @@ def compressed(keys: Keys, layers: int) -> Fields:
         types = layer_types(keys, layers, tuple(stride), ["sliding_attention"] * layers if head else ())
     if not types:
         raise keys.bad("compress_ratios", f"a list of {layers} numbers out of {', '.join(map(str, names))}")
-    keys.ignore("compress_ratios", "compress_rope_theta", "num_hash_layers", "qk_rope_head_dim", "mlp_layer_types")
+    keys.ignore(
+        "compress_ratios", "compress_rope_theta", "num_hash_layers", "qk_rope_head_dim", "mlp_layer_types"
+    )
     hidden, dim = keys.integer("hidden_size"), keys.integer("head_dim")
     chosen = types.count("compressed_sparse_attention")
     groups, made = [], streams(keys, layers).get("projections", [])

@@ -9,7 +9,9 @@ _SUSPECT = re.compile(
     r"|interleave_moe|kda|kv_|latent|layer_types|layers|linear_attn|lora|mamba|mla_|moe_|nextn|pattern"
     r"|per_layer_input|shared|sliding|sparse|ssm|swa_|window"
 )
-"""Words of what makes a layer cost other than its family's: widths and counts of heads, experts, states, caches."""
+"""Words of what makes a layer cost other than its family's: widths and counts of heads, experts, states,
+caches.
+"""
 _HARMLESS = re.compile(
     r"aux_loss|z_loss|_dtype$|dtype_|initial|_overlap$|interleave$|scaling_factor|renormalize|router|chunk_size_feed"
     r"|pruned_heads|tie_|_norm_eps|_token_|grouped|_input_scale|conv_bias|mamba_kernels|_act$|_proj_bias|mtp_use"
@@ -25,4 +27,6 @@ def refuse_unread(keys: Keys) -> None:
     for key, value in keys.data.items():
         silent = value in (None, False, 0, "", [], {}) or key in keys.read
         if not silent and _SUSPECT.search(key) and not _HARMLESS.search(key):
-            raise keys.bad(key, f"absent for model_type {keys.data['model_type']}: what it changes is not modelled")
+            raise keys.bad(
+                key, f"absent for model_type {keys.data['model_type']}: what it changes is not modelled"
+            )

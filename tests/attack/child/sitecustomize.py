@@ -1,4 +1,6 @@
-"""Python runs this first in every child of a run with a mutant: the child has it too, or says which lines it runs."""
+"""Python runs this first in every child of a run with a mutant: the child has it too, or says which lines it
+runs.
+"""
 
 import os
 import sys

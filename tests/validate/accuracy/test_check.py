@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query
+from perfmodel.answers.question.query import Query
 from perfmodel.cli import run
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.frozen import annotations
+from perfmodel.specs.boundary.frozen import annotations
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read_baseline
 from perfmodel.validate.accuracy.folder import Figure, figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text
@@ -62,7 +62,11 @@ def test_the_limit_is_kept_or_not(folder, capsys) -> None:
     assert f"above the limit: {worst}: mean error {most:.1%} of 40 figures" in told.err
     assert "check: FAIL" in told.out
     assert check(folder) == 1  # 10 % where nothing is said
-    assert capsys.readouterr().err.splitlines()[-1].endswith("--baseline FILE --write once, then --baseline FILE")
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith("--baseline FILE --write once, then --baseline FILE")
+    )
     assert check(folder, "--figure", "speedup") == 0
     assert "mean errors up to 10.0%" in capsys.readouterr().out
     assert check(folder, "--figure", "speedup", "--max-error", "1%", "--json") == 1
@@ -101,7 +105,9 @@ def made_up(part: str, row: str, measured: float, predicted: float) -> Figure:
 
 
 def test_growth_and_loss_by_hand(tmp_path) -> None:
-    """A new row makes a part that is 5 % off 8 % off on average: no prediction moved, the error grew by 3 points."""
+    """A new row makes a part that is 5 % off 8 % off on average: no prediction moved, the error grew by 3
+    points.
+    """
     old = [made_up("m/p/speedup", "a", 1.0, 1.05), made_up("m/p/target_s", "a", 1.0, 1.0)]
     path = tmp_path / "b.json"
     path.write_text(baseline_text(parts(old), {}))
@@ -112,9 +118,13 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     assert faults(parts(new), 0.07, None) == [
         "above the limit: m/p/speedup: mean error 8.0% of 2 figures, limit 7.0%; worst -11.0% at b"
     ]
-    assert faults(parts(old[:1]), None, before) == ["lost: m/p/target_s: is in the baseline and is no longer measured"]
+    assert faults(parts(old[:1]), None, before) == [
+        "lost: m/p/target_s: is in the baseline and is no longer measured"
+    ]
     assert faults(parts(old[:1]), None, before.of(["speedup"])) == []
-    assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []  # within a point
+    assert (
+        faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []
+    )  # within a point
     assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.25)]), 0.25, None) == []  # at the limit
     many = [made_up(f"m/p/{n}", "a", 1.0, 1.5) for n in range(8)]
     path.write_text(baseline_text(parts([replace(figure, predicted=1.6) for figure in many]), {}))
@@ -130,16 +140,20 @@ def test_an_empty_or_damaged_folder_is_refused(folder, capsys) -> None:
     (folder / "piped").mkdir()
     os.mkfifo(folder / "piped" / "pipe.json")
     for where, words in (
-        ("empty", "must hold records"), ("none", "must be a folder"), ("mine", path.name),
+        ("empty", "must hold records"),
+        ("none", "must be a folder"),
+        ("mine", path.name),
         ("piped", "pipe.json: must be a readable file"),
-    ):  # fmt: skip
+    ):
         assert check(folder / where) == 2
         assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", [-0.01, 0.0, 5e-324, float("nan"), float("inf"), 1e300])
 def test_a_baseline_holds_times_and_speedups_above_0(tmp_path, value) -> None:
-    """Whose quotients with any prediction are numbers, so that the check compares no NaN and divides by no 0."""
+    """Whose quotients with any prediction are numbers, so that the check compares no NaN and divides by no
+    0.
+    """
     path = tmp_path / "b.json"
     text = baseline_text(parts([made_up("m/p/target_s", "a", 1.0, 1.25)]), {})
     path.write_text(text.replace('"m/record/a/target_s": 1.25', f'"m/record/a/target_s": {value}'))
@@ -156,7 +170,9 @@ def test_a_withdrawn_record_is_not_checked(folder) -> None:
 
 
 def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path, capsys) -> None:
-    """Times per token, plain and speculating, and the speedup of the two, by hand; a foreign calibration is worse."""
+    """Times per token, plain and speculating, and the speedup of the two, by hand; a foreign calibration is
+    worse.
+    """
     query = Query(**QUERY.as_dict() | {"calibration": None})
     subject = EngineSubject.of(query, "vllm", "0.22")
     made = calibrate(timings(), query, [load_calibration("ideal")], subject, (PATH.name,))
@@ -168,7 +184,8 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     assert all(f.fitted for f in found)
     by_name = {f.name: f for f in found}
     rows = {
-        (t.batch, t.gamma): (t, s) for t, s in zip(made.rows.timings, made.rows.predict(made.calibration), strict=True)
+        (t.batch, t.gamma): (t, s)
+        for t, s in zip(made.rows.timings, made.rows.predict(made.calibration), strict=True)
     }
     (plain, plain_s), (spec, spec_s) = rows[4.0, 0], rows[4.0, 7]
     (key,) = (k for k in by_name if f"{spec.name}/speedup" in k)
@@ -184,12 +201,16 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     again = json.loads(record.read_text()) | {"sources": [record.name]}
     (tmp_path / "again.json").write_text(json.dumps(again, separators=(",", ":")))
     assert len(figures(tmp_path)) == len(found)
-    # a baseline pins the calibration: one fitted anew to an engine that became slower does not hide that it has
+    # a baseline pins the calibration: one fitted anew to an engine that became slower does not hide that it
+    # has
     baseline = ("--baseline", str(tmp_path.parent / "engine-baseline.json"))
     assert check(tmp_path, *baseline, "--write") == 0
     assert check(tmp_path, *baseline) == 0
     (tmp_path / "again.json").unlink()
-    for slower, kept, says in ((1.5, slice(None), "grown: "), (1.0, slice(1, None), "points of the baseline")):
+    for slower, kept, says in (
+        (1.5, slice(None), "grown: "),
+        (1.0, slice(1, None), "points of the baseline"),
+    ):
         rows = [replace(t, seconds=slower * t.seconds) for t in timings()[kept]]
         anew = calibrate(rows, query, [load_calibration("ideal")], subject, (PATH.name,))
         path.unlink()
@@ -198,5 +219,7 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
         assert check(tmp_path, *baseline) == 1
         assert says in capsys.readouterr().err
     spoiled = json.loads(record.read_text())
-    record.write_text(json.dumps(spoiled | {"subject": spoiled["subject"] | {"draft_tp": 0}}, separators=(",", ":")))
+    record.write_text(
+        json.dumps(spoiled | {"subject": spoiled["subject"] | {"draft_tp": 0}}, separators=(",", ":"))
+    )
     refused(r"\.json: subject: draft_tp: must be a positive whole number", figures, tmp_path)

@@ -1,4 +1,6 @@
-"""Predicted beside measured: every printed figure has a cell, partitions add up, bounds bite only where they hold."""
+"""Predicted beside measured: every printed figure has a cell, partitions add up, bounds bite only where they
+hold.
+"""
 
 import json
 from dataclasses import replace
@@ -7,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from perfmodel.answers.query import Query
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query
 from perfmodel.errors import InputError
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module
@@ -88,13 +90,24 @@ def test_own_records_are_compared_like_published_ones() -> None:
     assert sum(c.quantity == "ar_tpot_s" for c in cells) == len(points) == 40
     p = points[0]
     found = whatif(
-        Query(p.target, p.hardware, p.batch, p.context, p.gamma, draft_kv=p.draft_kv or "",
-              tokens_per_iteration=p.tokens_per_iteration)
-    )  # fmt: skip
+        Query(
+            p.target,
+            p.hardware,
+            p.batch,
+            p.context,
+            p.gamma,
+            draft_kv=p.draft_kv or "",
+            tokens_per_iteration=p.tokens_per_iteration,
+        )
+    )
     mine = {c.quantity: c for c in cells if c.point == p}
     assert mine["target_s"].predicted == mine["ar_tpot_s"].predicted
     assert mine["target_s"].predicted == pytest.approx(found.target_step.predicted_s, rel=1e-12)
-    assert mine["ar_tpot_s"].lower == mine["target_s"].lower == pytest.approx(found.target_step.lower_s, rel=1e-12)
+    assert (
+        mine["ar_tpot_s"].lower
+        == mine["target_s"].lower
+        == pytest.approx(found.target_step.lower_s, rel=1e-12)
+    )
     assert mine["speedup"].predicted == pytest.approx(found.speedup, rel=1e-9)
     assert mine["sd_tpot_s"].measured == p.sd_tpot_s
 
@@ -104,7 +117,9 @@ def cell(measured: float, predicted: float, quantity: str = "speedup", **point: 
 
 
 def test_best_draft_lengths_and_inflections_of_a_grid() -> None:
-    """Measured best at 3, predicted at 1; the speedup falls with batch at 1000 tokens and not at 4000 (asked: 4096)."""
+    """Measured best at 3, predicted at 1; the speedup falls with batch at 1000 tokens and not at 4000 (asked:
+    4096).
+    """
     lengths = [cell(1.2, 1.5, gamma=1), cell(1.4, 1.3, gamma=3), cell(1.0, 1.1, gamma=2, batch=999)]
     assert list(best_gammas(lengths).values()) == [(3, 1)]
     far = {"context": 4000, "asked_context": 4096}

@@ -16,7 +16,9 @@ from tests.validate.tiny_plan import BLOCK
 from tests.validate.tiny_record import changed, measured
 
 MACHINES = sorted({record.data.machine for record in records() if record.data.kind == "measure"})
-COMMITTED = [machine for machine in MACHINES if not machine.startswith("local-")]  # git ignores results/local-*
+COMMITTED = [
+    machine for machine in MACHINES if not machine.startswith("local-")
+]  # git ignores results/local-*
 
 
 @pytest.mark.parametrize("machine", COMMITTED)
@@ -37,7 +39,9 @@ def test_a_stale_picture_would_be_noticed() -> None:
 
 
 def alike(one: Path, two: Path) -> bool:
-    """Two pictures of the same size that differ in one of a thousand places at most: edges of letters, say."""
+    """Two pictures of the same size that differ in one of a thousand places at most: edges of letters,
+    say.
+    """
     from matplotlib.image import imread
 
     a, b = imread(one), imread(two)
@@ -91,7 +95,9 @@ def cells_of(results: Path, **samples: tuple[float, ...]) -> list[Cell]:
 
 
 def test_measured_below_the_bound_is_seen(results) -> None:
-    """A tiny model fits the cache of the device, which the page says; no CPU is as fast as the H100 of the plan."""
+    """A tiny model fits the cache of the device, which the page says; no CPU is as fast as the H100 of the
+    plan.
+    """
     assert not report_module.below_bounds(cells_of(results))
     (line,) = report_module.below_bounds(cells_of(results, ar_target_s=(1e-12,) * 7))
     assert "T_T 1e-09 ms is below its bound" in line
@@ -109,6 +115,12 @@ def test_runs_of_another_plan_repeat_nothing(results) -> None:
 
 def test_inflection_on_a_grid() -> None:
     """From which context on speedup does not fall with batch, a fall of 3 % forgiven; by hand."""
-    for short, long, expected in ((0.9, 1.1, 2), (1.1, 1.1, 1), (1.1, 0.9, None), (0.98, 0.98, 1), (0.75, 0.96, None)):
+    for short, long, expected in (
+        (0.9, 1.1, 2),
+        (1.1, 1.1, 1),
+        (1.1, 0.9, None),
+        (0.98, 0.98, 1),
+        (0.75, 0.96, None),
+    ):
         assert inflection_of({1: [1.0, short], 2: [1.0, long]}, 0.03) == expected
     assert inflection_of({1: [1.0, 0.75]}, 0.25) == 1

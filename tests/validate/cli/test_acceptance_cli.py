@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
@@ -18,7 +18,18 @@ from perfmodel.validate.lm import CHECKPOINT
 from tests.test_pinned import PINNED, answer
 from tests.validate.tiny_folder import WORDS, write_documents, write_folder
 
-OBSERVE = ["validate", "acceptance", "--context", "64", "--new-tokens", "8", "--documents", "1", "--threads", "1"]
+OBSERVE = [
+    "validate",
+    "acceptance",
+    "--context",
+    "64",
+    "--new-tokens",
+    "8",
+    "--documents",
+    "1",
+    "--threads",
+    "1",
+]
 
 
 def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> None:
@@ -31,7 +42,9 @@ def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> Non
 
 
 def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:
-    """A draft that reads the whole cache in fp32 is the target: everything is accepted. A sparse one loses some."""
+    """A draft that reads the whole cache in fp32 is the target: everything is accepted. A sparse one loses
+    some.
+    """
     out = tmp_path / "table.json"
     published = "streamingllm:48,own_prefill=true"
     kinds = ["--draft-kv", "full", "--draft-kv", published, "--draft-kv", "streamingllm:32"]
@@ -46,11 +59,24 @@ def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:
         assert iterations + accepted <= 3 * (32 + 3)
         assert row["standard_error"]["documents"] == 3
     capsys.readouterr()
-    question = ["--model", str(CHECKPOINT), "--hardware", "h100", "--batch", "1", "--context", "256", "--gamma", "3"]
+    question = [
+        "--model",
+        str(CHECKPOINT),
+        "--hardware",
+        "h100",
+        "--batch",
+        "1",
+        "--context",
+        "256",
+        "--gamma",
+        "3",
+    ]
     draft = ["--draft-kv", "streamingllm:32", "--acceptance", str(out), "--json"]
     assert run(["whatif", *question, *draft]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["acceptance"]["tokens_per_iteration"] == pytest.approx(rows["streamingllm"].tokens_per_iteration(3))
+    assert answer["acceptance"]["tokens_per_iteration"] == pytest.approx(
+        rows["streamingllm"].tokens_per_iteration(3)
+    )
     assert f"{published}; " in answer["acceptance"]["source"], "what a row's name and budget leave open"
     assert "held-out" in answer["acceptance"]["source"]
     error = table["rows"][-1]["standard_error"]["tokens_per_iteration"]
@@ -62,16 +88,42 @@ def folders(tmp_path: Path, target: Model, small: Model) -> tuple[str, str, str]
     """A target, a smaller draft, and documents of 90, 40, 120 and 90 words, all as people have them."""
     pytest.importorskip("transformers")
     documents = write_documents(tmp_path / "books.jsonl", [90, 40, 120, 95])
-    return str(write_folder(tmp_path / "big", target)), str(write_folder(tmp_path / "small", small)), str(documents)
+    return (
+        str(write_folder(tmp_path / "big", target)),
+        str(write_folder(tmp_path / "small", small)),
+        str(documents),
+    )
 
 
 @pytest.mark.parametrize("draft", ["self", "ngram:2", "small"])
 def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -> None:
-    """Any draft; documents that are too short for a context are left out there; the file is there after each row."""
+    """Any draft; documents that are too short for a context are left out there; the file is there after each
+    row.
+    """
     big, small, documents = folders
     out, name = tmp_path / "table.json", "small" if draft == "small" else draft.partition(":")[0]
-    asked = ["--checkpoint", big, "--prompts", documents, "--context", "32,80", "--new-tokens", "16", "--gamma", "2"]
-    asked += ["--draft", small if draft == "small" else draft, "--dtype", "fp64", "--batch", "2", "--top-k", "20"]
+    asked = [
+        "--checkpoint",
+        big,
+        "--prompts",
+        documents,
+        "--context",
+        "32,80",
+        "--new-tokens",
+        "16",
+        "--gamma",
+        "2",
+    ]
+    asked += [
+        "--draft",
+        small if draft == "small" else draft,
+        "--dtype",
+        "fp64",
+        "--batch",
+        "2",
+        "--top-k",
+        "20",
+    ]
     if draft == "self":
         asked += ["--draft-kv", "full", "--draft-kv", "streamingllm:16"]
     assert run(["validate", "acceptance", *asked, "--threads", "1", "--out", str(out)]) == 0
@@ -84,10 +136,23 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
         assert row["standard_error"]["documents"] == (4 if row["context_tokens"] == 32 else 3)
     assert "temperature 1, top-k 20, 4 documents of books.jsonl, 16 new tokens, gamma 2" in table["source"]
     if draft == "self":
-        assert table["rows"][0]["histogram"][:2] == [0, 0], "what draws from the target's own distribution stands"
+        assert table["rows"][0]["histogram"][:2] == [0, 0], (
+            "what draws from the target's own distribution stands"
+        )
     assert " documents) tokens per iteration, by position " in capsys.readouterr().err
     if draft == "small":
-        question = ["--model", big, "--draft", small, "--acceptance", str(out), "--context", "50", "--batch", "1"]
+        question = [
+            "--model",
+            big,
+            "--draft",
+            small,
+            "--acceptance",
+            str(out),
+            "--context",
+            "50",
+            "--batch",
+            "1",
+        ]
         assert run(["whatif", *question, "--hardware", "h100", "--gamma", "2"]) == 0
 
 
@@ -103,19 +168,44 @@ def test_what_was_observed_outlives_an_interruption(tmp_path, folders, monkeypat
 
     monkeypatch.setattr(acceptance, "_observe", second_one_is_interrupted)
     asked = ["--checkpoint", big, "--prompts", documents, "--draft-kv", "full", "--draft-kv", "quest:16"]
-    run(["validate", "acceptance", *asked, "--context", "32", "--new-tokens", "8", "--threads", "1", "--out", str(out)])
+    run(
+        [
+            "validate",
+            "acceptance",
+            *asked,
+            "--context",
+            "32",
+            "--new-tokens",
+            "8",
+            "--threads",
+            "1",
+            "--out",
+            str(out),
+        ]
+    )
     assert calls == ["full", "quest:16"]
     assert [row.draft_kv for row in read_acceptance(out)] == ["full"]
 
 
 @pytest.mark.parametrize("verb", ["generate", "acceptance"])
 def test_shards_tokenizer_and_template_feed_advice(tmp_path, capsys, make_model, verb) -> None:
-    """Both verbs write what `advise` reads: rates of this model's own caches, at the context that was decoded."""
+    """Both verbs write what `advise` reads: rates of this model's own caches, at the context that was
+    decoded.
+    """
     pytest.importorskip("transformers")
     folder = write_folder(tmp_path / "tiny-chat", make_model(), shards=3)
     texts, out = write_documents(tmp_path / "questions.jsonl", [120, 130, 140]), tmp_path / "acceptance.json"
     where = ["--checkpoint", str(folder), "--prompts", str(texts), "--chat", "--context", "100"]
-    how = ["--gamma", "3", "--new-tokens", "16", "--draft-kv", "streamingllm:32", "--draft-kv", "snapkv:48,window=8"]
+    how = [
+        "--gamma",
+        "3",
+        "--new-tokens",
+        "16",
+        "--draft-kv",
+        "streamingllm:32",
+        "--draft-kv",
+        "snapkv:48,window=8",
+    ]
     assert run(["validate", verb, *where, *how, "--dtype", "fp64", "--out", str(out)]) == 0
     rows = json.loads(out.read_text())["rows"]
     assert [(row["target"], row["draft"], row["draft_kv"], row["kv_budget_tokens"]) for row in rows] == [
@@ -125,7 +215,18 @@ def test_shards_tokenizer_and_template_feed_advice(tmp_path, capsys, make_model,
     assert {row["context_tokens"] for row in rows} == {108.0 if verb == "generate" else 100.0}
     assert all(sum(row["histogram"]) > 0 and row["standard_error"]["documents"] == 3 for row in rows)
     capsys.readouterr()
-    ask = ["advise", "--model", str(folder), "--hardware", "h100", "--context", "100", "--batch", "8", "--json"]
+    ask = [
+        "advise",
+        "--model",
+        str(folder),
+        "--hardware",
+        "h100",
+        "--context",
+        "100",
+        "--batch",
+        "8",
+        "--json",
+    ]
     assert run([*ask, "--acceptance", str(out)]) == 0
     assert str(out) in capsys.readouterr().out
 
@@ -137,7 +238,9 @@ SMALLER = {"8k,16k,32k": "96,128,160", "8k": "64", "24k": "144", "512": "40", "2
 
 def commands() -> list[list[str]]:
     lines = re.findall(r"^    perfmodel (.*)$", PAGE, re.M)
-    return [[SMALLER.get(word, word) for word in re.sub(r":(512|2k)\b", _budget, line).split()] for line in lines]
+    return [
+        [SMALLER.get(word, word) for word in re.sub(r":(512|2k)\b", _budget, line).split()] for line in lines
+    ]
 
 
 def _budget(found: "re.Match[str]") -> str:
@@ -163,8 +266,14 @@ def test_its_commands_run(tmp_path, monkeypatch, capsys, target, small) -> None:
     assert said.count("--- continuation ") == 4
     assert said.count("interpolated in log context") == 2
     assert said.count("by 4 documents") >= 2
-    kinds = {name: {(r.draft, r.draft_kv, r.kv_budget_tokens) for r in read_acceptance(name)} for name in FILES}
-    assert {name: len(found) for name, found in kinds.items()} == {"sparse.json": 4, "small.json": 1, "ngram.json": 1}
+    kinds = {
+        name: {(r.draft, r.draft_kv, r.kv_budget_tokens) for r in read_acceptance(name)} for name in FILES
+    }
+    assert {name: len(found) for name, found in kinds.items()} == {
+        "sparse.json": 4,
+        "small.json": 1,
+        "ngram.json": 1,
+    }
 
 
 FILES = ("sparse.json", "small.json", "ngram.json")

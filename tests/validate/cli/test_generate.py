@@ -10,7 +10,7 @@ import typer
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.validate.cli import generated
 from perfmodel.validate.cli.generate import generate
@@ -42,7 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., M
 
 def output(*arguments: str, short: bool = True, batch: bool = True) -> str:
     more = [] if not short else SHORT if batch else [part for part in SHORT if part not in ("--batch", "2")]
-    done = CliRunner().invoke(app, [*arguments, *more, "--threads", "1", "--device", "cpu"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, [*arguments, *more, "--threads", "1", "--device", "cpu"], catch_exceptions=False
+    )
     assert done.exit_code == 0
     return done.output
 
@@ -81,7 +83,16 @@ def test_a_hugging_face_folder_with_its_tokenizer(tmp_path, target, small) -> No
     big, little = write_folder(tmp_path / "big", target), write_folder(tmp_path / "little", small)
     documents = write_documents(tmp_path / "some.jsonl", [90, 40])
     text = output(
-        *("--checkpoint", str(big), "--draft", str(little), "--draft-kv", "streamingllm:24", "--dtype", "fp64"),
+        *(
+            "--checkpoint",
+            str(big),
+            "--draft",
+            str(little),
+            "--draft-kv",
+            "streamingllm:24",
+            "--dtype",
+            "fp64",
+        ),
         *("--prompts", str(documents), "--new-tokens", "40"),
         short=False,
     )
@@ -99,7 +110,15 @@ def test_the_first_token_may_end_it_all(tmp_path, make_model) -> None:
     path = write_folder(tmp_path / "model", make_model())
     (path / "generation_config.json").write_text(json.dumps({"eos_token_id": list(range(61))}))
     text = output(
-        "--checkpoint", str(path), "--prompt", "the of", "--draft-kv", "full", "--hardware", "h100", short=False
+        "--checkpoint",
+        str(path),
+        "--prompt",
+        "the of",
+        "--draft-kv",
+        "full",
+        "--hardware",
+        "h100",
+        short=False,
     )
     assert "every sequence ended with its first token" in text
     cells = row(text, "full")
@@ -107,14 +126,27 @@ def test_the_first_token_may_end_it_all(tmp_path, make_model) -> None:
 
 
 def test_a_separate_draft_model_and_sampling(folder) -> None:
-    text = output("--checkpoint", folder, "--draft", folder, "--draft-kv", "streamingllm:24", "--temperature", "0.8")
+    text = output(
+        "--checkpoint", folder, "--draft", folder, "--draft-kv", "streamingllm:24", "--temperature", "0.8"
+    )
     assert "draft model" in text
     assert "all outputs equal" not in text
 
 
 def test_token_trees(folder) -> None:
-    """Sequoia's for rates that a star measures first, and one as drawn beside what given rates make expect of it."""
-    asked = ("--checkpoint", folder, "--draft-kv", "streamingllm:24", "--draft-kv", "snapkv:40", "--dtype", "fp64")
+    """Sequoia's for rates that a star measures first, and one as drawn beside what given rates make expect of
+    it.
+    """
+    asked = (
+        "--checkpoint",
+        folder,
+        "--draft-kv",
+        "streamingllm:24",
+        "--draft-kv",
+        "snapkv:40",
+        "--dtype",
+        "fp64",
+    )
     text = output(*asked, "--tree", "sequoia:12", "--gamma", "3")
     assert ", token trees, draft self" in text
     assert "all outputs equal the baseline, token for token" in text
@@ -138,12 +170,25 @@ def test_a_chain_drawn_as_a_tree_has_the_chains_prediction(folder) -> None:
 
 
 def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
-    """A chain and a tree with the tokens per iteration that were observed; 1 ms a step is 2000 tokens/s at batch 2."""
+    """A chain and a tree with the tokens per iteration that were observed; 1 ms a step is 2000 tokens/s at
+    batch 2.
+    """
     asked: list[Any] = []
-    monkeypatch.setattr(generated, "predicted_times", lambda *given: (asked.append(given), (1e-3, 1.0, 1.25))[1])
+    monkeypatch.setattr(
+        generated, "predicted_times", lambda *given: (asked.append(given), (1e-3, 1.0, 1.25))[1]
+    )
     for drafted in (["--gamma", "4"], ["--tree", "3x2"]):
         text = output(
-            *("--checkpoint", folder, "--draft-kv", "snapkv:40", "--hardware", "h100-sxm-80gb", "--dtype", "bf16"),
+            *(
+                "--checkpoint",
+                folder,
+                "--draft-kv",
+                "snapkv:40",
+                "--hardware",
+                "h100-sxm-80gb",
+                "--dtype",
+                "bf16",
+            ),
             *drafted,
         )
         assert "tokens/s (predicted for h100-sxm-80gb: 2000.0), T_T " in text
@@ -164,7 +209,16 @@ def test_two_levels_are_predicted(folder, monkeypatch) -> None:
     asked: list[Query] = []
     monkeypatch.setattr(generated, "resolve", lambda query: (asked.append(query), resolve(query))[1])
     text = output(
-        *("--checkpoint", folder, "--draft", folder, "--draft-kv", "streamingllm:16", "--middle-kv", "snapkv:40"),
+        *(
+            "--checkpoint",
+            folder,
+            "--draft",
+            folder,
+            "--draft-kv",
+            "streamingllm:16",
+            "--middle-kv",
+            "snapkv:40",
+        ),
         *("--gamma", "3", "--inner-gamma", "2", "--hardware", "h100", "--dtype", "bf16"),
     )
     assert "snapkv:40 < streamingllm:16: gamma 2 below, 3 above; measured (expected of the rates):" in text
@@ -179,8 +233,10 @@ def test_two_levels_are_predicted(folder, monkeypatch) -> None:
 
 
 def test_the_levels_rates_and_expectations_by_hand() -> None:
-    """gamma_1 = 1 with half of 8 small tokens accepted: rounds gain 1.5; gamma_2 = 2: 1.5 rounds, m is 2 or 3 with
-    3/4 and 1/4. The full target accepts 6 tokens in 4 iterations, stopping short in 2 of them: 6 of 8."""
+    """gamma_1 = 1 with half of 8 small tokens accepted: rounds gain 1.5; gamma_2 = 2: 1.5 rounds, m is 2 or 3
+    with 3/4 and 1/4. The full target accepts 6 tokens in 4 iterations, stopping short in 2 of them: 6 of
+    8.
+    """
     counts = LevelCounts((4, 4), iterations=4, accepted=6, complete=2)
     request = Request(1, 8, 8, 2, "model", middle_kv="snapkv:4", inner_gamma=1)
     made = Run(request, Generation([[1]], [[0, 0, 0, 0]]), 1.0, 1, 1, 0.0, 0.0, 1.0, counts=counts)
@@ -193,18 +249,33 @@ def test_the_levels_rates_and_expectations_by_hand() -> None:
 
 def test_random_weights_and_scripted_acceptance(make_model, folder) -> None:
     text = output(
-        "--checkpoint", folder, "--weights", "random:3", "--alpha", "1.0", "--draft-kv", "full", "--gamma", "2"
+        "--checkpoint",
+        folder,
+        "--weights",
+        "random:3",
+        "--alpha",
+        "1.0",
+        "--draft-kv",
+        "full",
+        "--gamma",
+        "2",
     )
     histogram = row(text, "full")[-3:]
     assert histogram[:2] == ["0", "0"]
     assert int(histogram[2]) > 0
 
 
-@pytest.mark.parametrize(("says", "arguments"), [
-    ("--draft-tp: must be a positive whole number", ["--draft", str(CHECKPOINT), "--draft-tp", "0"]),
-    ("model llama-3.1-405b: must fit in the", ["--model", "llama-3.1-405b", "--dtype", "fp64"]),
-    ("KV cache: must fit in the", ["--checkpoint", str(CHECKPOINT), "--batch", "900m"]),  # and no prompts are made
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("says", "arguments"),
+    [
+        ("--draft-tp: must be a positive whole number", ["--draft", str(CHECKPOINT), "--draft-tp", "0"]),
+        ("model llama-3.1-405b: must fit in the", ["--model", "llama-3.1-405b", "--dtype", "fp64"]),
+        (
+            "KV cache: must fit in the",
+            ["--checkpoint", str(CHECKPOINT), "--batch", "900m"],
+        ),  # and no prompts are made
+    ],
+)
 def test_wrong_flags(says, arguments) -> None:
     done = CliRunner().invoke(app, [*SHORT, "--threads", "1", "--device", "cpu", *arguments])
     assert isinstance(done.exception, InputError)
@@ -213,15 +284,38 @@ def test_wrong_flags(says, arguments) -> None:
 
 
 def test_the_figures_of_a_run_in_a_line(capsys) -> None:
-    """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.6 gained in each; plain: 50 tokens in 2 s."""
+    """100 tokens in 2 s over 10 iterations of 4 x 10 ms + 50 ms, 2.6 gained in each; plain: 50 tokens in 2
+    s.
+    """
     drafted = Request(2, 70, 20, 4)
-    one = Run(drafted, Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]), 2.0, 100, 10, 0.0, 0.01, 0.05)
+    one = Run(
+        drafted, Generation([[0] * 14] * 2, [[3, 2, 2, 1, 1], [0, 0, 0, 1, 0]]), 2.0, 100, 10, 0.0, 0.01, 0.05
+    )
     plain = Run(Request(2, 70, 20), Generation([[0] * 26] * 2, [[25]] * 2), 2.0, 50, 25, 1.25, 0.0, 0.04)
     table(plain, [one], None, [None])
     text = capsys.readouterr().out
-    cells = ["full", "50.0", "2.00", "1.16", "-", "10.00", "50.00", "110.00", "2.60", "0.640", "3", "2", "2", "2", "1"]
+    cells = [
+        "full",
+        "50.0",
+        "2.00",
+        "1.16",
+        "-",
+        "10.00",
+        "50.00",
+        "110.00",
+        "2.60",
+        "0.640",
+        "3",
+        "2",
+        "2",
+        "2",
+        "1",
+    ]
     assert row(text, "full") == cells
-    assert "batch 2, context 70, 20 new tokens, gamma 4, draft self, greedy; prefill 1.25 s; baseline 25.0" in text
+    assert (
+        "batch 2, context 70, 20 new tokens, gamma 4, draft self, greedy; prefill 1.25 s; baseline 25.0"
+        in text
+    )
     assert "tokens/s, T_T 40.00 ms" in text
     table(plain, [one], "h200-sxm-141gb", [(1234.56, 1.75)])
     text = capsys.readouterr().out

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from perfmodel.cli import run
-from perfmodel.specs.acceptance_file import AcceptanceFile
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.cli.acceptance import as_text, summary
@@ -62,7 +62,10 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
     assert lines[0] == "test-tiny: A tiny plan for tests; predicted for h100-sxm-80gb, calibration its own"
     found = estimate(load_plan(str(path)))
     minutes = sum(one.seconds for one in found[:3]) / 60
-    assert lines[-1] == f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
+    assert (
+        lines[-1]
+        == f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
+    )
     for one, line in zip(found, lines[4:-2], strict=True):
         times = f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms {one.speedup:.2f} {one.seconds:.1f} s"
         fits = "" if one.fits else " (does not fit)"
@@ -80,16 +83,22 @@ def test_a_busy_machine_is_named(tmp_path, monkeypatch, capsys) -> None:
 
 
 def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
-    """As long as was said, else as the model has positions for; their cache, in halves on two ranks, has to fit."""
+    """As long as was said, else as the model has positions for; their cache, in halves on two ranks, has to
+    fit.
+    """
     pair, needed = Pair("tinyllama-1.1b"), list[float]()
     for context, stated, length in ((4096, False, 2048 - 12), (4096, True, 4096), (100, False, 100)):
         found = _made_up(Request(3, context, 12), pair, target, stated, 1)
         assert [len(row) for row in found] == [length] * 3
         assert 0 <= min(map(min, found)) < max(map(max, found)) == 60
     assert found != _made_up(Request(3, 100, 12), pair, target, False, 2)
-    monkeypatch.setattr("perfmodel.validate.decoder.memory.check_fits", lambda what, size, _: needed.append(size))
+    monkeypatch.setattr(
+        "perfmodel.validate.decoder.memory.check_fits", lambda what, size, _: needed.append(size)
+    )
     assert len(_made_up(Request(1, 8, 3000), SimpleNamespace(tp=2, folder=None), target, False, 1)[0]) == 1
-    assert needed == [3001 * (2 * 2 * 2 * 8) * 8 / 2], "keys and values of two layers and heads of 8, each 8 bytes"
+    assert needed == [3001 * (2 * 2 * 2 * 8) * 8 / 2], (
+        "keys and values of two layers and heads of 8, each 8 bytes"
+    )
 
 
 def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) -> None:
@@ -115,7 +124,10 @@ def test_constants_of_engines_are_shown_or_written(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(f"{studies}.engines.texts", lambda made, found, day: ("a: 1\n", f"{found}"))
     monkeypatch.setattr(f"{studies}.engines.PATH", tmp_path / "record")
     monkeypatch.setattr(f"{studies}.engines_file.PATH", tmp_path / "constants")
-    for flags, out, written in (([], "a: 1\n", []), (["--write"], "", ["a: 1\n", "{'less': {'all': 0.123}}"])):
+    for flags, out, written in (
+        ([], "a: 1\n", []),
+        (["--write"], "", ["a: 1\n", "{'less': {'all': 0.123}}"]),
+    ):
         assert run(["validate", "calibrate", "engines", *flags]) == 0
         said = capsys.readouterr()
         assert (said.out, said.err.splitlines()[-1]) == (out, "less: all 12.3 %")
@@ -123,7 +135,9 @@ def test_constants_of_engines_are_shown_or_written(tmp_path, monkeypatch, capsys
 
 
 def test_a_comparison_in_lines(capsys) -> None:
-    """One figure twice as long as predicted, and below its bound; a speedup predicted on the wrong side of 1."""
+    """One figure twice as long as predicted, and below its bound; a speedup predicted on the wrong side of
+    1.
+    """
     point = published_points("magicdec")[0]
     cells = [Cell(point, "target_s", 2.0, 1.0, "c", False, 2.5, True), Cell(point, "speedup", 0.8, 1.2, "c")]
     for worst in (0, 1):
@@ -137,15 +151,23 @@ def test_a_comparison_in_lines(capsys) -> None:
             "magicdec/3a-01/target_s: 2 < 2.5",
             *["largest errors"] * worst,
         ]
-        assert lines[8:] == ["3a-01 a100-sxm-80gb llama-2-7b-32k tinyllama-1.1b 32 1024 target_s 2 1 -50.0"] * worst
+        assert (
+            lines[8:]
+            == ["3a-01 a100-sxm-80gb llama-2-7b-32k tinyllama-1.1b 32 1024 target_s 2 1 -50.0"] * worst
+        )
 
 
 def test_points_that_do_not_fit_a_gpu_are_left_out(tmp_path, monkeypatch, capsys) -> None:
     """A CPU's plan is run as it is."""
     ran: list[Plan] = []
-    monkeypatch.setattr("perfmodel.validate.harness.measure.run_plan", lambda plan, *_, **__: ran.append(plan))
+    monkeypatch.setattr(
+        "perfmodel.validate.harness.measure.run_plan", lambda plan, *_, **__: ran.append(plan)
+    )
     plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [1, 10**8]}])))
-    for device, points, said in (("cpu", 2, ""), ("cuda", 1, "1 points do not fit h100-sxm-80gb and are left out")):
+    for device, points, said in (
+        ("cpu", 2, ""),
+        ("cuda", 1, "1 points do not fit h100-sxm-80gb and are left out"),
+    ):
         monkeypatch.setattr("perfmodel.validate.harness.environment.busy_share", lambda: 0.0)
         assert time_points(plan.model_copy(update={"device": device}), "t-1", None, False, tmp_path) is None
         assert len(ran.pop().points()) == points

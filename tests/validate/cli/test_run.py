@@ -1,4 +1,6 @@
-"""`validate run` and what reads it afterwards: report, check, compare and whatif find its calibration and device."""
+"""`validate run` and what reads it afterwards: report, check, compare and whatif find its calibration and
+device.
+"""
 
 import json
 import shutil
@@ -7,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.run import closing
 from perfmodel.validate.records import code_version
@@ -118,11 +120,19 @@ def test_a_noisy_calibration_does_not_end_in_a_question() -> None:
     path, device = Path("c.yaml"), "xeon-amx-2core"
     quiet = closing(kernels, passes, fitted, device, path)
     assert quiet[1].startswith("ask: perfmodel whatif --hardware xeon-amx-2core --calibration c.yaml --model")
-    slow = fitted.model_copy(update={"iteration_fixed_s": fitted.iteration_fixed_s.model_copy(update={"value": 1.0})})
+    slow = fitted.model_copy(
+        update={"iteration_fixed_s": fitted.iteration_fixed_s.model_copy(update={"value": 1.0})}
+    )
     doubted = fitted.model_copy(update={"notes": "x. WARNING: no efficiency explains its gemm times."})
     for lines, why in (
-        (closing(noisy(kernels, 2.0), passes, fitted, device, path), "kernels: WARNING: the machine was not quiet"),
-        (closing(kernels, noisy(passes, 2.0), fitted, device, path), "passes: WARNING: the machine was not quiet"),
+        (
+            closing(noisy(kernels, 2.0), passes, fitted, device, path),
+            "kernels: WARNING: the machine was not quiet",
+        ),
+        (
+            closing(kernels, noisy(passes, 2.0), fitted, device, path),
+            "passes: WARNING: the machine was not quiet",
+        ),
         (closing(kernels, passes, slow, device, path), "its speedups are"),
         (closing(kernels, passes, doubted, device, path), "no efficiency explains"),
     ):

@@ -1,4 +1,6 @@
-"""Run by test_kernels.py in a process of its own: Triton's interpreter must be asked for before triton is imported."""
+"""Run by test_kernels.py in a process of its own: Triton's interpreter must be asked for before triton is
+imported.
+"""
 
 import sys
 from collections import Counter
@@ -10,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from triton.runtime.interpreter import GridExecutor
 
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.attention import Span
@@ -41,9 +43,17 @@ def near(ours: Any, theirs: Any, tolerance: float = 0) -> None:
 
 
 def attention() -> None:
-    """Chains, ragged and empty caches, strides, stated masks and sliding windows, in one stretch and in several."""
-    chosen, portable, tolerance = choose("triton", CPU, torch.float32), choose("math", CPU, torch.float32), 1e-5
-    for (n, m), splits, each in zip((*SHAPES, (5, 5)), (1, 3, 2, 3, 2), (*[TYPES[0]] * 4, TYPES[1]), strict=True):
+    """Chains, ragged and empty caches, strides, stated masks and sliding windows, in one stretch and in
+    several.
+    """
+    chosen, portable, tolerance = (
+        choose("triton", CPU, torch.float32),
+        choose("math", CPU, torch.float32),
+        1e-5,
+    )
+    for (n, m), splits, each in zip(
+        (*SHAPES, (5, 5)), (1, 3, 2, 3, 2), (*[TYPES[0]] * 4, TYPES[1]), strict=True
+    ):
         chosen.splits = splits
         check(chosen, n, m, *each, [127, 0, 57])
     q, k, v, new_k, new_v = inputs(5, 7, torch.float32)
@@ -63,11 +73,15 @@ def attention() -> None:
     q, k, v, new_k, new_v = inputs(2, 3, torch.float32, heads=6)
     packed = k.transpose(1, 2).contiguous().transpose(1, 2)
     span = Span(torch.tensor([5, 100, 128]), 128)
-    assert torch.equal(chosen(q, k, v, span, new_k, new_v), chosen(q, packed, v, span, new_k, new_v)), "strides"
+    assert torch.equal(chosen(q, k, v, span, new_k, new_v), chosen(q, packed, v, span, new_k, new_v)), (
+        "strides"
+    )
 
 
 def pointwise() -> None:
-    """Each fused step against plain torch: odd sizes, norms of heads, part of a head rotated, both places written."""
+    """Each fused step against plain torch: odd sizes, norms of heads, part of a head rotated, both places
+    written.
+    """
     generator, fused, plain = torch.Generator().manual_seed(0), Fused(), Pointwise()
 
     def random(*shape: int, dtype: torch.dtype) -> Tensor:
@@ -75,12 +89,19 @@ def pointwise() -> None:
 
     for dtype, tolerance in TYPES:
         for hidden in (16, 48, 200):
-            x, residual, weight = (random(*s, dtype=dtype) for s in ((3, 2, hidden), (3, 2, hidden), (hidden,)))
+            x, residual, weight = (
+                random(*s, dtype=dtype) for s in ((3, 2, hidden), (3, 2, hidden), (hidden,))
+            )
             near(*(each.add_norm(x, residual, weight, 1e-5) for each in (fused, plain)), tolerance)
             near(fused.silu_mul(residual), plain.silu_mul(residual), tolerance)
         wide = random(2, 1, 3000, dtype=dtype)
         near(fused.silu_mul(wide), plain.silu_mul(wide), tolerance)
-        for changes, half in (({}, 8), ({"qk_norm": True}, 8), ({"head_dim": 24, "qk_norm": True}, 12), ({}, 5)):
+        for changes, half in (
+            ({}, 8),
+            ({"qk_norm": True}, 8),
+            ({"head_dim": 24, "qk_norm": True}, 12),
+            ({}, 5),
+        ):
             spec = specification(**changes)
             layer = Layer(spec, RankShard(), 0)
             for norm in (layer.q_norm, layer.k_norm):
@@ -103,7 +124,9 @@ def pointwise() -> None:
 
 
 def selection() -> None:
-    """Pages and tokens chosen and read by index, beside torch: ragged, empty and short caches, ties, stated masks."""
+    """Pages and tokens chosen and read by index, beside torch: ragged, empty and short caches, ties, stated
+    masks.
+    """
     generator = torch.Generator().manual_seed(0)
     for dtype, tolerance in TYPES:
         fused, plain = (backends.selection(choose(name, CPU, dtype)) for name in ("triton", "math"))
@@ -128,7 +151,9 @@ def selection() -> None:
         first = scores.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
         assert torch.equal(found.long(), first), count
     least = torch.tensor([[-1, 0, 1]], dtype=torch.int32).view(torch.float32)  # the first is no number
-    assert best(least, 3, torch.tensor([3]), (1, 1)).tolist() == [[0, 1, 2]], "nothing beyond the end is chosen"
+    assert best(least, 3, torch.tensor([3]), (1, 1)).tolist() == [[0, 1, 2]], (
+        "nothing beyond the end is chosen"
+    )
 
 
 def copying() -> None:
@@ -146,7 +171,9 @@ def copying() -> None:
 
 
 def eight() -> None:
-    """Rounding to fp8, exactly and of every kind of value; fp8 caches written, copied, attended to and chosen from."""
+    """Rounding to fp8, exactly and of every kind of value; fp8 caches written, copied, attended to and chosen
+    from.
+    """
     every = torch.arange(256).to(torch.uint8).view(FP8).float()
     every = every[every.isfinite()].sort().values
     rounded = torch.cat((every, (every[1:] + every[:-1]) / 2, torch.randn(2000), torch.logspace(-5, 4, 999)))
@@ -176,11 +203,17 @@ def eight() -> None:
 
 
 def decoding() -> None:
-    """Whole generations, plain torch beside all kernels: chains and trees, a layer that slides, either cache."""
+    """Whole generations, plain torch beside all kernels: chains and trees, a layer that slides, either
+    cache.
+    """
     sliding = {"sliding_window": 8, "num_sliding_layers": 1, "qk_norm": True}
     model = build(specification(**sliding), RandomWeights(0, CPU, torch.float32, 0.3))
     tree = {"draft_kv": "snapkv:6,window=2", "tree": branching("2x1")}
-    for kv_dtype, more in (("auto", tree), ("fp8", {"draft_kv": "quest:8,page=2"}), ("fp8", {"draft_kv": "topk:4"})):
+    for kv_dtype, more in (
+        ("auto", tree),
+        ("fp8", {"draft_kv": "quest:8,page=2"}),
+        ("fp8", {"draft_kv": "topk:4"}),
+    ):
         found = []
         for attention, pointwise in (("sdpa", "torch"), ("triton", "triton")):
             asked = Request(2, 9, 4, 2, attention=attention, pointwise=pointwise, kv_dtype=kv_dtype, **more)
@@ -228,9 +261,12 @@ def kernels_per_layer() -> None:
     """The difference between a model of two layers and one of one."""
     weights = RandomWeights(0, CPU, torch.float32)
     for part, method in (
-        ("draft", "full"), ("draft", "snapkv:24,window=8"), ("verify", "full"), ("draft", "quest:24,page=4"),
+        ("draft", "full"),
+        ("draft", "snapkv:24,window=8"),
+        ("verify", "full"),
+        ("draft", "quest:24,page=4"),
         ("draft", "topk:24"),
-    ):  # fmt: skip
+    ):
         request = Request(1, 40, 20, 1, draft_kv=method, attention="triton", pointwise="triton")
         models = [build(specification(num_hidden_layers=layers), weights) for layers in (2, 1)]
         more, less = (launches(model, request, part) for model in models)

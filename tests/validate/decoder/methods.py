@@ -1,4 +1,6 @@
-"""Every draft cache, small enough to leave most of a prompt out; and what is asked of decoders of every kind."""
+"""Every draft cache, small enough to leave most of a prompt out; and what is asked of decoders of every
+kind.
+"""
 
 import torch
 
@@ -10,9 +12,15 @@ from perfmodel.validate.decoder.state import State
 
 PUBLISHED = "streamingllm:24,own_prefill=true"
 METHODS = [
-    "full", "streamingllm:24", PUBLISHED, "snapkv:24,window=8", "quest:24,page=4", "topk:24",
-    "retrieval:24,every=3,chunk=4", "quantized,bits=4",
-]  # fmt: skip
+    "full",
+    "streamingllm:24",
+    PUBLISHED,
+    "snapkv:24,window=8",
+    "quest:24,page=4",
+    "topk:24",
+    "retrieval:24,every=3,chunk=4",
+    "quantized,bits=4",
+]
 
 
 def check_cache(cache: KVCache, model: Model, state: State, behind: int = 1) -> None:

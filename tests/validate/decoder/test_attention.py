@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.specs.calibration import AttentionChoice
+from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.attention import FoldedAttention, Span
 from perfmodel.validate.decoder.backends import AttentionByShape
@@ -40,12 +40,20 @@ def inputs(
 
 
 def check(
-    chosen: FoldedAttention, n: int, m: int, dtype: torch.dtype, tolerance: float, lengths: list[int], bound: int = 128
+    chosen: FoldedAttention,
+    n: int,
+    m: int,
+    dtype: torch.dtype,
+    tolerance: float,
+    lengths: list[int],
+    bound: int = 128,
 ) -> None:
     q, k, v, new_k, new_v = inputs(n, m, dtype)
     out = chosen(q, k, v, Span(torch.tensor(lengths), bound), new_k, new_v)
     assert out.dtype == dtype
-    torch.testing.assert_close(out.double(), by_hand(q, k, v, lengths, new_k, new_v), rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(
+        out.double(), by_hand(q, k, v, lengths, new_k, new_v), rtol=tolerance, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize(("n", "m"), SHAPES)
@@ -61,7 +69,9 @@ def test_portable_implementations(name, dtype, tolerance, n, m) -> None:
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
 def test_a_sliding_window(name) -> None:
-    """Each query sees the cached tokens from its own first on; what lies before `start` is not even looked at."""
+    """Each query sees the cached tokens from its own first on; what lies before `start` is not even looked
+    at.
+    """
     chosen = backends.choose(name, torch.device("cpu"), torch.float64)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
     lengths, window = torch.tensor([60, 90, 128]), 40
@@ -74,7 +84,9 @@ def test_a_sliding_window(name) -> None:
         for j in range(3):
             begin = int(first[b, j])
             parts = q[b : b + 1, :, j : j + 1], k[b : b + 1, :, begin:], v[b : b + 1, :, begin:]
-            wanted = by_hand(*parts, [length - begin], new_k[b : b + 1, :, : j + 3], new_v[b : b + 1, :, : j + 3])
+            wanted = by_hand(
+                *parts, [length - begin], new_k[b : b + 1, :, : j + 3], new_v[b : b + 1, :, : j + 3]
+            )
             torch.testing.assert_close(out[b : b + 1, j : j + 1], wanted, rtol=1e-6, atol=1e-6)
 
 
@@ -86,10 +98,17 @@ CHOICES = [
 
 @pytest.mark.parametrize(
     ("heads", "query", "tokens", "name"),
-    [((4, 2, 16), 1, 0, "sdpa"), ((4, 2, 16), 1, 999, "sdpa"), ((4, 2, 16), 1, 1000, "math"),
-     ((4, 2, 16), 2, 999, "sdpa"), ((4, 2, 16), 3, 999, "sdpa"), ((4, 2, 16), 3, 499, "math"),  # the nearest by ratio
-     ((4, 2, 16), 64, 500, "sdpa"), ((4, 4, 16), 1, 0, "math")],
-)  # fmt: skip
+    [
+        ((4, 2, 16), 1, 0, "sdpa"),
+        ((4, 2, 16), 1, 999, "sdpa"),
+        ((4, 2, 16), 1, 1000, "math"),
+        ((4, 2, 16), 2, 999, "sdpa"),
+        ((4, 2, 16), 3, 999, "sdpa"),
+        ((4, 2, 16), 3, 499, "math"),  # the nearest by ratio
+        ((4, 2, 16), 64, 500, "sdpa"),
+        ((4, 4, 16), 1, 0, "math"),
+    ],
+)
 def test_the_implementation_chosen_for_a_shape(heads, query, tokens, name) -> None:
     chosen = backends.choose("auto", torch.device("cpu"), torch.float64, choices=CHOICES)
     assert isinstance(chosen, AttentionByShape)
@@ -132,12 +151,16 @@ def test_on_cuda(name, n, m) -> None:
     lengths = [128, 1, 57]
     on = [x.to(device) for x in (q, k, v)]
     out = chosen(*on, Span(torch.tensor(lengths, device=device), 128), new_k.to(device), new_v.to(device))
-    torch.testing.assert_close(out.double().cpu(), by_hand(q, k, v, lengths, new_k, new_v), rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(
+        out.double().cpu(), by_hand(q, k, v, lengths, new_k, new_v), rtol=2e-2, atol=2e-2
+    )
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])
 def test_a_stated_mask(name) -> None:
-    """The triangle is the causal mask; a row of the batch sees what its own mask says, and nothing else counts."""
+    """The triangle is the causal mask; a row of the batch sees what its own mask says, and nothing else
+    counts.
+    """
     chosen = backends.choose(name, torch.device("cpu"), torch.float64)
     q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
     span = Span(torch.tensor([0, 60, 128]), 128)
@@ -147,6 +170,8 @@ def test_a_stated_mask(name) -> None:
     sees = triangle.repeat(3, 1, 1)
     sees[1, 2] = torch.tensor([True, False, False, True, False])
     out = chosen(q, k, v, span, new_k, new_v, sees)
-    alone = chosen(q[1:2, :, 2:], k[1:2], v[1:2], Span(span.lengths[1:2], 128), new_k[1:2, :, ::3], new_v[1:2, :, ::3])
+    alone = chosen(
+        q[1:2, :, 2:], k[1:2], v[1:2], Span(span.lengths[1:2], 128), new_k[1:2, :, ::3], new_v[1:2, :, ::3]
+    )
     torch.testing.assert_close(out[1, 2:], alone[0], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(out[[0, 2]], causal[[0, 2]], rtol=1e-12, atol=1e-12)

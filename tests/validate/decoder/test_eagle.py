@@ -32,7 +32,9 @@ def deep(make_model: Callable[..., Model]) -> Model:
 
 @pytest.fixture(scope="module")
 def head(deep: Model) -> HeadModel:
-    """Random, with a vocabulary of its own; its output is near enough to the target's to be right now and then."""
+    """Random, with a vocabulary of its own; its output is near enough to the target's to be right now and
+    then.
+    """
     made = load_head("eagle:features=3,vocab=40", "random:0", deep)
     for number, parameter in enumerate(made.parameters()):
         parameter.data.normal_(0, 0.3, generator=torch.Generator().manual_seed(number))
@@ -41,7 +43,9 @@ def head(deep: Model) -> HeadModel:
 
 
 def dense(head: HeadModel, target: Model, text: list[int], drafted: list[int]) -> Tensor:
-    """Distributions [drafted, vocab] that the tokens after a text are drawn from, all pairs run anew each time."""
+    """Distributions [drafted, vocab] that the tokens after a text are drawn from, all pairs run anew each
+    time.
+    """
     features, rows = Features(head.features.layers), list[Tensor]()
     target(torch.tensor([text[:-1]]), torch.arange(len(text) - 1)[None], causal, tap=features)
     given, tokens = head.project(features.take(len(text) - 1)), text[1:]
@@ -72,7 +76,9 @@ def test_drafts_are_drawn_from_what_the_head_says_run_densely(deep, head, prompt
 def test_outputs_are_those_of_plain_decoding(deep, head, prompts) -> None:
     plain = make_decoder(deep, Request(4, 70, NEW)).generate(prompts, NEW)
     for sampling in (Sampling(), Sampling(0.8)):
-        out = make_decoder(deep, Request(4, 70, NEW, GAMMA, "model", sampling=sampling), head).generate(prompts, NEW)
+        out = make_decoder(deep, Request(4, 70, NEW, GAMMA, "model", sampling=sampling), head).generate(
+            prompts, NEW
+        )
         assert [len(row) for row in out.tokens] == [NEW] * 4
         assert sampling.temperature or out.tokens == plain.tokens
     assert min(map(sum, out.histograms)) > 0
@@ -97,26 +103,44 @@ def test_a_start_without_a_prefill(deep, head) -> None:
 
 @pytest.mark.parametrize("layer", ["midlayer", "layers.0"])
 def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None:
-    """As EAGLE's authors and as speculators write it; offsets say which of the target's tokens are drafted."""
+    """As EAGLE's authors and as speculators write it; offsets say which of the target's tokens are
+    drafted.
+    """
     rows = dict(zip("qkv", head.layers[0].qkv.weight.split((32, 16, 16)), strict=True))
     tensors = {f"{layer}.self_attn.{name}_proj.weight": rows[name] for name in rows}
     gate, up = head.layers[0].mlp.gate_up.weight.chunk(2)
     tensors |= {
-        "fc.weight": head.project.weight, f"{layer}.input_layernorm.weight": head.embedding_norm,
-        f"{layer}.hidden_norm.weight": head.layers[0].attention_norm, "norm.weight": head.final_norm,
-        f"{layer}.self_attn.o_proj.weight": head.layers[0].output.weight, "lm_head.weight": head.head,
-        f"{layer}.mlp.gate_proj.weight": gate, f"{layer}.mlp.up_proj.weight": up,
+        "fc.weight": head.project.weight,
+        f"{layer}.input_layernorm.weight": head.embedding_norm,
+        f"{layer}.hidden_norm.weight": head.layers[0].attention_norm,
+        "norm.weight": head.final_norm,
+        f"{layer}.self_attn.o_proj.weight": head.layers[0].output.weight,
+        "lm_head.weight": head.head,
+        f"{layer}.mlp.gate_proj.weight": gate,
+        f"{layer}.mlp.up_proj.weight": up,
         f"{layer}.mlp.down_proj.weight": head.layers[0].mlp.down.weight,
         f"{layer}.post_attention_layernorm.weight": head.layers[0].mlp_norm,
         "d2t": torch.full((40,), 11, dtype=torch.int64),
-    }  # fmt: skip
-    save_file({name: tensor.detach().clone() for name, tensor in tensors.items()}, tmp_path / "model.safetensors")
+    }
+    save_file(
+        {name: tensor.detach().clone() for name, tensor in tensors.items()}, tmp_path / "model.safetensors"
+    )
     config = {
-        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 48,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "num_hidden_layers": 1, "vocab_size": 61,
-        "draft_vocab_size": 40, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_hidden_layers": 1,
+        "vocab_size": 61,
+        "draft_vocab_size": 40,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
         "tie_word_embeddings": False,
-    }  # fmt: skip
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     loaded = load_head(str(tmp_path), "checkpoint", deep)
     assert torch.equal(loaded.to_target, head.to_target)
@@ -133,7 +157,11 @@ def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None
             assert first == (offsets or [0])[0]
         else:
             refused(
-                "d2t: must add up to 40 different tokens of tiny's 61", load_head, str(tmp_path), "checkpoint", deep
+                "d2t: must add up to 40 different tokens of tiny's 61",
+                load_head,
+                str(tmp_path),
+                "checkpoint",
+                deep,
             )
 
 
@@ -150,8 +178,30 @@ def test_predicted_beside_measured(tmp_path, make_model, capsys) -> None:
     """A head of random weights by its kind, as the engine's own `--draft eagle3` has its shape."""
     pytest.importorskip("transformers")
     folder = write_folder(tmp_path / "tiny-deep", make_model(num_hidden_layers=8))
-    where = ["--checkpoint", str(folder), "--draft", "eagle3", "--draft-weights", "random:1", "--hardware", "h100"]
-    how = ["--batch", "2", "--context", "40", "--new-tokens", "8", "--alpha", "0.7", "--gamma", "2", "--dtype", "fp32"]
+    where = [
+        "--checkpoint",
+        str(folder),
+        "--draft",
+        "eagle3",
+        "--draft-weights",
+        "random:1",
+        "--hardware",
+        "h100",
+    ]
+    how = [
+        "--batch",
+        "2",
+        "--context",
+        "40",
+        "--new-tokens",
+        "8",
+        "--alpha",
+        "0.7",
+        "--gamma",
+        "2",
+        "--dtype",
+        "fp32",
+    ]
     assert run(["validate", "generate", *where, *how]) == 0
     printed = capsys.readouterr().out
     assert "predicted" in printed

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from perfmodel.specs.model import MoE
+from perfmodel.specs.models.model import MoE
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import Piece, RandomWeights, build, load, save_tensors
@@ -15,14 +15,24 @@ from tests.validate.tiny_spec import tiny_spec
 transformers = pytest.importorskip("transformers")
 
 SHAPE: dict[str, Any] = {
-    "num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 2,
-    "intermediate_size": 80, "vocab_size": 99, "max_position_embeddings": 256, "pad_token_id": None,
+    "num_hidden_layers": 3,
+    "hidden_size": 48,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 80,
+    "vocab_size": 99,
+    "max_position_embeddings": 256,
+    "pad_token_id": None,
     "initializer_range": 0.2,
-}  # fmt: skip
+}
 LLAMA3 = {
-    "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
-}  # fmt: skip
+}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
 STATED = {"attention_factor": 1.3, "beta_fast": 4.0, "beta_slow": 0.5, "original_max_position_embeddings": 32}
 PARTLY = {"original_max_position_embeddings": 32, "tie_word_embeddings": True}
@@ -40,11 +50,15 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-3": ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
     "llama-3.1": ("Llama", {"rope_parameters": LLAMA3}),
     "llama-3.1-blended": ("Llama", {"rope_parameters": LLAMA3 | {"original_max_position_embeddings": 16}}),
-    "llama-3.2": ("Llama", {"rope_parameters": LLAMA3 | {"factor": 32.0}, "tie_word_embeddings": True, "head_dim": 16}),
+    "llama-3.2": (
+        "Llama",
+        {"rope_parameters": LLAMA3 | {"factor": 32.0}, "tie_word_embeddings": True, "head_dim": 16},
+    ),
     "llama-with-biases": ("Llama", {"attention_bias": True, "mlp_bias": True}),
     "llama-2-32k": ("Llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 8.0}}),
     "mistral": ("Mistral", {"sliding_window": None, "head_dim": 16}),
-    "qwen2": ("Qwen2", {"tie_word_embeddings": True}), "qwen2.5-yarn": ("Qwen2", {"rope_parameters": YARN}),
+    "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
+    "qwen2.5-yarn": ("Qwen2", {"rope_parameters": YARN}),
     "qwen3-yarn-as-stated": ("Qwen3", {"head_dim": 16, "rope_parameters": YARN | STATED}),
     "llama-yarn-with-mscales": ("Llama", {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 1.2}}),
     "phi3-4k": ("Phi3", {"sliding_window": 17}),
@@ -52,13 +66,30 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3-128k-in-4k": ("Phi3", {"rope_parameters": longrope(128), "original_max_position_embeddings": 128}),
     "phi4-mini": ("Phi3", {"rope_parameters": longrope(32, 3) | {"partial_rotary_factor": 0.75}, **PARTLY}),
     "mistral-7b-v0.1": ("Mistral", {"sliding_window": 9, "head_dim": 16}),
-    "qwen2-half-sliding": ("Qwen2", {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 1}),
+    "qwen2-half-sliding": (
+        "Qwen2",
+        {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 1},
+    ),
     "mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
-    "qwen3-moe": ("Qwen3Moe", {**EXPERTS, "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": True}),
-    "qwen3-moe-first-dense": ("Qwen3Moe",
-     {**EXPERTS, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False, "mlp_only_layers": [0]}),
-    "qwen3": ("Qwen3", {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}}),
-}  # fmt: skip
+    "qwen3-moe": (
+        "Qwen3Moe",
+        {**EXPERTS, "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": True},
+    ),
+    "qwen3-moe-first-dense": (
+        "Qwen3Moe",
+        {
+            **EXPERTS,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "norm_topk_prob": False,
+            "mlp_only_layers": [0],
+        },
+    ),
+    "qwen3": (
+        "Qwen3",
+        {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
+    ),
+}
 
 
 MOE_AFTER_ONE = MoE(num_experts=4, experts_per_token=2, intermediate_size=16, first_dense_layers=1)
@@ -98,13 +129,17 @@ def test_logits_prefill_and_step_by_step(family, tmp_path) -> None:
             ours.cache.tighten()
 
 
-@pytest.mark.parametrize("changes", [
-    {},
-    {"qkv_bias": True, "mlp_bias": True, "output_bias": True},
-    {"qk_norm": True, "tie_word_embeddings": True}, {"model_type": "phi3"},
-    {"model_type": "mixtral", "moe": MoE(num_experts=4, experts_per_token=2, intermediate_size=48)},
-    {"model_type": "qwen3_moe", "moe": MOE_AFTER_ONE},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"qkv_bias": True, "mlp_bias": True, "output_bias": True},
+        {"qk_norm": True, "tie_word_embeddings": True},
+        {"model_type": "phi3"},
+        {"model_type": "mixtral", "moe": MoE(num_experts=4, experts_per_token=2, intermediate_size=48)},
+        {"model_type": "qwen3_moe", "moe": MOE_AFTER_ONE},
+    ],
+)
 def test_every_parameter_of_a_spec_is_there(changes) -> None:
     spec = tiny_spec(**changes)
     model = build(spec, RandomWeights(0, torch.device("cpu"), torch.float32))
@@ -124,4 +159,6 @@ class Saved(RandomWeights):
 
     def read(self, piece: Piece) -> torch.Tensor:
         assert tuple(self.tensors[piece.name].shape) == piece.shape
-        return self.tensors[piece.name][piece.start : piece.stop] if piece.dim == 0 else self.tensors[piece.name]
+        return (
+            self.tensors[piece.name][piece.start : piece.stop] if piece.dim == 0 else self.tensors[piece.name]
+        )

@@ -1,4 +1,6 @@
-"""Eight-bit weights and caches: what is stored, and where it cannot be run; test_greedy.py has their losslessness."""
+"""Eight-bit weights and caches: what is stored, and where it cannot be run; test_greedy.py has their
+losslessness.
+"""
 
 from itertools import combinations
 from unittest.mock import Mock
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from perfmodel.costs.shards import shard
-from perfmodel.specs.formats import Precision, kv_format, weight_format
+from perfmodel.specs.models.formats import Precision, kv_format, weight_format
 from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, by_row, check_runs, scaled_product, to_fp8
@@ -29,7 +31,9 @@ def eight() -> Model:
 
 
 def test_a_weight_by_hand() -> None:
-    """Peaks 448 and 0.5: scales 1 and 0.5 / 448. 300 lies between 288 and 320 (steps of 32), 89.6 between 88 and 96."""
+    """Peaks 448 and 0.5: scales 1 and 0.5 / 448. 300 lies between 288 and 320 (steps of 32), 89.6 between 88
+    and 96.
+    """
     weight = torch.tensor([[448.0, -300.0, 1.0], [0.5, -0.25, 0.1]])
     given = torch.nn.Linear(3, 2)
     given.weight.data = weight
@@ -40,7 +44,9 @@ def test_a_weight_by_hand() -> None:
     codes, scale = by_row(torch.zeros(2, 4), torch.zeros(2, 1))
     assert codes.float().eq(0).all()
     assert scale.gt(0).all()
-    assert to_fp8(torch.tensor([1e9, -465.0, 0.001])).float().tolist() == [448.0, -448.0, 2**-9], "it saturates"
+    assert to_fp8(torch.tensor([1e9, -465.0, 0.001])).float().tolist() == [448.0, -448.0, 2**-9], (
+        "it saturates"
+    )
     asked = Mock()
     to_fp8(asked)
     asked.clamp.assert_called_once_with(-448.0, 448.0)  # what this torch does by itself, older ones do not
@@ -51,7 +57,9 @@ def test_a_weight_by_hand() -> None:
 
 
 def test_the_product_of_eight_bits() -> None:
-    """What CUDA devices run, by torch's operator: each token with a scale of its own, three bits of fraction each."""
+    """What CUDA devices run, by torch's operator: each token with a scale of its own, three bits of fraction
+    each.
+    """
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(shape, generator=generator).bfloat16() for shape in ((2, 3, 64), (32, 64)))
     x[0, 1] *= 1000
@@ -78,7 +86,9 @@ def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
     assert kinds["embedding"] == kinds["final_norm"] == torch.float64
 
 
-def tokens(model: Model, prompts: list[list[int]], small: Model | None = None, **asked: object) -> list[list[int]]:
+def tokens(
+    model: Model, prompts: list[list[int]], small: Model | None = None, **asked: object
+) -> list[list[int]]:
     request = Request(len(prompts), 70, NEW, **asked)  # type: ignore[arg-type]
     return make_decoder(model, request, small).generate(prompts, NEW).tokens
 
@@ -95,7 +105,9 @@ def test_a_head_is_of_its_targets_format(prompts: list[list[int]]) -> None:
     kinds = {name: p.dtype for name, p in head.named_parameters() if name.endswith(".weight")}
     assert set(kinds) == {"project.weight", *(f"layers.0.{at}.weight" for at in LINEARS)}
     assert set(kinds.values()) == {FP8}
-    assert tokens(deep, prompts, head, draft="model", gamma=3, kv_dtype="fp8") == tokens(deep, prompts, kv_dtype="fp8")
+    assert tokens(deep, prompts, head, draft="model", gamma=3, kv_dtype="fp8") == tokens(
+        deep, prompts, kv_dtype="fp8"
+    )
 
 
 HOPPER, ADA, AMPERE = (9, 0), (8, 9), (8, 0)

@@ -29,7 +29,9 @@ READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero"
 
 
 class Recorder(TorchDispatchMode):
-    """Logs every operator with the very tensors it was given and gave; reading a value on the host is refused."""
+    """Logs every operator with the very tensors it was given and gave; reading a value on the host is
+    refused.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +79,11 @@ def emulated(work: Callable[[], object], generator: torch.Generator) -> Callable
     ("kind", "method"),
     [("plain", "full"), *((kind, method) for kind in ("self", "sampled model") for method in METHODS)]
     + [("sampled plain", "full"), ("sampled self", "full"), ("tree of a model", "snapkv:24,window=8")]
-    + [(kind, method) for kind in ("tree", "sampled tree") for method in ("snapkv:24,window=8", "quest:24,page=4")]
+    + [
+        (kind, method)
+        for kind in ("tree", "sampled tree")
+        for method in ("snapkv:24,window=8", "quest:24,page=4")
+    ]
     + [("two levels of a model", "quest:24,page=4"), ("sampled two levels of a model", "streamingllm:24")]
     + [("fp8", "snapkv:24,window=8"), ("fp8", "quest:24,page=4")],
 )
@@ -104,9 +110,15 @@ def whole(made: Any, state: State, replayed: bool) -> Callable[[], object]:
 
 
 def eager_and_replayed(
-    target: Model, draft: Model | None, asked: Request, prompts: list[list[int]], ready: Callable[..., Any] = whole
+    target: Model,
+    draft: Model | None,
+    asked: Request,
+    prompts: list[list[int]],
+    ready: Callable[..., Any] = whole,
 ) -> tuple[Generation, ...]:
-    """What 18 iterations or more decode, each by itself and 16 of them as replays of one. ready: makes one run."""
+    """What 18 iterations or more decode, each by itself and 16 of them as replays of one. ready: makes one
+    run.
+    """
     results = []
     for replayed in (False, True):
         made = make_decoder(target, asked, draft)
@@ -128,7 +140,11 @@ def test_every_width_of_two_levels_is_warm_before_it_is_recorded(monkeypatch, ta
     """One real iteration each; after them iterations are the decoder's own again."""
     asked = Request(4, 140, 50, 3, "model", middle_kv="streamingllm:24", inner_gamma=2)
     made = make_decoder(target, asked, small)
-    state, concluded, conclude = made.start([prompt * 2 for prompt in prompts], 50), list[int](), made.conclude
+    state, concluded, conclude = (
+        made.start([prompt * 2 for prompt in prompts], 50),
+        list[int](),
+        made.conclude,
+    )
 
     def seen(state: State, drafted: torch.Tensor, *rest: Any) -> None:
         concluded.append(drafted.shape[1])
@@ -179,7 +195,9 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     @contextmanager
     def fake_graph(graph: FakeGraph) -> Iterator[None]:
-        """As torch.cuda.graph: another stream is current until its end, and a failed capture raises there once more."""
+        """As torch.cuda.graph: another stream is current until its end, and a failed capture raises there
+        once more.
+        """
         told.append("capture")
         yield
         told.append("own")

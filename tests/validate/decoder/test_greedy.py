@@ -1,4 +1,6 @@
-"""Greedy speculative output is plain output, token for token, caches are those of a fresh prefill: in float64."""
+"""Greedy speculative output is plain output, token for token, caches are those of a fresh prefill: in
+float64.
+"""
 
 import math
 from collections.abc import Callable
@@ -8,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.specs.model import MoE, RopeScaling
+from perfmodel.specs.models.model import MoE, RopeScaling
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.factory import make_decoder
@@ -32,7 +34,9 @@ def run(
 
 
 def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
-    """Greedy decoding with no cache at all: the whole sequence anew for every token, one query head at a time."""
+    """Greedy decoding with no cache at all: the whole sequence anew for every token, one query head at a
+    time.
+    """
 
     def attend(_index: int, projected: Projected) -> Tensor:
         q, k, v = projected.rotate()
@@ -53,7 +57,9 @@ def oracle(model: Model, prompt: list[int], new: int) -> list[int]:
 
 def test_plain_equals_the_oracle(target, prompts, plain) -> None:
     assert plain.tokens == [oracle(target, prompt, NEW) for prompt in prompts]
-    assert plain.histogram == [(NEW - 1) * len(prompts)], "one count for each iteration of an unfinished sequence"
+    assert plain.histogram == [(NEW - 1) * len(prompts)], (
+        "one count for each iteration of an unfinished sequence"
+    )
     assert len({token for row in plain.tokens for token in row}) > 20, (
         "the model repeats itself: the test shows nothing"
     )
@@ -64,17 +70,25 @@ def test_every_view_is_tested() -> None:
 
 
 ACCEPTED = {
-    "full": (80, 160, 41), "streamingllm:24": (35, 55, 17), PUBLISHED: (36, 57, 17), "snapkv:24,window=8": (53, 87, 29),
-    "quest:24,page=4": (46, 71, 34), "topk:24": (74, 150, 40), "retrieval:24,every=3,chunk=4": (41, 66, 25),
-    "quantized,bits=4": (75, 138, 34), "quantized,bits=8,group=4": (80, 154, 41),
-}  # fmt: skip
+    "full": (80, 160, 41),
+    "streamingllm:24": (35, 55, 17),
+    PUBLISHED: (36, 57, 17),
+    "snapkv:24,window=8": (53, 87, 29),
+    "quest:24,page=4": (46, 71, 34),
+    "topk:24": (74, 150, 40),
+    "retrieval:24,every=3,chunk=4": (41, 66, 25),
+    "quantized,bits=4": (75, 138, 34),
+    "quantized,bits=8,group=4": (80, 154, 41),
+}
 """Draft tokens that stand, by the cases below: as many as these caches and weights give."""
 
 
 @pytest.mark.parametrize(("case", "kind", "gamma"), [(0, "self", 1), (1, "self", 8), (2, "model", 4)])
 @pytest.mark.parametrize("method", EVERY)
 def test_every_cache_and_gamma(target, small, prompts, plain, case, kind, method, gamma) -> None:
-    """A decoder used again remembers nothing: same tokens and same acceptance, whatever was decoded between."""
+    """A decoder used again remembers nothing: same tokens and same acceptance, whatever was decoded
+    between.
+    """
     made = make_decoder(target, Request(4, 70, NEW, gamma, kind, method), small if kind == "model" else None)
     out = made.generate(prompts, NEW)
     assert out.tokens == plain.tokens
@@ -83,22 +97,36 @@ def test_every_cache_and_gamma(target, small, prompts, plain, case, kind, method
         assert made.generate(prompts, NEW) == out
     assert len(out.histogram) == gamma + 1
     assert sum(j * count for j, count in enumerate(out.histogram)) == ACCEPTED[method][case]
-    assert method != "full" or kind == "model" or not any(out.histogram[:-1]), "a draft that is the target is accepted"
+    assert method != "full" or kind == "model" or not any(out.histogram[:-1]), (
+        "a draft that is the target is accepted"
+    )
 
 
 @pytest.mark.parametrize(("gamma", "histogram"), [(1, [100, 29]), (8, [95, 8, 6, 3, 1, 1, 0, 0, 1])])
 def test_ngram(target, prompts, plain, gamma, histogram) -> None:
-    out = make_decoder(target, Request(len(prompts), 70, NEW, gamma=gamma, draft="ngram")).generate(prompts, NEW)
+    out = make_decoder(target, Request(len(prompts), 70, NEW, gamma=gamma, draft="ngram")).generate(
+        prompts, NEW
+    )
     assert (out.tokens, out.histogram) == (plain.tokens, histogram)
 
 
-@pytest.mark.parametrize(("tokens", "wanted"), [
-    ([1, 2, 3, 9, 1, 2, 3], [9, 1, 2, 3]), ([1, 2, 3, 9, 4, 2, 3, 8, 1, 2, 3], [9, 4, 2, 3]),
-    ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]), ([5, 6, 5, 6], [5, 6, 5, 6]), ([1, 2, 3, 4], [4, 4, 4, 4]),
-    ([4], [4, 4, 4, 4]), ([4, 9, 4], [9, 4, 9, 4]),
-], ids=["three match", "longest before latest", "latest of one", "period", "no match", "one", "first"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tokens", "wanted"),
+    [
+        ([1, 2, 3, 9, 1, 2, 3], [9, 1, 2, 3]),
+        ([1, 2, 3, 9, 4, 2, 3, 8, 1, 2, 3], [9, 4, 2, 3]),
+        ([7, 3, 1, 5, 3, 2, 3], [2, 3, 2, 3]),
+        ([5, 6, 5, 6], [5, 6, 5, 6]),
+        ([1, 2, 3, 4], [4, 4, 4, 4]),
+        ([4], [4, 4, 4, 4]),
+        ([4, 9, 4], [9, 4, 9, 4]),
+    ],
+    ids=["three match", "longest before latest", "latest of one", "period", "no match", "one", "first"],
+)
 def test_ngram_by_hand(tokens, wanted) -> None:
-    """What followed the latest of the longest earlier occurrences; a longer row beside it makes for padding."""
+    """What followed the latest of the longest earlier occurrences; a longer row beside it makes for
+    padding.
+    """
     state = State.from_prompts([tokens, [0] * 15], 8, 4, torch.device("cpu"), 0)
     drafted, chances = NGramDrafter(4).propose(state)
     assert drafted[0].tolist() == wanted
@@ -115,29 +143,45 @@ def test_ngram_does_not_look_round_the_end() -> None:
 
 
 LAYERS = {
-    "experts": {"model_type": "mixtral", "moe": MoE(num_experts=5, experts_per_token=2, intermediate_size=24)},
+    "experts": {
+        "model_type": "mixtral",
+        "moe": MoE(num_experts=5, experts_per_token=2, intermediate_size=24),
+    },
     "sliding": {"sliding_window": 24, "num_sliding_layers": 2},
     "half sliding": {"sliding_window": 16, "num_sliding_layers": 1},
     "yarn": {"rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)},
-    "longrope at the length trained first": {"rope_scaling": RopeScaling(rope_type="longrope", factor=4.0,
-     short_factor=(1.0, 1.1, 1.2, 1.3), long_factor=(2.0, 5.0, 9.0, 14.0), original_max_position_embeddings=100)},
+    "longrope at the length trained first": {
+        "rope_scaling": RopeScaling(
+            rope_type="longrope",
+            factor=4.0,
+            short_factor=(1.0, 1.1, 1.2, 1.3),
+            long_factor=(2.0, 5.0, 9.0, 14.0),
+            original_max_position_embeddings=100,
+        )
+    },
     "part of a head rotates": {"model_type": "phi3", "partial_rotary_factor": 0.5, "qk_norm": True},
-    "fp8 weights": {"fp8": True}, "fp8 cache": {}, "fp8 weights, fp8 cache": {"fp8": True},
-}  # fmt: skip
+    "fp8 weights": {"fp8": True},
+    "fp8 cache": {},
+    "fp8 weights, fp8 cache": {"fp8": True},
+}
 TREE = {"tree": (-1, 0, 0, 1, 1, 2), "gamma": 2}
 TWO_LEVELS = {"middle_kv": "snapkv:24,window=8", "inner_gamma": 2, "gamma": 3}
 
 
 @pytest.mark.parametrize("layers", LAYERS)
 def test_other_kinds_of_layers(make_model, prompts, layers) -> None:
-    """Plain decoding equals the oracle, and every draft cache, tree and second level equals plain decoding."""
+    """Plain decoding equals the oracle, and every draft cache, tree and second level equals plain
+    decoding.
+    """
     model = make_model(**LAYERS[layers])
     small = make_model(**LAYERS[layers] | {"num_hidden_layers": 1, "num_sliding_layers": 0})
     window, kv_dtype = LAYERS[layers].get("sliding_window"), "fp8" if "fp8 cache" in layers else "auto"
     long_enough = [prompts[0], prompts[2]]
     plain = run(model, long_enough, new=30, kv_dtype=kv_dtype)
     assert plain.tokens == [oracle(model, prompt, 30) for prompt in long_enough]
-    run_here = [method for method in METHODS if (window is None and kv_dtype == "auto") or method != PUBLISHED]
+    run_here = [
+        method for method in METHODS if (window is None and kv_dtype == "auto") or method != PUBLISHED
+    ]
     cases = [(None, {"draft_kv": method, "gamma": 3}) for method in run_here] + [
         (None, TREE | {"draft_kv": METHODS[1]})
     ]
@@ -190,7 +234,9 @@ def test_rollback_equals_a_fresh_prefill(target, small, prompts, kind, gamma) ->
 
 
 def poison(cache: KVCache) -> None:
-    """Make everything that is not committed poisonous (large: a masked value times a zero weight must stay zero)."""
+    """Make everything that is not committed poisonous (large: a masked value times a zero weight must stay
+    zero).
+    """
     outside = torch.arange(cache.capacity) >= cache.lengths[:, None]
     for part in (cache.k, cache.v):
         part.masked_fill_(outside[None, :, None, :, None], 1e6)

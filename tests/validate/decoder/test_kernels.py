@@ -1,4 +1,6 @@
-"""Triton's kernels equal plain torch, there are ten of them a layer, and none spills: all without a device."""
+"""Triton's kernels equal plain torch, there are ten of them a layer, and none spills: all without a
+device.
+"""
 
 import os
 import re
@@ -71,7 +73,9 @@ def test_kernels_compile_for_ampere_and_hopper() -> None:
     import triton
 
     code = (COMPILED + EIGHT).format(root=str(ROOT))
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     committed = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
     if f"## Triton {triton.__version__}\n" in committed:  # another version may need other registers

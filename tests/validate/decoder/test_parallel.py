@@ -28,7 +28,13 @@ CASES: list[dict[str, Any]] = [
     {"gamma": 3, "draft": "model", "draft_tp": 1, "middle_kv": "snapkv:16,window=8", "inner_gamma": 2},
     {"gamma": 3, "draft_kv": "topk:8", "temperature": 0.8, "shape": {"qkv_bias": True, "qk_norm": True}},
     {"gamma": 2, "shape": {"tie_word_embeddings": True, "output_bias": True, "mlp_bias": True}},
-    {"gamma": 3, "draft_kv": "snapkv:16,window=8", "fp8": True, "kv_dtype": "fp8", "shape": {"mlp_bias": True}},
+    {
+        "gamma": 3,
+        "draft_kv": "snapkv:16,window=8",
+        "fp8": True,
+        "kv_dtype": "fp8",
+        "shape": {"mlp_bias": True},
+    },
 ]
 EVEN = {"vocab_size": 60}
 """Two processes have half of the vocabulary each."""

@@ -1,11 +1,13 @@
-"""StreamingLLM as published, against a plain account of it: which tokens are kept, and where in the cache they are."""
+"""StreamingLLM as published, against a plain account of it: which tokens are kept, and where in the cache
+they are.
+"""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from perfmodel.specs.model import RopeScaling
+from perfmodel.specs.models.model import RopeScaling
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import streamingllm
 from perfmodel.validate.decoder.model import Model, Projected
@@ -16,9 +18,11 @@ NEW, GAMMA = 60, 3
 
 
 class Account:
-    """One sequence: the keys, before any rotation, and the values of all its tokens, of which a pass sees some.
+    """One sequence: the keys, before any rotation, and the values of all its tokens, of which a pass sees
+    some.
 
-    Each pass puts what it sees at positions 0, 1, ... and rotates it anew. A pass's tokens are kept once committed.
+    Each pass puts what it sees at positions 0, 1, ... and rotates it anew. A pass's tokens are kept once
+    committed.
     """
 
     def __init__(self, model: Model, budget: int, sinks: int) -> None:
@@ -64,20 +68,31 @@ class Account:
 
 MODELS = {
     "llama": {},
-    "yarn, part of a head rotates": {"model_type": "phi3", "partial_rotary_factor": 0.5,
-     "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)},
-}  # fmt: skip
+    "yarn, part of a head rotates": {
+        "model_type": "phi3",
+        "partial_rotary_factor": 0.5,
+        "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32),
+    },
+}
 
 
-@pytest.mark.parametrize(("budget", "sinks", "chunk", "kind", "layers"), [
-    (24, 4, 128, "self", "llama"), (24, 4, 7, "model", "yarn, part of a head rotates"),
-    (16, 0, 5, "self", "yarn, part of a head rotates"), (9, 1, 8, "model", "llama"), (200, 4, 66, "self", "llama"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("budget", "sinks", "chunk", "kind", "layers"),
+    [
+        (24, 4, 128, "self", "llama"),
+        (24, 4, 7, "model", "yarn, part of a head rotates"),
+        (16, 0, 5, "self", "yarn, part of a head rotates"),
+        (9, 1, 8, "model", "llama"),
+        (200, 4, 66, "self", "llama"),
+    ],
+)
 @torch.inference_mode()
 def test_drafts_are_drawn_from_what_the_account_says(
     make_model, prompts, monkeypatch, kind, budget, sinks, chunk, layers
 ) -> None:
-    """Of ragged prompts, through acceptance and rejection, whatever the chunks in which the prompt is read."""
+    """Of ragged prompts, through acceptance and rejection, whatever the chunks in which the prompt is
+    read.
+    """
     monkeypatch.setattr(streamingllm, "WINDOW_CHUNK", chunk)
     target, small = (make_model(**MODELS[layers], num_hidden_layers=count) for count in (2, 1))
     model, draft = (small, small) if kind == "model" else (target, None)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from perfmodel.specs.model import MoE, RopeScaling
+from perfmodel.specs.models.model import MoE, RopeScaling
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
@@ -75,28 +75,45 @@ INDEX = "model.safetensors.index.json"
 NO_FILE = "index.json: weight_map: 'a': must be the name of a file in this folder"
 
 
-@pytest.mark.parametrize(("says", "spoil"), [
-    ("must be a whole safetensors file", cut),
-    ("weights: must be model.safetensors, or .* 'none'", lambda folder: (folder / "model.safetensors").unlink()),
-    ("config.json", lambda folder: (folder / "config.json").unlink()),
-    ("tensor model.layers.1.mlp.down_proj", without("model.layers.1.mlp.down_proj.weight")),
-    ("no lm_head.weight although", without("lm_head.weight")),
-    (r"gate_proj.weight: must be \[52, 32\] by config.json, given \[48, 32\]", stated(intermediate_size=52)),
-    ("index.json: must be valid JSON", indexed("{")),
-    ("index.json: must not be nested so deeply", indexed("[" * 100_000)),
-    ("index.json: weight_map: must be an object", indexed('{"weight_map": 3}')),
-    *((NO_FILE, indexed(json.dumps({"weight_map": {"a": name}}))) for name in (3, "../b.safetensors", "/b.sa", "..")),
-    *((f"{name}: must be a readable file", pipe(name)) for name in ("model.safetensors", INDEX)),
-    ("hidden_act: must be 'silu' to be run here, given 'gelu'", stated(hidden_act="gelu")),
-    ("quantization_config: must be absent", stated(quantization_config={"quant_method": "fp8"})),
-    ("must have 4 short and as many long factors", stated(rope_scaling={"rope_type": "longrope", "factor": 4.0})),
-    (r"sliding layers last to be run here, given \[0\]",
-     stated(model_type="qwen2", sliding_window=9, layer_types=MIXED, use_sliding_window=True)),
-    ("its rope_type is 'dynamic'", stated(rope_scaling={"rope_type": "dynamic", "factor": 2.0})),
-    ("layer_types: must be a list of 2 entries", stated(layer_types=5)),
-    ("layer_types: must be a list of 2 entries", stated(layer_types=["sliding_attention", 5])),
-    ("num_hidden_layers: must be", stated(num_hidden_layers="2", layer_types=["b", "a"])),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("says", "spoil"),
+    [
+        ("must be a whole safetensors file", cut),
+        (
+            "weights: must be model.safetensors, or .* 'none'",
+            lambda folder: (folder / "model.safetensors").unlink(),
+        ),
+        ("config.json", lambda folder: (folder / "config.json").unlink()),
+        ("tensor model.layers.1.mlp.down_proj", without("model.layers.1.mlp.down_proj.weight")),
+        ("no lm_head.weight although", without("lm_head.weight")),
+        (
+            r"gate_proj.weight: must be \[52, 32\] by config.json, given \[48, 32\]",
+            stated(intermediate_size=52),
+        ),
+        ("index.json: must be valid JSON", indexed("{")),
+        ("index.json: must not be nested so deeply", indexed("[" * 100_000)),
+        ("index.json: weight_map: must be an object", indexed('{"weight_map": 3}')),
+        *(
+            (NO_FILE, indexed(json.dumps({"weight_map": {"a": name}})))
+            for name in (3, "../b.safetensors", "/b.sa", "..")
+        ),
+        *((f"{name}: must be a readable file", pipe(name)) for name in ("model.safetensors", INDEX)),
+        ("hidden_act: must be 'silu' to be run here, given 'gelu'", stated(hidden_act="gelu")),
+        ("quantization_config: must be absent", stated(quantization_config={"quant_method": "fp8"})),
+        (
+            "must have 4 short and as many long factors",
+            stated(rope_scaling={"rope_type": "longrope", "factor": 4.0}),
+        ),
+        (
+            r"sliding layers last to be run here, given \[0\]",
+            stated(model_type="qwen2", sliding_window=9, layer_types=MIXED, use_sliding_window=True),
+        ),
+        ("its rope_type is 'dynamic'", stated(rope_scaling={"rope_type": "dynamic", "factor": 2.0})),
+        ("layer_types: must be a list of 2 entries", stated(layer_types=5)),
+        ("layer_types: must be a list of 2 entries", stated(layer_types=["sliding_attention", 5])),
+        ("num_hidden_layers: must be", stated(num_hidden_layers="2", layer_types=["b", "a"])),
+    ],
+)
 def test_a_spoilt_folder(folder, target, says, spoil) -> None:
     """Nothing that would be computed otherwise is ignored."""
     assert torch.equal(read(folder).layers[1].qkv.weight, target.layers[1].qkv.weight)
@@ -115,16 +132,26 @@ def test_which_file_is_read(folder, target) -> None:
     assert torch.equal(read(folder).embedding, target.embedding)
 
 
-@pytest.mark.parametrize(("says", "call"), [
-    ("--weights: must be", lambda: load("tinyllama-1.1b", "random:x", CPU, torch.float32)),
-    ("--checkpoint: must be a folder", lambda: load("tinyllama-1.1b", "checkpoint", CPU, torch.float32)),
-    ("must be of family", lambda: load("deepseek-v3", "random:0", CPU, torch.float32)),
-    ("rotary width is 3, which must be even", lambda: Model(tiny_spec(**ODD))),
-    *(("it has latent attention, attention sinks or extra norms", lambda has=has: Model(tiny_spec(**has)))
-      for has in ({"attention_sinks": True}, {"norms_per_layer": 4})),
-    *(("it has shared experts, or biases", lambda has=has: Model(tiny_spec(moe=MoE(**EXPERTS, **has))))
-      for has in ({"shared_intermediate_size": 8}, {"router_bias": True}, {"expert_bias": True})),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("says", "call"),
+    [
+        ("--weights: must be", lambda: load("tinyllama-1.1b", "random:x", CPU, torch.float32)),
+        ("--checkpoint: must be a folder", lambda: load("tinyllama-1.1b", "checkpoint", CPU, torch.float32)),
+        ("must be of family", lambda: load("deepseek-v3", "random:0", CPU, torch.float32)),
+        ("rotary width is 3, which must be even", lambda: Model(tiny_spec(**ODD))),
+        *(
+            (
+                "it has latent attention, attention sinks or extra norms",
+                lambda has=has: Model(tiny_spec(**has)),
+            )
+            for has in ({"attention_sinks": True}, {"norms_per_layer": 4})
+        ),
+        *(
+            ("it has shared experts, or biases", lambda has=has: Model(tiny_spec(moe=MoE(**EXPERTS, **has))))
+            for has in ({"shared_intermediate_size": 8}, {"router_bias": True}, {"expert_bias": True})
+        ),
+    ],
+)
 def test_what_is_refused_at_once(says, call) -> None:
     refused(says, call)
 
@@ -152,36 +179,53 @@ TREE = {"tree": branching("2x2")}
 LEVELS = {"draft": "model", "middle_kv": "full", "inner_gamma": 1}
 
 
-@pytest.mark.parametrize(("says", "asked"), [
-    ("--batch: must be 1 or more, given 0", {"batch": 0}), ("--context: must be 1 or more, given 0", {"context": 0}),
-    ("--gamma: must be 0 or more, given -1", {"gamma": -1}),
-    ("must be gamma . 1 = 3 counts, given 2", {"script": (1.0, 0.0)}),
-    ("--kv-dtype: must be auto .* or fp8, given 'int8'", {"kv_dtype": "int8"}),
-    *(("--draft", {"draft": draft}) for draft in ("other", "self:3", "ngram:0", "ngram:x", "model")),
-    ("KV cache: must fit in the .* GB free on cpu", {"batch": 100000, "context": 10**6}),
-    ("draft KV cache: must fit", {"draft_kv": "snapkv:10000000000"}),
-    ("h2o can be predicted but not run", {"draft_kv": "h2o:64"}),
-    ("copy=False can be predicted but not run", {"draft_kv": "streamingllm:64,copy=false"}),
-    (r"above sinks \+ gamma \(6\), given 6", {"draft_kv": "streamingllm:6"}),
-    ("own_prefill=true .* fp8 cache", {"draft_kv": PUBLISHED, "kv_dtype": "fp8"}),
-    ("bits=3", {"draft_kv": "quantized,bits=3"}), ("group=3", {"draft_kv": "quantized,bits=4,group=3"}),
-    ("keep_means=False", {"draft_kv": "retrieval:64,every=2,keep_means=false"}),
-    ("--tree: must be grown by a draft that runs a model", TREE | {"draft": "ngram"}),
-    ("--gamma: must be the 2 levels below the root, given 3", TREE | {"gamma": 3}),
-    ("tree rates: must be 0 or more and at most 1 in sum", TREE | {"script": (0.5, 0.6)}),
-    ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
-    ("must stand over a separate --draft model", LEVELS | {"draft": "self"}),
-    ("without --tree and --alpha", LEVELS | {"script": (0.0, 1.0, 0.0)}),
-    ("without --tree and --alpha", LEVELS | {"tree": (-1, 0, 1)}),
-    ("must be gamma . 1 = 4 counts, given 3", LEVELS | {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)}),
-    ("must be gamma . 1 = 2 counts, given 1", LEVELS | {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)}),
-    ("--inner-gamma, --gamma: must be 1 or more with --middle-kv, given 0, 2", LEVELS | {"inner_gamma": 0}),
-    ("must be 1 or more with --middle-kv, given 1, 0", LEVELS | {"gamma": 0}),
-    ("h2o can be predicted but not run", LEVELS | {"middle_kv": "h2o:24"}),
-    ("--middle-kv: own_prefill=true", LEVELS | {"middle_kv": PUBLISHED}),
-    # one selection for all drafted tokens: what the first is drawn from would depend on those after it
-    ("topk selects by the drafted tokens' own queries", LEVELS | {"middle_kv": "topk:2", "sampling": Sampling(0.7)}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("says", "asked"),
+    [
+        ("--batch: must be 1 or more, given 0", {"batch": 0}),
+        ("--context: must be 1 or more, given 0", {"context": 0}),
+        ("--gamma: must be 0 or more, given -1", {"gamma": -1}),
+        ("must be gamma . 1 = 3 counts, given 2", {"script": (1.0, 0.0)}),
+        ("--kv-dtype: must be auto .* or fp8, given 'int8'", {"kv_dtype": "int8"}),
+        *(("--draft", {"draft": draft}) for draft in ("other", "self:3", "ngram:0", "ngram:x", "model")),
+        ("KV cache: must fit in the .* GB free on cpu", {"batch": 100000, "context": 10**6}),
+        ("draft KV cache: must fit", {"draft_kv": "snapkv:10000000000"}),
+        ("h2o can be predicted but not run", {"draft_kv": "h2o:64"}),
+        ("copy=False can be predicted but not run", {"draft_kv": "streamingllm:64,copy=false"}),
+        (r"above sinks \+ gamma \(6\), given 6", {"draft_kv": "streamingllm:6"}),
+        ("own_prefill=true .* fp8 cache", {"draft_kv": PUBLISHED, "kv_dtype": "fp8"}),
+        ("bits=3", {"draft_kv": "quantized,bits=3"}),
+        ("group=3", {"draft_kv": "quantized,bits=4,group=3"}),
+        ("keep_means=False", {"draft_kv": "retrieval:64,every=2,keep_means=false"}),
+        ("--tree: must be grown by a draft that runs a model", TREE | {"draft": "ngram"}),
+        ("--gamma: must be the 2 levels below the root, given 3", TREE | {"gamma": 3}),
+        ("tree rates: must be 0 or more and at most 1 in sum", TREE | {"script": (0.5, 0.6)}),
+        ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
+        ("must stand over a separate --draft model", LEVELS | {"draft": "self"}),
+        ("without --tree and --alpha", LEVELS | {"script": (0.0, 1.0, 0.0)}),
+        ("without --tree and --alpha", LEVELS | {"tree": (-1, 0, 1)}),
+        (
+            "must be gamma . 1 = 4 counts, given 3",
+            LEVELS | {"script": (0.0, 1.0, 0.0), "inner_script": (0.0, 1.0)},
+        ),
+        (
+            "must be gamma . 1 = 2 counts, given 1",
+            LEVELS | {"script": (0.0, 1.0, 0.0, 0.0), "inner_script": (1.0,)},
+        ),
+        (
+            "--inner-gamma, --gamma: must be 1 or more with --middle-kv, given 0, 2",
+            LEVELS | {"inner_gamma": 0},
+        ),
+        ("must be 1 or more with --middle-kv, given 1, 0", LEVELS | {"gamma": 0}),
+        ("h2o can be predicted but not run", LEVELS | {"middle_kv": "h2o:24"}),
+        ("--middle-kv: own_prefill=true", LEVELS | {"middle_kv": PUBLISHED}),
+        # one selection for all drafted tokens: what the first is drawn from would depend on those after it
+        (
+            "topk selects by the drafted tokens' own queries",
+            LEVELS | {"middle_kv": "topk:2", "sampling": Sampling(0.7)},
+        ),
+    ],
+)
 def test_what_no_decoder_can_be_made_for(target, small, says, asked) -> None:
     asked = {"batch": 1, "context": 8, "new_tokens": 8, "gamma": 2} | asked
     refused(says, lambda: make_decoder(target, Request(**asked), small if "middle_kv" in asked else None))
@@ -189,7 +233,9 @@ def test_what_no_decoder_can_be_made_for(target, small, says, asked) -> None:
 
 def test_models_that_do_not_go_together_or_see_too_little(target, make_model) -> None:
     other, sliding = make_model(vocab_size=62), make_model(sliding_window=8, num_sliding_layers=2)
-    refused("must have the 61 tokens of tiny, given 62", make_decoder, target, Request(1, 8, 8, 2, "model"), other)
+    refused(
+        "must have the 61 tokens of tiny, given 62", make_decoder, target, Request(1, 8, 8, 2, "model"), other
+    )
     says = "sees 8 tokens and must be given fewer in one pass, given 8"
     refused(says, make_decoder, sliding, Request(1, 60, 8, 7))
     assert make_decoder(sliding, Request(1, 60, 8, 6))

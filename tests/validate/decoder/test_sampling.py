@@ -49,9 +49,16 @@ def agrees(counts: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def decoded(
-    models: tuple[Model, Model], sampling: Sampling, gamma: int, kind: str, draft_kv: str = "full", **more: Any
+    models: tuple[Model, Model],
+    sampling: Sampling,
+    gamma: int,
+    kind: str,
+    draft_kv: str = "full",
+    **more: Any,
 ) -> tuple[Generation, Any]:
-    """Many continuations of PROMPT, which must be distributed as direct sampling from the first model; what counted."""
+    """Many continuations of PROMPT, which must be distributed as direct sampling from the first model; what
+    counted.
+    """
     asked = Request(BATCH, len(PROMPT), NEW, gamma, kind, draft_kv, sampling, **more)
     made = make_decoder(models[0], asked, models[1] if kind == "model" else None)
     counter = watched(made)
@@ -67,10 +74,15 @@ def test_chains(models, gamma, temperature) -> None:
     assert all(out.histogram[:2]), "both rejection and acceptance must occur"
 
 
-@pytest.mark.parametrize(("draft", "draft_kv"), [
-    ("self", "streamingllm:6,sinks=1"), ("self", "streamingllm:6,sinks=1,own_prefill=true"), ("self", "topk:2"),
-    ("ngram", "full"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("draft", "draft_kv"),
+    [
+        ("self", "streamingllm:6,sinks=1"),
+        ("self", "streamingllm:6,sinks=1,own_prefill=true"),
+        ("self", "topk:2"),
+        ("ngram", "full"),
+    ],
+)
 def test_other_drafts_and_top_p(models, draft, draft_kv) -> None:
     decoded(models, Sampling(1.0, top_p=0.8), 3, draft, draft_kv)
 
@@ -78,7 +90,8 @@ def test_other_drafts_and_top_p(models, draft, draft_kv) -> None:
 @pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(1.0, 0.8)], ids=["1.3", "top-p"])
 @pytest.mark.parametrize("shape", ["2x2x1", "5x1", "3x2"])
 def test_trees(models, shape, sampling) -> None:
-    """Several candidates for each token, drawn without replacement; with top-p more than the draft's distribution has.
+    """Several candidates for each token, drawn without replacement; with top-p more than the draft's
+    distribution has.
 
     A draft that reads little of the target's cache, and another model with a cache of its own.
     """
@@ -107,7 +120,9 @@ def test_top_p_keeps_the_smallest_sufficient_set() -> None:
 
 
 def test_top_k_then_top_p_by_hand() -> None:
-    """Of 0.4, 0.3, 0.2, 0.1 three are kept as 4/9, 3/9, 2/9: the first two are 7/9 of them, and 0.75 is enough."""
+    """Of 0.4, 0.3, 0.2, 0.1 three are kept as 4/9, 3/9, 2/9: the first two are 7/9 of them, and 0.75 is
+    enough.
+    """
     logits = torch.tensor([0.2, 0.4, 0.1, 0.3], dtype=torch.float64).log()
     kept = Sampling(1.0, top_p=0.75, top_k=3).probabilities(logits)
     torch.testing.assert_close(kept, torch.tensor([0, 4 / 7, 0, 3 / 7], dtype=torch.float64))
@@ -130,7 +145,10 @@ def test_a_residual_that_rounding_left_empty() -> None:
     """Then the target's own distribution decides, and no token outside it."""
     target = torch.tensor([[[0.0, 0.5, 0.5]] * 2]).expand(500, -1, -1)
     accepted = accept_sampled(
-        torch.zeros(500, 1, dtype=torch.int64), torch.ones(500, 1, 3), target, torch.Generator().manual_seed(0)
+        torch.zeros(500, 1, dtype=torch.int64),
+        torch.ones(500, 1, 3),
+        target,
+        torch.Generator().manual_seed(0),
     )
     assert accepted.count.sum() == 0
     assert accepted.next_token.unique().tolist() == [1, 2]
@@ -141,7 +159,10 @@ def test_what_is_left_of_a_refusal_by_hand() -> None:
     rest, left = torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([[0.5, 0.5], [0.5, 0.5]])
     assert tree_sampling._remainder(rest, left).tolist() == [[0.0, 1.0], [0.5, 0.5]]
     left = torch.tensor([[0.0, 0.25, 0.25], [0.0, 0.0, 0.0]])
-    assert tree_sampling._proper(left, torch.tensor([[0], [2]])).tolist() == [[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
+    assert tree_sampling._proper(left, torch.tensor([[0], [2]])).tolist() == [
+        [0.0, 0.5, 0.5],
+        [0.0, 0.0, 1.0],
+    ]
 
 
 def test_the_ends_of_what_is_allowed() -> None:
@@ -164,7 +185,12 @@ def test_the_ends_of_what_is_allowed() -> None:
     plain = Generation([[1, 2]], [[1]])
     assert (plain.alpha, plain.tokens_per_iteration) == (None, 1)
     found = Generation([[1, 2, 3], [4]], [[1, 2], [0, 4]])
-    assert (found.alpha, found.histogram, found.iterations, found.tokens_per_iteration) == (6 / 7, [1, 6], 4, 2 / 7)
+    assert (found.alpha, found.histogram, found.iterations, found.tokens_per_iteration) == (
+        6 / 7,
+        [1, 6],
+        4,
+        2 / 7,
+    )
 
 
 def test_accept_greedy_by_hand() -> None:
@@ -198,11 +224,21 @@ def test_scripted_acceptance_drives_the_loop(target, prompts) -> None:
     assert [len(row) for row in out.tokens] == [40] * 4
 
 
-@pytest.mark.parametrize("call", [
-    lambda: Sampling(-1.0), lambda: Sampling(1e-40), lambda: Sampling(float("nan")), lambda: Sampling(1.0, 0.0),
-    lambda: Sampling(1.0, 1.1), lambda: Sampling(1.0, 1.0, -1), lambda: scripted_weights(1.5, 3),
-    lambda: scripted_weights(-0.1, 3), lambda: Script([], torch.device("cpu")),
-    lambda: Script([2.0, -1.0], torch.device("cpu")), lambda: Script([0.0, 0.0], torch.device("cpu")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Sampling(-1.0),
+        lambda: Sampling(1e-40),
+        lambda: Sampling(float("nan")),
+        lambda: Sampling(1.0, 0.0),
+        lambda: Sampling(1.0, 1.1),
+        lambda: Sampling(1.0, 1.0, -1),
+        lambda: scripted_weights(1.5, 3),
+        lambda: scripted_weights(-0.1, 3),
+        lambda: Script([], torch.device("cpu")),
+        lambda: Script([2.0, -1.0], torch.device("cpu")),
+        lambda: Script([0.0, 0.0], torch.device("cpu")),
+    ],
+)
 def test_bad_values_are_refused(call) -> None:
     refused("must be", call)

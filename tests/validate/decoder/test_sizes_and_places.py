@@ -1,4 +1,6 @@
-"""What output cannot show: how long caches and masks are, what is looked at, which implementation and device."""
+"""What output cannot show: how long caches and masks are, what is looked at, which implementation and
+device.
+"""
 
 import math
 from contextlib import nullcontext
@@ -67,26 +69,40 @@ def test_what_the_fused_kernel_of_cuda_is_given(monkeypatch, slots) -> None:
 
 
 def test_what_kernels_are_launched_with(monkeypatch) -> None:
-    """As many rows as registers hold, a few programs for each processor, no stretch shorter than four tiles."""
+    """As many rows as registers hold, a few programs for each processor, no stretch shorter than four
+    tiles.
+    """
     pytest.importorskip("triton")
     from perfmodel.validate.decoder.triton_attention import SplitKV, Tuning, launch, tile_of
 
     kernel, new = SplitKV(), torch.zeros(1, 2, 1, 1, device="meta")
     for n, d, dtype, takes in (
-        (32, 128, torch.bfloat16, True), (33, 128, torch.bfloat16, False), (16, 256, torch.bfloat16, True),
-        (17, 256, torch.bfloat16, False), (32, 16, torch.bfloat16, True), (33, 16, torch.bfloat16, False),
-        (1, 8, torch.bfloat16, False), (1, 24, torch.bfloat16, False), (1, 128, torch.float32, False),
-    ):  # fmt: skip
+        (32, 128, torch.bfloat16, True),
+        (33, 128, torch.bfloat16, False),
+        (16, 256, torch.bfloat16, True),
+        (17, 256, torch.bfloat16, False),
+        (32, 16, torch.bfloat16, True),
+        (33, 16, torch.bfloat16, False),
+        (1, 8, torch.bfloat16, False),
+        (1, 24, torch.bfloat16, False),
+        (1, 128, torch.float32, False),
+    ):
         q = torch.zeros(1, 8, n, d, dtype=dtype, device="meta")
         assert kernel.takes(q, new) == takes, (n, d, dtype)
     sizes = [launch(rows, d, Tuning()) for rows, d in ((64, 128), (65, 64), (32, 256), (33, 256))]
     assert sizes == [(64, 4, 3), (64, 8, 3), (32, 4, 2), (32, 8, 2)]
     assert [tile_of(count) for count in (1, 16, 17)] == [16, 16, 32]
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132)
+    )
     for pairs, bound, device, splits in (
-        (1, 4096, CPU, 4), (3, 4096, CPU, 2), (1, 767, CPU, 2), (1, 0, CPU, 1), (8, 10**5, CUDA, 32),
+        (1, 4096, CPU, 4),
+        (3, 4096, CPU, 2),
+        (1, 767, CPU, 2),
+        (1, 0, CPU, 1),
+        (8, 10**5, CUDA, 32),
         (100, 10**5, CUDA, 6),
-    ):  # fmt: skip
+    ):
         assert kernel._splits(pairs, bound, device) == splits, (pairs, bound)
 
 
@@ -98,17 +114,24 @@ def test_a_spans_mask() -> None:
     assert plain.tolist() == [[[[0, 0, 0, 0]]], [[[0, 0, low, low]]]]
     slid = Span(lengths, 4, exact=True, first=torch.tensor([[2, 3], [1, 2]]), start=1).bias(2, torch.float32)
     assert (slid == 0).tolist() == [
-        [[[False, True, True], [False, False, True]] * 2], [[[True, False, False], [False, False, False]] * 2]
-    ]  # fmt: skip
+        [[[False, True, True], [False, False, True]] * 2],
+        [[[True, False, False], [False, False, False]] * 2],
+    ]
     for mask in (plain.bfloat16(), causal_bias(2, 2, 1, torch.float32, CPU)):
         assert (mask.float() * math.log2(math.e)).isfinite().all()
 
 
-@pytest.mark.parametrize(("device", "dtype", "attention", "pointwise"), [
-    (CPU, torch.float32, "sdpa", "torch"), (CPU, torch.bfloat16, "sdpa", "torch"),
-    (CPU, torch.float64, "math", "torch"), (CUDA, torch.float64, "math", "torch"),
-    (CUDA, torch.float32, "sdpa", "triton"), (CUDA, torch.bfloat16, "triton", "triton"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "dtype", "attention", "pointwise"),
+    [
+        (CPU, torch.float32, "sdpa", "torch"),
+        (CPU, torch.bfloat16, "sdpa", "torch"),
+        (CPU, torch.float64, "math", "torch"),
+        (CUDA, torch.float64, "math", "torch"),
+        (CUDA, torch.float32, "sdpa", "triton"),
+        (CUDA, torch.bfloat16, "triton", "triton"),
+    ],
+)
 def test_the_fastest_implementation(monkeypatch, device, dtype, attention, pointwise) -> None:
     pytest.importorskip("triton")
     assert backends.choose("auto", device, dtype).name == attention
@@ -120,10 +143,18 @@ def test_the_fastest_implementation(monkeypatch, device, dtype, attention, point
         refused("triton needs the package triton, a CUDA device", asked, "triton", device, dtype)
 
 
-@pytest.mark.parametrize(("cuda", "asked", "found"), [
-    (False, "auto", "cpu"), (False, "cpu", "cpu"), (True, "auto", "cuda:3"), (True, "cuda", "cuda:3"),
-    (True, "cpu", "cpu"), (False, "cuda", None), (True, "tpu", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cuda", "asked", "found"),
+    [
+        (False, "auto", "cpu"),
+        (False, "cpu", "cpu"),
+        (True, "auto", "cuda:3"),
+        (True, "cuda", "cuda:3"),
+        (True, "cpu", "cpu"),
+        (False, "cuda", None),
+        (True, "tpu", None),
+    ],
+)
 def test_the_place_of_a_pair(monkeypatch, cuda, asked, found) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setenv("LOCAL_RANK", "3")
@@ -153,11 +184,16 @@ def test_free_memory(monkeypatch, tmp_path) -> None:
 
 
 def test_what_a_request_says_of_itself() -> None:
-    plain, levels = Request(1, 8, 8, 3, "ngram:2"), Request(1, 8, 8, 3, "model", middle_kv="topk:4", inner_gamma=2)
+    plain, levels = (
+        Request(1, 8, 8, 3, "ngram:2"),
+        Request(1, 8, 8, 3, "model", middle_kv="topk:4", inner_gamma=2),
+    )
     tree = Request(1, 8, 8, 2, tree=(-1, 0, 0, 1, 1))
     assert [(r.max_accepted, r.queries, r.cache_name) for r in (plain, levels, tree)] == [
-        (3, 4, "ngram:2"), (5, 6, "topk:4 < full"), (2, 5, "full")
-    ]  # fmt: skip
+        (3, 4, "ngram:2"),
+        (5, 6, "topk:4 < full"),
+        (2, 5, "full"),
+    ]
     assert levels.plain() == Request(1, 8, 8, draft="model")
     assert Request(1, 8, 8, 1, script=(0.0, 1.0)).plain().script == (1.0,)
     assert Request(1, 8, 8, 1, "model", middle_kv="full", inner_gamma=1).queries == 3
@@ -167,12 +203,17 @@ def test_prompts_up_to_the_last_token() -> None:
     spec = tiny_spec(max_position_embeddings=100)
     check_prompts([[0] * 90, [60]], 10, spec, 2, 100)
     check_prompts([[1] * 40], 1, spec, 1, 41)
-    for length, room, says in ((91, 200, "90 tokens, .* the 100 positions of tiny"), (81, 90, "80 tokens, .* caches")):
+    for length, room, says in (
+        (91, 200, "90 tokens, .* the 100 positions of tiny"),
+        (81, 90, "80 tokens, .* caches"),
+    ):
         refused(f"must be at most {says}, given {length}", check_prompts, [[1] * length], 10, spec, 1, room)
 
 
 def test_every_method_and_its_budget() -> None:
-    """An eighth of the context, 64 or eight times gamma at least; layers that slide run no published window."""
+    """An eighth of the context, 64 or eight times gamma at least; layers that slide run no published
+    window.
+    """
     for context, gamma, budget in ((4096, 4, 512), (100, 4, 64), (519, 4, 64), (520, 4, 65), (100, 9, 72)):
         budgeted = [f"{name}:{budget}" for name in ("quest", "snapkv", "streamingllm", "topk")]
         every = {"full", "quantized,bits=4", f"retrieval:{budget},every=8", *budgeted}
@@ -191,16 +232,23 @@ def test_drafts_split_over_fewer_ranks(monkeypatch) -> None:
 
 
 def test_random_weights_and_heads(make_model) -> None:
-    """0.02 wide, another name or seed is another matrix, norms are 1; a head drafts tokens at even distances."""
+    """0.02 wide, another name or seed is another matrix, norms are 1; a head drafts tokens at even
+    distances.
+    """
     deep = make_model(num_hidden_layers=8)
     head = load_head("eagle:features=3,vocab=20", "random:0", deep)
     assert (head.to_target.tolist(), head.features.layers) == (list(range(0, 60, 3)), (2, 4, 5))
     one, other = (RandomWeights(seed, CPU, torch.float32) for seed in (0, 1))
     first = one.read(Piece("a", (200, 100)))
-    assert (first.mean().item(), first.std().item()) == (pytest.approx(0, abs=5e-4), pytest.approx(0.02, rel=0.02))
+    assert (first.mean().item(), first.std().item()) == (
+        pytest.approx(0, abs=5e-4),
+        pytest.approx(0.02, rel=0.02),
+    )
     assert not torch.equal(first, other.read(Piece("a", (200, 100))))
     assert torch.equal(one.read(Piece("a", (200, 100), 1, 3, 5)), first[:, 3:5])
-    assert one.read(Piece("a", (200, 100), 0, 3, 5)).untyped_storage().nbytes() == 2 * 100 * 4, "the rest is freed"
+    assert one.read(Piece("a", (200, 100), 0, 3, 5)).untyped_storage().nbytes() == 2 * 100 * 4, (
+        "the rest is freed"
+    )
     assert one.read(Piece("norm", (3,))).tolist() == [1, 1, 1]
     says = r"needs 1623\.4 GB: take a smaller model or dtype"
     refused(says, load, "llama-3.1-405b", "random:0", CPU, torch.float64, RankShard(0, 2))

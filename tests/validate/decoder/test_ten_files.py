@@ -11,13 +11,18 @@ from perfmodel.validate.decoder.request import Request
 
 
 def test_ten_files_and_1200_lines(target, prompts) -> None:
-    """Those that the package's docstring lists; a generation runs through these, and five formulas and containers."""
+    """Those that the package's docstring lists; a generation runs through these, and five formulas and
+    containers.
+    """
     listed, besides = (
         re.findall(r"`([\w.]+)`", part) for part in (decoder.__doc__ or "").split("\n\n")[1].split("What")
     )
     folder, ran = Path(decoder.__file__).parent, set[str]()
     assert len(listed) == 10
-    assert sum(len((folder / f"{name.replace('.', '/')}.py").read_text().splitlines()) for name in listed) <= 1200
+    assert (
+        sum(len((folder / f"{name.replace('.', '/')}.py").read_text().splitlines()) for name in listed)
+        <= 1200
+    )
 
     def seen(frame: FrameType, event: str, _: object) -> None:
         path = Path(frame.f_code.co_filename)

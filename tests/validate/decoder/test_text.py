@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.text import HuggingFace, Tokenizer, end_tokens, last_tokens, read_prompts, tokenizer
+from perfmodel.validate.decoder.text import (
+    HuggingFace,
+    Tokenizer,
+    end_tokens,
+    last_tokens,
+    read_prompts,
+    tokenizer,
+)
 from tests.validate.refused import refused
 from tests.validate.tiny_folder import BOS, UNKNOWN, write_folder
 
@@ -53,13 +60,20 @@ def test_a_tokenizer_that_cannot_be_read(target, tmp_path, monkeypatch) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     refused("must hold a tokenizer that transformers reads: ", tokenizer, target.spec, tmp_path)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    refused(r"its tokenizer needs transformers: pip install 'perfmodel\[text\]'", tokenizer, target.spec, tmp_path)
+    refused(
+        r"its tokenizer needs transformers: pip install 'perfmodel\[text\]'", tokenizer, target.spec, tmp_path
+    )
 
 
 def test_documents_are_never_joined(reader, tmp_path) -> None:
     lines = [json.dumps({"text": "the of"}), "", json.dumps({"tokens": [5, 6]}), "[7, 8, 9]"]
     (tmp_path / "some.jsonl").write_text("\n".join(lines))
-    assert read_prompts(reader, ["and"], tmp_path / "some.jsonl", 61) == [[BOS, 5], [BOS, 3, 4], [5, 6], [7, 8, 9]]
+    assert read_prompts(reader, ["and"], tmp_path / "some.jsonl", 61) == [
+        [BOS, 5],
+        [BOS, 3, 4],
+        [5, 6],
+        [7, 8, 9],
+    ]
     (tmp_path / "one.txt").write_text("the of\n\nand")
     assert read_prompts(reader, [], tmp_path / "one.txt", 61) == [[BOS, 3, 4, 5]]
     assert read_prompts(None, [], None, 61) == []
@@ -74,13 +88,17 @@ def test_bos_stays_whatever_is_cut() -> None:
     assert last_tokens([0, 1, 2, 3, 4], None, bos=0) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("line", "says"), [
-    ("{", "line 1: must be JSON"),
-    ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
-    ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
-    ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
-    ("[]", "line 1: must be a text of one token or more"), ("[" * 5000, "line 1: must be JSON"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "line 1: must be JSON"),
+        ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
+        ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
+        ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
+        ("[]", "line 1: must be a text of one token or more"),
+        ("[" * 5000, "line 1: must be JSON"),
+    ],
+)
 def test_lines_that_are_no_prompts(reader, tmp_path, line, says) -> None:
     (tmp_path / "bad.jsonl").write_text(line)
     refused(says, read_prompts, reader, [], tmp_path / "bad.jsonl", 61)
@@ -90,12 +108,24 @@ def test_what_cannot_be_read(reader, tmp_path) -> None:
     refused("must be a readable file", read_prompts, reader, [], tmp_path / "none.jsonl", 61)
     refused("--prompt: must be tokens: the model has no tokenizer", read_prompts, None, ["the"], None, 61)
     (tmp_path / "tokens.jsonl").write_text("[3]")
-    refused("must be given texts, not tokens", read_prompts, reader, [], tmp_path / "tokens.jsonl", 61, chat=True)
+    refused(
+        "must be given texts, not tokens", read_prompts, reader, [], tmp_path / "tokens.jsonl", 61, chat=True
+    )
 
 
-@pytest.mark.parametrize(("given", "wanted"), [
-    (3, (3,)), ([3, 4], (3, 4)), (None, ()), ("x", None), (3.5, None), (True, None), ([1, None], None), ([[1]], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (3, (3,)),
+        ([3, 4], (3, 4)),
+        (None, ()),
+        ("x", None),
+        (3.5, None),
+        (True, None),
+        ([1, None], None),
+        ([[1]], None),
+    ],
+)
 def test_end_tokens(tmp_path, given, wanted) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
     if wanted is None:

@@ -15,9 +15,12 @@ from tests.validate.decoder.methods import METHODS, check_cache
 NEW = 40
 SEQUOIA = Growth(TreeAcceptance.of([0.5, 0.2, 0.1, 0.05]), 14, 5).best(14, 5).parents
 TREES = {
-    "chain": branching("1x1x1x1"), "binary": branching("2x2x2"), "star": branching("7"), "sequoia": SEQUOIA,
+    "chain": branching("1x1x1x1"),
+    "binary": branching("2x2x2"),
+    "star": branching("7"),
+    "sequoia": SEQUOIA,
     "lopsided": (-1, 0, 0, 0, 2, 2, 3, 5, 6, 6, 9),
-}  # fmt: skip
+}
 
 
 def asked(prompts: list[list[int]], tree: tuple[int, ...], kind: str = "self", **more: object) -> Request:
@@ -37,14 +40,18 @@ def test_a_topology_by_hand() -> None:
 
 
 ACCEPTED = {
-    "chain": [(128, 41), (53, 17)], "binary": [(120, 62), (58, 26)], "star": [(80, 60), (55, 43)],
+    "chain": [(128, 41), (53, 17)],
+    "binary": [(120, 62), (58, 26)],
+    "star": [(80, 60), (55, 43)],
     "sequoia": [(128, 66), (68, 35)],
     "lopsided": [(80, 56), (45, 30), (47, 30), (69, 46), (65, 43), (86, 55), (55, 40), (82, 57)],
-}  # fmt: skip
+}
 """Draft tokens that stand with the first of METHODS, drafted by the target itself and by a model."""
 
 
-@pytest.mark.parametrize(("shape", "number"), [(shape, n) for shape in TREES for n in range(len(ACCEPTED[shape]))])
+@pytest.mark.parametrize(
+    ("shape", "number"), [(shape, n) for shape in TREES for n in range(len(ACCEPTED[shape]))]
+)
 @pytest.mark.parametrize("kind", ["self", "model"])
 def test_greedy_output_is_plain_output(target, small, prompts, plain, kind, shape, number) -> None:
     request = asked(prompts, TREES[shape], kind, draft_kv=METHODS[number])
@@ -54,14 +61,18 @@ def test_greedy_output_is_plain_output(target, small, prompts, plain, kind, shap
     assert sum(j * n for j, n in enumerate(out.histogram)) == ACCEPTED[shape][number][kind == "model"]
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8), Sampling(1.1, 0.7)], ids=["greedy", "0.8", "top-p"])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(0.8), Sampling(1.1, 0.7)], ids=["greedy", "0.8", "top-p"]
+)
 @pytest.mark.parametrize("kind", ["self", "model"])
 def test_a_chain_as_a_tree_is_the_chain(target, small, prompts, kind, sampling) -> None:
     """From the same random numbers: the same tokens, the same acceptance."""
     draft = small if kind == "model" else None
     for gamma in (1, 4):
         chain = Request(len(prompts), 70, NEW, gamma, kind, "snapkv:24,window=8", sampling)
-        tree = asked(prompts, branching("x".join("1" * gamma)), kind, draft_kv=chain.draft_kv, sampling=sampling)
+        tree = asked(
+            prompts, branching("x".join("1" * gamma)), kind, draft_kv=chain.draft_kv, sampling=sampling
+        )
         assert make_decoder(target, tree, draft).generate(prompts, NEW, 5) == (
             make_decoder(target, chain, draft).generate(prompts, NEW, 5)
         )
@@ -70,14 +81,18 @@ def test_a_chain_as_a_tree_is_the_chain(target, small, prompts, kind, sampling) 
 @pytest.mark.parametrize("kind", ["self", "model"])
 @torch.inference_mode()
 def test_the_accepted_path_is_moved_together(target, small, prompts, kind) -> None:
-    """Target and draft caches are those of a fresh prefill, whatever nodes were accepted, and however often."""
+    """Target and draft caches are those of a fresh prefill, whatever nodes were accepted, and however
+    often.
+    """
     made = make_decoder(target, asked(prompts, SEQUOIA, kind), small if kind == "model" else None)
     counter = watched(made)
     state = made.start(prompts, NEW)
     for _ in range(9):
         made.iterate(state)
     assert counter.counts.taken[0] > 0
-    assert sum(counter.counts.taken[1:]) > 0 or kind == "self", "other children than the first must be accepted"
+    assert sum(counter.counts.taken[1:]) > 0 or kind == "self", (
+        "other children than the first must be accepted"
+    )
     check_cache(made.target.cache, target, state)
     for own in made.caches[1:]:
         check_cache(own, small, state, behind=2)
@@ -97,4 +112,6 @@ def test_scripted_paths_have_the_stated_rates(target, prompts) -> None:
     assert counts.taken[3] == 0
     assert TreeCounts((4, 0), (2, 0)).rates == [0.5, 0.0]
     expected = expected_tokens(branching("4x2x1"), TreeAcceptance.of(rates))
-    assert 1 + sum(j * n for j, n in enumerate(out.histogram)) / sum(out.histogram) == pytest.approx(expected, rel=0.03)
+    assert 1 + sum(j * n for j, n in enumerate(out.histogram)) / sum(out.histogram) == pytest.approx(
+        expected, rel=0.03
+    )

@@ -1,4 +1,6 @@
-"""Two levels of drafting: greedy output is plain output, the small model's cache stays right, and counts add up."""
+"""Two levels of drafting: greedy output is plain output, the small model's cache stays right, and counts add
+up.
+"""
 
 import pytest
 import torch
@@ -28,7 +30,13 @@ def plain(target: Model, ragged: list[list[int]]) -> Generation:
 
 
 def levels(
-    target: Model, small: Model, middle: str, inner: int = 2, gamma: int = 4, draft_kv: str = "full", **more: object
+    target: Model,
+    small: Model,
+    middle: str,
+    inner: int = 2,
+    gamma: int = 4,
+    draft_kv: str = "full",
+    **more: object,
 ) -> TwoLevelDecoder:
     asked = Request(4, 70, NEW, gamma, "model", draft_kv, middle_kv=middle, inner_gamma=inner, **more)
     return make_decoder(target, asked, small)
@@ -40,7 +48,10 @@ COUNTS = {
     "snapkv:24,window=8": (LevelCounts((282, 56), 77, 85, 8), LevelCounts((227, 37, 4, 4), 78, 84, 11)),
     "quest:24,page=4": (LevelCounts((293, 75), 87, 74, 6), LevelCounts((252, 54, 5, 6), 92, 69, 6)),
     "topk:24": (LevelCounts((131, 43), 42, 121, 17), LevelCounts((126, 34, 4, 3), 50, 111, 16)),
-    "retrieval:24,every=3,chunk=4": (LevelCounts((396, 58), 101, 56, 4), LevelCounts((315, 39, 5, 1), 100, 59, 7)),
+    "retrieval:24,every=3,chunk=4": (
+        LevelCounts((396, 58), 101, 56, 4),
+        LevelCounts((315, 39, 5, 1), 100, 59, 7),
+    ),
     "quantized,bits=4": (LevelCounts((91, 40), 33, 130, 20), LevelCounts((82, 26, 5, 3), 37, 125, 25)),
 }
 """As these caches and weights give them, by the cases below. A full middle level is always right."""
@@ -64,7 +75,9 @@ def test_greedy_output_is_plain_output(target, small, ragged, plain, middle, cas
 @pytest.mark.parametrize("model", ["small", "target"])
 @torch.inference_mode()
 def test_the_small_models_cache_is_that_of_a_fresh_prefill(target, small, ragged, model) -> None:
-    """Whatever was collected and refused; also where everything was accepted, whose last token was never fed."""
+    """Whatever was collected and refused; also where everything was accepted, whose last token was never
+    fed.
+    """
     draft = small if model == "small" else target
     made = levels(target, draft, "streamingllm:24")
     state = made.start(ragged, NEW)
@@ -99,14 +112,26 @@ def test_scripts_drive_both_levels(target, small, ragged) -> None:
 
 
 def test_the_figures_of_both_levels_by_hand() -> None:
-    """4 of 8 inner rounds accept their token; 6 of 12 tokens in 4 iterations, two of which end in a refusal."""
+    """4 of 8 inner rounds accept their token; 6 of 12 tokens in 4 iterations, two of which end in a
+    refusal.
+    """
     counts, none = LevelCounts((4, 4), iterations=4, accepted=6, complete=2), LevelCounts((0, 0), 0, 0, 0)
     assert counts.alphas == (0.5, 0.75)
-    assert (counts.rounds, counts.tokens_per_round, counts.drafted, counts.tokens_per_iteration) == (2, 1.5, 3, 2.5)
+    assert (counts.rounds, counts.tokens_per_round, counts.drafted, counts.tokens_per_iteration) == (
+        2,
+        1.5,
+        3,
+        2.5,
+    )
     assert LevelCounts((1, 2, 4), 1, 1, 0).alphas == (10 / 13, 0.5)
     assert none.alphas == (0, 0)
     assert (none.rounds, none.tokens_per_round, none.drafted, none.tokens_per_iteration) == (0, 1, 0, 1)
 
 
 def test_a_prompt_of_one_token_is_refused(target, small, prompts) -> None:
-    refused("--middle-kv: prompts must be of 2 tokens or more", levels(target, small, "full").generate, prompts, NEW)
+    refused(
+        "--middle-kv: prompts must be of 2 tokens or more",
+        levels(target, small, "full").generate,
+        prompts,
+        NEW,
+    )

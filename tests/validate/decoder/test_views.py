@@ -41,13 +41,17 @@ def cache(lengths: list[int], dtype: torch.dtype = torch.float64) -> KVCache:
 
 def observed(window: int, dtype: torch.dtype = torch.float64) -> Observed:
     generator = torch.Generator().manual_seed(1)
-    return Observed(torch.randn(LAYERS, BATCH, HEADS, window + 1, D, generator=generator, dtype=dtype), window)
+    return Observed(
+        torch.randn(LAYERS, BATCH, HEADS, window + 1, D, generator=generator, dtype=dtype), window
+    )
 
 
 def view(method: str, source: KVCache) -> View:
     chosen = backends.choose("auto", torch.device("cpu"), source.k.dtype)
     model: Any = SimpleNamespace(pointwise=Pointwise(), dtype=source.k.dtype)
-    made = kv.view(parse_kv(method), Runner(model, source, chosen, Rotary(torch.ones(D // 2), 1.0)), NEW, GAMMA)
+    made = kv.view(
+        parse_kv(method), Runner(model, source, chosen, Rotary(torch.ones(D // 2), 1.0)), NEW, GAMMA
+    )
     made.build(observed(made.window, source.k.dtype))
     return made
 
@@ -118,7 +122,9 @@ def heaviest(source: KVCache, b: int, head: int) -> list[int]:
 
 
 def best_pages(source: KVCache, b: int, head: int, score: Callable[[Tensor, Tensor], Tensor]) -> list[int]:
-    """The newest page of four tokens, and four more: those of the highest score of their keys by either query head."""
+    """The newest page of four tokens, and four more: those of the highest score of their keys by either query
+    head.
+    """
     q, length = query()[0], int(source.lengths[b])
     pages = [list(range(t, min(t + 4, length))) for t in range(0, length, 4)]
 
@@ -130,7 +136,9 @@ def best_pages(source: KVCache, b: int, head: int, score: Callable[[Tensor, Tens
 
 
 def by_bounds(source: KVCache, b: int, head: int) -> list[int]:
-    return best_pages(source, b, head, lambda keys, q: torch.maximum(q * keys.amin(0), q * keys.amax(0)).sum())
+    return best_pages(
+        source, b, head, lambda keys, q: torch.maximum(q * keys.amin(0), q * keys.amax(0)).sum()
+    )
 
 
 def by_means(source: KVCache, b: int, head: int) -> list[int]:
@@ -146,7 +154,9 @@ def by_means(source: KVCache, b: int, head: int) -> list[int]:
         ("quest:20,page=4", by_bounds, 1),
     ],
 )
-def test_a_view_is_its_definition(method: str, chosen: Callable[[KVCache, int, int], list[int]], times: int) -> None:
+def test_a_view_is_its_definition(
+    method: str, chosen: Callable[[KVCache, int, int], list[int]], times: int
+) -> None:
     source = cache(LENGTHS)
     made = view(method, source)
     for growth in ([], GROWTH * times):
@@ -155,7 +165,9 @@ def test_a_view_is_its_definition(method: str, chosen: Callable[[KVCache, int, i
 
 
 def test_retrieval_appends_replaces_and_rebuilds() -> None:
-    """After r commits it is what it would be if built from scratch; between, it holds the new tokens in its budget."""
+    """After r commits it is what it would be if built from scratch; between, it holds the new tokens in its
+    budget.
+    """
     source = cache(LENGTHS)
     made = view("retrieval:20,every=4,chunk=4", source)
     assert isinstance(made, RetrievalView)
@@ -204,7 +216,9 @@ def test_the_bounds_of_a_view(method: str, bounds: tuple[int, ...], lengths: lis
 
 @pytest.mark.parametrize(("bits", "group"), [(4, None), (8, None), (4, 2), (8, 4)])
 def test_codes_by_hand(bits: int, group: int | None) -> None:
-    """Values in as many even steps as there are codes come back as they are; scale and zero point are stated."""
+    """Values in as many even steps as there are codes come back as they are; scale and zero point are
+    stated.
+    """
     source = cache([3, 3, 3], torch.float32)
     made = view(f"quantized,bits={bits}" + (f",group={group}" if group else ""), source)
     assert isinstance(made, QuantizedView)
@@ -231,10 +245,18 @@ CONTEXT = 96
 @pytest.mark.parametrize(
     "method",
     [
-        "full", "streamingllm:24", "snapkv:24,window=8", "snapkv:24,window=8,generated=10", "quest:24,page=8",
-        "topk:24", "retrieval:24,every=4", "quantized,bits=4", "quantized,bits=8", "quantized,bits=4,group=4",
+        "full",
+        "streamingllm:24",
+        "snapkv:24,window=8",
+        "snapkv:24,window=8,generated=10",
+        "quest:24,page=8",
+        "topk:24",
+        "retrieval:24,every=4",
+        "quantized,bits=4",
+        "quantized,bits=8",
+        "quantized,bits=4,group=4",
     ],
-)  # fmt: skip
+)
 def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
     """A draft step reads read_bytes + select_step().bytes per sequence and layer, and keeps stored_bytes."""
     source = cache([CONTEXT] * BATCH, torch.bfloat16)
@@ -251,7 +273,11 @@ def test_bytes_gathered_are_the_bytes_predicted(method: str) -> None:
     assert sum(reads.bytes.values()) / BATCH == wanted
     if isinstance(made, Packed):
         held = int(made.lengths[0]) * source.kv[:, 0, 0, :, 0].nbytes
-        means = made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH if isinstance(made, RetrievalView) else 0
+        means = (
+            made.sums[:, :, :, : CONTEXT // 8].nbytes / LAYERS / BATCH
+            if isinstance(made, RetrievalView)
+            else 0
+        )
         assert held + means == predicted.stored_bytes(context, layout)
 
 
@@ -304,7 +330,11 @@ def test_a_view_states_all_that_iterations_change(target: Model, method: str) ->
     snapshot = Snapshot(DecoderRun(made, state))
 
     def small() -> dict[str, object]:
-        held = {name: torch.as_tensor(value) for name, value in vars(view).items() if isinstance(value, (int, Tensor))}
+        held = {
+            name: torch.as_tensor(value)
+            for name, value in vars(view).items()
+            if isinstance(value, (int, Tensor))
+        }
         return {name: value.tolist() for name, value in held.items() if value.numel() <= 256}
 
     before = small()

@@ -61,7 +61,11 @@ def positions(count: int) -> bytes:
 
 DEEP, HUGE = b"[" * 100_000, b"9" * 400
 DONE = event(b"[DONE]")
-NO_MODEL, NOT_WHOLE, NO_ANSWER = "lists no model", "is not whole after", "the answer ended after 3, in 3 pieces"
+NO_MODEL, NOT_WHOLE, NO_ANSWER = (
+    "lists no model",
+    "is not whole after",
+    "the answer ended after 3, in 3 pieces",
+)
 BROKEN = "cannot be reached or breaks off"
 MODEL_FAULTS = {
     "models: no JSON": ("must be valid JSON", page(b"<html>")),
@@ -80,17 +84,29 @@ MODEL_FAULTS = {
     "models: slow headers": (NOT_WHOLE, forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", SLOW_S)),
     "models: endless headers": (BROKEN, forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 999)),
     "models: slow body": (NOT_WHOLE, forever(HEAD, b" ", SLOW_S)),
-    "models: shorter than said": (BROKEN, lambda: iter([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", MODELS])),
-    "models: negative length": (BROKEN, lambda: iter([b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", MODELS])),
-    "models: elsewhere": (NO_MODEL, lambda: iter([b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n"])),
-    "models: a key wanted": ("asks for a key", lambda: iter([b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"])),
+    "models: shorter than said": (
+        BROKEN,
+        lambda: iter([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", MODELS]),
+    ),
+    "models: negative length": (
+        BROKEN,
+        lambda: iter([b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", MODELS]),
+    ),
+    "models: elsewhere": (
+        NO_MODEL,
+        lambda: iter([b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n"]),
+    ),
+    "models: a key wanted": (
+        "asks for a key",
+        lambda: iter([b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"]),
+    ),
 }
 METRIC_FAULTS = {
     "metrics: 20,000 positions": ("positions: must be", page(positions(20_000))),
     "metrics: 200,000 positions": ("sends more than", page(positions(200_000))),
     "metrics: a gap": ("0, 1, 2, ... without gaps", page(positions(2).replace(b'"1"', b'"7"'))),
     "metrics: no count": ("a finite count", page(positions(2).replace(b" 9", b" NaN"))),
-}  # fmt: skip
+}
 STREAM_FAULTS = {
     "stream: choices a number": ("events of choices and usage", stream(event({"choices": 5}))),
     "stream: choices of numbers": ("events of choices and usage", stream(event({"choices": [5]}))),
@@ -117,23 +133,39 @@ STREAM_FAULTS = {
     "stream: silence after three": (NOT_WHOLE, stream(three, forever(b"", b"", SLOW_S))),
     "stream: cut after three": (NO_ANSWER, stream(three)),
     "stream: done after three": (NO_ANSWER, stream(three, DONE)),
-    "stream: stopped after three": (NO_ANSWER,
-     stream(three, event({"choices": [{"text": "", "finish_reason": "stop"}]}), DONE)),
+    "stream: stopped after three": (
+        NO_ANSWER,
+        stream(three, event({"choices": [{"text": "", "finish_reason": "stop"}]}), DONE),
+    ),
     "stream: cut in an event": ("ended after 3", stream(three, b'data: {"choices": [{"te')),
-    "stream: three and no count": ("it says no number of tokens",
-     stream(event({"choices": [{"text": "x"}]}) * 3, DONE)),
-    "stream: chunk cut": (BROKEN, lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nda"])),
-    "stream: chunk of no size": (BROKEN,
-     lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"])),
+    "stream: three and no count": (
+        "it says no number of tokens",
+        stream(event({"choices": [{"text": "x"}]}) * 3, DONE),
+    ),
+    "stream: chunk cut": (
+        BROKEN,
+        lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nda"]),
+    ),
+    "stream: chunk of no size": (
+        BROKEN,
+        lambda: iter([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]),
+    ),
     "stream: all at once": ("in 1 pieces", stream(lambda: itertools.islice(tokens(12, 12), 1))),
     "stream: nothing": ("the answer ended after 0", stream(DONE)),
     "stream: an error": ("says out of blocks", stream(three, event({"error": "out of blocks"}))),
     "stream: 500 without end": ("sends more than", forever(b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536)),
-    "stream: 500 in red": ("HTTP 500: [31mred", lambda: iter([b"HTTP/1.1 500 No\r\n\r\n\x1b[31mred\n\n\x00"])),
-}  # fmt: skip
+    "stream: 500 in red": (
+        "HTTP 500: [31mred",
+        lambda: iter([b"HTTP/1.1 500 No\r\n\r\n\x1b[31mred\n\n\x00"]),
+    ),
+}
 FAULTS: dict[str, Fault] = {
     name: Fault(path, says, send)
-    for path, faults in (("/v1/models", MODEL_FAULTS), ("/metrics", METRIC_FAULTS), ("/v1/completions", STREAM_FAULTS))
+    for path, faults in (
+        ("/v1/models", MODEL_FAULTS),
+        ("/metrics", METRIC_FAULTS),
+        ("/v1/completions", STREAM_FAULTS),
+    )
     for name, (says, send) in faults.items()
 }
 

@@ -1,4 +1,6 @@
-"""A stand-in for an OpenAI-compatible server on loopback: steps of a known length, one chunk an iteration, counters."""
+"""A stand-in for an OpenAI-compatible server on loopback: steps of a known length, one chunk an iteration,
+counters.
+"""
 
 import json
 import random
@@ -63,7 +65,9 @@ class Engine:
     counts: whether chunks say how many tokens there are so far. merge: iterations in one chunk.
     """
 
-    def __init__(self, step_s: float = 0.004, gamma: int = 0, alpha: float = 0.5, counts: bool = True, merge: int = 1):
+    def __init__(
+        self, step_s: float = 0.004, gamma: int = 0, alpha: float = 0.5, counts: bool = True, merge: int = 1
+    ):
         self.step_s, self.gamma, self.alpha, self.counts, self.merge = step_s, gamma, alpha, counts, merge
         self.drafts, self.accepted = 0, [0] * gamma
         self.lock, self.draw = threading.Lock(), random.Random(0)
@@ -84,7 +88,9 @@ class Engine:
         rows = [f"vllm:spec_decode_num_drafts_total {self.drafts}.0"]
         rows.append(f"vllm:spec_decode_num_draft_tokens_total {self.drafts * self.gamma}.0")
         per = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-        return "\n".join([*rows, *(f'{per}{{position="{j}"}} {n}.0' for j, n in enumerate(self.accepted)), ""])
+        return "\n".join(
+            [*rows, *(f'{per}{{position="{j}"}} {n}.0' for j, n in enumerate(self.accepted)), ""]
+        )
 
     def answer(self, path: str, head: bytes, body: bytes) -> Pieces:
         pages = {"/v1/models": json.dumps({"data": [{"id": "tiny"}]}), "/version": '{"version": "9.9"}'}

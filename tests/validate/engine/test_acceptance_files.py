@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.specs.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.acceptance import vllm as vllm_figures
@@ -30,19 +30,23 @@ def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> 
     return Acceptance.from_row(read_acceptance(out)[0])
 
 
-@pytest.mark.parametrize(("name", "gamma", "omega"), [
-    # survival .833 .690 .518: 1 + their sum
-    ("vllm-serve-draft3-1.json", 3, 1 + 0.83333 + 0.69048 + 0.51786),
-    # three lines of 343 + 1240 + 131 accepted tokens, at 3.04, 3.02 and 3.05 tokens a draft
-    ("vllm-log-draft3.txt", 3, 1 + (343 + 1240 + 131) / (343 / 2.041 + 1240 / 2.023 + 131 / 2.047)),
-    # the histogram of two requests: 44 + 38 x 1 + 31 x 2 + 37 x 3 accepted over 150 iterations
-    ("sglang-requests.jsonl", 3, 1 + (38 + 62 + 111) / 150),
-    # two log lines, the first with twice as many requests
-    ("sglang-log.txt", 3, (8 * 2.43 + 4 * 2.37) / 12), ("sglang-server-info.json", 3, 2.41),
-    ("sglang-metrics.txt", 3, 2.4),
-    # 300 tokens after the first ones, 150 of them accepted: 150 iterations of 450/150 drafted tokens
-    ("llama-server.jsonl", 3, 2.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "gamma", "omega"),
+    [
+        # survival .833 .690 .518: 1 + their sum
+        ("vllm-serve-draft3-1.json", 3, 1 + 0.83333 + 0.69048 + 0.51786),
+        # three lines of 343 + 1240 + 131 accepted tokens, at 3.04, 3.02 and 3.05 tokens a draft
+        ("vllm-log-draft3.txt", 3, 1 + (343 + 1240 + 131) / (343 / 2.041 + 1240 / 2.023 + 131 / 2.047)),
+        # the histogram of two requests: 44 + 38 x 1 + 31 x 2 + 37 x 3 accepted over 150 iterations
+        ("sglang-requests.jsonl", 3, 1 + (38 + 62 + 111) / 150),
+        # two log lines, the first with twice as many requests
+        ("sglang-log.txt", 3, (8 * 2.43 + 4 * 2.37) / 12),
+        ("sglang-server-info.json", 3, 2.41),
+        ("sglang-metrics.txt", 3, 2.4),
+        # 300 tokens after the first ones, 150 of them accepted: 150 iterations of 450/150 drafted tokens
+        ("llama-server.jsonl", 3, 2.0),
+    ],
+)
 def test_every_figure_gives_the_tokens_per_iteration_that_it_states(tmp_path, name, gamma, omega) -> None:
     found = acceptance(FILES / name, gamma, tmp_path)
     assert found.tokens_per_iteration(gamma) == pytest.approx(omega, rel=2e-3)
@@ -59,25 +63,43 @@ def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> 
 
 
 def page(drafts: int, tokens: int, accepted: list[int]) -> str:
-    lines = [f"vllm:spec_decode_num_drafts_total {drafts}", f"vllm:spec_decode_num_draft_tokens_total {tokens}"]
+    lines = [
+        f"vllm:spec_decode_num_drafts_total {drafts}",
+        f"vllm:spec_decode_num_draft_tokens_total {tokens}",
+    ]
     lines += [
-        f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{j}"}} {n}' for j, n in enumerate(accepted)
+        f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{j}"}} {n}'
+        for j, n in enumerate(accepted)
     ]
     return "\n".join(lines) + "\n"
 
 
 def test_half_of_each_length_no_longer_halves_the_later_positions(tmp_path) -> None:
-    """1000 drafts of 1 token and 1000 of 3 with survival .8 .62 .5: vLLM divides 620 by 2000 and prints .31."""
+    """1000 drafts of 1 token and 1000 of 3 with survival .8 .62 .5: vLLM divides 620 by 2000 and prints
+    .31.
+    """
     path = tmp_path / "metrics.txt"
     path.write_text(page(2000, 4000, [1600, 620, 500]))
-    refused(r"drafts of 2 tokens on average where 3 is the longest.*--lengths", import_file, path, None, subject(3))
+    refused(
+        r"drafts of 2 tokens on average where 3 is the longest.*--lengths",
+        import_file,
+        path,
+        None,
+        subject(3),
+    )
     table = import_file(path, None, subject(3, lengths=(1, 3)))
     assert table.rows[0].positions == pytest.approx((0.8, 0.62 / 0.8, 0.5 / 0.62))
     assert "each position over the drafts that reached it" in table.source
     three = import_file(path, None, subject(3, lengths=(1, 2, 3)))
     assert three.rows[0].positions == pytest.approx((0.8,))
     assert "only the 1 positions that every draft reaches" in three.source
-    refused("--lengths: must hold the draft lengths in use, given 3", import_file, path, None, subject(3, lengths=(3,)))
+    refused(
+        "--lengths: must hold the draft lengths in use, given 3",
+        import_file,
+        path,
+        None,
+        subject(3, lengths=(3,)),
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -121,44 +143,73 @@ DEEP, HUGE = "[" * 200_000, "9" * 400
 NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
 
 
-@pytest.mark.parametrize(("format", "text", "says"), [
-    (None, '{"internal_states": [{"avg_spec_accept_length": 2.1}], "speculative_adaptive": true}', "tive_adaptive"),
-    (None, "Decode batch, #running-req: 1, accept len: 4.20, accept rate: 0.64, x", "--gamma: must be 5"),
-    (None, '{"meta_info": {"spec_correct_drafts_histogram": [1, "a"]}}', "a list of counts"),
-    (None, '{"timings": {"predicted_n": 100, "draft_n": 100, "draft_n_accepted": 49}}', "--draft-p-min 0"),
-    (None, '{"timings": {"predicted_n": 100, "draft_n": 10, "draft_n_accepted": 49}}', "at most draft_n"),
-    (None, "sglang:spec_accept_length 0.0\n", "above 0: nothing was decoded"),
-    (None, "nothing of the kind", "holds no acceptance figures known here"),
-    ("tensorrt", "{}", "--format"),
-    *(("vllm", counted(last), NO_COUNT) for last in ("NaN", "-5", "+Inf", "1e", "1e999", "", "27 soon", "27 1 2")),
-    ("vllm", counted("27", 'position="7"'), "without gaps"),
-    ("vllm", counted("27", 'other_position="2"'), "labelled with its position"),
-    ("vllm", '{"num_drafts": 100, "num_accepted_tokens_per_pos": [60, 80]}', "must not rise"),
-    *(("vllm", f'{{"num_drafts": {n}, "num_accepted_tokens_per_pos": [1, 1, 1]}}', "must hold spec_decode counters")
-      for n in ("Infinity", HUGE, "true")),
-    ("vllm", '{"a":' + DEEP, "nested so deeply"),
-    *(("sglang", text, "must hold JSON objects") for text in ("[1, 2]", '"x"', "", "[]")),
-    ("sglang", '{"meta_info": 3}', "must hold accept_length"),
-    ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
-    ("sglang", DEEP, "nested so deeply"), ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
-    *(("sglang", f'{{"accept_length": {given}}}', rf"given \[{said}")
-      for given, said in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))),
-    ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
-    ("sglang", f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}', "tokens: must be a finite count"),
-    ("sglang", '[{"completion_tokens": 9, "spec_verify_ct": -1}, {"completion_tokens": 9, "spec_verify_ct": 9}]',
-     "spec_verify_ct: must be a finite count, 0 or more, in each request, given -1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("format", "text", "says"),
+    [
+        (
+            None,
+            '{"internal_states": [{"avg_spec_accept_length": 2.1}], "speculative_adaptive": true}',
+            "tive_adaptive",
+        ),
+        (None, "Decode batch, #running-req: 1, accept len: 4.20, accept rate: 0.64, x", "--gamma: must be 5"),
+        (None, '{"meta_info": {"spec_correct_drafts_histogram": [1, "a"]}}', "a list of counts"),
+        (
+            None,
+            '{"timings": {"predicted_n": 100, "draft_n": 100, "draft_n_accepted": 49}}',
+            "--draft-p-min 0",
+        ),
+        (None, '{"timings": {"predicted_n": 100, "draft_n": 10, "draft_n_accepted": 49}}', "at most draft_n"),
+        (None, "sglang:spec_accept_length 0.0\n", "above 0: nothing was decoded"),
+        (None, "nothing of the kind", "holds no acceptance figures known here"),
+        ("tensorrt", "{}", "--format"),
+        *(
+            ("vllm", counted(last), NO_COUNT)
+            for last in ("NaN", "-5", "+Inf", "1e", "1e999", "", "27 soon", "27 1 2")
+        ),
+        ("vllm", counted("27", 'position="7"'), "without gaps"),
+        ("vllm", counted("27", 'other_position="2"'), "labelled with its position"),
+        ("vllm", '{"num_drafts": 100, "num_accepted_tokens_per_pos": [60, 80]}', "must not rise"),
+        *(
+            (
+                "vllm",
+                f'{{"num_drafts": {n}, "num_accepted_tokens_per_pos": [1, 1, 1]}}',
+                "must hold spec_decode counters",
+            )
+            for n in ("Infinity", HUGE, "true")
+        ),
+        ("vllm", '{"a":' + DEEP, "nested so deeply"),
+        *(("sglang", text, "must hold JSON objects") for text in ("[1, 2]", '"x"', "", "[]")),
+        ("sglang", '{"meta_info": 3}', "must hold accept_length"),
+        ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
+        ("sglang", DEEP, "nested so deeply"),
+        ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
+        *(
+            ("sglang", f'{{"accept_length": {given}}}', rf"given \[{said}")
+            for given, said in (("true", "True"), ("NaN", "nan"), (HUGE, "999"))
+        ),
+        ("sglang", '{"completion_tokens": 10, "spec_verify_ct": 0}', "given None"),
+        ("sglang", f'{{"completion_tokens": {HUGE}, "spec_verify_ct": 1}}', "tokens: must be a finite count"),
+        (
+            "sglang",
+            '[{"completion_tokens": 9, "spec_verify_ct": -1}, {"completion_tokens": 9, "spec_verify_ct": 9}]',
+            "spec_verify_ct: must be a finite count, 0 or more, in each request, given -1",
+        ),
+    ],
+)
 def test_figures_that_say_nothing_are_refused(tmp_path, format, text, says) -> None:
     path = tmp_path / "x"
     path.write_text(text)
     refused(says, import_file, path, format, subject(3))
 
 
-@pytest.mark.parametrize(("one", "says"), [
-    (AcceptanceSubject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
-    (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
-    (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (AcceptanceSubject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
+        (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
+        (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
+    ],
+)
 def test_what_the_figures_are_of_must_have_a_name(tmp_path, one, says) -> None:
     (tmp_path / "metrics.txt").write_text(counted("27"))
     refused(says, import_file, tmp_path / "metrics.txt", "vllm", one)
@@ -171,22 +222,30 @@ def test_a_log_line_of_vllm_states_rates(rates) -> None:
 
 
 def test_log_lines_are_added_by_their_drafts() -> None:
-    """9 tokens at .8 + .6 + .4 and 6 at .8 + .4 are 5 drafts each; 8 tokens over two positions, none right, are 4."""
+    """9 tokens at .8 + .6 + .4 and 6 at .8 + .4 are 5 drafts each; 8 tokens over two positions, none right,
+    are 4.
+    """
     line = "SpecDecoding metrics: Accepted: {} tokens, Drafted: {} tokens, Per-position acceptance rate: {}, Avg x\n"
-    text = line.format(9, 15, "0.8, 0.6, 0.4") + line.format(6, 10, "0.8, 0.4") + line.format(0, 8, "0.0, 0.0")
+    text = (
+        line.format(9, 15, "0.8, 0.6, 0.4") + line.format(6, 10, "0.8, 0.4") + line.format(0, 8, "0.0, 0.0")
+    )
     found = vllm_figures.read_counters("x", text)
     assert (found.drafts, found.accepted, found.draft_tokens) == (14.0, pytest.approx((8.0, 5.0, 2.0)), 33.0)
 
 
 def test_a_schedule_at_its_ends() -> None:
-    """All drafts of the shorter length; one of the longer; nothing accepted; lengths that one can tell from none."""
+    """All drafts of the shorter length; one of the longer; nothing accepted; lengths that one can tell from
+    none.
+    """
     rates = {
         (100, (80, 0, 0), 100): [0.8],
         (101, (81, 1, 1), 103): [81 / 101, 1.0, 1.0],
         (100, (0, 0, 0), 200): [0.0, 0.0, 0.0],
     }
     for (drafts, accepted, tokens), positions in rates.items():
-        assert Counters(drafts, accepted, tokens).rates("x", lengths=(1, 3))["positions"] == pytest.approx(positions)
+        assert Counters(drafts, accepted, tokens).rates("x", lengths=(1, 3))["positions"] == pytest.approx(
+            positions
+        )
     assert Counters(100, (80, 60, 30), 295).rates("x", lengths=(1, 3)) == {"histogram": [20, 20, 30, 30]}
     assert Counters(100, (80, 60, 30), 200).said((1, 2, 3)) == "only the 1 positions that every draft reaches"
     assert Counters(100, (80, 60, 30), 200).said(()).startswith("drafts of 2.00 tokens on average")
@@ -222,16 +281,16 @@ def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> Non
     assert import_file(path, None, AcceptanceSubject("t", "d", "full", 1, 4096, gamma_given=False)).rows
     asked = ["validate", "acceptance", "--import", str(path), "--target", "t", "--out", str(tmp_path / "out")]
     assert run([*asked, "--gamma", "2"]) == 2
-    assert f"--gamma: must be 1, the positions in {path}, given 2" in " ".join(capsys.readouterr().err.split())
+    assert f"--gamma: must be 1, the positions in {path}, given 2" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert run(asked) == 0, "the default is no statement"
     refused("--gamma: must be from 1 to 4096, given 4097", import_file, path, None, subject(4097))
     path.write_text('{"accept_length": 2.0}\n')
     refused("--lengths: must be left out", import_file, path, None, subject(3, lengths=(1, 3)))
 
 
-TWO = (
-    '{"completion_tokens": 95.2, "spec_verify_ct": 40}\n{"meta_info": {"completion_tokens": 200, "spec_verify_ct": 60}}'
-)
+TWO = '{"completion_tokens": 95.2, "spec_verify_ct": 40}\n{"meta_info": {"completion_tokens": 200, "spec_verify_ct": 60}}'
 """295.2 tokens, bonus tokens among them, in 100 passes; one request a line, or a list of them."""
 
 
@@ -239,18 +298,24 @@ TWO = (
     ("text", "omega"),
     [
         ('[{"accept_length": 2.0}, {"accept_length": 3.0}]', 2.5),
-    *((text, 2.952) for text in (TWO, f"[{TWO}]".replace("\n", ","), '{"accept_length": 2.952}')),
-    ('{"accept_length": 4.0}', 4.0),
+        *((text, 2.952) for text in (TWO, f"[{TWO}]".replace("\n", ","), '{"accept_length": 2.952}')),
+        ('{"accept_length": 4.0}', 4.0),
         ('{"accept_length": 1}', 1.0),
         ("sglang:spec_accept_length 0\nsglang:spec_accept_length 2.0\nsglang:spec_accept_length 3.0\n", 2.5),
-        ('{"meta_info": {"spec_correct_drafts_histogram": [1, 0, 0, 1]}}\n'
-         '{"meta_info": {"spec_correct_drafts_histogram": [2]}}', 1.75),
-        ("Decode batch, #running-req: 0, accept len: 4.00, accept rate: 1.00,\n"
-         "Decode batch, #running-req: 3, accept len: 1.30, accept rate: 0.09,", 1.975),  # too low to tell a length
+        (
+            '{"meta_info": {"spec_correct_drafts_histogram": [1, 0, 0, 1]}}\n'
+            '{"meta_info": {"spec_correct_drafts_histogram": [2]}}',
+            1.75,
+        ),
+        (
+            "Decode batch, #running-req: 0, accept len: 4.00, accept rate: 1.00,\n"
+            "Decode batch, #running-req: 3, accept len: 1.30, accept rate: 0.09,",
+            1.975,
+        ),  # too low to tell a length
         ('{"predicted_n": 101, "draft_n": 161, "draft_n_accepted": 50}', 2.0),  # 3.22 of 3 may be
         ('{"predicted_n": 2, "draft_n": 3, "draft_n_accepted": 0}', 1.0),
     ],
-)  # fmt: skip
+)
 def test_tokens_per_iteration_at_their_ends(tmp_path, text, omega) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)

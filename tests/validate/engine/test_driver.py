@@ -1,4 +1,6 @@
-"""The driver against stand-in servers: chunks, counters, faults, interruptions. No measured time is judged."""
+"""The driver against stand-in servers: chunks, counters, faults, interruptions. No measured time is
+judged.
+"""
 
 import pytest
 
@@ -14,10 +16,23 @@ from tests.validate.engine.hostile_server import FAULTS, broken
 from tests.validate.engine.server import Engine, serving
 
 LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
-ASK = ["--model", "llama-68m", "--hardware", "h100", "--draft", "ngram", "--batches", "1,2", "--prompts", "8,16"]
+ASK = [
+    "--model",
+    "llama-68m",
+    "--hardware",
+    "h100",
+    "--draft",
+    "ngram",
+    "--batches",
+    "1,2",
+    "--prompts",
+    "8,16",
+]
 ASK += ["--new-tokens", "24", "--machine", "here-1", "--calibration", "ideal"]
 ONE_EACH = ("median time between chunks", "stretch over its chunks")
-"""How a step was made where every chunk is one: by the median, or on a busy machine, which reads late, by the mean."""
+"""How a step was made where every chunk is one: by the median, or on a busy machine, which reads late, by the
+mean.
+"""
 
 
 def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
@@ -36,10 +51,14 @@ def test_plain_decoding_has_one_token_a_chunk_and_no_counters() -> None:
     assert {r["max_tokens"] for r in engine.requests[2:]} == {24}
 
 
-@pytest.mark.parametrize(("engine", "how"), [
-    (Engine(gamma=3, alpha=0.6), ONE_EACH), (Engine(gamma=3, alpha=0.6, counts=False), ONE_EACH),
-    (Engine(gamma=3, alpha=0.6, merge=3), "Omega of the counters x time of a token"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("engine", "how"),
+    [
+        (Engine(gamma=3, alpha=0.6), ONE_EACH),
+        (Engine(gamma=3, alpha=0.6, counts=False), ONE_EACH),
+        (Engine(gamma=3, alpha=0.6, merge=3), "Omega of the counters x time of a token"),
+    ],
+)
 def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(engine, how) -> None:
     with serving(engine) as url:
         server = Server.at(url)
@@ -55,7 +74,9 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
         assert measure(server, name, vocabulary, load, gamma, seed, rounds=1).gamma == gamma
         seconds = 0.004 + 0.0005 * gamma + 0.0002 * load.batch + 1e-6 * load.prompt
         place = {"batch": float(load.batch), "context": load.prompt + 12.0, "gamma": gamma}
-        return Timing(where="x", seconds=seconds, tokens_per_iteration=1 + gamma / 2, samples=(seconds,), **place)
+        return Timing(
+            where="x", seconds=seconds, tokens_per_iteration=1 + gamma / 2, samples=(seconds,), **place
+        )
 
     monkeypatch.setattr(session, "measure", scripted)
     monkeypatch.setenv(KEY, "secret-key-1")
@@ -102,7 +123,9 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, capsys) -> None:
     assert run(["validate", "engine", "--url", url, *ask, "--resume"]) == 2, "nothing is left to resume"
 
 
-def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(tmp_path, monkeypatch, capsys) -> None:
+def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
+    tmp_path, monkeypatch, capsys
+) -> None:
     failing = {8, 16}
 
     def measured(server, name, vocabulary, load, gamma, seed):
@@ -120,16 +143,24 @@ def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(t
         assert run([*ask, url]) == 0
     (path,) = tmp_path.rglob("*.json")
     assert [point.error for point in read_engine_record(path).points if point.status == "failed"] == [
-        "--url: B1-P16-N24: out of blocks", "--url: B2-P16-N24: out of blocks",
-    ]  # fmt: skip
+        "--url: B1-P16-N24: out of blocks",
+        "--url: B2-P16-N24: out of blocks",
+    ]
 
 
-@pytest.mark.parametrize(("url", "says"), [
-    ("ftp://127.0.0.1:1", "--url: must be http"), ("9" * 400, "--url: must be http"),
-    ("http://a..b:1", "--url: must be http"), ("http://user:word@127.0.0.1:1", "a key goes into"),
-    ("http://127.0.0.1:99999", "--url: must be http"), ("http://127.0.0.1:9", "cannot be reached"),
-    ("", "--url: must be http"), ("http://[::1", "--url: must be http"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("ftp://127.0.0.1:1", "--url: must be http"),
+        ("9" * 400, "--url: must be http"),
+        ("http://a..b:1", "--url: must be http"),
+        ("http://user:word@127.0.0.1:1", "a key goes into"),
+        ("http://127.0.0.1:99999", "--url: must be http"),
+        ("http://127.0.0.1:9", "cannot be reached"),
+        ("", "--url: must be http"),
+        ("http://[::1", "--url: must be http"),
+    ],
+)
 def test_urls_that_lead_nowhere(url, says, capsys, tmp_path) -> None:
     assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 2
     err = capsys.readouterr().err

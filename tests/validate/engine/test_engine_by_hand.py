@@ -8,15 +8,22 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.model import load_model
+from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.models.model import load_model
 from perfmodel.validate.engine import driver
 from perfmodel.validate.engine.acceptance.counters import Counters
 from perfmodel.validate.engine.calibrate import _step_between, distinct, speedup_pairs
 from perfmodel.validate.engine.client import Chunk, StreamedAnswer
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.driver import ServerLoad, Stretch, stretch_of
-from perfmodel.validate.engine.fit import EngineRows, _least_determined, _Solution, check_enough, scatter, small_sample
+from perfmodel.validate.engine.fit import (
+    EngineRows,
+    _least_determined,
+    _Solution,
+    check_enough,
+    scatter,
+    small_sample,
+)
 from perfmodel.validate.engine.fit import usable as usable_rows
 from perfmodel.validate.engine.plan import PlanRequest, commands, loads
 from perfmodel.validate.engine.sources import BenchFile
@@ -30,23 +37,30 @@ EVEN, LATE = (0.01,) * 20, (0.0, 0.02) * 10
 
 
 def timing(batch: float, gamma: int, seconds: float, **more: Any) -> Timing:
-    return Timing(**{"where": "x", "batch": batch, "context": 1000.0, "gamma": gamma, "seconds": seconds} | more)
+    return Timing(
+        **{"where": "x", "batch": batch, "context": 1000.0, "gamma": gamma, "seconds": seconds} | more
+    )
 
 
-@pytest.mark.parametrize(("gamma", "tokens", "gaps", "counted", "seconds", "gained", "how"), [
-    # of 100 chunks in a second of two answers
-    (0, 100, EVEN, None, 0.01, 1.0, "median time"), (0, 105, EVEN, None, 0.01, 1.0, "median time"),
-    (0, 106, EVEN, None, 2 / 106, 1.0, "stretch over tokens"),
-    (0, 100, LATE, None, 0.02, 1.0, "stretch over its chunks"),
-    (3, 250, LATE, None, 0.02, 2.5, "stretch over its chunks"),
-    (3, 404, EVEN, None, 0.01, 4.0, "median time"),
-    (3, 406, EVEN, None, 0.0, 0.0, "chunks of 4.06 tokens at K = 3 and no counters"),
-    (3, 90, EVEN, None, 0.01, 1.0, "median time"), (3, 272, EVEN, 2.5, 0.01, 2.72, "median time"),
-    (3, 278, EVEN, 2.5, 2.5 * 2 / 278, 2.5, "Omega of the counters"),
-    (3, 222, EVEN, 2.5, 2.5 * 2 / 222, 2.5, "Omega of the counters"),
-    (3, 500, EVEN, 2.5, 2.5 * 2 / 500, 2.5, "Omega of the counters"),
-    (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gamma", "tokens", "gaps", "counted", "seconds", "gained", "how"),
+    [
+        # of 100 chunks in a second of two answers
+        (0, 100, EVEN, None, 0.01, 1.0, "median time"),
+        (0, 105, EVEN, None, 0.01, 1.0, "median time"),
+        (0, 106, EVEN, None, 2 / 106, 1.0, "stretch over tokens"),
+        (0, 100, LATE, None, 0.02, 1.0, "stretch over its chunks"),
+        (3, 250, LATE, None, 0.02, 2.5, "stretch over its chunks"),
+        (3, 404, EVEN, None, 0.01, 4.0, "median time"),
+        (3, 406, EVEN, None, 0.0, 0.0, "chunks of 4.06 tokens at K = 3 and no counters"),
+        (3, 90, EVEN, None, 0.01, 1.0, "median time"),
+        (3, 272, EVEN, 2.5, 0.01, 2.72, "median time"),
+        (3, 278, EVEN, 2.5, 2.5 * 2 / 278, 2.5, "Omega of the counters"),
+        (3, 222, EVEN, 2.5, 2.5 * 2 / 222, 2.5, "Omega of the counters"),
+        (3, 500, EVEN, 2.5, 2.5 * 2 / 500, 2.5, "Omega of the counters"),
+        (0, 100, EVEN, 2.5, 0.01, 1.0, "median time"),
+    ],
+)
 def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds, gained, how) -> None:
     stretches = [Stretch(gaps, 60, 0.5, 0.6 * tokens, 10.0), Stretch(gaps, 40, 0.5, 0.4 * tokens, 20.0)]
     counters = None if counted is None else Counters(10.0, (10.0 * (counted - 1.0),))
@@ -63,12 +77,17 @@ def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnsw
     return StreamedAnswer(0.0, [Chunk(*chunk) for chunk in chunks], total)
 
 
-@pytest.mark.parametrize(("said", "tokens", "grown"), [
-    ((2, 3, 1), 2 + 3 + 1 + 4, (1 + 2.5 + 2 + 2.5) / 2),  # 1 and 2 before, half of the others
-    ((None, None, None), 2 * 2 + 2 * 2, (2 + 2 + 2 + 2) / 2),  # totals of 6 and 8, pieces of 2
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "tokens", "grown"),
+    [
+        ((2, 3, 1), 2 + 3 + 1 + 4, (1 + 2.5 + 2 + 2.5) / 2),  # 1 and 2 before, half of the others
+        ((None, None, None), 2 * 2 + 2 * 2, (2 + 2 + 2 + 2) / 2),  # totals of 6 and 8, pieces of 2
+    ],
+)
 def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, tokens, grown) -> None:
-    """From 2 to 4 s: of the first answer two pieces behind the one at 2 s, of the second two behind its first."""
+    """From 2 to 4 s: of the first answer two pieces behind the one at 2 s, of the second two behind its
+    first.
+    """
     one = answer(6, (1.0, 1 if said[0] else None), (2.5, said[0]), (4.0, said[1]))
     two = answer(8, (2.0, 2 if said[0] else None), (3.0, said[2]), (4.0, 4 if said[0] else None), (6.0, 1))
     found = stretch_of([one, two], LOAD)
@@ -78,13 +97,20 @@ def test_a_stretch_lies_between_the_last_beginning_and_the_first_end(said, token
     uncounted = answer(None, (1.0, None), (2.0, None), (3.0, None))
     assert stretch_of([uncounted], LOAD) == Stretch((1.0, 1.0), 2, 2.0, 2.0, 2.0)
     late = answer(3, (10.0, 1), (11.0, 1), (12.0, 1))
-    refused("--new-tokens: B2-P100-N50: the first answer ended before the last began", stretch_of, [one, late], LOAD)
+    refused(
+        "--new-tokens: B2-P100-N50: the first answer ended before the last began",
+        stretch_of,
+        [one, late],
+        LOAD,
+    )
 
 
 def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
     asked: list[int] = []
 
-    def answers(server: Any, model: str, vocabulary: int, load: ServerLoad, draw: Any) -> list[StreamedAnswer]:
+    def answers(
+        server: Any, model: str, vocabulary: int, load: ServerLoad, draw: Any
+    ) -> list[StreamedAnswer]:
         asked.append(load.tokens)
         return [answer(None, *((s + i / 2, None) for i in range(3 * len(asked)))) for s in (0.0, 3.0)]
 
@@ -97,13 +123,17 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
     assert asked == [50, 100, 200]
 
 
-@pytest.mark.parametrize(("event", "chunks", "total"), [
-    ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
-    ({"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
-    ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
-    ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
-    ({"choices": {"text": "x"}}, [None], 2), ({"choices": [{"text": ""}]}, [], 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("event", "chunks", "total"),
+    [
+        ({"choices": [{"text": "x"}], "usage": {"completion_tokens": 3}}, [1], 3),
+        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 3}}, [1], 3),
+        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 2}}, [], 2),
+        ({"choices": [], "usage": {"completion_tokens": 4}}, [], 4),
+        ({"choices": {"text": "x"}}, [None], 2),
+        ({"choices": [{"text": ""}]}, [], 2),
+    ],
+)
 def test_an_event_of_a_stream(event, chunks, total) -> None:
     """Beside two tokens that were there before, of four that were asked for."""
     held = StreamedAnswer(0.0, [], 2)
@@ -118,7 +148,11 @@ def test_a_whole_answer_has_all_tokens_in_two_pieces_or_more() -> None:
 
 
 STARTS = {
-    ("vllm", "draft_model", None): '\'{"method": "draft_model", "model": "DRAFT", "num_speculative_tokens": 2, '
+    (
+        "vllm",
+        "draft_model",
+        None,
+    ): '\'{"method": "draft_model", "model": "DRAFT", "num_speculative_tokens": 2, '
     '"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [0.8, 0.64]}\'',
     ("vllm", "mtp", "d"): '\'{"method": "mtp", "num_speculative_tokens": 2, '
     '"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [0.8, 0.64]}\'',
@@ -166,7 +200,10 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
         assert bench.endswith(saved)
         assert last.endswith(f"--engine {engine} --from {files}")
     (first, *_) = commands(replace(PLAN, engine="llama.cpp"))
-    assert first == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
+    assert (
+        first
+        == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
+    )
 
 
 BASE = load_calibration("h100-sxm-80gb.literature")
@@ -174,17 +211,24 @@ ROWS = (timing(1, 0, 0.010), timing(2, 1, 0.024), timing(4, 3, 0.064))
 
 
 def test_where_constants_are_sought() -> None:
-    """Layers 32; medians of seconds .024, by token (.010, .006, .004) .006, by sequence (.010, .012, .016) .012.
+    """Layers 32; medians of seconds .024, by token (.010, .006, .004) .006, by sequence (.010, .012, .016)
+    .012.
 
-    Beside a baseline the priors of an iteration are a fifth of the shortest drafting one, .024 and .012 a sequence.
+    Beside a baseline the priors of an iteration are a fifth of the shortest drafting one, .024 and .012 a
+    sequence.
     """
     found = sought(BASE, ROWS, load_model("llama-3.1-8b"))
 
     def place(name: str) -> tuple[float, ...]:
         return found[name].start, found[name].spread, found[name].low, found[name].high
 
-    fixed = {n: getattr(BASE, n).value for n in ("attention_fixed_s", "pass_fixed_s", "token_s", "iteration_fixed_s")}
-    assert place("attention_fixed_s") == pytest.approx((fixed["attention_fixed_s"], 0.024 / 32 / 2, 0, 0.064 / 32))
+    fixed = {
+        n: getattr(BASE, n).value
+        for n in ("attention_fixed_s", "pass_fixed_s", "token_s", "iteration_fixed_s")
+    }
+    assert place("attention_fixed_s") == pytest.approx(
+        (fixed["attention_fixed_s"], 0.024 / 32 / 2, 0, 0.064 / 32)
+    )
     assert place("pass_fixed_s") == pytest.approx((fixed["pass_fixed_s"], 0.012, 0, 0.064))
     assert place("token_s") == pytest.approx((fixed["token_s"], 0.003, 0, 0.010))
     assert place("iteration_fixed_s") == pytest.approx((fixed["iteration_fixed_s"], 0.0048, 0, 0.064))
@@ -193,10 +237,19 @@ def test_where_constants_are_sought() -> None:
     share = BASE.gemm_bandwidth_fraction.value
     assert place("gemm_bandwidth_fraction") == (share, share / 2, 0.02, 1.0)
     assert [*found] == [
-        "attention_fixed_s", "pass_fixed_s", "token_s", "iteration_fixed_s", "iteration_sequence_s",
-        "kv_reread_per_query", "gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction",
-    ]  # fmt: skip
-    alone = sought(BASE, ROWS[1:], load_model("llama-3.1-8b"))  # no baseline: a twentieth of medians .044 and .014
+        "attention_fixed_s",
+        "pass_fixed_s",
+        "token_s",
+        "iteration_fixed_s",
+        "iteration_sequence_s",
+        "kv_reread_per_query",
+        "gemm_bandwidth_fraction",
+        "gemm_flops_fraction",
+        "attention_bandwidth_fraction",
+    ]
+    alone = sought(
+        BASE, ROWS[1:], load_model("llama-3.1-8b")
+    )  # no baseline: a twentieth of medians .044 and .014
     assert alone["iteration_fixed_s"].spread == pytest.approx(0.0022)
     assert alone["iteration_sequence_s"].spread == pytest.approx(0.0007)
     passes = sought(BASE, [replace(t, kind="pass") for t in ROWS], load_model("llama-3.1-8b"))
@@ -209,7 +262,9 @@ def test_where_constants_are_sought_that_nothing_or_much_is_known_of() -> None:
     ideal, engine = load_calibration("ideal"), load_calibration("h200-sxm-141gb.vllm")
     for cpu, starts in ((False, (0.0024, 0.0)), (True, (0.0048, 0.0024))):
         found = sought(ideal, ROWS, load_model("llama-3.1-8b"), cpu)
-        assert (found["iteration_fixed_s"].start, found["iteration_sequence_s"].start) == pytest.approx(starts)
+        assert (found["iteration_fixed_s"].start, found["iteration_sequence_s"].start) == pytest.approx(
+            starts
+        )
     found = sought(engine, ROWS, load_model("gpt-oss-120b"))
     for name in ("gemm_factor", "expert_factor"):
         value = getattr(engine, name).value
@@ -234,7 +289,9 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
     spreads = np.array([place.spread for place in free.values()])
 
     def worst(shares: tuple[float, float], rows: int, at_bound: tuple[str, ...] = ()) -> str | None:
-        return _least_determined(free, _Solution({}, np.diag((np.array(shares) * spreads) ** 2), at_bound), rows)
+        return _least_determined(
+            free, _Solution({}, np.diag((np.array(shares) * spreads) ** 2), at_bound), rows
+        )
 
     assert worst((0.4, 0.45), 3) is None
     assert worst((0.4, 0.55), 3) == worst((0.4, 0.45), 2) == "pass_fixed_s"
@@ -259,7 +316,12 @@ def test_runs_of_one_draft_length_that_differ_in_their_output() -> None:
 
 
 def test_a_speedup_has_a_plain_step_of_its_batch_within_a_tenth_of_its_context() -> None:
-    rows = [timing(2, 3, 0.1), timing(2, 0, 0.1, context=899.0), timing(2, 0, 0.1, context=900.0), timing(2, 0, 0.1)]
+    rows = [
+        timing(2, 3, 0.1),
+        timing(2, 0, 0.1, context=899.0),
+        timing(2, 0, 0.1, context=900.0),
+        timing(2, 0, 0.1),
+    ]
     assert speedup_pairs(rows) == [(0, 2)]
     assert speedup_pairs([rows[0], timing(4, 0, 0.1), replace(rows[3], kind="pass")]) == []
     assert speedup_pairs([timing(2, 0, 0.1, context=1111.0), *rows[:1]]) == [(1, 0)]

@@ -1,4 +1,6 @@
-"""Constants from an engine's steps: what was put in comes out, what rows do not say stays, errors are held out."""
+"""Constants from an engine's steps: what was put in comes out, what rows do not say stays, errors are held
+out.
+"""
 
 import itertools
 import json
@@ -8,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query
-from perfmodel.answers.whatif import whatif
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query
 from perfmodel.cli import run
-from perfmodel.specs.calibration import load_calibration
-from perfmodel.specs.model import load_model
+from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.engine.calibrate import calibrate, lines, record_text, speedup_logs
 from perfmodel.validate.engine.constants import sought
@@ -24,7 +26,12 @@ from tests.validate.refused import refused
 
 BASE = "h100-sxm-80gb.literature"
 QUERY = Query("llama-3.1-8b", "h100", 1, 1, draft="llama-3.2-1b", alpha=0.5, calibration=BASE)
-TRUTH = {"gemm_bandwidth_fraction": 0.72, "attention_fixed_s": 2.2e-5, "iteration_fixed_s": 6e-4, "token_s": 9e-6}
+TRUTH = {
+    "gemm_bandwidth_fraction": 0.72,
+    "attention_fixed_s": 2.2e-5,
+    "iteration_fixed_s": 6e-4,
+    "token_s": 9e-6,
+}
 PLACES = tuple(itertools.product((1.0, 8.0, 32.0), (1024.0, 8192.0)))
 SUBJECT = EngineSubject.of(QUERY, "vllm", "9.9")
 
@@ -41,7 +48,8 @@ def engine(rows: list[Timing], noise: float = 0.0, truth: dict[str, float] = TRU
     seconds = EngineRows(tuple(rows), rows_of(rows, QUERY, base).scenario).predict(with_values(base, truth))
     draw = random.Random(0)
     return [
-        replace(t, seconds=float(s) * (1 + draw.uniform(-noise, noise))) for t, s in zip(rows, seconds, strict=True)
+        replace(t, seconds=float(s) * (1 + draw.uniform(-noise, noise)))
+        for t, s in zip(rows, seconds, strict=True)
     ]
 
 
@@ -69,8 +77,12 @@ def test_the_interval_is_the_error_of_rows_left_out(fitted) -> None:
     stated = fitted.calibration.observed_error["speedup"]
     logs = speedup_logs(fitted.rows, fitted.fitted.held_out)
     assert stated.rows == len(logs) == 12
-    assert stated.log_rms == pytest.approx(small_sample(float(np.sqrt(np.mean(np.square(logs)))), 12), rel=0.01)
-    assert small_sample(1.0, 2) > small_sample(1.0, 6) > small_sample(1.0, 1000) == pytest.approx(1.0, abs=0.01)
+    assert stated.log_rms == pytest.approx(
+        small_sample(float(np.sqrt(np.mean(np.square(logs)))), 12), rel=0.01
+    )
+    assert (
+        small_sample(1.0, 2) > small_sample(1.0, 6) > small_sample(1.0, 1000) == pytest.approx(1.0, abs=0.01)
+    )
 
 
 def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
@@ -105,13 +117,17 @@ def test_a_row_out_of_line_does_not_bend_the_rest() -> None:
 
 
 def test_bare_passes_are_fitted_as_passes() -> None:
-    """`vllm bench forward`: T_T and T_V without what an iteration spends outside them, with drafting if it says so."""
+    """`vllm bench forward`: T_T and T_V without what an iteration spends outside them, with drafting if it
+    says so.
+    """
     shapes = [timing(b, s, k, kind="pass") for b, s in PLACES for k in (0, 3)]
     shapes += [timing(b, 1024.0, 3, kind="pass_with_draft") for b in (1.0, 8.0)]
     rows = engine(shapes)
     by_kind = {(t.batch, t.context, t.gamma, t.kind): t.seconds for t in rows}
     assert (
-        by_kind[1.0, 1024.0, 3, "pass_with_draft"] > by_kind[1.0, 1024.0, 3, "pass"] > by_kind[1.0, 1024.0, 0, "pass"]
+        by_kind[1.0, 1024.0, 3, "pass_with_draft"]
+        > by_kind[1.0, 1024.0, 3, "pass"]
+        > by_kind[1.0, 1024.0, 0, "pass"]
     )
     assert "iteration_fixed_s" not in sought(load_calibration(BASE), rows, load_model("llama-3.1-8b"))
     assert log_rms(made(rows).fitted.held_out, np.array([t.seconds for t in rows])) < 0.03
@@ -127,11 +143,14 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
     assert len(found.rows.timings) == len(rows)
 
 
-@pytest.mark.parametrize(("rows", "says"), [
-    ([timing(1.0, 1024.0, 3), timing(2.0, 1024.0, 3)], "two draft lengths or more .*given 3"),
-    ([timing(1.0, 1024.0, 0), timing(1.0, 1023.0, 3)], "two batches or contexts or more, given one"),
-    ([], "two draft lengths or more .*given none"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([timing(1.0, 1024.0, 3), timing(2.0, 1024.0, 3)], "two draft lengths or more .*given 3"),
+        ([timing(1.0, 1024.0, 0), timing(1.0, 1023.0, 3)], "two batches or contexts or more, given one"),
+        ([], "two draft lengths or more .*given none"),
+    ],
+)
 def test_too_little_is_refused_in_one_line(rows, says) -> None:
     refused(f"--from: (x|no file): must hold {says}.*--plan", check_enough, rows)
     says = r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill"

@@ -1,4 +1,6 @@
-"""Benchmark files: those that programs wrote, those in the formats of their sources (files/README.md), runs by hand."""
+"""Benchmark files: those that programs wrote, those in the formats of their sources (files/README.md), runs
+by hand.
+"""
 
 import json
 from pathlib import Path
@@ -16,26 +18,44 @@ from tests.validate.refused import refused
 FILES = Path(__file__).parent / "files"
 
 
-@pytest.mark.parametrize(("name", "said", "steps"), [
-    # batch, context, K, tokens per iteration, seconds: by hand from the files
-    ("vllm-serve-plain-1.json", {}, [(1, 512 + 32, 0, 1.0, 0.00802)]),
-    ("vllm-serve-plain-2.json", {}, [(2, 512 + 32, 0, 1.0, 0.00799)]),
-    ("vllm-serve-plain-4.json", {}, [(4, 512 + 32, 0, 1.0, 0.0078)]),
-    ("vllm-serve-draft3-1.json", {}, [(1, 512 + 64, 3, 508 / 168, 0.01621)]),
-    ("vllm-serve-draft3-4.json", {}, [(4, 512 + 64, 3, 2032 / 677, 0.02352)]),  # 0.0325 by its TPOT: prefill is in it
-    ("vllm-serve-ngram4-1.json", {}, [(1, 256 + 64, 4, 1 + 394 / 104, 0.00789)]),
-    ("vllm-forward.json", {}, [(32, 8192, 0, 1.0, 0.0062105), (32, 8192, 3, 1.0, 0.006905)]),
-    ("sglang-serving.jsonl", {}, [(8, 1024 + 128, 0, 1.0, 0.0175), (8, 1024 + 128, 3, 2.42, 2.42 * 0.0098)]),
-    ("llama-bench.json", {}, [(1, 4096 + 64, 0, 1.0, 0.013)]),
-    ("llama-batched-bench.jsonl", {}, [(1, 512 + 64, 0, 1.0, 0.0125), (8, 512 + 64, 0, 1.0, 0.01875)]),
-    ("llama-server.jsonl", {"gamma": 3}, [(1, 612, 3, 2.0, 0.019), (1, 562, 3, 2.0, 0.0186)]),
-    ("guidellm.json", {"gamma": 3, "accepted": 1.0}, [(1, 152, 3, 1.0, 0.02101), (2, 152, 3, 1.0, 0.02519)]),
-    ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
-    ("printed.txt", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
-    ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "said", "steps"),
+    [
+        # batch, context, K, tokens per iteration, seconds: by hand from the files
+        ("vllm-serve-plain-1.json", {}, [(1, 512 + 32, 0, 1.0, 0.00802)]),
+        ("vllm-serve-plain-2.json", {}, [(2, 512 + 32, 0, 1.0, 0.00799)]),
+        ("vllm-serve-plain-4.json", {}, [(4, 512 + 32, 0, 1.0, 0.0078)]),
+        ("vllm-serve-draft3-1.json", {}, [(1, 512 + 64, 3, 508 / 168, 0.01621)]),
+        (
+            "vllm-serve-draft3-4.json",
+            {},
+            [(4, 512 + 64, 3, 2032 / 677, 0.02352)],
+        ),  # 0.0325 by its TPOT: prefill is in it
+        ("vllm-serve-ngram4-1.json", {}, [(1, 256 + 64, 4, 1 + 394 / 104, 0.00789)]),
+        ("vllm-forward.json", {}, [(32, 8192, 0, 1.0, 0.0062105), (32, 8192, 3, 1.0, 0.006905)]),
+        (
+            "sglang-serving.jsonl",
+            {},
+            [(8, 1024 + 128, 0, 1.0, 0.0175), (8, 1024 + 128, 3, 2.42, 2.42 * 0.0098)],
+        ),
+        ("llama-bench.json", {}, [(1, 4096 + 64, 0, 1.0, 0.013)]),
+        ("llama-batched-bench.jsonl", {}, [(1, 512 + 64, 0, 1.0, 0.0125), (8, 512 + 64, 0, 1.0, 0.01875)]),
+        ("llama-server.jsonl", {"gamma": 3}, [(1, 612, 3, 2.0, 0.019), (1, 562, 3, 2.0, 0.0186)]),
+        (
+            "guidellm.json",
+            {"gamma": 3, "accepted": 1.0},
+            [(1, 152, 3, 1.0, 0.02101), (2, 152, 3, 1.0, 0.02519)],
+        ),
+        ("aiperf.json", {"gamma": 3}, [(2, 152, 3, 2.9147, 0.08897)]),
+        ("printed.txt", {}, [(8, 1024 + 128, 3, 2.5, 2.5 * 0.02)]),
+        ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
+    ],
+)
 def test_what_a_file_times(name, said, steps) -> None:
-    found = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read(FILES / name, Said(**said))]
+    found = [
+        (t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds)
+        for t in read(FILES / name, Said(**said))
+    ]
     assert found == [pytest.approx(step, rel=2e-3) for step in steps]
 
 
@@ -53,18 +73,32 @@ def test_whole_runs_give_a_step_by_their_difference() -> None:
     assert step.seconds == pytest.approx((1.82 - 1.30) / 64)
     assert (step.batch, step.gamma, step.context) == (8, 0, 512 + 96)
     refused("another output length", differences, run(64))
-    refused(r"batch: must be stated, as in --from vllm-latency-64\.json,batch=N", read,
-            FILES / "vllm-latency-64.json", Said())  # fmt: skip
+    refused(
+        r"batch: must be stated, as in --from vllm-latency-64\.json,batch=N",
+        read,
+        FILES / "vllm-latency-64.json",
+        Said(),
+    )
 
 
 SERVED = json.loads((FILES / "vllm-serve-draft3-1.json").read_text())
 
 
-@pytest.mark.parametrize("text", [
-    "", "[]", "{}", "[1]", "{", "[" * 100_000, '{"kind": "engine", "points": []}',
-    json.dumps(SERVED | {"median_tpot_ms": "x"}), json.dumps(SERVED | {"itls": None, "output_lens": 7}),
-    json.dumps(SERVED | {"spec_decode_per_position_acceptance_rates": [0.5, 0.9]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "[1]",
+        "{",
+        "[" * 100_000,
+        '{"kind": "engine", "points": []}',
+        json.dumps(SERVED | {"median_tpot_ms": "x"}),
+        json.dumps(SERVED | {"itls": None, "output_lens": 7}),
+        json.dumps(SERVED | {"spec_decode_per_position_acceptance_rates": [0.5, 0.9]}),
+    ],
+)
 def test_what_is_no_benchmark_is_refused(tmp_path, text) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
@@ -75,7 +109,9 @@ def test_what_is_no_benchmark_is_refused(tmp_path, text) -> None:
 def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path) -> None:
     text = (FILES / "printed.txt").read_text()
     path = tmp_path / "log.txt"
-    path.write_text(text + text.replace("Maximum request concurrency:             8", "Max request concurrency: 4"))
+    path.write_text(
+        text + text.replace("Maximum request concurrency:             8", "Max request concurrency: 4")
+    )
     assert [t.batch for t in read(path, Said())] == [8, 4]
     path.write_text(text[: text.index("Median TPOT")])
     refused(r"log\.txt: median_tpot_ms: must be a number", read, path, Said())
@@ -84,30 +120,61 @@ def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path) -> N
 GOOD: dict[str, Any] = {"where": "x.json", "seconds": 0.01, "batch": 4.0, "context": 1000.0, "gamma": 3}
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("seconds", 0.0), ("seconds", float("nan")), ("seconds", 1e6), ("batch", 0.0), ("batch", float("inf")),
-    ("context", -1.0), ("gamma", 4097), ("tokens_per_iteration", 0.5), ("prompt", 1e10), ("ttft_s", float("nan")),
-    ("prefill_share", 1.1), ("samples", (0.1, float("nan"))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seconds", 0.0),
+        ("seconds", float("nan")),
+        ("seconds", 1e6),
+        ("batch", 0.0),
+        ("batch", float("inf")),
+        ("context", -1.0),
+        ("gamma", 4097),
+        ("tokens_per_iteration", 0.5),
+        ("prompt", 1e10),
+        ("ttft_s", float("nan")),
+        ("prefill_share", 1.1),
+        ("samples", (0.1, float("nan"))),
+    ],
+)
 def test_an_impossible_step_is_one_line(name, value) -> None:
     refused(f"x.json: {name}: must be from", Timing, **GOOD | {name: value})
 
 
 RUNS: dict[str, dict[str, Any]] = {
-    "vllm_serve": {"max_concurrency": 8, "endpoint_type": "openai", "duration": 2.0, "completed": 4,
-                   "median_tpot_ms": 20, "total_input_tokens": 400, "total_output_tokens": 204},
-    "sglang": {"accept_length": None, "median_tpot_ms": 20.0, "median_ttft_ms": 100.0, "completed": 4,
-                       "total_input_tokens": 400, "total_output_tokens": 200, "concurrency": 2.5},
+    "vllm_serve": {
+        "max_concurrency": 8,
+        "endpoint_type": "openai",
+        "duration": 2.0,
+        "completed": 4,
+        "median_tpot_ms": 20,
+        "total_input_tokens": 400,
+        "total_output_tokens": 204,
+    },
+    "sglang": {
+        "accept_length": None,
+        "median_tpot_ms": 20.0,
+        "median_ttft_ms": 100.0,
+        "completed": 4,
+        "total_input_tokens": 400,
+        "total_output_tokens": 200,
+        "concurrency": 2.5,
+    },
     "vllm_forward": {"median_us": 5000, "requests": [{"query_len": 1, "kv_len": 2, "num_draft_tokens": 0}]},
     "llama_bench": {"n_gen": 100, "avg_ns": 2e9, "n_prompt": 0},
     "llama_server": {"predicted_n": 101, "predicted_ms": 930.0, "prompt_n": 512},
-    "aiperf": {"inter_token_latency": {"unit": "s", "p50": 0.02}, "input_config": {"concurrency": 1},
-               "time_to_first_token": {"unit": "sec", "p50": 0.5}, "input_sequence_length": {"avg": 100},
-               "output_sequence_length": {"avg": 50}, "request_count": {"avg": 9}},
+    "aiperf": {
+        "inter_token_latency": {"unit": "s", "p50": 0.02},
+        "input_config": {"concurrency": 1},
+        "time_to_first_token": {"unit": "sec", "p50": 0.5},
+        "input_sequence_length": {"avg": 100},
+        "output_sequence_length": {"avg": 50},
+        "request_count": {"avg": 9},
+    },
     "vllm_latency": {"avg_latency": 1.0, "latencies": [1.0, 2.0, 4.0]},
     "guidellm": {"metadata": {}, "benchmarks": []},
     "llmd": {"scenario": {}, "run": {}, "results": {}},
-}  # fmt: skip
+}
 
 
 def test_a_format_is_told_by_all_of_its_keys() -> None:
@@ -122,40 +189,86 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
     return {"query_len": query, "kv_len": kv, "num_draft_tokens": drafted}
 
 
-@pytest.mark.parametrize(("name", "change", "said", "step"), [
-    # batch, context, K, tokens per iteration, seconds, prompt, output, share of prefill
-    ("vllm_serve", {}, {}, (4, 125.5, 0, 1, 0.02, 100, 51, 0)),
-    ("vllm_serve", {"max_concurrency": 3, "median_ttft_ms": 1000}, {}, (3, 125.5, 0, 1, 0.02, 100, 51, 2 / 2.02)),
-    ("vllm_serve", {"max_concurrency": None, "latencies": [1.0, 2.0]}, {}, (1.5, 125.5, 0, 1, 0.02, 100, 51, 0)),
-    ("vllm_serve", {"max_concurrency": None}, {"batch": 2}, (2, 125.5, 0, 1, 0.02, 100, 51, 0)),
-    ("vllm_serve", {"input_lens": [10, 30], "output_lens": [60, 40]}, {}, (4, 45, 0, 1, 0.02, 20, 50, 0)),
-    ("sglang", {}, {}, (2.5, 125, 0, 1, 0.02, 100, 50, 1.5 * 0.1 / 1.1)),
-    ("sglang", {"max_concurrency": 5}, {"batch": 3}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-    ("sglang", {}, {"batch": 4}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-    ("sglang", {"accept_length": 2.0, "max_concurrency": 4}, {"gamma": 1}, (4, 125, 1, 2, 0.04, 100, 50, 0)),
-    ("vllm_forward", {}, {}, (1, 1, 0, 1, 0.005, None, None, 0)),
-    ("vllm_forward", {"requests": [one(1, 5), one(1, 9)], "ranks": []}, {}, (2, 6, 0, 1, 0.005, None, None, 0)),
-    ("llama_bench", {}, {}, (1, 50, 0, 1, 0.02, 0, 100, 0)),
-    ("llama_server", {}, {}, (1, 562, 0, 1, 0.0093, 512, 101, 0)),
-    ("llama_server", {"cache_n": 88}, {"batch": 4}, (4, 650, 0, 1, 0.0093, 600, 101, 0)),
-    ("llama_server", {"draft_n": 99, "draft_n_accepted": 99}, {"gamma": 99}, (1, 562, 99, 100, 0.93, 512, 101, 0)),
-    ("aiperf", {}, {}, (1, 125, 0, 1, 0.02, 100, 50, 0)),
-    ("aiperf", {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}}, {}, (3, 125, 0, 1, 0.02, 100,
-     50, 1.0 / 1.5)),
-    ("vllm_latency", {}, {"batch": 8, "input": 100, "output": 50}, (8, 125, 0, 1, 2.0, 100, 50, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "change", "said", "step"),
+    [
+        # batch, context, K, tokens per iteration, seconds, prompt, output, share of prefill
+        ("vllm_serve", {}, {}, (4, 125.5, 0, 1, 0.02, 100, 51, 0)),
+        (
+            "vllm_serve",
+            {"max_concurrency": 3, "median_ttft_ms": 1000},
+            {},
+            (3, 125.5, 0, 1, 0.02, 100, 51, 2 / 2.02),
+        ),
+        (
+            "vllm_serve",
+            {"max_concurrency": None, "latencies": [1.0, 2.0]},
+            {},
+            (1.5, 125.5, 0, 1, 0.02, 100, 51, 0),
+        ),
+        ("vllm_serve", {"max_concurrency": None}, {"batch": 2}, (2, 125.5, 0, 1, 0.02, 100, 51, 0)),
+        ("vllm_serve", {"input_lens": [10, 30], "output_lens": [60, 40]}, {}, (4, 45, 0, 1, 0.02, 20, 50, 0)),
+        ("sglang", {}, {}, (2.5, 125, 0, 1, 0.02, 100, 50, 1.5 * 0.1 / 1.1)),
+        ("sglang", {"max_concurrency": 5}, {"batch": 3}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
+        ("sglang", {}, {"batch": 4}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
+        (
+            "sglang",
+            {"accept_length": 2.0, "max_concurrency": 4},
+            {"gamma": 1},
+            (4, 125, 1, 2, 0.04, 100, 50, 0),
+        ),
+        ("vllm_forward", {}, {}, (1, 1, 0, 1, 0.005, None, None, 0)),
+        (
+            "vllm_forward",
+            {"requests": [one(1, 5), one(1, 9)], "ranks": []},
+            {},
+            (2, 6, 0, 1, 0.005, None, None, 0),
+        ),
+        ("llama_bench", {}, {}, (1, 50, 0, 1, 0.02, 0, 100, 0)),
+        ("llama_server", {}, {}, (1, 562, 0, 1, 0.0093, 512, 101, 0)),
+        ("llama_server", {"cache_n": 88}, {"batch": 4}, (4, 650, 0, 1, 0.0093, 600, 101, 0)),
+        (
+            "llama_server",
+            {"draft_n": 99, "draft_n_accepted": 99},
+            {"gamma": 99},
+            (1, 562, 99, 100, 0.93, 512, 101, 0),
+        ),
+        ("aiperf", {}, {}, (1, 125, 0, 1, 0.02, 100, 50, 0)),
+        (
+            "aiperf",
+            {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}},
+            {},
+            (3, 125, 0, 1, 0.02, 100, 50, 1.0 / 1.5),
+        ),
+        ("vllm_latency", {}, {"batch": 8, "input": 100, "output": 50}, (8, 125, 0, 1, 2.0, 100, 50, 0)),
+    ],
+)
 def test_a_run_by_hand(name, change, said, step) -> None:
     (t,) = FORMATS[name].read("x", RUNS[name] | change, Said(**said))
-    found = t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds, t.prompt, t.output, t.prefill_share
+    found = (
+        t.batch,
+        t.context,
+        t.gamma,
+        t.tokens_per_iteration,
+        t.seconds,
+        t.prompt,
+        t.output,
+        t.prefill_share,
+    )
     assert found == pytest.approx(step)
 
 
-@pytest.mark.parametrize(("name", "change"), [
-    ("llama_bench", {"n_gen": 0}), ("llama_bench", {"n_prompt": 1}),
-    ("llama_bench", {"pl": 1, "t_tg": 1.0, "tg": 0, "pp": 1}),
-    ("vllm_forward", {"requests": [one(1, 1)]}), ("vllm_forward", {"requests": [one(2, 9)]}),
-    ("vllm_forward", {"requests": [one(1, 9), one(2, 9, drafted=1)]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("llama_bench", {"n_gen": 0}),
+        ("llama_bench", {"n_prompt": 1}),
+        ("llama_bench", {"pl": 1, "t_tg": 1.0, "tg": 0, "pp": 1}),
+        ("vllm_forward", {"requests": [one(1, 1)]}),
+        ("vllm_forward", {"requests": [one(2, 9)]}),
+        ("vllm_forward", {"requests": [one(1, 9), one(2, 9, drafted=1)]}),
+    ],
+)
 def test_what_is_no_decoding_step_is_passed_over(name, change) -> None:
     assert FORMATS[name].read("x", RUNS[name] | change, Said()) == []
 
@@ -177,10 +290,16 @@ def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
         refused(says, FORMATS[name].read, "x", RUNS[name] | change, Said(batch=1, input=1, output=1))
 
 
-@pytest.mark.parametrize(("tokens", "gaps", "seconds"), [
-    (94, [0.01], 0.02), (96, [0.01], 0.01), (104, [0.01], 0.01), (106, [0.01], 0.02),
-    (100, [0.0, 0.01], 0.02),  # a client without a processor finds two chunks at a time
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tokens", "gaps", "seconds"),
+    [
+        (94, [0.01], 0.02),
+        (96, [0.01], 0.01),
+        (104, [0.01], 0.01),
+        (106, [0.01], 0.02),
+        (100, [0.0, 0.01], 0.02),  # a client without a processor finds two chunks at a time
+    ],
+)
 def test_chunks_within_five_percent_of_what_an_iteration_gains_are_one_each(tokens, gaps, seconds) -> None:
     run = RUNS["vllm_serve"] | {"itls": [gaps * (100 // len(gaps))], "output_lens": [tokens, 1, 1, 2]}
     (t,) = FORMATS["vllm_serve"].read("x", run, Said())
@@ -189,9 +308,15 @@ def test_chunks_within_five_percent_of_what_an_iteration_gains_are_one_each(toke
 
 def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     """Stated, or tokens over drafts."""
-    printed = {"Successful requests": 2, "Max request concurrency": 2, "Benchmark duration (s)": 3,
-               "Median TPOT (ms)": 20, "Total input tokens": 20, "Total generated tokens": 20,
-               "Accept length": 2.5}  # fmt: skip
+    printed = {
+        "Successful requests": 2,
+        "Max request concurrency": 2,
+        "Benchmark duration (s)": 3,
+        "Median TPOT (ms)": 20,
+        "Total input tokens": 20,
+        "Total generated tokens": 20,
+        "Accept length": 2.5,
+    }
 
     def step(gamma: int | None = None, **more: float) -> tuple[float, ...]:
         text = printed_block.HEAD + "".join(f"\n{name}:  {value}" for name, value in (printed | more).items())
@@ -206,12 +331,20 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     )
 
 
-@pytest.mark.parametrize(("said", "accepted", "gamma", "found"), [
-    ({}, 1.0, None, (0, 1.0)), ({"gamma": 3}, 4.0, None, (3, 4.0)), ({"gamma": 3}, 1.0, None, (3, 1.0)),
-    ({"gamma": 3, "accepted": 2.0}, None, 3, (3, 2.0)), ({"gamma": 1}, None, 0, "gamma: must be 0"),
-    ({}, 1.01, None, "gamma: must be stated"), ({"gamma": 3}, 4.01, None, r"from 1 to gamma \+ 1 = 4"),
-    ({"gamma": 3}, 0.99, None, r"from 1 to gamma \+ 1 = 4"), ({"gamma": 3}, None, None, "accepted: must be stated"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "accepted", "gamma", "found"),
+    [
+        ({}, 1.0, None, (0, 1.0)),
+        ({"gamma": 3}, 4.0, None, (3, 4.0)),
+        ({"gamma": 3}, 1.0, None, (3, 1.0)),
+        ({"gamma": 3, "accepted": 2.0}, None, 3, (3, 2.0)),
+        ({"gamma": 1}, None, 0, "gamma: must be 0"),
+        ({}, 1.01, None, "gamma: must be stated"),
+        ({"gamma": 3}, 4.01, None, r"from 1 to gamma \+ 1 = 4"),
+        ({"gamma": 3}, 0.99, None, r"from 1 to gamma \+ 1 = 4"),
+        ({"gamma": 3}, None, None, "accepted: must be stated"),
+    ],
+)
 def test_draft_length_and_tokens_per_iteration(said, accepted, gamma, found) -> None:
     if isinstance(found, tuple):
         assert speculation("x", Said(**said), accepted, gamma) == found
@@ -220,16 +353,27 @@ def test_draft_length_and_tokens_per_iteration(said, accepted, gamma, found) -> 
 
 
 def test_figures_at_their_limits() -> None:
-    assert [is_count(value) for value in (0, 1e18, 1.1e18, -1, True, "1")] == [True, True, False, False, False, False]
+    assert [is_count(value) for value in (0, 1e18, 1.1e18, -1, True, "1")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert str(floats(["1", "x"])) == "[nan, nan]"
     assert thinned(range(200)) == tuple(range(200))
     many = thinned(range(399))
     assert (len(many), many[:3], many[-1]) == (200, (0, 2, 4), 398)
     assert not bunched([0.01, 0.011, 0.009, 0.05])
-    assert not bunched([0.084] * 20 + [5.0] * 5), "other requests' prompts say nothing of the steps between them"
+    assert not bunched([0.084] * 20 + [5.0] * 5), (
+        "other requests' prompts say nothing of the steps between them"
+    )
     assert not bunched([0.0] + [1.0] * 19), "a twentieth"
     assert bunched([0.0] * 2 + [1.0] * 19)
-    assert bunched([0.02] * 20 + [1.0] * 10 + [1.1] * 11), "2 % of the median are no gap, 2.9 % of the mean are one"
+    assert bunched([0.02] * 20 + [1.0] * 10 + [1.1] * 11), (
+        "2 % of the median are no gap, 2.9 % of the mean are one"
+    )
     assert interference(2, 3, 0.0, 0.01, 0.0, 1.0) == interference(0.5, 3, 0.1, 0.01, 9, 1.0) == 0.0
     assert of_client("x", 0.01, (0, 1.0), 2.0, (8, 8), None, 9.0).prefill_share == 0.0
     place: dict[str, Any] = {"where": "x", "seconds": 0.5, "batch": 2.0, "context": 10.0}

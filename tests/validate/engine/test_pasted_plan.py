@@ -1,4 +1,6 @@
-"""The printed plan, pasted into a shell whose `vllm` is a stand-in: it starts, waits, times, stops and fits."""
+"""The printed plan, pasted into a shell whose `vllm` is a stand-in: it starts, waits, times, stops and
+fits.
+"""
 
 import os
 import shutil
@@ -77,7 +79,17 @@ def test_the_plan_works_as_pasted(tmp_path, capsys) -> None:
 
 
 def test_a_head_that_nobody_published_must_be_named(capsys) -> None:
-    asked = ["validate", "engine", "--plan", "--model", "qwen2.5-7b", "--hardware", "h100", "--draft", "eagle3"]
+    asked = [
+        "validate",
+        "engine",
+        "--plan",
+        "--model",
+        "qwen2.5-7b",
+        "--hardware",
+        "h100",
+        "--draft",
+        "eagle3",
+    ]
     assert run(asked) == 2
     assert capsys.readouterr().err == "error: --draft-path: must say where the engine finds the eagle3 head\n"
     assert run([*asked, "--draft-path", "mine/head"]) == 0

@@ -1,4 +1,6 @@
-"""Real runs of serving engines (files/README.md, results/cpu-engine): some lengths and batches tell the others."""
+"""Real runs of serving engines (files/README.md, results/cpu-engine): some lengths and batches tell the
+others.
+"""
 
 import csv
 from dataclasses import replace
@@ -7,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.answers.query import Query
-from perfmodel.answers.whatif import whatif
-from perfmodel.specs.calibration import load_calibration
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query
+from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.record import EngineSubject
@@ -32,13 +34,22 @@ def timings() -> list[Timing]:
     return found
 
 
-@pytest.mark.parametrize(("base", "seen", "asked", "mean", "worst"), [
-    ("h200-sxm-141gb.vllm", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.045, 0.08),
-    ("h200-sxm-141gb.vllm", lambda t: t.batch in (1, 4, 16, 64), lambda t: t.batch in (2, 8, 32), 0.05, 0.11),
-    ("h200-sxm-141gb.vllm", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.11),
-    ("ideal", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.05, 0.07),
-    ("ideal", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.14),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "seen", "asked", "mean", "worst"),
+    [
+        ("h200-sxm-141gb.vllm", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.045, 0.08),
+        (
+            "h200-sxm-141gb.vllm",
+            lambda t: t.batch in (1, 4, 16, 64),
+            lambda t: t.batch in (2, 8, 32),
+            0.05,
+            0.11,
+        ),
+        ("h200-sxm-141gb.vllm", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.11),
+        ("ideal", lambda t: t.gamma in (0, 7), lambda t: t.gamma == 1, 0.05, 0.07),
+        ("ideal", lambda t: t.gamma in (1, 7), lambda t: t.gamma == 0, 0.08, 0.14),
+    ],
+)
 def test_some_rows_tell_the_others(base, seen, asked, mean, worst) -> None:
     rows = timings()
     subject = EngineSubject.of(QUERY, "vllm", "0.22")
@@ -61,11 +72,16 @@ def files(gammas: str, batches: str) -> list[str]:
     return [str(FOLDER / f"bench-K{gamma}-{batch}.json") for gamma in gammas for batch in batches]
 
 
-@pytest.mark.parametrize(("seen", "asked", "iteration", "speedup"), [
-    # mean errors, as docs/engine.md prints them
-    (files("025", "148"), files("3", "148"), 0.054, 0.063), (files("05", "148"), files("23", "148"), 0.083, 0.098),
-    (files("0235", "18"), files("235", "4"), 0.069, 0.106),
-], ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seen", "asked", "iteration", "speedup"),
+    [
+        # mean errors, as docs/engine.md prints them
+        (files("025", "148"), files("3", "148"), 0.054, 0.063),
+        (files("05", "148"), files("23", "148"), 0.083, 0.098),
+        (files("0235", "18"), files("235", "4"), 0.069, 0.106),
+    ],
+    ids=["K 0, 2, 5 to 3", "K 0, 5 to 2, 3", "1 and 8 requests to 4"],
+)
 def test_what_no_fit_has_seen(seen, asked, iteration, speedup) -> None:
     made = calibrate_engine([*seen, *seen[:2]], SERVED, draft=DRAFT)
     assert len(made.rows.timings) == len(seen), "a file that is given twice counts once"
@@ -91,7 +107,9 @@ def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path) -
     made = calibrate_engine([str(FOLDER / "bench-K*-[18].json")], SERVED, draft=DRAFT, out=out)
     held = made.calibration.measured
     assert (held.model, held.draft, held.batch, held.gamma) == ("target", "draft", (1, 8), (0, 5))
-    inside = Query(SERVED.model, SERVED.hardware, 8, 500, draft=DRAFT, gamma=3, alpha=0.8, calibration=str(out))
+    inside = Query(
+        SERVED.model, SERVED.hardware, 8, 500, draft=DRAFT, gamma=3, alpha=0.8, calibration=str(out)
+    )
 
     def width(query: Query) -> float:
         low, high = whatif(query).speedup_interval or (1, 1)
@@ -105,11 +123,18 @@ def test_the_calibration_says_what_was_served_and_answers_respect_it(tmp_path) -
     assert width(replace(inside, batch=16)) > width(inside)
 
 
-@pytest.mark.parametrize(("sources", "draft", "says"), [
-    (files("05", "18"), None, r"draft: must be given: bench-K5-1\.json times 5 drafted tokens"),
-    (files("0", "18"), None, r"bench-K0-1\.json, bench-K0-8\.json: must hold two draft lengths"),
-    ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that files answer to"),
-    ([str(FOLDER / "engine-*-K2.json")], "llama-68m", r"draft: must be .*draft\.json, which .* was served with"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sources", "draft", "says"),
+    [
+        (files("05", "18"), None, r"draft: must be given: bench-K5-1\.json times 5 drafted tokens"),
+        (files("0", "18"), None, r"bench-K0-1\.json, bench-K0-8\.json: must hold two draft lengths"),
+        ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that files answer to"),
+        (
+            [str(FOLDER / "engine-*-K2.json")],
+            "llama-68m",
+            r"draft: must be .*draft\.json, which .* was served with",
+        ),
+    ],
+)
 def test_what_is_missing_is_named_with_its_file(sources, draft, says) -> None:
     refused(says, calibrate_engine, sources, SERVED, draft=draft)

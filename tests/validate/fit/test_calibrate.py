@@ -1,4 +1,6 @@
-"""Fitting: constants are found again where they are known, files are reproduced byte for byte, rows held out are."""
+"""Fitting: constants are found again where they are known, files are reproduced byte for byte, rows held out
+are.
+"""
 
 import datetime
 import json
@@ -10,9 +12,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from perfmodel.answers.whatif import whatif
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.fits import StatedFit
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.calibrations.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.cli import app
 from perfmodel.validate.fit.calibrate import path_of, refreshed, report_lines, strong, with_literature_error
@@ -53,10 +55,17 @@ def test_points_are_predicted_as_whatif_does() -> None:
     for i in (0, 20, 40):
         p = points.points[i]
         a = whatif(
-            p.target, p.hardware, p.batch, p.context, p.gamma,
-            tp=p.tp, draft=p.draft or "", draft_kv=p.draft_kv or "",
-            tokens_per_iteration=p.tokens_per_iteration, engine="magicdec",
-        )  # fmt: skip
+            p.target,
+            p.hardware,
+            p.batch,
+            p.context,
+            p.gamma,
+            tp=p.tp,
+            draft=p.draft or "",
+            draft_kv=p.draft_kv or "",
+            tokens_per_iteration=p.tokens_per_iteration,
+            engine="magicdec",
+        )
         assert a.calibration.name == A100.name
         assert a.target_step.predicted_s == pytest.approx(times["target_s"][i], rel=1e-12)
         assert a.draft_step.predicted_s == pytest.approx(times["draft_s"][i], rel=1e-12)
@@ -80,17 +89,24 @@ def test_command_line(tmp_path, monkeypatch) -> None:
 
 
 def test_pairs_above_0_8_are_named_whatever_their_sign() -> None:
-    fitted = StatedFit.model_construct(parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (-0.9, 0.81, 1.0)))
+    fitted = StatedFit.model_construct(
+        parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (-0.9, 0.81, 1.0))
+    )
     assert strong(fitted) == [("c", "a", -0.9), ("c", "b", 0.81)]
 
 
 def test_a_report_in_words() -> None:
     error = {"mape": 0.0123, "worst": -0.0456}
     found = {
-        "calibration": "x.y", "rows": 7, "set": "magicdec", "values": {"token_s": 1.5e-6, "pass_fixed_s": 0.0},
-        "stderr": {"token_s": 2.5e-7}, "strong_correlations": [("a", "b", -0.91)], "in_sample": {"speedup": error},
+        "calibration": "x.y",
+        "rows": 7,
+        "set": "magicdec",
+        "values": {"token_s": 1.5e-6, "pass_fixed_s": 0.0},
+        "stderr": {"token_s": 2.5e-7},
+        "strong_correlations": [("a", "b", -0.91)],
+        "in_sample": {"speedup": error},
         "held_out": {"point": {"speedup": error, "target_s": {"mape": 0.2, "worst": 0.3}}},
-    }  # fmt: skip
+    }
     lines = report_lines(found)
     assert lines[0] == "x.y: 7 rows of magicdec"
     assert lines[1].split() == ["token_s", "1.5e-06", "+-", "2.5e-07"]
@@ -106,11 +122,16 @@ POINT = published_points("magicdec")[0]
 
 
 class Points:
-    """Rows whose plain step takes `kernels` small kernels, and whose overhead is 1 ms beside that of an iteration."""
+    """Rows whose plain step takes `kernels` small kernels, and whose overhead is 1 ms beside that of an
+    iteration.
+    """
 
     def __init__(self, kernels: list[float], target: list[float], overhead: list[float]) -> None:
         self.points = tuple(replace(POINT, target_s=seconds) for seconds in target)
-        self.kernels, self.given = np.array(kernels), {"target_s": np.array(target), "overhead_s": np.array(overhead)}
+        self.kernels, self.given = (
+            np.array(kernels),
+            {"target_s": np.array(target), "overhead_s": np.array(overhead)},
+        )
 
     def measured(self, name: str) -> Any:
         return self.given.get(name, np.full(len(self.points), np.nan))
@@ -140,7 +161,9 @@ def test_two_rows_that_disagree_a_little_give_their_mean_and_what_it_is_off_by()
 
 
 def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothing() -> None:
-    """Half the overhead that there is without the constant; small kernels from the rows that are trained on."""
+    """Half the overhead that there is without the constant; small kernels from the rows that are trained
+    on.
+    """
     points: Any = Points([1e3, 1e3, 1e3], [5e-3, 9e-3, 5.00001e-3], [5e-4, 1.0, 5e-4])
     free = ("small_kernel_s", "iteration_fixed_s")
     train = np.array([True, False, True])
@@ -151,18 +174,26 @@ def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothin
 
 
 def test_a_plain_step_printed_in_several_rows_is_one_measurement() -> None:
-    """Same device, model and shape: the first of those that are trained on; another time, batch or model is another."""
+    """Same device, model and shape: the first of those that are trained on; another time, batch or model is
+    another.
+    """
     points: tuple[MeasuredPoint, ...] = (
-        replace(POINT, target_s=1.0), replace(POINT, target_s=1.0, gamma=9), replace(POINT, target_s=2.0),
-        replace(POINT, target_s=1.0, batch=999), replace(POINT, target_s=None), replace(POINT, target_s=None),
-    )  # fmt: skip
+        replace(POINT, target_s=1.0),
+        replace(POINT, target_s=1.0, gamma=9),
+        replace(POINT, target_s=2.0),
+        replace(POINT, target_s=1.0, batch=999),
+        replace(POINT, target_s=None),
+        replace(POINT, target_s=None),
+    )
     rows = used(points, np.array([False, True, True, True, True, True]))
     assert rows["target_s"].tolist() == [False, True, True, True, True, False]
     assert rows["verify_s"].tolist() == rows["draft_s"].tolist() == [False, True, True, True, True, True]
 
 
 def test_what_a_draft_time_is_the_mean_or_sum_of() -> None:
-    """One of three passes below a tree's root is of one node, two of two; a round of two drafts, and three checked."""
+    """One of three passes below a tree's root is of one node, two of two; a round of two drafts, and three
+    checked.
+    """
     tree, levels = replace(POINT, widths=(1, 2, 2, 4)), replace(POINT, gammas=(2, 4))
     below, upper = object(), object()
     assert _draft_passes(tree, below, upper) == [(below, 1.0, 1 / 3), (below, 2.0, 2 / 3)]

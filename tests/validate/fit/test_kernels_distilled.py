@@ -1,4 +1,6 @@
-"""What `kernels.distil` makes of tables whose times follow its formulas, beside rows that it must leave out."""
+"""What `kernels.distil` makes of tables whose times follow its formulas, beside rows that it must leave
+out.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -7,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.specs.gpu import load_gpu
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.fit import kernels
 from perfmodel.validate.fit.kernels import distil
 from perfmodel.validate.fit.tables import Tables
@@ -50,9 +52,15 @@ def at_knots(shares: dict[int, float]) -> Callable[[float], float]:
 
 
 def gemms(
-    word: str, size: float, inputs: float, peak: float, tokens: Sequence[int] = TOKENS,
-    shares: dict[int, float] = SHARES, smallest: Sequence[float] = (5e-6, 6e-6, 9e-6), count: int = 500,
-) -> Rows:  # fmt: skip
+    word: str,
+    size: float,
+    inputs: float,
+    peak: float,
+    tokens: Sequence[int] = TOKENS,
+    shares: dict[int, float] = SHARES,
+    smallest: Sequence[float] = (5e-6, 6e-6, 9e-6),
+    count: int = 500,
+) -> Rows:
     """`count` calls: some at the ends of what counts and beyond them, the rest in SHAPES."""
 
     def seconds(m: int, n: int, k: int) -> float:
@@ -64,10 +72,23 @@ def gemms(
         return {"m": m, "n": n, "k": k, "gemm_dtype": word, "seconds": taken}
 
     first, middle, last = smallest
-    rows = [row(1, 500, 1000, first), row(16, 512, 512, middle), row(8, 256, 256, last), row(17, 256, 256, 1e-4)]
-    rows += [row(8192, 4096, 8192, ODD), row(2, 1023, 32768, ODD), row(2, 32768, 1023, ODD), row(2, 2000, 3999, ODD)]
+    rows = [
+        row(1, 500, 1000, first),
+        row(16, 512, 512, middle),
+        row(8, 256, 256, last),
+        row(17, 256, 256, 1e-4),
+    ]
+    rows += [
+        row(8192, 4096, 8192, ODD),
+        row(2, 1023, 32768, ODD),
+        row(2, 32768, 1023, ODD),
+        row(2, 2000, 3999, ODD),
+    ]
     edges = ((2, 2000, 4000), (64, 1024, 8192), (4, 8192, 1024))
-    rows += [row(*call, seconds(*call)) for call in (*edges, *((m, *shape) for shape, m in product(SHAPES, tokens)))]
+    rows += [
+        row(*call, seconds(*call))
+        for call in (*edges, *((m, *shape) for shape, m in product(SHAPES, tokens)))
+    ]
     return rows[:count]
 
 
@@ -100,11 +121,17 @@ def test_gemms_of_two_formats_come_out_with_their_knots() -> None:
     assert found["fp8"].rows == 489  # all of SHAPES
 
 
-@pytest.mark.parametrize(("given", "there"), [
-    ({}, True), ({"count": 499}, False), ({"smallest": (30e-6, 30e-6, 30e-6)}, True),
-    ({"smallest": (31e-6, 31e-6, 31e-6)}, False),  # not launched from a CUDA graph
-    ({"shares": {1: 0.5, 16: 1.2, 4096: 0.9}}, False), ({"shares": {1: 0.5, 16: 1.05, 4096: 0.9}}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "there"),
+    [
+        ({}, True),
+        ({"count": 499}, False),
+        ({"smallest": (30e-6, 30e-6, 30e-6)}, True),
+        ({"smallest": (31e-6, 31e-6, 31e-6)}, False),  # not launched from a CUDA graph
+        ({"shares": {1: 0.5, 16: 1.2, 4096: 0.9}}, False),
+        ({"shares": {1: 0.5, 16: 1.05, 4096: 0.9}}, True),
+    ],
+)
 def test_tables_that_are_short_slow_or_too_good_are_left_out(given, there) -> None:
     assert ("bf16" in gemm_fits(gemms("bfloat16", 2.0, 2.0, H100.peak_flops("bf16"), **given))) == there
 
@@ -115,7 +142,9 @@ def test_tables_that_are_short_slow_or_too_good_are_left_out(given, there) -> No
 def expert_rows(
     word: str, size: float, peak: float, start: float, bandwidth: float, flops: float, noise: float = 1.0
 ) -> Rows:
-    """60 calls; touched experts by the gamma distribution of shape 1.2 that the tables' routing is taken for."""
+    """60 calls; touched experts by the gamma distribution of shape 1.2 that the tables' routing is taken
+    for.
+    """
     rows = []
     calls = product((1, 4, 16, 64, 256, 1024), ((64, 4), (128, 8)), ((1, 1), (2, 1), (1, 4), (4, 2), (1, 16)))
     for i, (tokens, (experts, topk), (tp, ep)) in enumerate(calls):
@@ -123,12 +152,21 @@ def expert_rows(
         matrices = 3 * 4096 * 1536 / tp
         loaded = experts * (1 - idle) / ep * matrices * size / H100.memory_bandwidth_bytes_per_s
         computed = 2 * tokens * topk / ep * matrices / peak
-        rows.append({
-            "moe_dtype": word, "num_tokens": tokens, "hidden_size": 4096, "inter_size": 1536, "topk": topk,
-            "num_experts": experts, "moe_tp_size": tp, "moe_ep_size": ep, "kernel_source": "fused",
-            "distribution": "power_law_1.01",
-            "seconds": (start + loaded / bandwidth + computed / flops) * noise ** (-1) ** i,
-        })  # fmt: skip
+        rows.append(
+            {
+                "moe_dtype": word,
+                "num_tokens": tokens,
+                "hidden_size": 4096,
+                "inter_size": 1536,
+                "topk": topk,
+                "num_experts": experts,
+                "moe_tp_size": tp,
+                "moe_ep_size": ep,
+                "kernel_source": "fused",
+                "distribution": "power_law_1.01",
+                "seconds": (start + loaded / bandwidth + computed / flops) * noise ** (-1) ** i,
+            }
+        )
     return rows
 
 
@@ -147,7 +185,9 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
     slow = expert_rows("fp8_block", 1 + 4 / 128**2, H100.peak_flops("fp8"), 2e-5, 0.2, 0.4)
     short = expert_rows("w4a16_mxfp4", 0.5 + 1 / 32, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)[:59]
     no_peak = expert_rows("nvfp4", 0.5625, 1e15, 2e-5, 0.7, 0.4)
-    found = expert_fits([*first, *odd, *int4, *noisy, *slow, *short, *no_peak], version="0")  # of the newest there is
+    found = expert_fits(
+        [*first, *odd, *int4, *noisy, *slow, *short, *no_peak], version="0"
+    )  # of the newest there is
     assert list(found) == ["bf16", "int4"]
     assert found["bf16"].values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
     assert found["int4"].values == pytest.approx((1e-5, 0.4, 0.3), rel=1e-5)
@@ -157,7 +197,14 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
 
 def test_the_main_kernel_of_experts_takes_the_best_time_of_any() -> None:
     """Two rows of `a`, one of `b` that is faster at the first call and has one of its own."""
-    calls = {"hidden_size": 8, "inter_size": 8, "topk": 2, "num_experts": 4, "moe_tp_size": 1, "moe_ep_size": 1}
+    calls = {
+        "hidden_size": 8,
+        "inter_size": 8,
+        "topk": 2,
+        "num_experts": 4,
+        "moe_tp_size": 1,
+        "moe_ep_size": 1,
+    }
     names, tokens, seconds = ("b", "a", "a", "a", "b"), (1, 1, 2, 3, 4), (3.0, 5.0, 7.0, 8.0, 1.0)
     part = {name: np.full(5, value) for name, value in calls.items()}
     part |= {"kernel_source": np.array(names), "num_tokens": np.array(tokens), "seconds": np.array(seconds)}
@@ -176,11 +223,21 @@ def attention_rows(word: str, size: float, start: float, share: float, **more: A
     for batch, heads, step, width in product((1, 16, 64, 256, 200), (16, 32), steps, (64, 128)):
         cache = batch * heads // 4 * (100 + step) * 2 * width * size
         moved = cache + 4 * batch * heads * width
-        rows.append({
-            "batch_size": batch, "num_heads": heads, "num_key_value_heads": heads // 4, "head_dim": width,
-            "isl": 100, "step": step, "window_size": 0, "kv_cache_dtype": word, "kernel_source": "usual",
-            "seconds": start + moved / H100.memory_bandwidth_bytes_per_s / share,
-        } | more)  # fmt: skip
+        rows.append(
+            {
+                "batch_size": batch,
+                "num_heads": heads,
+                "num_key_value_heads": heads // 4,
+                "head_dim": width,
+                "isl": 100,
+                "step": step,
+                "window_size": 0,
+                "kv_cache_dtype": word,
+                "kernel_source": "usual",
+                "seconds": start + moved / H100.memory_bandwidth_bytes_per_s / share,
+            }
+            | more
+        )
     return rows
 
 
@@ -189,17 +246,24 @@ def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
     odd = [
         wide[0] | {"seconds": ODD} | change
         for change in (
-            {"batch_size": 257}, {"head_dim": 192}, {"window_size": 128}, {"kernel_source": "other"},
+            {"batch_size": 257},
+            {"head_dim": 192},
+            {"window_size": 128},
+            {"kernel_source": "other"},
             {"num_heads": 17, "num_key_value_heads": 1, "step": 65536},  # 17 query heads a KV head
             {"num_key_value_heads": 1, "num_heads": 1, "step": 100, "batch_size": 1, "isl": 0},  # 51 kB
         )
-    ]  # fmt: skip
+    ]
     # KV heads of 0 stand for as many as query heads: 16 x 4196 x 2 x 128 x 2 bytes
     moved = 16 * (4096 + 100) * 2 * 128 * 2 + 4 * 16 * 128
     same = wide[0] | {
-        "num_key_value_heads": 0, "head_dim": 128, "seconds": 8e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.75
-    }  # fmt: skip
-    grouped = attention_rows("fp8", 1.0, 9e-6, 0.5, num_heads=16, num_key_value_heads=1)[:100]  # 16 are still in
+        "num_key_value_heads": 0,
+        "head_dim": 128,
+        "seconds": 8e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.75,
+    }
+    grouped = attention_rows("fp8", 1.0, 9e-6, 0.5, num_heads=16, num_key_value_heads=1)[
+        :100
+    ]  # 16 are still in
     for row in grouped:
         moved = row["batch_size"] * ((100 + row["step"]) * 2 * row["head_dim"] + 4 * 16 * row["head_dim"])
         row["seconds"] = 9e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.5
@@ -241,7 +305,11 @@ def test_latent_attention_comes_out() -> None:
     odd = [wide[0] | {"batch_size": 257, "seconds": ODD}, wide[0] | {"step": 99, "seconds": ODD}]  # 115 kB
     slower = [row | {"seconds": 3 * row["seconds"]} for row in wide]
     rows = [*slower, *wide, *odd, *narrow]
-    for engine, version, source in (("vllm", "2", "vllm 2"), ("sglang", "3", "sglang 3"), ("trtllm", "4", "trtllm 4")):
+    for engine, version, source in (
+        ("vllm", "2", "vllm 2"),
+        ("sglang", "3", "sglang 3"),
+        ("trtllm", "4", "trtllm 4"),
+    ):
         held = Held({("mla", engine, version, "generation_mla_perf"): rows})
         found = kernels._latent(held, H100, "vllm", "2")
         assert list(found) == ["bfloat16"]  # fp8 reaches less than 0.3 of the bandwidth
@@ -257,26 +325,47 @@ def test_latent_attention_comes_out() -> None:
 
 
 def test_an_all_reduce_takes_the_fastest_kernel_of_any_engine_at_each_knot() -> None:
-    """Sizes are in 16-bit values; a knot between two sizes is met on doubly logarithmic paper, and times never fall."""
+    """Sizes are in 16-bit values; a knot between two sizes is met on doubly logarithmic paper, and times
+    never fall.
+    """
 
-    def row(devices: int, values: int, seconds: float, op: str = "all_reduce", source: str = "graph") -> dict[str, Any]:
-        return {"op_name": op, "num_gpus": devices, "message_size": values, "seconds": seconds, "kernel_source": source}
+    def row(
+        devices: int, values: int, seconds: float, op: str = "all_reduce", source: str = "graph"
+    ) -> dict[str, Any]:
+        return {
+            "op_name": op,
+            "num_gpus": devices,
+            "message_size": values,
+            "seconds": seconds,
+            "kernel_source": source,
+        }
 
-    custom = [row(2, 8192, 5e-6), row(2, 32768, 9e-6), row(2, 131072, 8e-6), row(2, 32768, 1e-9, source="eager")]
+    custom = [
+        row(2, 8192, 5e-6),
+        row(2, 32768, 9e-6),
+        row(2, 131072, 8e-6),
+        row(2, 32768, 1e-9, source="eager"),
+    ]
     nccl = [row(2, 8192, 7e-6), row(2, 32768, 6e-6), row(2, 2097152, 128e-6), row(4, 8192, 1e-5)]
     nccl += [row(2, 32768, 1e-9, op="all_gather")]
     for one in nccl:
         del one["kernel_source"]
-    tables = {("comm", "vllm", version, "custom_allreduce_perf"): rows for version, rows in (
-        ("2", custom), ("1", [row(2, 8192, 1e-9)]),
-    )}  # fmt: skip
+    tables = {
+        ("comm", "vllm", version, "custom_allreduce_perf"): rows
+        for version, rows in (
+            ("2", custom),
+            ("1", [row(2, 8192, 1e-9)]),
+        )
+    }
     found = kernels._allreduce(Held(tables | {("comm", "nccl", "1", "nccl_perf"): nccl}))
     sizes, seconds = zip(*found[2], strict=True)
     assert sizes == (16384, 65536, 262144, 1048576)
     # 1048576 lies between 262144 (8 us) and 4194304 bytes (128 us), halfway on paper: the geometric mean
     assert seconds == pytest.approx((5e-6, 6e-6, 8e-6, 32e-6), rel=1e-9)
     assert found[4] == [(16384.0, pytest.approx(1e-5))]
-    falling = Held({("comm", "vllm", "2", "custom_allreduce_perf"): [row(2, 8192, 9e-6), row(2, 32768, 5e-6)]})
+    falling = Held(
+        {("comm", "vllm", "2", "custom_allreduce_perf"): [row(2, 8192, 9e-6), row(2, 32768, 5e-6)]}
+    )
     assert [s for _, s in kernels._allreduce(falling)[2]] == pytest.approx([9e-6, 9e-6])
 
 
@@ -285,14 +374,20 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     attention = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
     experts = expert_rows("bfloat16", 2.0, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)
     other = expert_rows("int4_wo", 0.5625, H100.peak_flops("bf16"), 1e-5, 0.4, 0.3)
-    held = Held({
-        ("gemm", "vllm", "1", "gemm_perf"): older, ("gemm", "vllm", "2", "gemm_perf"): BF16,
-        ("gemm", "trtllm", "7", "gemm_perf"): [*older, *FP8],
-        ("gemm", "trtllm", "6", "gemm_perf"): [row | {"seconds": ODD} for row in FP8],
-        ("moe", "vllm", "2", "moe_perf"): experts,
-        ("moe", "sglang", "5", "moe_perf"): [*other, *[row | {"seconds": row["seconds"] * 2} for row in experts]],
-        ("attention", "vllm", "2", "generation_attention_perf"): attention,
-    })  # fmt: skip
+    held = Held(
+        {
+            ("gemm", "vllm", "1", "gemm_perf"): older,
+            ("gemm", "vllm", "2", "gemm_perf"): BF16,
+            ("gemm", "trtllm", "7", "gemm_perf"): [*older, *FP8],
+            ("gemm", "trtllm", "6", "gemm_perf"): [row | {"seconds": ODD} for row in FP8],
+            ("moe", "vllm", "2", "moe_perf"): experts,
+            ("moe", "sglang", "5", "moe_perf"): [
+                *other,
+                *[row | {"seconds": row["seconds"] * 2} for row in experts],
+            ],
+            ("attention", "vllm", "2", "generation_attention_perf"): attention,
+        }
+    )
     found = distil(held, H100, "vllm")
     assert found.source == "tables 1, vllm 2"
     assert found.gemm["bf16"].values[:2] == pytest.approx((6e-6, 4.5e-6), rel=1e-4)
@@ -300,5 +395,7 @@ def test_a_format_without_a_table_is_taken_from_another_engine_and_an_old_versio
     assert {form: fit.source for form, fit in found.experts.items()} == {"bf16": "vllm 2", "int4": "sglang 5"}
     assert (found.latent, found.allreduce) == ({}, {})
     assert distil(held, H100, "vllm", "1").source == "tables 1, vllm 1"
-    refused("--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3", distil, held, H100, "vllm", "3")
+    refused(
+        "--version: must be one of 1, 2 for vllm on h100-sxm-80gb, given 3", distil, held, H100, "vllm", "3"
+    )
     refused("must be one of none for sglang", distil, held, H100, "sglang")

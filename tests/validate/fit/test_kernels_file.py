@@ -1,4 +1,6 @@
-"""What a kernels' calibration states of made-up fits; an indexer's constants, from modules priced with them."""
+"""What a kernels' calibration states of made-up fits; an indexer's constants, from modules priced with
+them.
+"""
 
 import datetime
 from dataclasses import replace
@@ -11,9 +13,9 @@ import yaml
 from perfmodel.costs import forward, shard
 from perfmodel.costs.roofline import Machine
 from perfmodel.kv import parse_kv
-from perfmodel.specs.calibration import with_engine
-from perfmodel.specs.gpu import GPUSpec, load_gpu
-from perfmodel.specs.model import load_model, precision_of
+from perfmodel.specs.calibrations.calibration import with_engine
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.models.model import load_model, precision_of
 from perfmodel.validate.fit.indexers import NAME, with_indexer
 from perfmodel.validate.fit.kernels import Kernels, TableFit
 from perfmodel.validate.fit.kernels_file import INDEX, calibration_of
@@ -31,9 +33,13 @@ LATENT, LATENT_FP8 = (
 )
 DAY = datetime.date(2031, 2, 3)
 ALL = Kernels(
-    "tables 1, vllm 2", {"bf16": GEMM, "fp8": FP8}, {"nvfp4": EXPERTS}, {"bfloat16": WIDE, "fp8": NARROW},
-    {"bfloat16": LATENT, "fp8": LATENT_FP8}, {2: [(16384.0, 5e-6), (65536.0, 1e-05)]},
-)  # fmt: skip
+    "tables 1, vllm 2",
+    {"bf16": GEMM, "fp8": FP8},
+    {"nvfp4": EXPERTS},
+    {"bfloat16": WIDE, "fp8": NARROW},
+    {"bfloat16": LATENT, "fp8": LATENT_FP8},
+    {2: [(16384.0, 5e-6), (65536.0, 1e-05)]},
+)
 LEAST = Kernels("tables 1, vllm 2", {"bf16": GEMM}, {}, {"bfloat16": WIDE}, {})
 
 
@@ -43,17 +49,35 @@ def stated(kernels: Kernels, gpu: GPUSpec, date: datetime.date | None = DAY) -> 
 
 def test_every_fit_stands_where_it_belongs() -> None:
     found = stated(ALL, H100)
-    values = {name: stated["value"] for name, stated in found.items() if isinstance(stated, dict) and "value" in stated}
+    values = {
+        name: stated["value"]
+        for name, stated in found.items()
+        if isinstance(stated, dict) and "value" in stated
+    }
     assert values == {
-        "gemm_bandwidth_fraction": 0.6123, "gemm_flops_fraction": 0.9, "gemm_fixed_s": 4.5e-6, "gemm_blend_power": 3,
-        "quantise_s": 6e-6, "attention_bandwidth_fraction": 0.75, "attention_bandwidth_fraction_fp8": 0.5,
-        "latent_bandwidth_fraction": 0.6, "latent_bandwidth_fraction_fp8": 0.55, "attention_flops_fraction": 0.45,
-        "attention_fixed_s": 8e-6, "small_kernel_s": 6e-6, "small_bandwidth_fraction": 0.867, "allreduce_multiplier": 1,
-        "kv_reread_per_query": 0, "pass_fixed_s": 0, "token_s": 0, "iteration_fixed_s": 0,
-    }  # fmt: skip
+        "gemm_bandwidth_fraction": 0.6123,
+        "gemm_flops_fraction": 0.9,
+        "gemm_fixed_s": 4.5e-6,
+        "gemm_blend_power": 3,
+        "quantise_s": 6e-6,
+        "attention_bandwidth_fraction": 0.75,
+        "attention_bandwidth_fraction_fp8": 0.5,
+        "latent_bandwidth_fraction": 0.6,
+        "latent_bandwidth_fraction_fp8": 0.55,
+        "attention_flops_fraction": 0.45,
+        "attention_fixed_s": 8e-6,
+        "small_kernel_s": 6e-6,
+        "small_bandwidth_fraction": 0.867,
+        "allreduce_multiplier": 1,
+        "kv_reread_per_query": 0,
+        "pass_fixed_s": 0,
+        "token_s": 0,
+        "iteration_fixed_s": 0,
+    }
     assert found["gemm_efficiency"]["knots"] == {
-        "bf16": [[1, 0.5], [16, 0.612], [4096, 0.9]], "fp8": [[1, 0.4], [4096, 0.701]],
-    }  # fmt: skip
+        "bf16": [[1, 0.5], [16, 0.612], [4096, 0.9]],
+        "fp8": [[1, 0.4], [4096, 0.701]],
+    }
     assert found["gemm_efficiency"]["source"].endswith(
         "bf16 vllm 2; fp8 trtllm 7; median error 1.2% (bf16), 5.0% (fp8)"
     )
@@ -71,9 +95,12 @@ def test_every_fit_stands_where_it_belongs() -> None:
 
 def test_what_no_table_has_is_left_out() -> None:
     found = stated(LEAST, H100)
-    assert not {"expert_kernels", "allreduce", "latent_bandwidth_fraction", "attention_bandwidth_fraction_fp8"} & set(
-        found
-    )
+    assert not {
+        "expert_kernels",
+        "allreduce",
+        "latent_bandwidth_fraction",
+        "attention_bandwidth_fraction_fp8",
+    } & set(found)
     assert found["attention_flops_fraction"]["value"] == 0.9  # that of GEMMs at 4096 tokens
     assert stated(LEAST, H100, None)["date"] == str(datetime.date.today())
 
@@ -89,9 +116,21 @@ MODULE = {"model": V32.hf_id, "gemm_type": "fp8_block", "kv_cache_dtype": "fp8"}
 ODD = {"num_heads": 16, "batch_size": 4, "step": 4096, "seconds": 1.0}
 """A call that must not count, but for what is said of it."""
 OUTSIDE = {
-    "embedding", "gate_up", "down", "router", "shared_gate_up", "shared_down", "experts", "norms", "activation",
-    "residual", "routing", "all-reduce", "lm_head", "cache upkeep",
-}  # fmt: skip
+    "embedding",
+    "gate_up",
+    "down",
+    "router",
+    "shared_gate_up",
+    "shared_down",
+    "experts",
+    "norms",
+    "activation",
+    "residual",
+    "routing",
+    "all-reduce",
+    "lm_head",
+    "cache upkeep",
+}
 """What a pass has beside the 61 modules of its layers."""
 
 
@@ -110,8 +149,15 @@ def modules(index: tuple[float, float, float] | None) -> Rows:
             for step in 2 ** np.arange(6, 18, 1.5):
                 ops = forward(part, float(batch), 1.0, float(step), parse_kv("full"))
                 taken = sum(float(machine.op_predicted_s(op)) for op in ops if op.name not in OUTSIDE) / 61
-                rows.append({"num_heads": 128 // degree, "batch_size": batch, "step": step, "seconds": taken} | MODULE)
-    others = ({"model": "zai-org/GLM-5"}, {"gemm_type": "bfloat16"}, {"kv_cache_dtype": "bfloat16"}, {"step": 32})
+                rows.append(
+                    {"num_heads": 128 // degree, "batch_size": batch, "step": step, "seconds": taken} | MODULE
+                )
+    others = (
+        {"model": "zai-org/GLM-5"},
+        {"gemm_type": "bfloat16"},
+        {"kv_cache_dtype": "bfloat16"},
+        {"step": 32},
+    )
     return [*rows, *(ODD | MODULE | other for other in (*others, {"num_heads": 8}))]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.specs.calibration import CONSTANTS, Calibration, load_calibration
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted import TIMES, PointSet
@@ -29,7 +29,9 @@ def made() -> tuple[MeasuredPoint, ...]:
 
 def retimed(measured: tuple[MeasuredPoint, ...], calibration: Calibration) -> tuple[MeasuredPoint, ...]:
     times = PointSet(measured, calibration).predict(calibration)
-    return tuple(replace(p, **{name: float(times[name][i]) for name in TIMES}) for i, p in enumerate(measured))
+    return tuple(
+        replace(p, **{name: float(times[name][i]) for name in TIMES}) for i, p in enumerate(measured)
+    )
 
 
 def test_factors_that_made_the_times_are_found(made) -> None:
@@ -39,7 +41,9 @@ def test_factors_that_made_the_times_are_found(made) -> None:
 
 
 def test_an_overhead_of_nothing_is_left_as_it_is(made) -> None:
-    """Ideal passes take a share of the peaks that a factor can say; no factor makes an overhead of 0 longer."""
+    """Ideal passes take a share of the peaks that a factor can say; no factor makes an overhead of 0
+    longer.
+    """
     found = fit_stack(made, load_calibration("ideal"))
     assert found.factors["outside the passes"] == pytest.approx(1.0)
     assert found.factors["linear ops"] > 1.0
@@ -48,12 +52,20 @@ def test_an_overhead_of_nothing_is_left_as_it_is(made) -> None:
 
 
 def test_a_half_is_judged_by_the_other(made) -> None:
-    """Times that are twice as long in one half: each half's factors miss the other, though all points could be met."""
+    """Times that are twice as long in one half: each half's factors miss the other, though all points could
+    be met.
+    """
     odd = folds_of(made, "point") % 2 == 1
     plain = [(p.target, p.batch, p.asked_context) for p in made]  # samples grow past it, with gamma
-    assert len({*plain}) == folds_of(made, "point").max() + 1 < len({(p.target, p.batch, p.context) for p in made})
+    assert (
+        len({*plain})
+        == folds_of(made, "point").max() + 1
+        < len({(p.target, p.batch, p.context) for p in made})
+    )
     assert not {plain[i] for i in np.flatnonzero(odd)} & {plain[i] for i in np.flatnonzero(~odd)}
-    twice = tuple(replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True))
+    twice = tuple(
+        replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True)
+    )
     assert fit_stack(twice, KERNELS).held_out["target_s"].mape > 0.2
 
 
@@ -66,7 +78,9 @@ def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() 
     gemm = {f"gemm_{name}" for name in ("bandwidth_fraction", "flops_fraction", "fixed_s", "column_s")}
     assert alone["linear ops"] == gemm  # this calibration states no weight_unpack_s
     moved = [name for names in alone.values() for name in names]
-    stated = {n for n, d in CONSTANTS.items() if d.unit in ("s", "fraction") and d.work != "allreduce"} - KERNELS.absent
+    stated = {
+        n for n, d in CONSTANTS.items() if d.unit in ("s", "fraction") and d.work != "allreduce"
+    } - KERNELS.absent
     assert sorted(moved) == sorted(stated)
 
 
@@ -81,7 +95,9 @@ def test_the_scaled_calibration_states_what_it_was_fitted_on(made) -> None:
 
 def test_one_plain_pass_cannot_be_halved(made) -> None:
     refused("two batches or contexts", fit_stack, made[:1], KERNELS)
-    one = [p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)]
+    one = [
+        p for p in made if (p.target, p.batch, p.asked_context) == (made[0].target, 1, made[0].asked_context)
+    ]
     assert len({p.gamma for p in one}) > 1
     refused("two batches or contexts", fit_stack, tuple(one), KERNELS)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.specs.calibration import load_calibration
+from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.validate.fit.tables import Tables, _release, device_of, where
 from tests.validate.fit.test_kernels_distilled import BF16, H100, attention_rows
 from tests.validate.refused import refused
@@ -50,7 +50,10 @@ def test_tables_of_one_device(given) -> None:
     assert found.versions("moe", "vllm", "moe_perf") == ["0.9.1"]
     assert found.versions("moe", "vllm", "gemm_perf") == found.versions("moe", "sglang", "moe_perf") == []
     table = found.read("gemm", "sglang", "0.5", "gemm_perf")
-    assert {name: values.tolist() for name, values in table.items()} == {"m": [1, 2], "seconds": [0.002, 0.005]}
+    assert {name: values.tolist() for name, values in table.items()} == {
+        "m": [1, 2],
+        "seconds": [0.002, 0.005],
+    }
     assert where(table, np.array([False, True]))["m"].tolist() == [2]
     refused("no device of these tables named 'b200_sxm'", Tables.of, given, "b200-sxm-180gb")
 
@@ -76,7 +79,10 @@ def test_what_holds_no_tables_is_refused(tmp_path) -> None:
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package with GEMMs and attention of one engine."""
     root, attention = tmp_path_factory.mktemp("aic"), attention_rows("bfloat16", 2.0, 8e-6, 0.75)
-    for family, name, rows in (("gemm", "gemm_perf", BF16), ("attention", "generation_attention_perf", attention)):
+    for family, name, rows in (
+        ("gemm", "gemm_perf", BF16),
+        ("attention", "generation_attention_perf", attention),
+    ):
         path = root / f"systems/data/h100_sxm/{family}/vllm/0.24.0/{name}.parquet"
         path.parent.mkdir(parents=True)
         columns = {column: [row[column] for row in rows] for column in rows[0]}
@@ -87,7 +93,16 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_command_writes_a_file_that_answers(tables, tmp_path, capsys) -> None:
     out = tmp_path / "mine.yaml"
-    command = ["calibrations", "import", "aiconfigurator", str(tables), "--gpu", H100.name, "--engine", "vllm"]
+    command = [
+        "calibrations",
+        "import",
+        "aiconfigurator",
+        str(tables),
+        "--gpu",
+        H100.name,
+        "--engine",
+        "vllm",
+    ]
     assert run([*command, "--out", str(out)]) == 0
     made = load_calibration(str(out))
     assert (made.gpu, made.stack) == (H100.name, "vllm")
@@ -97,11 +112,14 @@ def test_the_command_writes_a_file_that_answers(tables, tmp_path, capsys) -> Non
     assert "exists" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"--engine": "tgi"}, "no engine named 'tgi'"),
-    ({"--version": "0.1"}, "--version: must be one of 0.24.0"),
-    ({"--gpu": "b200-sxm-180gb"}, "no device of these tables named 'b200_sxm'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"--engine": "tgi"}, "no engine named 'tgi'"),
+        ({"--version": "0.1"}, "--version: must be one of 0.24.0"),
+        ({"--gpu": "b200-sxm-180gb"}, "no device of these tables named 'b200_sxm'"),
+    ],
+)
 def test_bad_input_is_one_line(tables, change, words, capsys) -> None:
     given = {"--gpu": H100.name, "--engine": "vllm"} | change
     flags = [part for pair in given.items() for part in pair]

@@ -53,7 +53,9 @@ def test_the_engine_has_the_format_of_the_device(tmp_path: Path, device: str, we
     assert (scenario.precision.weights.name, scenario.precision.kv.name) == (weights, "fp8")
     assert (scenario.draft.precision.weights.name, scenario.draft.precision.kv.name) == (weights, "fp8")
     assert made.precisions().weights == scenario.precision.weights
-    half = load_plan(str(write(tmp_path, precision={"weights": "bf16", "kv": "fp8"}, grid=GRID, device=device)))
+    half = load_plan(
+        str(write(tmp_path, precision={"weights": "bf16", "kv": "fp8"}, grid=GRID, device=device))
+    )
     assert half.precisions().weights.name == "bf16"
 
 

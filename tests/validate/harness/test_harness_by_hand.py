@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from perfmodel.kv import parse_kv
-from perfmodel.specs.model import load_model
+from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.kv import every_method
@@ -16,7 +16,14 @@ from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.harness import acceptance, environment, measure, progress
-from perfmodel.validate.harness.acceptance import METHODS, AcceptanceSetting, _methods, _prompts, _source, entry
+from perfmodel.validate.harness.acceptance import (
+    METHODS,
+    AcceptanceSetting,
+    _methods,
+    _prompts,
+    _source,
+    entry,
+)
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.clusters import ratio_error, standard_error
 from perfmodel.validate.harness.estimate import estimate, scenarios_of
@@ -42,14 +49,23 @@ def test_how_busy_a_machine_is(monkeypatch, tmp_path) -> None:
     assert (environment.busy_share(stat=stat), slept) == (0, [0.5, 0.5])
 
 
-@pytest.mark.parametrize(("flags", "bf16"), [
-    ("amx_bf16 amx_tile avx512_bf16", "amx"), ("amx_tile avx512_bf16", "avx512"), ("amx_bf16 avx2", "emulated"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "bf16"),
+    [
+        ("amx_bf16 amx_tile avx512_bf16", "amx"),
+        ("amx_tile avx512_bf16", "avx512"),
+        ("amx_bf16 avx2", "emulated"),
+    ],
+)
 def test_a_cpu_by_its_files(monkeypatch, tmp_path, flags, bf16) -> None:
     text = f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: fpu {flags}\nmodel name\t: Another\n"
     monkeypatch.setattr(environment, "_read", {"/proc/cpuinfo": text}.get)
     monkeypatch.setattr(environment, "Path", lambda _: tmp_path)
-    told = {"kind": "cpu", "name": "Some CPU", "isa": [name for name in environment.ISA if name in flags.split()]}
+    told = {
+        "kind": "cpu",
+        "name": "Some CPU",
+        "isa": [name for name in environment.ISA if name in flags.split()],
+    }
     assert environment._cpu() == told | {"bf16": bf16, "last_level_cache_bytes": None}
     for number, size in enumerate(("48K", "2M", "1024K", "odd")):
         (tmp_path / f"index{number}").mkdir()
@@ -74,7 +90,9 @@ def test_the_time_that_is_left(monkeypatch, capsys) -> None:
         shown.end()
         left = ["", " · 60 s left", " · 50 s left", " · 80 s left"]
         lines = [f"[{4 + row}/10] {'x' * 80}{text}" for row, text in enumerate(left)]
-        wanted = [f"\r\x1b[K{line}" for line in (*lines, "")] if terminal else [f"     {x}\n" for x in lines[2:]]
+        wanted = (
+            [f"\r\x1b[K{line}" for line in (*lines, "")] if terminal else [f"     {x}\n" for x in lines[2:]]
+        )
         assert capsys.readouterr().err == "".join(wanted)
     for seconds, text in ((44.9, "90 s"), (45, "2 min"), (150, "5 min")):
         again = progress.RowProgress(3, 0)
@@ -85,7 +103,9 @@ def test_the_time_that_is_left(monkeypatch, capsys) -> None:
 
 @torch.inference_mode()
 def test_the_room_of_a_point(tmp_path) -> None:
-    """Iterations that are timed, or the four of a capture and its warm-up, of gamma + 1 tokens each; and one token."""
+    """Iterations that are timed, or the four of a capture and its warm-up, of gamma + 1 tokens each; and one
+    token.
+    """
     for iterations, room in ((1, 4 * 3 + 1), (9, 9 * 3 + 1)):
         plan = load_plan(str(write(tmp_path, protocol={"iterations": iterations})))
         made = PointRunner(LoadedModels(plan, CPU), plan, plan.points()[1])
@@ -109,13 +129,17 @@ def test_an_estimate_adds_up(tmp_path) -> None:
     (found,) = estimate(plan)
     (scenario,) = scenarios_of(plan, found.point)
     assert found.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
-    assert found.needed_bytes == 2 * 90432 + 2 * (64 + 3 + 16) * 256, "weights; two caches, the draft's of 16 tokens"
+    assert found.needed_bytes == 2 * 90432 + 2 * (64 + 3 + 16) * 256, (
+        "weights; two caches, the draft's of 16 tokens"
+    )
     filled_s = found.needed_bytes / scenario.machine.gpu.memory_bandwidth_bytes_per_s
     assert found.seconds == pytest.approx(32 * (found.target_s + found.iteration_s) + filled_s)
 
 
 def test_the_largest_difference_is_told(target) -> None:
-    """Where one sequence ends before the other, no tie of scores explains it; nor where scores are far apart."""
+    """Where one sequence ends before the other, no tie of scores explains it; nor where scores are far
+    apart.
+    """
 
     def found(*others: list[int]) -> tuple[int, int, float] | None:
         plain, other = Generation([[1, 2, 3]] * len(others), []), Generation([*others], [])
@@ -131,10 +155,19 @@ def test_the_largest_difference_is_told(target) -> None:
 
 
 def test_what_is_observed_of_documents() -> None:
-    """Up to the last position of the model; half of the new tokens lie before the context; each document once."""
+    """Up to the last position of the model; half of the new tokens lie before the context; each document
+    once.
+    """
 
     def asked(**more: Any) -> AcceptanceSetting:
-        known = {"pair": Pair("llama-68m"), "draft_kv": (), "contexts": (8,), "gamma": 2, "new_tokens": 5, "count": 2}
+        known = {
+            "pair": Pair("llama-68m"),
+            "draft_kv": (),
+            "contexts": (8,),
+            "gamma": 2,
+            "new_tokens": 5,
+            "count": 2,
+        }
         return AcceptanceSetting(**{**known, "sampling": Sampling(1.0), "batch": 3, **more})
 
     texts = [[number] * number for number in (6, 5, 7, 9)]
@@ -154,7 +187,9 @@ def test_what_is_observed_of_documents() -> None:
     assert tuple(_methods(asked(gamma=MAX_GAMMA, count=1, batch=1, draft_kv=twice))) == twice
     for wrong in ({"gamma": MAX_GAMMA + 1}, {"draft_kv": ("topk:8", "topk:08")}):
         refused("must be", _methods, asked(**wrong))
-    source = _source(asked(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2")))
+    source = _source(
+        asked(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2"))
+    )
     assert source.endswith(
         "snapkv:8,window=2; temperature 1, held-out standard-library text, 5 new tokens, gamma 2, seed 0, fp32, "
         "2 devices"
@@ -163,9 +198,14 @@ def test_what_is_observed_of_documents() -> None:
     model = SimpleNamespace(spec=SimpleNamespace(name="m"))
     row = entry(model, None, "ngram:2", parse_kv("topk:8"), 7.5, [[1, 2], [3, 4]])
     assert row | {"standard_error": None} == {
-        "target": "m", "draft": "ngram", "draft_kv": "topk", "kv_budget_tokens": 8, "context_tokens": 7.5,
-        "histogram": [4, 6], "standard_error": None,
-    }  # fmt: skip
+        "target": "m",
+        "draft": "ngram",
+        "draft_kv": "topk",
+        "kv_budget_tokens": 8,
+        "context_tokens": 7.5,
+        "histogram": [4, 6],
+        "standard_error": None,
+    }
     refused("nothing was drafted", entry, model, None, "self", parse_kv("topk:8"), 7.5, [[0, 0]])
 
 
@@ -197,7 +237,9 @@ class Ticks(Clock):
 
 
 def test_what_is_timed(target, prompts, monkeypatch) -> None:
-    """The loop is looked at after each iteration, gamma draft steps together, and the idle end does not count."""
+    """The loop is looked at after each iteration, gamma draft steps together, and the idle end does not
+    count.
+    """
     monkeypatch.setattr("perfmodel.validate.harness.side_by_side.clock_for", lambda device: Ticks())
     timed = run(target, Request(4, 70, 20, 4), prompts)
     assert (timed.prefill_s, timed.draft_s, timed.verify_s) == (1.0, 0.25, 1.0)

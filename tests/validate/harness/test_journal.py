@@ -53,12 +53,16 @@ def test_a_journal_without_a_header_is_refused(tmp_path) -> None:
     refused("must hold a header", Journal.resume, tmp_path / "run.journal")
 
 
-@pytest.mark.parametrize(("body", "words"), [
-    (b'{"value": 1}', "line 3: must be a JSON object, with its key"),
-    (b'{"key": 7}', "line 3: must be a JSON object, with its key"),
-    (b"[1]", "line 3: must be a JSON object"), (b"\xff", "line 3: must be valid JSON"),
-    (b"[" * 100_000, "line 3: must not be nested so deeply"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"value": 1}', "line 3: must be a JSON object, with its key"),
+        (b'{"key": 7}', "line 3: must be a JSON object, with its key"),
+        (b"[1]", "line 3: must be a JSON object"),
+        (b"\xff", "line 3: must be valid JSON"),
+        (b"[" * 100_000, "line 3: must not be nested so deeply"),
+    ],
+)
 def test_a_line_with_its_checksum_must_still_be_a_row(tmp_path, body, words) -> None:
     path = begun(tmp_path, rows=1)
     path.write_bytes(path.read_bytes() + b"%08x %s\n" % (zlib.crc32(body), body))
@@ -87,7 +91,9 @@ def test_a_full_disk_is_one_line_and_costs_no_row(tmp_path, monkeypatch) -> None
     journal.add({"key": "one"})
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        refused("cannot be written: No space left on device; finished rows are kept", journal.add, {"key": "two"})
+        refused(
+            "cannot be written: No space left on device; finished rows are kept", journal.add, {"key": "two"}
+        )
     assert journal.keys() == {"one"}
     journal.close()
 
@@ -109,7 +115,10 @@ def test_a_run_goes_on_on_the_machine_where_it_began(tmp_path) -> None:
     drifted = {"threads": 2, "device": {"kind": "cpu", "clocks": 2}}
     open_journal(tmp_path, "x", header(environment=drifted), True).close()
     for changes, says in (
-        ({"commit": "9" * 10}, r"commit must be what the run was begun with \(0123456789\), given 9999999999: start"),
+        (
+            {"commit": "9" * 10},
+            r"commit must be what the run was begun with \(0123456789\), given 9999999999: start",
+        ),
         ({"environment": drifted | {"threads": 4}}, r"threads of the machine must be .* \(2\), given 4"),
         ({"environment": 7}, "threads of the machine must be"),
     ):

@@ -1,4 +1,6 @@
-"""Which kernels a plan asks for, what each of them touches, and how its calls are timed: sizes and seconds by hand."""
+"""Which kernels a plan asks for, what each of them touches, and how its calls are timed: sizes and seconds by
+hand.
+"""
 
 from itertools import product
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
@@ -25,7 +27,9 @@ CPU = torch.device("cpu")
 def plan(tmp_path: Path) -> Plan:
     first = {**BLOCK, "batch": [1, 2], "context": [64, 96], "gamma": [2, 3]}
     blocks = [first, {**BLOCK, "draft": "tiny", "draft_kv": ["full"], "batch": [1, 4]}]
-    return load_plan(str(write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**23}, tensor_parallel=2, grid=blocks)))
+    return load_plan(
+        str(write(tmp_path, micro={"rows": [1, 4], "max_bytes": 2**23}, tensor_parallel=2, grid=blocks))
+    )
 
 
 def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
@@ -43,9 +47,11 @@ def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
         "bare": list(product(("linears", "attention"), batches, (1, 4))),
         "loop": [(*whole, 2, 256, "streamingllm:16", *size) for size in product(batches, (1, 4))],
         "gemm": [(*shape, m) for shape in ((64, 64), (64, 32), (128, 64)) for m in (1, 4)],
-        "attention": [(*half, b, *size) for b in batches for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))],
+        "attention": [
+            (*half, b, *size) for b in batches for size in ((64, 1), (96, 1), (96, 3), (96, 4), (512, 1))
+        ],
         "allreduce": [(2**power,) for power in (12, 14, 16, 18, 20, 23, 26)],
-    }  # fmt: skip
+    }
 
 
 def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
@@ -69,25 +75,32 @@ def shapes(made: Any) -> Any:
 SMALL = {"heads": 4, "kv_heads": 2, "head_dim": 8, "hidden": 32, "inner": 48, "tokens": 3}
 ATTENTION = {"heads": 4, "kv_heads": 2, "head_dim": 8, "batch": 3, "context": 5, "query": 2}
 KERNELS: list[tuple[Job, int, float, Any]] = [
-    (Job("copy", {"bytes": 4096}), 1, 4096, (512,)), (Job("read", {"bytes": 4096}), 1, 4096, ()),
+    (Job("copy", {"bytes": 4096}), 1, 4096, (512,)),
+    (Job("read", {"bytes": 4096}), 1, 4096, ()),
     (Job("gemm", {"n": 6, "k": 10, "m": 3}), 5, 1200, (3, 6)),  # 240 B each, of which 1000 B are 4.2
     (Job("gemm", {"n": 1, "k": 1, "m": 1}), 9, 36, (1, 1)),  # as many as there may be
     (Job("gemm", {"n": 32, "k": 32, "m": 1}), 1, 4096, (1, 32)),
     (Job("attention", {**ATTENTION, "context": 1, "batch": 1}), 8, 1024, (1, 2, 32)),  # 128 B
-    (Job("attention", ATTENTION), 1, 1920, (3, 2, 32)), (Job("norm", SMALL), 1, 384, (1, 3, 32)),
+    (Job("attention", ATTENTION), 1, 1920, (3, 2, 32)),
+    (Job("norm", SMALL), 1, 384, (1, 3, 32)),
     (Job("rope", SMALL), 1, 576, [(3, 4, 1, 8), (3, 2, 1, 8)]),
-    (Job("activation", SMALL), 1, 1152, (1, 3, 48)), (Job("residual", SMALL), 1, 768, (1, 3, 32)),
+    (Job("activation", SMALL), 1, 1152, (1, 3, 48)),
+    (Job("residual", SMALL), 1, 768, (1, 3, 32)),
     (Job("sampling", {"vocab": 7, "batch": 3}), 1, 84, (3,)),
     (Job("bare", {"what": "linears", "batch": 3, "query": 2}), 1, 0, [(6, n) for n in (128, 64, 128, 64)]),
     (Job("bare", {"what": "attention", "batch": 1, "query": 2}), 1, 16384, (1, 2, 64)),
     (Job("shell", {"layers": 2, "batch": 3, "query": 2}), 1, 0, (3, 2, 256)),
     (Job("allreduce", {"bytes": 4096}), 1, 4096, (1024,)),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("job", "buffers", "touched", "made"), KERNELS, ids=lambda value: getattr(value, "key", ""))
+@pytest.mark.parametrize(
+    ("job", "buffers", "touched", "made"), KERNELS, ids=lambda value: getattr(value, "key", "")
+)
 def test_what_a_kernel_touches_and_makes(plan, monkeypatch, job, buffers, touched, made) -> None:
-    """In fp32. Buffers of GEMMs and attention take turns until they are 1000 bytes together, 9 of them at most."""
+    """In fp32. Buffers of GEMMs and attention take turns until they are 1000 bytes together, 9 of them at
+    most.
+    """
     monkeypatch.setattr(kernels, "SPREAD_BYTES", 1000)
     monkeypatch.setattr(kernels, "MAX_BUFFERS", 9)
     monkeypatch.setattr("torch.distributed.all_reduce", lambda message: message)
@@ -106,11 +119,15 @@ def test_what_a_kernel_touches_and_makes(plan, monkeypatch, job, buffers, touche
 
 @torch.inference_mode()
 def test_a_loop_kernel_goes_on_and_comes_back(plan, monkeypatch) -> None:
-    """From 256 tokens, 1 to 5 more a call; 819 calls of 5 tokens at most fit into the 4096 there is room for."""
+    """From 256 tokens, 1 to 5 more a call; 819 calls of 5 tokens at most fit into the 4096 there is room
+    for.
+    """
     runs, snapshot = list[DecoderRun](), kernels.Snapshot
     monkeypatch.setattr(kernels, "Snapshot", lambda run: (runs.append(run), snapshot(run))[1])
     at = {"layers": 1, "vocab": 16, "draft_kv": "streamingllm:16", "batch": 40, "gamma": 4}
-    kernel = KernelMaker(plan, CPU, torch.float32).make(Job("loop", {**at, "heads": 2, "kv_heads": 1, "head_dim": 8}))
+    kernel = KernelMaker(plan, CPU, torch.float32).make(
+        Job("loop", {**at, "heads": 2, "kv_heads": 1, "head_dim": 8})
+    )
     (state,), cache = [one.state for one in runs], runs[0].decoder.target.cache
     assert (kernel.max_calls, kernel.buffers, kernel.working_set_bytes) == (819, 1, 0)
     assert cache.capacity == 4416, "256 + 4096 + 5 tokens in blocks of 64"
@@ -156,16 +173,25 @@ def test_a_stretch_is_timed_less_what_lies_between(plan, monkeypatch, spacer_s, 
     row = run.time_job(maker, Job("gemm", {}), clock, CPU, RankShard(), samples=2)
     calls = 4 if own_s == 1e-3 else 1
     assert row["samples"]["call_s"] == pytest.approx([own_s] * 2)
-    assert (row["status"], row["calls"], row["captured"], row["working_set_bytes"]) == ("ok", calls, False, 77.0)
+    assert (row["status"], row["calls"], row["captured"], row["working_set_bytes"]) == (
+        "ok",
+        calls,
+        False,
+        77.0,
+    )
     assert call.calls == [0, 1, *(i % 3 for i in range(2 * calls))]
 
 
 def test_how_many_calls_a_stretch_has(plan) -> None:
     """Of 4 ms; a long call is not run again to warm up, and a cache with room for two takes no third."""
     for once, again, most, wanted, ran in (
-        (1.0, 1e-3, 2000, 1, 0), (0.25, 1e-3, 2000, 1, 0), (0.2, 1e-3, 2000, 4, 1), (0.2, 1e-3, 2, 2, 1),
-        (0.1, 0.0, 2000, 2000, 1), (0.1, 0.1, 2000, 1, 1),
-    ):  # fmt: skip
+        (1.0, 1e-3, 2000, 1, 0),
+        (0.25, 1e-3, 2000, 1, 0),
+        (0.2, 1e-3, 2000, 4, 1),
+        (0.2, 1e-3, 2, 2, 1),
+        (0.1, 0.0, 2000, 2000, 1),
+        (0.1, 0.1, 2000, 1, 1),
+    ):
         clock = Told()
         call = clock.after(again)
         kernel = Kernel(call, 2, 0.0, max_calls=most)

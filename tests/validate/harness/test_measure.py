@@ -1,4 +1,6 @@
-"""Runs of a tiny plan: what the record holds, what survives `kill -9`, what may not be mixed. No time is asserted."""
+"""Runs of a tiny plan: what the record holds, what survives `kill -9`, what may not be mixed. No time is
+asserted.
+"""
 
 import json
 import socket
@@ -60,7 +62,11 @@ def test_a_record_holds_no_host_and_no_path(record) -> None:
     for secret in (socket.gethostname(), str(Path.home()), str(ROOT), str(record.path.parent)):
         assert f'"{secret}' not in text
         assert f"{secret}/" not in text
-    assert set(json.loads(text)["environment"]["variables"]) <= {"WORLD_SIZE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
+    assert set(json.loads(text)["environment"]["variables"]) <= {
+        "WORLD_SIZE",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+    }
 
 
 def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path, monkeypatch) -> None:
@@ -140,7 +146,9 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path) -> None:
 
 
 def test_two_ranks_write_one_record(tmp_path) -> None:
-    """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and acceptance."""
+    """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and
+    acceptance.
+    """
     block = {**BLOCK, "batch": [1]}
     plan = write(tmp_path, grid=[block], tensor_parallel=2)
     where = [str(plan), "--machine", "t-2", "--results", str(tmp_path)]
@@ -189,13 +197,22 @@ def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
         assert f"{wrong}: must be a .journal file" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(("more", "changes", "words"), [
-    (("--calibration", "nope"), {}, "no calibration named 'nope'"),
-    ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
-    ((), {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}}, "no published fp32 peak"),
-    ((), {"grid": [{**BLOCK, "draft": "tiny-draft"}]}, "vocabulary entries"),
-])  # fmt: skip
-def test_what_cannot_be_compared_is_refused_before_it_is_timed(tmp_path, capsys, more, changes, words) -> None:
+@pytest.mark.parametrize(
+    ("more", "changes", "words"),
+    [
+        (("--calibration", "nope"), {}, "no calibration named 'nope'"),
+        ((), {"hardware": "xeon-nope"}, "no device named 'xeon-nope'"),
+        (
+            (),
+            {"hardware": "xeon-amx-2core", "precision": {"weights": "fp32", "kv": "fp32"}},
+            "no published fp32 peak",
+        ),
+        ((), {"grid": [{**BLOCK, "draft": "tiny-draft"}]}, "vocabulary entries"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_it_is_timed(
+    tmp_path, capsys, more, changes, words
+) -> None:
     assert run(command(write(tmp_path, **changes), tmp_path / "results", *more)) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "results").exists()

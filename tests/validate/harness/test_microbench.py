@@ -1,4 +1,6 @@
-"""Microbenchmarks: the kernels are those of the models, and constants put into times come out of the fit again."""
+"""Microbenchmarks: the kernels are those of the models, and constants put into times come out of the fit
+again.
+"""
 
 import json
 import math
@@ -11,8 +13,8 @@ import torch
 from perfmodel import costs
 from perfmodel.cli import run
 from perfmodel.costs.roofline import Machine
-from perfmodel.specs.calibration import Calibration, load_calibration
-from perfmodel.specs.gpu import GPUSpec, load_gpu
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import clock_for
@@ -30,18 +32,30 @@ from tests.validate.tiny_plan import BLOCK, write
 from tests.validate.tiny_record import changed
 
 TRUTH = {
-    "gemm_bandwidth_fraction": 0.8, "gemm_flops_fraction": 0.7, "gemm_fixed_s": 4e-6, "gemm_blend_power": 2.5,
+    "gemm_bandwidth_fraction": 0.8,
+    "gemm_flops_fraction": 0.7,
+    "gemm_fixed_s": 4e-6,
+    "gemm_blend_power": 2.5,
     "gemm_column_s": 2e-10,
-    "attention_bandwidth_fraction": 0.6, "attention_flops_fraction": 0.01, "attention_fixed_s": 2e-5,
-    "kv_reread_per_query": 0.04, "small_kernel_s": 6e-6, "small_bandwidth_fraction": 0.5, "pass_fixed_s": 3e-4,
-    "token_s": 1e-6, "iteration_fixed_s": 5e-4, "iteration_sequence_s": 2e-5,
-}  # fmt: skip
+    "attention_bandwidth_fraction": 0.6,
+    "attention_flops_fraction": 0.01,
+    "attention_fixed_s": 2e-5,
+    "kv_reread_per_query": 0.04,
+    "small_kernel_s": 6e-6,
+    "small_bandwidth_fraction": 0.5,
+    "pass_fixed_s": 3e-4,
+    "token_s": 1e-6,
+    "iteration_fixed_s": 5e-4,
+    "iteration_sequence_s": 2e-5,
+}
 SAMPLING_S = 4e-5
 BARE_S = {"linears": 2e-5, "attention": 1e-5}
 
 
 def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
-    """What a kernel would take on a machine with the constants of TRUTH; written from the model, not from the fit."""
+    """What a kernel would take on a machine with the constants of TRUTH; written from the model, not from the
+    fit.
+    """
     t, bandwidth, peak = TRUTH, gpu.memory_bandwidth_bytes_per_s, gpu.peak_flops("bf16")
     if kind in ("copy", "read"):
         return float(at["bytes"] / (0.9 * bandwidth))
@@ -75,26 +89,48 @@ def true_time(kind: str, at: dict[str, Any], gpu: GPUSpec, plan: Plan) -> float:
 
 
 def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Path:
-    """A record of every kernel of a plan, timed by `true_time`; noise: of a kernel, and between its samples."""
+    """A record of every kernel of a plan, timed by `true_time`; noise: of a kernel, and between its
+    samples.
+    """
     rows = [
         {
-            "key": job.key, "kind": job.kind, "at": job.at, "status": "ok", "calls": 1, "working_set_bytes": 2**27,
-            "samples": {"call_s": [
-                true_time(job.kind, job.at, gpu, plan) * (1 + noise * math.sin(7 * i + number)) for i in range(7)
-            ]},
+            "key": job.key,
+            "kind": job.kind,
+            "at": job.at,
+            "status": "ok",
+            "calls": 1,
+            "working_set_bytes": 2**27,
+            "samples": {
+                "call_s": [
+                    true_time(job.kind, job.at, gpu, plan) * (1 + noise * math.sin(7 * i + number))
+                    for i in range(7)
+                ]
+            },
         }
         for number, job in enumerate(jobs(plan))
-    ]  # fmt: skip
+    ]
     device = {"kind": "cpu", "name": "Intel(R) Test", "bf16": "amx", "last_level_cache_bytes": 2**25}
     environment = {
-        "device": device, "libraries": {"torch": "2"}, "threads": 2, "memory_bytes": 32_000_000_000,
-        "system": "Linux x86_64", "world_size": plan.tensor_parallel,
-    }  # fmt: skip
+        "device": device,
+        "libraries": {"torch": "2"},
+        "threads": 2,
+        "memory_bytes": 32_000_000_000,
+        "system": "Linux x86_64",
+        "world_size": plan.tensor_parallel,
+    }
     record = {
-        "schema_version": 2, "kind": "microbench", "machine": "t-1", "hardware": gpu.name, "commit": "0123456789abcdef",
-        "dirty": False, "plan": plan.resolved(), "plan_sha256": plan.digest, "points": rows, "environment": environment,
+        "schema_version": 2,
+        "kind": "microbench",
+        "machine": "t-1",
+        "hardware": gpu.name,
+        "commit": "0123456789abcdef",
+        "dirty": False,
+        "plan": plan.resolved(),
+        "plan_sha256": plan.digest,
+        "points": rows,
+        "environment": environment,
         "protocol": {"timer": "perf_counter", "timer_overhead_s": 1e-7, "samples": 7},
-    }  # fmt: skip
+    }
     path = folder / f"20260101T000000Z-01234567-{plan.name}-micro.json"
     path.write_text(json.dumps(record), encoding="utf-8")
     return path
@@ -129,16 +165,26 @@ def test_the_fit_finds_the_constants_that_made_the_times(fitted, name) -> None:
 
 
 NOISY = {
-    "gemm_bandwidth_fraction": (0.806, 0.01439, 0.9827), "gemm_flops_fraction": (0.7133, 0.02039, 0.8633),
-    "gemm_fixed_s": (4.006e-6, 2.814e-8, 3.266e-6), "gemm_blend_power": (2.3, 0.2234, 2.57),
-    "gemm_column_s": (1.984e-10, 1.573e-11, 1.635e-10), "attention_bandwidth_fraction": (0.5924, 0.03697, 0.7312),
-    "attention_flops_fraction": (0.01014, 0.0003145, 0.01233), "attention_fixed_s": (1.993e-5, 2.225e-7, 1.625e-5),
-    "kv_reread_per_query": (0.08381, 0.08905, 0.03821), "small_kernel_s": (5.797e-6, 4.178e-7, 4.801e-6),
-    "small_bandwidth_fraction": (0.556, 0.03408, 0.6238), "pass_fixed_s": (2.953e-4, 1.189e-5, 2.444e-4),
-    "token_s": (1.589e-6, 1.177e-6, 6.885e-7), "sparse_cache_sequence_s": (5.275e-6, 2.172e-7, 4.033e-6),
-    "iteration_fixed_s": (5.098e-4, 1.772e-5, 4.111e-4), "iteration_sequence_s": (1.328e-5, 6.919e-6, 1.365e-5),
-}  # fmt: skip
-"""Value and standard error of medians, value of the best samples, as this fit gives them for `noise` of 0.2."""
+    "gemm_bandwidth_fraction": (0.806, 0.01439, 0.9827),
+    "gemm_flops_fraction": (0.7133, 0.02039, 0.8633),
+    "gemm_fixed_s": (4.006e-6, 2.814e-8, 3.266e-6),
+    "gemm_blend_power": (2.3, 0.2234, 2.57),
+    "gemm_column_s": (1.984e-10, 1.573e-11, 1.635e-10),
+    "attention_bandwidth_fraction": (0.5924, 0.03697, 0.7312),
+    "attention_flops_fraction": (0.01014, 0.0003145, 0.01233),
+    "attention_fixed_s": (1.993e-5, 2.225e-7, 1.625e-5),
+    "kv_reread_per_query": (0.08381, 0.08905, 0.03821),
+    "small_kernel_s": (5.797e-6, 4.178e-7, 4.801e-6),
+    "small_bandwidth_fraction": (0.556, 0.03408, 0.6238),
+    "pass_fixed_s": (2.953e-4, 1.189e-5, 2.444e-4),
+    "token_s": (1.589e-6, 1.177e-6, 6.885e-7),
+    "sparse_cache_sequence_s": (5.275e-6, 2.172e-7, 4.033e-6),
+    "iteration_fixed_s": (5.098e-4, 1.772e-5, 4.111e-4),
+    "iteration_sequence_s": (1.328e-5, 6.919e-6, 1.365e-5),
+}
+"""Value and standard error of medians, value of the best samples, as this fit gives them for `noise` of
+0.2.
+"""
 
 
 def test_noise_is_weighed_as_it_was(tmp_path, plan, gpu) -> None:
@@ -153,8 +199,10 @@ def test_noise_is_weighed_as_it_was(tmp_path, plan, gpu) -> None:
     assert "(median samples), no whole pass. Kernels: gemm 6.6%, attention 6.2% rms." in medians.notes
     assert "(best samples), no whole pass. Kernels: gemm 2.9%, attention 2.6% rms." in best.notes
     assert (medians.name, medians.stack, str(medians.date)) == (
-        "h100-sxm-80gb.micro", "perfmodel validate, torch 2", "2026-01-01"
-    )  # fmt: skip
+        "h100-sxm-80gb.micro",
+        "perfmodel validate, torch 2",
+        "2026-01-01",
+    )
     (knots,) = medians.allreduce.knots.values()
     curve = [row for row in noisy.kernels if row.kind == "allreduce"]
     assert knots == tuple((row.at["bytes"], row.call_s) for row in curve)
@@ -171,15 +219,24 @@ def test_a_pass_never_seen_is_predicted_from_kernels(fitted, gpu, plan) -> None:
     exact = {name: {"value": value, "source": "truth"} for name, value in TRUTH.items()}
     sampling = {"value": SAMPLING_S / 8, "source": "truth"}
     truth = Calibration.model_validate(
-        load_calibration("ideal").model_dump() | exact | {"kind": "literature", "sparse_cache_sequence_s": sampling}
+        load_calibration("ideal").model_dump()
+        | exact
+        | {"kind": "literature", "sparse_cache_sequence_s": sampling}
     )
-    for target, context, query in (("kv-heavy", 5000.0, 1.0), ("kv-heavy", 30000.0, 6.0), ("weight-heavy", 999.0, 4.0)):
+    for target, context, query in (
+        ("kv-heavy", 5000.0, 1.0),
+        ("kv-heavy", 30000.0, 6.0),
+        ("weight-heavy", 999.0, 4.0),
+    ):
         point = next(p for p in plan.points() if p.target == target)
         times = []
         for calibration in (truth, fitted):
             scenario = with_calibration(scenarios_of(plan, point)[0], calibration)
             times.append(
-                (float(scenario.target_pass_s(3.0, context, query)), float(scenario.draft_pass_s(3.0, context)))
+                (
+                    float(scenario.target_pass_s(3.0, context, query)),
+                    float(scenario.draft_pass_s(3.0, context)),
+                )
             )
         assert times[1] == pytest.approx(times[0], rel=0.02)
 
@@ -250,9 +307,16 @@ def timed(query: int, batch: int, context: int, milliseconds: float, **name: str
 
 
 def test_the_fastest_implementation_by_shape_by_hand() -> None:
-    """Clearly the faster (2 %), of all calls with as many cached tokens together, from there on; else the default."""
+    """Clearly the faster (2 %), of all calls with as many cached tokens together, from there on; else the
+    default.
+    """
     math_ = {"implementation": "math"}
-    one = [timed(1, 2, 50, 1.0), timed(1, 2, 50, 0.9, **math_), timed(1, 2, 100, 1.0), timed(1, 2, 100, 0.99, **math_)]
+    one = [
+        timed(1, 2, 50, 1.0),
+        timed(1, 2, 50, 0.9, **math_),
+        timed(1, 2, 100, 1.0),
+        timed(1, 2, 100, 0.99, **math_),
+    ]
     split = [
         timed(1, 4, 100, 1.0),
         timed(1, 4, 100, 0.5, **math_),
@@ -261,15 +325,28 @@ def test_the_fastest_implementation_by_shape_by_hand() -> None:
     ]
     four = [timed(4, 2, 50, 1.0), timed(4, 2, 50, 1.1, **math_), timed(4, 9, 50, 1.0)]
     rows = [*split, *four, *one]
-    chosen = [(c["query"], c["from_tokens"], c["name"]) for c in attention_choices(rows, lambda row: row.call_s)]
+    chosen = [
+        (c["query"], c["from_tokens"], c["name"]) for c in attention_choices(rows, lambda row: row.call_s)
+    ]
     assert chosen == [(1, 0, "math"), (1, 200, "auto"), (4, 0, "auto")]
-    best = attention_choices([*rows, timed(1, 2, 400, 1.0), timed(1, 2, 400, 0.5, **math_)], lambda row: row.call_s)
-    assert best[2] == {"heads": 8, "kv_heads": 2, "head_dim": 16, "query": 1, "from_tokens": 800, "name": "math"}
+    best = attention_choices(
+        [*rows, timed(1, 2, 400, 1.0), timed(1, 2, 400, 0.5, **math_)], lambda row: row.call_s
+    )
+    assert best[2] == {
+        "heads": 8,
+        "kv_heads": 2,
+        "head_dim": 16,
+        "query": 1,
+        "from_tokens": 800,
+        "name": "math",
+    }
     assert attention_choices([*four, one[0]], lambda row: row.call_s) == []
 
 
 def test_a_fit_takes_each_shapes_fastest_and_keeps_the_choice(record, fitted, gpu) -> None:
-    """Slower by half everywhere but with another implementation: the constants are those of the faster rows."""
+    """Slower by half everywhere but with another implementation: the constants are those of the faster
+    rows.
+    """
     rows = [row for row in record.kernels if row.kind == "attention"]
 
     def other(row: KernelRow, factor: float) -> KernelRow:

@@ -19,14 +19,24 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
 from perfmodel.validate.studies import train
-from perfmodel.validate.studies.train import EVALUATED_AT, SPEC, Stage, Trainer, TrainingRecipe, evaluate, save
+from perfmodel.validate.studies.train import (
+    EVALUATED_AT,
+    SPEC,
+    Stage,
+    Trainer,
+    TrainingRecipe,
+    evaluate,
+    save,
+)
 from tests.validate.refused import refused
 
 CPU = torch.device("cpu")
 
 
 def test_the_split_is_by_file_and_stable() -> None:
-    """Five in a hundred by their name's checksum, in a seeded order; what is too short for a prompt is left out."""
+    """Five in a hundred by their name's checksum, in a seeded order; what is too short for a prompt is left
+    out.
+    """
     root = Path(sysconfig.get_paths()["stdlib"])
     held_out = [path for path in data.source_files() if data.is_held_out(path)]
     names = {path: str(path.relative_to(root)).encode() for path in data.source_files()}
@@ -62,7 +72,9 @@ def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch)
 
 
 def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
-    """Rates at a quarter of the warm-up, its end, the plateau, where it falls from, half way down, and the end."""
+    """Rates at a quarter of the warm-up, its end, the plateau, where it falls from, half way down, and the
+    end.
+    """
     recipe = TrainingRecipe()
     rates = [recipe.rate(progress) for progress in (0.005, 0.02, 0.3, 0.5, 0.75, 1.0)]
     assert rates == pytest.approx([0.25, 1.0, 1.0, 1.0, 0.525, 0.05])
@@ -129,7 +141,9 @@ def test_training_lowers_the_loss_and_the_result_loads(tmp_path) -> None:
 
 
 def test_the_committed_checkpoint_predicts_text_it_was_not_trained_on() -> None:
-    """Its recipe's own figure, on fewer bytes; a model that knows only letter frequencies is above 4.5 bits."""
+    """Its recipe's own figure, on fewer bytes; a model that knows only letter frequencies is above 4.5
+    bits.
+    """
     model = load(str(CHECKPOINT), "checkpoint", CPU, torch.float32)
     told = json.loads((CHECKPOINT / "recipe.json").read_text())["held_out"][0]
     found = evaluate(model, told["context"], sequences=4)
@@ -143,7 +157,9 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
     prompts, new = data.held_out_prompts(2, 320), 24
     plain = make_decoder(model, Request(2, 320, new, attention="sdpa")).generate(prompts, new)
     for method in every_method(320, 4):
-        out = make_decoder(model, Request(2, 320, new, 4, draft_kv=method, attention="sdpa")).generate(prompts, new)
+        out = make_decoder(model, Request(2, 320, new, 4, draft_kv=method, attention="sdpa")).generate(
+            prompts, new
+        )
         assert out.tokens == plain.tokens, method
         assert 1.5 < out.tokens_per_iteration <= 5, method
 

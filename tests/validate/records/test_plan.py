@@ -1,4 +1,6 @@
-"""Plans: what ships is sound, what is not is refused in one line, and a dry run says what a run would need."""
+"""Plans: what ships is sound, what is not is refused in one line, and a dry run says what a run would
+need.
+"""
 
 import re
 from typing import Any
@@ -38,7 +40,9 @@ def test_single_gpu_plans_fit_their_device_and_six_minutes(name, device) -> None
     assert all(found[point].fits for point in left)
     assert sum(found[point].seconds for point in left) < 6 * 60
     assert len(left) >= (1 if device.startswith("h200") else 0.7) * len(found)
-    cells = {(p.target, p.context, p.batch) for p in plan.points()} - {(p.target, p.context, p.batch) for p in left}
+    cells = {(p.target, p.context, p.batch) for p in plan.points()} - {
+        (p.target, p.context, p.batch) for p in left
+    }
     assert not any((p.target, p.context, p.batch) in cells for p in left)
     gone = [e for e in found.values() if e.point not in left]
     assert all(any(not o.fits for o in gone if o.point.context == e.point.context) for e in gone)
@@ -52,16 +56,20 @@ def test_a_plan_of_which_nothing_fits_is_refused(tmp_path) -> None:
     assert fitting(fitting(plan)).digest == fitting(plan).digest
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"protocol": {"samples": 6}}, "protocol.samples"),
-    ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
-    ({"device": "tpu"}, "device"), ({"schema_version": 2}, "schema_version"),
-    ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
-    ({"precision": {"weights": "fp8", "kv": "fp16"}}, "kv must equal weights (bf16 by fp8) or be fp8"),
-    ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
-    ({"grid": TINY["grid"] * 2}, "given twice"),
-    ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"protocol": {"samples": 6}}, "protocol.samples"),
+        ({"protocol": {"modes": ["phases", "phases"]}}, "must name each mode once"),
+        ({"device": "tpu"}, "device"),
+        ({"schema_version": 2}, "schema_version"),
+        ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
+        ({"precision": {"weights": "fp8", "kv": "fp16"}}, "kv must equal weights (bf16 by fp8) or be fp8"),
+        ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
+        ({"grid": TINY["grid"] * 2}, "given twice"),
+        ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),
+    ],
+)
 def test_a_bad_plan_is_one_line_with_the_key(tmp_path, changes, words) -> None:
     refused(re.escape(words), load_plan, str(write(tmp_path, **changes)))
 
@@ -71,7 +79,9 @@ def test_the_digest_sees_every_change(tmp_path) -> None:
     assert one.digest == load_plan(str(write(tmp_path))).digest
     two = load_plan(str(write(tmp_path, protocol={"iterations": 2})))
     assert one.digest != two.digest
-    assert Plan.model_validate({k: v for k, v in one.resolved().items() if k != "shapes"}).digest == one.digest
+    assert (
+        Plan.model_validate({k: v for k, v in one.resolved().items() if k != "shapes"}).digest == one.digest
+    )
 
 
 def test_kernels_are_copied_up_to_2_gib_where_a_plan_says_nothing() -> None:
@@ -83,18 +93,37 @@ def block(**changes: Any) -> GridBlock:
 
 
 def test_points_of_chains_trees_and_two_levels_by_hand() -> None:
-    """Tokens of a sequence by pass, the most that an iteration accepts, and the name of the first of two batches."""
+    """Tokens of a sequence by pass, the most that an iteration accepts, and the name of the first of two
+    batches.
+    """
     chain = {"gamma": None, "alpha": None, "rates": (0.6, 0.2)}
     levels = {"draft": "d", "middle_kv": ("streamingllm:32",), "inner_gamma": (2,), "inner_alpha": 0.7}
     start = "tiny/self/streamingllm:16/b1/s64"
     for of, *wanted in (
         (block(), 2, (1, 3), 2, f"{start}/g2/a0.8"),
-        (block(**chain, tree=("2x1",)), 2, (1, 2, 5), 2, f"{start}/g2/t2x1/r0.6,0.2"),  # a root, two children, one each
+        (
+            block(**chain, tree=("2x1",)),
+            2,
+            (1, 2, 5),
+            2,
+            f"{start}/g2/t2x1/r0.6,0.2",
+        ),  # a root, two children, one each
         # two children, or one of each level
-        (block(**chain | {"gamma": (1, 2)}, tree=("sequoia:3",)), 4, (1, 3), 1, f"{start}/g1/tsequoia:3/r0.6,0.2"),
-        (block(**levels, gamma=(3,)), 2, (1, 3, 4, 6), 5,
-         "tiny/d/streamingllm:32<streamingllm:16/b1/s64/g3/a0.8/i2/a0.7"),
-    ):  # fmt: skip
+        (
+            block(**chain | {"gamma": (1, 2)}, tree=("sequoia:3",)),
+            4,
+            (1, 3),
+            1,
+            f"{start}/g1/tsequoia:3/r0.6,0.2",
+        ),
+        (
+            block(**levels, gamma=(3,)),
+            2,
+            (1, 3, 4, 6),
+            5,
+            "tiny/d/streamingllm:32<streamingllm:16/b1/s64/g3/a0.8/i2/a0.7",
+        ),
+    ):
         made = list(of.points())
         assert len(made) == of.count
         assert [of.count, made[0].queries, made[0].max_accepted, made[0].name] == wanted

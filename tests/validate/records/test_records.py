@@ -34,14 +34,23 @@ def written(folder: Path, data: dict[str, Any]) -> Path:
 
 
 def test_statistics_are_made_on_reading() -> None:
-    """By hand: 3 iterations a sample, gamma 2, medians 6 and 9 ms; 4 iterations accepted 0, 1, 1, 2 tokens."""
+    """By hand: 3 iterations a sample, gamma 2, medians 6 and 9 ms; 4 iterations accepted 0, 1, 1, 2
+    tokens.
+    """
     record = committed()
     common: dict[str, Any] = {"gamma": 2, "iterations": 3, "mean_growth_tokens": 0.0, "context": 100}
     samples: list[dict[str, Any]] = [
         {"ar_s": (0.005, 0.006, 0.9), "sd_s": (0.009, 0.008, 0.010)},
-        {"ar_target_s": (0.001, 0.002, 0.003), "ar_accept_s": (0.1,), "ar_commit_s": (0.1,), "sd_draft_s": (0.004,),
-         "sd_verify_s": (0.003,), "sd_accept_s": (0.001,), "sd_commit_s": (0.002,)},
-    ]  # fmt: skip
+        {
+            "ar_target_s": (0.001, 0.002, 0.003),
+            "ar_accept_s": (0.1,),
+            "ar_commit_s": (0.1,),
+            "sd_draft_s": (0.004,),
+            "sd_verify_s": (0.003,),
+            "sd_accept_s": (0.001,),
+            "sd_commit_s": (0.002,),
+        },
+    ]
     rows = [
         row.model_copy(update={**common, "samples": of, "histogram": (1, 2, 1)})
         for row, of in zip(record.rows[:2], samples, strict=True)
@@ -70,7 +79,9 @@ def test_repeats_agree_by_their_times() -> None:
     """Half of the end-to-end times 6 % longer: half of them agree within 5 %, all within 10 %."""
     record = committed()
     rows = [
-        row.model_copy(update={"samples": row.samples | {"sd_s": tuple(1.06 * s for s in row.samples["sd_s"])}})
+        row.model_copy(
+            update={"samples": row.samples | {"sd_s": tuple(1.06 * s for s in row.samples["sd_s"])}}
+        )
         for row in record.rows
         if row.mode == "end_to_end"
     ]
@@ -80,23 +91,45 @@ def test_repeats_agree_by_their_times() -> None:
     assert repeatability(record, again, 0.1) == 1.0
 
 
-@pytest.mark.parametrize(("spoil", "words"), [
-    *((lambda data, first, version=version: data.update(schema_version=version), "schema_version: must be 2 ")
-      for version in (1, 3, None)),
-    (lambda data, first: data.update(kind="guess"), "kind: must be measure or microbench, given 'guess'"),
-    (lambda data, first: data["protocol"].pop("timer_overhead_s"), "protocol.timer_overhead_s: must be given"),
-    (lambda data, first: data.update(points=[3]), "points.0"),
-    (lambda data, first: data["points"].append(first), "must be given once"),
-    *((lambda data, first, bad=bad: first["samples"].update(ar_s=[bad]), r"points\.0\.samples\.ar_s\.0")
-      for bad in (-1.0, 0.0, 1e999)),
-    (lambda data, first: first.update(histogram=[1, 2], gamma=3), r"points\.0: histogram: must have gamma \+ 1 ="),
-    (lambda data, first: first.update(histogram=[-1] * 9), r"points\.0\.histogram\.0"),
-    (lambda data, first: first.update(batch=10**400), r"points\.0\.batch"),
-    (lambda data, first: next(r for r in data["points"] if r["mode"] == "phases")["samples"]["sd_accept_s"].pop(),
-     "sd_accept_s and sd_commit_s must be of the same iterations"),
-    (lambda data, first: first["samples"].pop("sd_s"),
-     r"points\.0: samples: must hold sd_s where status is ok"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        *(
+            (
+                lambda data, first, version=version: data.update(schema_version=version),
+                "schema_version: must be 2 ",
+            )
+            for version in (1, 3, None)
+        ),
+        (lambda data, first: data.update(kind="guess"), "kind: must be measure or microbench, given 'guess'"),
+        (
+            lambda data, first: data["protocol"].pop("timer_overhead_s"),
+            "protocol.timer_overhead_s: must be given",
+        ),
+        (lambda data, first: data.update(points=[3]), "points.0"),
+        (lambda data, first: data["points"].append(first), "must be given once"),
+        *(
+            (lambda data, first, bad=bad: first["samples"].update(ar_s=[bad]), r"points\.0\.samples\.ar_s\.0")
+            for bad in (-1.0, 0.0, 1e999)
+        ),
+        (
+            lambda data, first: first.update(histogram=[1, 2], gamma=3),
+            r"points\.0: histogram: must have gamma \+ 1 =",
+        ),
+        (lambda data, first: first.update(histogram=[-1] * 9), r"points\.0\.histogram\.0"),
+        (lambda data, first: first.update(batch=10**400), r"points\.0\.batch"),
+        (
+            lambda data, first: next(r for r in data["points"] if r["mode"] == "phases")["samples"][
+                "sd_accept_s"
+            ].pop(),
+            "sd_accept_s and sd_commit_s must be of the same iterations",
+        ),
+        (
+            lambda data, first: first["samples"].pop("sd_s"),
+            r"points\.0: samples: must hold sd_s where status is ok",
+        ),
+    ],
+)
 def test_a_damaged_record_is_refused_in_one_line(tmp_path, spoil, words) -> None:
     data = raw(committed())
     spoil(data, data["points"][0])
@@ -127,7 +160,9 @@ def test_withdrawn_records_do_not_count(tmp_path) -> None:
         refused(says, records, tmp_path)
 
 
-@pytest.mark.parametrize(("memory_bytes", "refused"), [(1, False), (2**60, False), (2**60 + 1, True), (0, True)])
+@pytest.mark.parametrize(
+    ("memory_bytes", "refused"), [(1, False), (2**60, False), (2**60 + 1, True), (0, True)]
+)
 def test_a_host_has_memory_up_to_an_exbibyte(memory_bytes, refused) -> None:
     with pytest.raises(ValidationError) as caught:  # all else is missing
         Environment.model_validate({"memory_bytes": memory_bytes})
@@ -135,13 +170,22 @@ def test_a_host_has_memory_up_to_an_exbibyte(memory_bytes, refused) -> None:
 
 
 def test_what_a_tree_and_two_levels_drafted() -> None:
-    """A root with two children of one each; rounds and verified tokens an iteration, two in each of two samples."""
+    """A root with two children of one each; rounds and verified tokens an iteration, two in each of two
+    samples.
+    """
     record = committed()
     whole, parts = (next(row for row in record.rows if row.mode == mode) for mode in ("end_to_end", "phases"))
     tree = {"parents": (-1, 0, 0, 1, 2)}
     (point,) = points(changed(record, [whole.model_copy(update=tree)]))
     assert (point.gamma, point.tree, point.widths, point.drafted) == (None, (5, 3), (1, 2, 2), "1-2-2")
-    levels = {"inner_gamma": 2, "middle_kv": "full", "gamma": 3, "rounds": (4, 6), "verified": (8, 12), "iterations": 2}
+    levels = {
+        "inner_gamma": 2,
+        "middle_kv": "full",
+        "gamma": 3,
+        "rounds": (4, 6),
+        "verified": (8, 12),
+        "iterations": 2,
+    }
     (point,) = points(changed(record, [whole.model_copy(update=levels)]))
     assert (point.gammas, point.rounds, point.verified, point.middle_kv) == ((2, 3), 2.5, 5.0, "full")
     assert point.read == f"full < {point.draft_kv}"
@@ -161,7 +205,9 @@ def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
 
     def of(steady: int) -> Record:
         names = {f"{i}": (1.0, 1.1, 1.2) if i < steady else (1.0, 1.11, 1.2) for i in range(10)}
-        return changed(record, [row.model_copy(update={"samples": names}), row.model_copy(update={"status": "failed"})])
+        return changed(
+            record, [row.model_copy(update={"samples": names}), row.model_copy(update={"status": "failed"})]
+        )
 
     assert (steady_share(of(7)), is_quiet(of(7)), is_quiet(of(6))) == (0.7, True, False)
     assert quiet_line(of(7)) == "70% of timings have a median within 10% of their fastest sample"

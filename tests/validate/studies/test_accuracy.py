@@ -32,7 +32,9 @@ def test_the_pages_say_what_the_record_says(recorded: Record) -> None:
     texts = [path.read_text(encoding="utf-8") for path in accuracy_page.PAGES]
     for text in texts:
         assert accuracy_page.filled(text, recorded) == text
-    assert sorted(name for text in texts for name in accuracy_page.BLOCK.findall(text)) == sorted(accuracy_page.TABLES)
+    assert sorted(name for text in texts for name in accuracy_page.BLOCK.findall(text)) == sorted(
+        accuracy_page.TABLES
+    )
     for name, lines in accuracy_page.TABLES.items():
         assert len(lines(recorded)) > 2, name
     assert len(texts[0].splitlines()) < 70  # one screen
@@ -73,7 +75,9 @@ def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Pat
         history.read(below)
 
 
-def test_writing_renews_the_record_and_what_follows_from_it(recorded: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_renews_the_record_and_what_follows_from_it(
+    recorded: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In one go, so that it is all or nothing."""
     command, written = import_module("perfmodel.validate.cli.accuracy"), dict[Path, str]()
     monkeypatch.setattr(command, "write_all", lambda files, flag: written.update(files))

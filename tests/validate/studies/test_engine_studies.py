@@ -11,12 +11,20 @@ import pytest
 import yaml
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibration import load_bundled
-from perfmodel.specs.engines import engines
-from perfmodel.specs.fits import Scatter, square
+from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.calibrations.fits import Scatter, square
+from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.studies import ablations
 from perfmodel.validate.studies import engines as study
-from perfmodel.validate.studies.engines import EngineFits, HeldOutReplay, _carried, _wider, acceptance, recorded, texts
+from perfmodel.validate.studies.engines import (
+    EngineFits,
+    HeldOutReplay,
+    _carried,
+    _wider,
+    acceptance,
+    recorded,
+    texts,
+)
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
 from perfmodel.validate.studies.held_out import HeldOutErrors, own_rows, rows_of
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
@@ -24,7 +32,9 @@ from perfmodel.validate.studies.robust import FittedValues
 
 
 def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
-    """Rates of 0.8 and 0.5 gain 1.8 and 2.2 tokens. One token says alpha 0.8, so 2.44 at two; two say a + a^2 = 1.2."""
+    """Rates of 0.8 and 0.5 gain 1.8 and 2.2 tokens. One token says alpha 0.8, so 2.44 at two; two say a + a^2
+    = 1.2.
+    """
     assert _carried((0.7, 0.7, 0.7)) == pytest.approx([0.0] * 6, abs=1e-9)
     alpha = (-1 + 5.8**0.5) / 2
     up, down = log(2.44 / 2.2) / log(3 / 2), log((1 + alpha) / 1.8) / log(2 / 3)
@@ -33,9 +43,11 @@ def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
 
 
 def test_less_held_out_is_never_less_sure() -> None:
-    """Steps err by 0.1, 0.2, 0.3, 0.2 and 0.1 as more is left out, ratios by 0.4, 0.1, 0.2 (devices: studies) and 0.5.
+    """Steps err by 0.1, 0.2, 0.3, 0.2 and 0.1 as more is left out, ratios by 0.4, 0.1, 0.2 (devices: studies)
+    and 0.5.
 
-    Of another maker's device there is one group; SGLang has no steps at another degree, TensorRT-LLM no iterations.
+    Of another maker's device there is one group; SGLang has no steps at another degree, TensorRT-LLM no
+    iterations.
     """
     many = [f"{engine} {i}" for engine in ("vllm", "trtllm", "sglang") for i in range(300)]
 
@@ -44,7 +56,11 @@ def test_less_held_out_is_never_less_sure() -> None:
         return HeldOutErrors(np.full(len(groups), off), [g.split()[0] for g in groups], groups)
 
     every = ("vllm", "trtllm", "sglang")
-    steps: Any = {"seen": errors(0.1, "vllm", "trtllm"), "version": errors(0.2, *every), "model": errors(0.3, *every)}
+    steps: Any = {
+        "seen": errors(0.1, "vllm", "trtllm"),
+        "version": errors(0.2, *every),
+        "model": errors(0.3, *every),
+    }
     steps |= {"gpu": errors(0.2, *every), "transferred": errors(0.1, *every)}
     steps["maker"] = HeldOutErrors(np.array([0.6, 0.8]), ["sglang"] * 2, ["x", "x"])
     ratios: Any = {"seen": errors(0.4, "vllm", "sglang"), "version": errors(0.1, "vllm", "sglang")}
@@ -80,8 +96,12 @@ def test_both_files_come_out_as_shipped() -> None:
     assert text == study.PATH.read_text(encoding="utf-8")
     ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
     assert [place for place, _ in ours] == [place for place, _ in theirs]
-    for (place, one), (_, other) in zip(ours, theirs, strict=True):  # the shipped errors are of unrounded constants
-        assert one == (pytest.approx(other, rel=0.01, abs=1e-12) if isinstance(other, float) else other), place
+    for (place, one), (_, other) in zip(
+        ours, theirs, strict=True
+    ):  # the shipped errors are of unrounded constants
+        assert one == (pytest.approx(other, rel=0.01, abs=1e-12) if isinstance(other, float) else other), (
+            place
+        )
 
 
 def _leaves(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -92,10 +112,16 @@ def _leaves(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield place, data
 
 
-def test_a_file_of_folds_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_folds_that_cannot_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "engines.json"
     monkeypatch.setattr(study, "PATH", place)
-    for text, words in ((None, "be there"), ("{", "be there"), ('{"schema_version": 9}', "must be 2, given 9")):
+    for text, words in (
+        (None, "be there"),
+        ("{", "be there"),
+        ('{"schema_version": 9}', "must be 2, given 9"),
+    ):
         if text is not None:
             place.write_text(text)
         with pytest.raises(InputError, match=words):
@@ -114,7 +140,9 @@ def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
 
 
 def test_an_ablation_leaves_out_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of steps by constant, with what tables do not state as in a calibration without it; of ratios by place."""
+    """Of steps by constant, with what tables do not state as in a calibration without it; of ratios by
+    place.
+    """
     asked: list[set[str]] = []
     monkeypatch.setattr(
         ablations, "_judge_steps", lambda rows, near: asked.append({p.name for p in rows.parameters}) or {}

@@ -1,4 +1,6 @@
-"""Held-out errors of engines: what is left out together, which constants meet which rows, and what is stated."""
+"""Held-out errors of engines: what is left out together, which constants meet which rows, and what is
+stated.
+"""
 
 from typing import Any
 
@@ -51,11 +53,15 @@ def test_a_fold_is_fitted_without_its_rows() -> None:
     whole, slopes = rows.fit()
     assert whole.values["all.x"] == pytest.approx(36 ** (1 / 3), rel=1e-3)
     fits = refits(rows, lambda row: row, whole.values, slopes)
-    assert {name: of["all.x"] for name, of in fits.items()} == pytest.approx({"a": 6, "b": 3, "c": 2}, rel=1e-3)
+    assert {name: of["all.x"] for name, of in fits.items()} == pytest.approx(
+        {"a": 6, "b": 3, "c": 2}, rel=1e-3
+    )
 
 
 def test_an_ablation_is_judged_by_the_mean_of_its_groups() -> None:
-    """Off by 2.302, 0.174 and 0.633 in sample, by 5, 0.25 and 0.778 each by the others; the first two are one group."""
+    """Off by 2.302, 0.174 and 0.633 in sample, by 5, 0.25 and 0.778 each by the others; the first two are one
+    group.
+    """
     rows = Shifted(["a", "b", "c"], [1.0, 4.0, 9.0])
     found = _judge(rows, rows.fit(), {"seen": lambda row: row}, ["g", "g", "h"])
     assert found == {"in sample": 0.936, "seen": 1.7}
@@ -72,7 +78,9 @@ def test_a_transfer_has_every_device_on_the_kernels_of_another() -> None:
 
 
 def test_rows_of_a_group_count_as_far_as_they_err_apart() -> None:
-    """Opposite errors have nothing in common, equal ones all; 0.1 and 0.3: 1 - 2 (0.02) / (0.01 + 0.09) = 0.6."""
+    """Opposite errors have nothing in common, equal ones all; 0.1 and 0.3: 1 - 2 (0.02) / (0.01 + 0.09) =
+    0.6.
+    """
     for values, rows in (((0.1, -0.1), 2.0), ((0.1, 0.1), 1.0), ((0.1, 0.3), 2 / 1.6)):
         errors = HeldOutErrors(np.array(values), ["vllm"] * 2, ["a"] * 2)
         assert errors.weights("vllm") == pytest.approx([rows / 2, rows / 2])
@@ -81,7 +89,9 @@ def test_rows_of_a_group_count_as_far_as_they_err_apart() -> None:
 
 def test_what_is_stated_of_an_engine_with_rows_and_of_one_without() -> None:
     """Groups a and b of vLLM (0.1 twice; 0.3), c of SGLang (0.5): weights 1/2, 1/2, 1 and 0.1."""
-    errors = HeldOutErrors(np.array([0.1, 0.1, 0.3, 0.5]), ["vllm", "vllm", "vllm", "sglang"], ["a", "a", "b", "c"])
+    errors = HeldOutErrors(
+        np.array([0.1, 0.1, 0.3, 0.5]), ["vllm", "vllm", "vllm", "sglang"], ["a", "a", "b", "c"]
+    )
     stated = errors.scatter("vllm", "by hand")
     assert stated.log_rms == pytest.approx(((0.01 + 0.09 + 0.1 * 0.25) / 2.1) ** 0.5, abs=5e-4)
     assert stated.log_within == pytest.approx(0.3 * small_sample(1.0, 2.1) * (1 + 1 / 2.1) ** 0.5, rel=2e-3)
@@ -91,13 +101,20 @@ def test_what_is_stated_of_an_engine_with_rows_and_of_one_without() -> None:
     assert other.log_rms == pytest.approx(((0.01 + 0.09 + 0.25) / 3) ** 0.5, abs=5e-4)
     few = t.ppf(0.95, 1) / norm.ppf(0.95)  # one degree of freedom at least
     alone = HeldOutErrors(np.array([0.1, 0.1, 0.2]), ["vllm", "vllm", "sglang"], ["a", "a", "b"])
-    assert alone.scatter("sglang", "by hand").log_within == pytest.approx(0.2 * few * (1 + 1 / 1.1) ** 0.5, rel=5e-3)
+    assert alone.scatter("sglang", "by hand").log_within == pytest.approx(
+        0.2 * few * (1 + 1 / 1.1) ** 0.5, rel=5e-3
+    )
     many = HeldOutErrors(np.linspace(0.0, 0.2, 101), ["vllm"] * 101, list(range(101)))
     assert many.scatter("vllm", "by hand").log_within == pytest.approx(0.18, rel=0.02)  # not widened
 
 
 def test_a_model_of_one_degree_is_not_seen_at_another() -> None:
-    groups = [("vllm", "a", "h200", 1), ("vllm", "a", "h200", 2), ("vllm", "b", "h200", 1), ("sglang", "a", "h200", 1)]
+    groups = [
+        ("vllm", "a", "h200", 1),
+        ("vllm", "a", "h200", 2),
+        ("vllm", "b", "h200", 1),
+        ("sglang", "a", "h200", 1),
+    ]
     seen = HeldOutErrors(np.array([0.1, 0.2, 0.3, 0.4]), [g[0] for g in groups], groups).beside_others()
     assert seen.groups == groups[:2]
     assert seen.off.tolist() == [0.1, 0.2]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from perfmodel.specs import PACKAGE
-from perfmodel.specs.request_costs import EngineRequests
+from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
 from perfmodel.validate.studies.traffic import (
     BY,
@@ -47,7 +47,8 @@ def test_versions_and_acceptance_that_were_not_printed():
 
 
 def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
-    """Residuals 0.2 - move: a wide spread gives 0.2, one of 1 around 0 beside a run of weight 1 gives 0.2 / (1 + 1).
+    """Residuals 0.2 - move: a wide spread gives 0.2, one of 1 around 0 beside a run of weight 1 gives 0.2 /
+    (1 + 1).
 
     A run that is 30 off weighs 1 / (1 + (29.8 / 3)^2) = 0.01: (9 * 0.2 + 0.01 * 30) / 9.01 = 0.233.
     """
@@ -64,8 +65,16 @@ def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
 def served(concurrency: int, gap_ms: float, steps: int = 0, chunk: float = 1.0) -> ServedRun:
     """A run whose requests all decode at once; chunk: tokens in one, which come every `gap_ms`."""
     run = ServedRun({})
-    run.cells = dict.fromkeys((*traffic.SERVER, "draft", "input_std", "output_std", "ttft_mean_ms", "ttft_p50_ms"))
-    run.cells |= {"study": "s", "engine": "vllm", "steps": steps, "concurrency": concurrency, "itl_p50_ms": gap_ms}
+    run.cells = dict.fromkeys(
+        (*traffic.SERVER, "draft", "input_std", "output_std", "ttft_mean_ms", "ttft_p50_ms")
+    )
+    run.cells |= {
+        "study": "s",
+        "engine": "vllm",
+        "steps": steps,
+        "concurrency": concurrency,
+        "itl_p50_ms": gap_ms,
+    }
     run.cells |= {"tpot_mean_ms": 9.0, "ttft_mean_ms": 0.0, "output_std": 0.0, "tpot_p50_ms": gap_ms / chunk}
     run.cells |= {"input_tokens": 10, "output_tokens": 10}
     return run
@@ -79,7 +88,10 @@ def served(concurrency: int, gap_ms: float, steps: int = 0, chunk: float = 1.0) 
         ([(1, 200, 0, 12), (3, 400, 0, 12), (5, 700, 0, 12)], [30, 70, 100]),  # every tenth pass is seen
         ([(1, 20, 0, 1), (3, 299, 0, 1), (5, 300, 0, 1)], [159.5, 578, 857]),  # the last is too crowded
         ([(3, 40, 0, 1)], [40, 40, 40]),
-        ([(1, 20, 4, 9), (3, 40, 4, 9), (1, 15, 0, 1)], [30, 60, 80]),  # drafts count as the baseline's chunks do
+        (
+            [(1, 20, 4, 9), (3, 40, 4, 9), (1, 15, 0, 1)],
+            [30, 60, 80],
+        ),  # drafts count as the baseline's chunks do
     ],
 )
 def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
@@ -106,8 +118,14 @@ def test_a_constant_moves_in_its_scale_and_where_there_is_room() -> None:
     assert (line.between(0.5, 0.7), share.between(3.0, 6.0)) == pytest.approx((0.2, math.log(2)))
 
 
-TRUTH = EngineRequests(request_s=0.03, prompt_token_s=9e-6, prompt_factor=1.3, passes_ahead=0.8,
-                       passes_ahead_model_draft=0.1, reserved_bytes=4e9)  # fmt: skip
+TRUTH = EngineRequests(
+    request_s=0.03,
+    prompt_token_s=9e-6,
+    prompt_factor=1.3,
+    passes_ahead=0.8,
+    passes_ahead_model_draft=0.1,
+    reserved_bytes=4e9,
+)
 
 
 def straight(run: ServedRun, by: str, costs: EngineRequests, measured: bool) -> Compared:
@@ -137,7 +155,8 @@ def test_constants_that_made_the_runs_are_fitted_and_written(monkeypatch: pytest
     assert found.keys() == yaml.safe_load((PACKAGE.parent / "hardware" / "requests.yaml").read_text()).keys()
     assert apart.keys() == folds().keys()
     assert apart[DEEPSEEK].keys() == {"common", "vllm"}, "of the others' engines no run is left"
-    # near TRUTH, as far as engines may leave what all runs say; `common` moves as far as they do from another place
+    # near TRUTH, as far as engines may leave what all runs say; `common` moves as far as they do from another
+    # place
     assert tuple(found["common"].values()) == (0.048, 1.07e-05, 1.28, 0.819, 0.0914, 3.97e9)
     assert {engine: tuple(of.values()) for engine, of in found["engines"].items()} == {
         "vllm": (0.0299, 8.96e-06, 1.3, 0.792, 0.0923, 3.96e9),

@@ -1,11 +1,13 @@
-"""Rows of engine steps: which constant is set from where, by device, engine and version, and how rows are grouped."""
+"""Rows of engine steps: which constant is set from where, by device, engine and version, and how rows are
+grouped.
+"""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perfmodel.specs.constants import Constant
+from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.validate.studies.parameters import Parameter, drift
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.steps import DecodeRows, FittedConstants, batch_of, load_kernels, version_of
@@ -17,7 +19,9 @@ VALUES = {"vllm.small_kernel_s": 0.5, "all.expert_popularity": 0.7, "all.state_l
 
 
 def rows_with(**fields: Any) -> list[DecodeRow]:
-    return [row for row in engine_decode() if all(getattr(row, name) == value for name, value in fields.items())]
+    return [
+        row for row in engine_decode() if all(getattr(row, name) == value for name, value in fields.items())
+    ]
 
 
 def test_a_value_multiplies_the_kernels_or_stands_alone_and_the_narrower_place_wins() -> None:
@@ -34,7 +38,8 @@ def test_a_value_multiplies_the_kernels_or_stands_alone_and_the_narrower_place_w
 
 
 @pytest.mark.parametrize(
-    ("version", "value"), [("0.16.0", 3e-5), ("0.17.1rc2", 3e-5), ("0.18.0", 6e-5), ("0.20.1", 6e-5), ("0.22", 9e-5)]
+    ("version", "value"),
+    [("0.16.0", 3e-5), ("0.17.1rc2", 3e-5), ("0.18.0", 6e-5), ("0.20.1", 6e-5), ("0.22", 9e-5)],
 )
 def test_the_newest_factor_that_is_not_newer_than_the_version_counts(version: str, value: float) -> None:
     drifts = [drift("vllm", "0.18", "state_layer_s", 1.0), drift("vllm", "0.22", "state_layer_s", 1.0)]
@@ -45,8 +50,12 @@ def test_the_newest_factor_that_is_not_newer_than_the_version_counts(version: st
 
 
 def test_versions_and_batches_of_rows() -> None:
-    """A run whose source states no version is of its month's; a running batch stands before the one asked for."""
-    (unstated,) = {version_of(r) for r in rows_with(engine="trtllm", engine_version="not stated", date="2025-11-02")}
+    """A run whose source states no version is of its month's; a running batch stands before the one asked
+    for.
+    """
+    (unstated,) = {
+        version_of(r) for r in rows_with(engine="trtllm", engine_version="not stated", date="2025-11-02")
+    }
     assert unstated == "1.1.0rc2"
     assert version_of(rows_with(engine_version="gpt-oss-dev")[0]) == "1.2.0rc0"
     row = next(r for r in engine_decode() if r.running and 1 < r.running < r.batch)
@@ -82,5 +91,7 @@ def test_kernels_may_be_changed_taken_from_elsewhere_and_batches_made_even() -> 
     assert np.exp(DecodeRows([row], [], change=slower).predict({}))[0] == pytest.approx(baseline + 1.0)
     assert np.exp(DecodeRows([row], [], {row.hardware: "b200-sxm-180gb"}).predict({}))[0] != baseline
     slow = Parameter("all.multiprocessor_bandwidth", 0.01, 0.1)
-    ragged, even = (DecodeRows([row], [slow], ragged=ragged).predict({slow.place: 0.01})[0] for ragged in (True, False))
+    ragged, even = (
+        DecodeRows([row], [slow], ragged=ragged).predict({slow.place: 0.01})[0] for ragged in (True, False)
+    )
     assert ragged > even

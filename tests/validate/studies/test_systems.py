@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfmodel.answers.query import Query, resolve
+from perfmodel.answers.question.query import Query, resolve
 from perfmodel.costs import forward
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
@@ -11,7 +11,9 @@ from perfmodel.validate.studies.systems import SLACK, systems
 
 
 def test_a_sequoia_row_by_hand() -> None:
-    """C4, T = 0: 5.08 x 24.2 / (24.2 + 9 x 0.5 + what 128 tokens add to one); without any addition it would be 4.28."""
+    """C4, T = 0: 5.08 x 24.2 / (24.2 + 9 x 0.5 + what 128 tokens add to one); without any addition it would
+    be 4.28.
+    """
     first = systems()[0]
     assert first.row == "sequoia-01"
     assert 3.8 < first.predicted < 5.08 * 24.2 / (24.2 + 4.5)
@@ -19,7 +21,9 @@ def test_a_sequoia_row_by_hand() -> None:
 
 
 def test_a_vllm_row_by_hand() -> None:
-    """GSM8K, EAGLE, batch 1, no cache: 2.391 x (5.886 + .021 + 1.207) / (5.886 + .084 + 2.135 + .0025 + 1.207)."""
+    """GSM8K, EAGLE, batch 1, no cache: 2.391 x (5.886 + .021 + 1.207) / (5.886 + .084 + 2.135 + .0025 +
+    1.207).
+    """
     row = next(r for r in served() if (r.draft, r.task, r.batch) == ("eagle", "GSM8K", 1))
     by_hand = 2.391 * (5.8859 + 0.0210 + 1.2068) / (5.8859 + 0.0840 + 2.1353 + 0.0025 + 1.2068)
     assert step_law().speedup(row, 0.0, 1.0) == pytest.approx(by_hand, rel=1e-4)
@@ -36,7 +40,9 @@ def test_what_is_left_open_decides_what_is_predicted() -> None:
 
 
 def test_what_the_decisions_page_says_of_an_ngram_draft_without_a_match() -> None:
-    """GSM8K, batch 128: 1.06x with a match as often as a_1/a_2 says, 0.70x if all verified gamma + 1 tokens."""
+    """GSM8K, batch 128: 1.06x with a match as often as a_1/a_2 says, 0.70x if all verified gamma + 1
+    tokens.
+    """
     row = next(r for r in served() if (r.draft, r.task, r.batch) == ("ngram", "GSM8K", 128))
     match = row.conditional[0] / row.conditional[1]
     assert match == pytest.approx(1 / 7, abs=0.005)

@@ -1,4 +1,6 @@
-"""Whatever of the shipped data is changed, the gate names what moved; a record that is none is refused in one line."""
+"""Whatever of the shipped data is changed, the gate names what moved; a record that is none is refused in one
+line.
+"""
 
 import copy
 import json
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs.units import FACTORS
+from perfmodel.specs.boundary.units import FACTORS
 from perfmodel.validate.studies import gate
 from perfmodel.validate.studies import record as accuracy
 from perfmodel.validate.studies.inputs import inputs
@@ -49,26 +51,44 @@ def swap(old: str, new: str) -> Edit:
 
 TAMPERINGS: list[tuple[str, Edit, str]] = [
     (MAGICDEC, swap("stderr: 0.019", "stderr: 0.005"), "gemm_flops_fraction/stderr: 0.019 -> 0.005"),
-    (MAGICDEC, swap("log_rms: 0.202, rows: 12", "log_rms: 0.202, rows: 120"), "transfer_error/rows: 12 -> 120"),
+    (
+        MAGICDEC,
+        swap("log_rms: 0.202, rows: 12", "log_rms: 0.202, rows: 120"),
+        "transfer_error/rows: 12 -> 120",
+    ),
     (GPT_FAST, swap("shards_lm_head: false", "shards_lm_head: true"), "shards_lm_head: recorded, but gone"),
     (MAGICDEC, swap("fitted_on: .magicdec.", "fitted_on: [magicdec, gptfast_decode]"), "fitted_on"),
-    ("hardware/gpus/mi300x-192gb.yaml", swap("(memory_bandwidth: .value: )[0-9.]+", r"\g<1>5000"), "gpus/mi300x-192gb"),
+    (
+        "hardware/gpus/mi300x-192gb.yaml",
+        swap("(memory_bandwidth: .value: )[0-9.]+", r"\g<1>5000"),
+        "gpus/mi300x-192gb",
+    ),
     ("models/deepseek-r1.yaml", swap(r"(\w+): (\d+)\n", r"\1: 7\n"), "models/deepseek-r1: "),
     ("results/published/points.csv", swap("(3a-02,.*?),8.46,", r"\1,8.461,"), "published/points.csv/3a-02: "),
-    ("results/published/points.csv", swap("3a-03,.*\n", ""), "published/points.csv/3a-03: recorded, but gone"),
+    (
+        "results/published/points.csv",
+        swap("3a-03,.*\n", ""),
+        "published/points.csv/3a-03: recorded, but gone",
+    ),
     ("results/published/served.csv", swap(",positions,", ",position,"), "published/served.csv/head: "),
     ("results/published/points.csv", lambda t: t + t.splitlines()[1] + "\n", "csv/row 127: not recorded"),
     ("results/published/extra.csv", lambda t: "id,speedup\nx,9.9\n", "published/extra.csv: not recorded"),
     (f"{OWN}.json", swap("0.000417799,", "0.000417798,"), "records/cpu-1/20261121T122043Z"),
-    ("results/cpu-engine/device.yaml", swap("value: 42.9", "value: 43.0"), "records/cpu-engine/device.yaml: "),
+    (
+        "results/cpu-engine/device.yaml",
+        swap("value: 42.9", "value: 43.0"),
+        "records/cpu-engine/device.yaml: ",
+    ),
     ("results/withdrawn.yaml", swap("up to 7 ms", "up to 9 ms"), "records/withdrawn.yaml: "),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
     ("name", "edit", "moved"), TAMPERINGS, ids=[f"{i} {Path(t[0]).name}" for i, t in enumerate(TAMPERINGS)]
 )
-def test_a_change_is_named(recorded: dict[str, Any], shipped: Path, name: str, edit: Edit, moved: str) -> None:
+def test_a_change_is_named(
+    recorded: dict[str, Any], shipped: Path, name: str, edit: Edit, moved: str
+) -> None:
     path = shipped / name
     before = path.read_text(encoding="utf-8") if path.exists() else None
     changed = edit(before or "")
@@ -81,11 +101,15 @@ def test_a_change_is_named(recorded: dict[str, Any], shipped: Path, name: str, e
             path.unlink()
         else:
             path.write_text(before, encoding="utf-8")
-    assert re.match(r"changed: [12] inputs are not what was recorded; if that is meant, run `perfmodel validate", head)
+    assert re.match(
+        r"changed: [12] inputs are not what was recorded; if that is meant, run `perfmodel validate", head
+    )
     assert any(moved in line for line in lines), lines
 
 
-def test_a_changed_unit_is_named(recorded: dict[str, Any], shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_unit_is_named(
+    recorded: dict[str, Any], shipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(FACTORS, "GiB", 1e9)
     (_, line) = told(recorded, shipped)
     assert line == "  /units/GiB: 1073741824.0 -> 1000000000.0"
@@ -108,12 +132,16 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
         assert gate.faults(one, other)[1].startswith("  /more: ")
 
 
-@pytest.mark.parametrize(("place", "risen", "says"), [
-    (("systems",), 0.0099, None), (("systems",), 0.0101, "worse: systems: overall: mean error "),
-    (("replays", "held-out"), 0.011, "worse: held-out: overall: "),
-    (("replays", "shipped"), float("nan"), "worse: shipped: overall: "),
-    (("replays", "held-out", "partitions"), 0.031, "worse: held-out: magicdec/h100-sxm-80gb/speedup: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("place", "risen", "says"),
+    [
+        (("systems",), 0.0099, None),
+        (("systems",), 0.0101, "worse: systems: overall: mean error "),
+        (("replays", "held-out"), 0.011, "worse: held-out: overall: "),
+        (("replays", "shipped"), float("nan"), "worse: shipped: overall: "),
+        (("replays", "held-out", "partitions"), 0.031, "worse: held-out: magicdec/h100-sxm-80gb/speedup: "),
+    ],
+)
 def test_a_mean_error_may_rise_by_a_point_and_in_a_part_by_three(recorded, place, risen, says) -> None:
     off = copy.deepcopy(recorded)
     part = reduce(getitem, place, off)
@@ -132,7 +160,9 @@ def test_a_figure_that_is_no_longer_predicted_is_lost(recorded: dict[str, Any]) 
     assert second == f"lost: systems: 1 rows were predicted and no longer are, the first {row}"
 
 
-def test_a_files_layout_and_somebodys_own_records_enter_no_gate(recorded: dict[str, Any], shipped: Path) -> None:
+def test_a_files_layout_and_somebodys_own_records_enter_no_gate(
+    recorded: dict[str, Any], shipped: Path
+) -> None:
     path, own = shipped / "hardware/gpus/h100-sxm-80gb.yaml", shipped / "results/local-mine"
     before = path.read_text(encoding="utf-8")
     path.write_text("# a remark\n" + before, encoding="utf-8")
@@ -170,7 +200,10 @@ def test_a_malformed_record_is_one_line(
 def test_a_record_that_is_none_or_with_a_figure_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "accuracy.json"
     text = accuracy.PATH.read_text(encoding="utf-8")
-    figures = [re.sub(r'"mape": [0-9.]+', f'"mape": {value}', text, count=1) for value in ("NaN", "Infinity", "1e999")]
+    figures = [
+        re.sub(r'"mape": [0-9.]+', f'"mape": {value}', text, count=1)
+        for value in ("NaN", "Infinity", "1e999")
+    ]
     for wrong in (None, "{", "[]", "{}", '{"schema_version": 1}', *figures):
         if wrong is not None:
             path.write_text(wrong)

@@ -21,7 +21,8 @@ def names() -> tuple[str, ...]:
 
 
 def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[str, ...]:
-    """Every method that is run by a draft model, spelled out; those with a budget get an eighth of the context.
+    """Every method that is run by a draft model, spelled out; those with a budget get an eighth of the
+    context.
 
     own_prefill: with the published form of StreamingLLM, which neither sliding layers nor fp8 caches can run.
     """
@@ -42,5 +43,7 @@ def view_class(method: KVMethod) -> type[View]:
 
 
 def view(method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> View:
-    """A view of a runner's cache, with room for `new_tokens`; an iteration commits at most max_accepted + 1."""
+    """A view of a runner's cache, with room for `new_tokens`; an iteration commits at most max_accepted +
+    1.
+    """
     return view_class(method)(method, runner, new_tokens, max_accepted)

@@ -1,7 +1,8 @@
-"""What a draft reads of the committed tokens: its view of a `KVCache`, the twin of a method in `perfmodel.kv`.
+"""What a draft reads of the committed tokens: its view of a `KVCache`, the twin of a method in
+`perfmodel.kv`.
 
-Every view lives by one contract. `build` runs once the prompts are in the cache; `attend` serves one layer of a draft
-step; `commit` follows a verification. Adding a view is adding a file with the name of its method.
+Every view lives by one contract. `build` runs once the prompts are in the cache; `attend` serves one layer of
+a draft step; `commit` follows a verification. Adding a view is adding a file with the name of its method.
 """
 # ruff: noqa: B027 - what a view has nothing to do for, it leaves as it is
 
@@ -43,7 +44,9 @@ class View(ABC):
         """Set up from the prompts, which are committed in the source."""
 
     @abstractmethod
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         """As `FoldedAttention`, over what this view selects of the committed tokens and over the new ones."""
 
     def begin(self) -> None:
@@ -51,7 +54,9 @@ class View(ABC):
         self._span = self.source.span()
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """The source committed `count` [batch] tokens, 0 to max_accepted + 1, at positions `start` [batch] and on."""
+        """The source committed `count` [batch] tokens, 0 to max_accepted + 1, at positions `start` [batch]
+        and on.
+        """
 
     def refresh(self) -> None:
         """Periodic work decided on the host, after `commit` and outside any captured graph."""
@@ -63,14 +68,16 @@ class View(ABC):
 class Packed(View):
     """A view with a cache of its own, of `slots` tokens, and one slot more for what is to be thrown away.
 
-    Subclasses choose what is copied at `build` and where later tokens go. The order of tokens in it means nothing:
-    keys carry their positions.
+    Subclasses choose what is copied at `build` and where later tokens go. The order of tokens in it means
+    nothing: keys carry their positions.
     """
 
     bound: int
     changing: ClassVar[tuple[str, ...]] = ("lengths", "bound")
 
-    def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int, slots: int) -> None:
+    def __init__(
+        self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int, slots: int
+    ) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
         (layers, batch, heads, _, d), device = self.source.k.shape, self.source.k.device
         self.slots = slots
@@ -80,16 +87,22 @@ class Packed(View):
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
 
     def raise_bound(self, bound: int) -> None:
-        """No row is longer than `bound` tokens (all slots where the source's bound is fixed, for captured graphs)."""
+        """No row is longer than `bound` tokens (all slots where the source's bound is fixed, for captured
+        graphs).
+        """
         self.bound = self.slots if self.source.fixed else min(bound, self.slots)
 
     def copy(self, layer: int, index: Tensor) -> None:
-        """Take the source's tokens at index [batch, kv_heads, at most slots] into the first slots of a layer."""
+        """Take the source's tokens at index [batch, kv_heads, at most slots] into the first slots of a
+        layer.
+        """
         self.k[layer][:, :, : index.shape[2]] = pick_tokens(self.source.k[layer], index)
         self.v[layer][:, :, : index.shape[2]] = pick_tokens(self.source.v[layer], index)
 
     def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
-        """Copy the source's tokens start, start + 1, ... into slots [batch, n], those past `count` nowhere."""
+        """Copy the source's tokens start, start + 1, ... into slots [batch, n], those past `count`
+        nowhere.
+        """
         places = self.source.slot(self.source.positions(start, slot.shape[1]))
         keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
         both = self.source.kv.flatten(0, 1), self.kv.flatten(0, 1)
@@ -98,12 +111,15 @@ class Packed(View):
     def begin(self) -> None:
         self._span = Span(self.lengths, self.bound)
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         return self.attention(q, self.k[layer], self.v[layer], self._span, new_k, new_v, sees)
 
 
 def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and which of them are valid.
+    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and which of them
+    are valid.
 
     [batch, 1, pages, page, 1]: a page may be longer than what there is of it.
     """
@@ -116,4 +132,6 @@ def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tu
 def only(method: KVMethod, option: str, value: object, good: bool) -> None:
     """Refuse an option of a method that the model knows and the decoder cannot run."""
     if not good:
-        raise InputError(f"--draft-kv: {method.name}: {option}={value} can be predicted but not run by the decoder")
+        raise InputError(
+            f"--draft-kv: {method.name}: {option}={value} can be predicted but not run by the decoder"
+        )

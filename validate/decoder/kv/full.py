@@ -8,5 +8,7 @@ from perfmodel.validate.decoder.kv.base import View
 class FullView(View):
     """Reads all there is; the draft then differs from the target only in its weights."""
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         return self.attention(q, self.source.k[layer], self.source.v[layer], self._span, new_k, new_v, sees)

@@ -15,7 +15,9 @@ LEAST_STEP = 1e-7
 
 
 class QuantizedView(View):
-    """Codes of 4 or 8 bits with a scale and a zero point (fp16) for each `group` values of a head's key or value."""
+    """Codes of 4 or 8 bits with a scale and a zero point (fp16) for each `group` values of a head's key or
+    value.
+    """
 
     def __init__(self, method: Quantized, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         source, d = runner.cache, runner.cache.k.shape[-1]
@@ -29,20 +31,28 @@ class QuantizedView(View):
         self.scales = allocate(what, (*shape, d // self.group, 2), device, SCALE)
 
     def build(self, observed: Observed) -> None:
-        """Quantise the prompts, layer by layer and sequence by sequence (what it takes on the way is large)."""
+        """Quantise the prompts, layer by layer and sequence by sequence (what it takes on the way is
+        large).
+        """
         bound = self.source.bound
-        tokens, codes, scales = (part.flatten(0, 2)[:, :, :bound] for part in (self.source.kv, self.codes, self.scales))
+        tokens, codes, scales = (
+            part.flatten(0, 2)[:, :, :bound] for part in (self.source.kv, self.codes, self.scales)
+        )
         for index, part in enumerate(tokens):
             codes[index], scales[index] = self._quantise(part)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Quantise what the verification wrote; what was not accepted lies beyond the length, and is overwritten."""
+        """Quantise what the verification wrote; what was not accepted lies beyond the length, and is
+        overwritten.
+        """
         positions = self.source.positions(start, self.max_accepted + 1)
         codes, scales = self._quantise(self.source.read(positions))
         write_tokens(self.codes.flatten(0, 1), self.source.rows, positions, codes)
         write_tokens(self.scales.flatten(0, 1), self.source.rows, positions, scales)
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         k, v = self.restored(layer, q.dtype)
         return self.attention(q, k, v, self._span, new_k, new_v, sees)
 
@@ -52,7 +62,9 @@ class QuantizedView(View):
         low, high = grouped.aminmax(dim=-1, keepdim=True)
         scales = torch.cat(((high - low) / top, low), dim=-1).to(SCALE)
         step, zero = scales.float().split(1, dim=-1)
-        codes = ((grouped - zero) / step.clamp(min=LEAST_STEP)).round().clamp(0, top).to(torch.uint8).flatten(-2)
+        codes = (
+            ((grouped - zero) / step.clamp(min=LEAST_STEP)).round().clamp(0, top).to(torch.uint8).flatten(-2)
+        )
         if self.bits == 4:
             first, second = codes.chunk(2, dim=-1)
             codes = first | (second << 4)

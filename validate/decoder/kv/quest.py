@@ -1,4 +1,6 @@
-"""Query-aware pages: bounds on every page's scores from its smallest and largest keys, the best pages read."""
+"""Query-aware pages: bounds on every page's scores from its smallest and largest keys, the best pages
+read.
+"""
 
 import torch
 from torch import Tensor
@@ -10,7 +12,9 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class QuestView(View):
-    """Bounds [layers, batch, kv_heads, pages + 1, head_dim] (the last is waste); the newest page is always read."""
+    """Bounds [layers, batch, kv_heads, pages + 1, head_dim] (the last is waste); the newest page is always
+    read.
+    """
 
     by_query = True
 
@@ -18,7 +22,11 @@ class QuestView(View):
         super().__init__(method, runner, new_tokens, max_accepted)
         source = runner.cache
         layers, batch, heads, capacity, d = source.k.shape
-        self.page, self.chosen, self.pages = method.page, method.budget // method.page, -(-capacity // method.page)
+        self.page, self.chosen, self.pages = (
+            method.page,
+            method.budget // method.page,
+            -(-capacity // method.page),
+        )
         shape = (layers, batch, heads, self.pages + 1, d)
         self.low, self.high = (torch.empty(shape, dtype=self.dtype, device=source.k.device) for _ in "lh")
 
@@ -44,16 +52,29 @@ class QuestView(View):
         self.high.scatter_reduce_(3, page, keys, "amax")
 
     def begin(self) -> None:
-        """How many tokens are read, of each sequence: those of its best pages, the newest of which may not be full."""
+        """How many tokens are read, of each sequence: those of its best pages, the newest of which may not be
+        full.
+        """
         super().begin()
         lengths, seen = self.source.lengths, -(-self.source.bound // self.page)
         count = min(self.chosen, seen)
         filled = (-(-lengths // self.page)).clamp(max=count)
         self._chosen = Span(filled * self.page - (-lengths) % self.page, count * self.page)
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         cache, seen = self.source, -(-self.source.bound // self.page)
         bounds = self.low[layer][:, :, :seen], self.high[layer][:, :, :seen]
         return self.selection.over_pages(
-            q, cache.k[layer], cache.v[layer], bounds, self.page, cache.lengths, self._chosen, new_k, new_v, sees
+            q,
+            cache.k[layer],
+            cache.v[layer],
+            bounds,
+            self.page,
+            cache.lengths,
+            self._chosen,
+            new_k,
+            new_v,
+            sees,
         )

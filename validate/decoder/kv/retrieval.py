@@ -1,4 +1,6 @@
-"""Chunks whose mean key the latest query likes best, copied, and chosen anew every so many iterations (TriForce)."""
+"""Chunks whose mean key the latest query likes best, copied, and chosen anew every so many iterations
+(TriForce).
+"""
 
 import torch
 from torch import Tensor
@@ -10,9 +12,11 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class RetrievalView(Packed):
-    """`budget` slots per KV head, best chunks first; tokens committed since take the places of the worst, from the end.
+    """`budget` slots per KV head, best chunks first; tokens committed since take the places of the worst,
+    from the end.
 
-    The latest query is the last prompt token's at first, and at a rebuild that of the latest draft step's first token.
+    The latest query is the last prompt token's at first, and at a rebuild that of the latest draft step's
+    first token.
     """
 
     window = 1
@@ -35,7 +39,8 @@ class RetrievalView(Packed):
     def build(self, observed: Observed) -> None:
         """Sum the keys of every chunk, then choose by the last prompt token.
 
-        Sums order full chunks as their means do; the newest, which may not be full, is taken whatever its score.
+        Sums order full chunks as their means do; the newest, which may not be full, is taken whatever its
+        score.
         """
         self.sums.zero_()
         for layer, keys in enumerate(self.source.k):
@@ -70,7 +75,9 @@ class RetrievalView(Packed):
         super().begin()
         self._unseen = len(self.k)
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         if self._unseen:
             self.latest[layer].copy_(q[:, :, -1:])
             self._unseen -= 1
@@ -83,7 +90,10 @@ class RetrievalView(Packed):
         keys, waste = self.source.read(positions)[: len(self.sums)].to(self.dtype), self.sums.shape[3] - 1
         chunk = torch.where(offset < count[:, None], positions // self.chunk, waste)
         self.sums.scatter_add_(3, chunk[None, :, None, :, None].expand_as(keys), keys)
-        free, replaced = self.lengths[:, None] + offset, self.slots - 1 - (self.since[:, None] + offset) % self.slots
+        free, replaced = (
+            self.lengths[:, None] + offset,
+            self.slots - 1 - (self.since[:, None] + offset) % self.slots,
+        )
         self.place(start, count, torch.where(free < self.slots, free, replaced))
         self.since.add_(count)
         self.lengths.add_(count).clamp_(max=self.slots)

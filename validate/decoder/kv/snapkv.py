@@ -23,7 +23,9 @@ class SnapView(Packed):
     def build(self, observed: Observed) -> None:
         """Choose and copy, layer by layer and sequence by sequence (scores are large)."""
         self.raise_bound(min(self.source.bound, self.kept))
-        layers = self.k.shape[0] if self.source.bound else 0  # a separate draft lags: of one token it holds none
+        layers = (
+            self.k.shape[0] if self.source.bound else 0
+        )  # a separate draft lags: of one token it holds none
         for layer in range(layers):
             rows = range(self.k.shape[1])
             self.copy(layer, torch.cat([self._choose(layer, row, observed) for row in rows]))
@@ -31,21 +33,35 @@ class SnapView(Packed):
         self._less = int((self.source.lengths - self.lengths).min())  # in every row, from now on
 
     def _choose(self, layer: int, row: int, observed: Observed) -> Tensor:
-        """Token indices [1, kv_heads, at most budget] of one sequence, best first, so that valid ones lead."""
-        keys, length = self.source.k[layer, row, :, : self.source.bound].to(self.dtype), self.source.lengths[row]
+        """Token indices [1, kv_heads, at most budget] of one sequence, best first, so that valid ones
+        lead.
+        """
+        keys, length = (
+            self.source.k[layer, row, :, : self.source.bound].to(self.dtype),
+            self.source.lengths[row],
+        )
         q = fold(observed.queries[layer, row : row + 1, :, : self.window], keys.shape[0])[0]
         position = torch.arange(keys.shape[1], device=keys.device)
-        own = length - self.window + torch.arange(self.window, device=keys.device).repeat(q.shape[1] // self.window)
+        own = (
+            length
+            - self.window
+            + torch.arange(self.window, device=keys.device).repeat(q.shape[1] // self.window)
+        )
         scores = (q @ keys.transpose(1, 2)).float() / math.sqrt(keys.shape[-1])
         votes = scores.masked_fill(position > own[:, None], -math.inf).softmax(-1).sum(1, keepdim=True)
-        # those of the window are not pooled; of a shorter prompt all are in the window, some of them no numbers
+        # those of the window are not pooled; of a shorter prompt all are in the window, some of them no
+        # numbers
         votes = votes.masked_fill(position >= length - self.window, 0.0)
         votes = F.avg_pool1d(votes, self.kernel, stride=1, padding=self.kernel // 2)[:, 0]
-        votes = votes.masked_fill(position >= length - self.window, math.inf).masked_fill(position >= length, -math.inf)
+        votes = votes.masked_fill(position >= length - self.window, math.inf).masked_fill(
+            position >= length, -math.inf
+        )
         return votes.topk(min(self.source.bound, self.kept), dim=-1).indices[None]
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        self.place(start, count, self.lengths[:, None] + torch.arange(self.max_accepted + 1, device=start.device))
+        self.place(
+            start, count, self.lengths[:, None] + torch.arange(self.max_accepted + 1, device=start.device)
+        )
         self.lengths.add_(count)
         self.raise_bound(self.bound + self.max_accepted + 1)
 

@@ -1,4 +1,6 @@
-"""Attention sinks and a sliding window, in a ring buffer: the target's own keys, or as published, the draft's."""
+"""Attention sinks and a sliding window, in a ring buffer: the target's own keys, or as published, the
+draft's.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +28,8 @@ class RollingCache(KVCache):
 
 
 class StreamingView(Packed):
-    """Slot i < sinks holds token i; the other slots are a ring: token t lies at sinks + (t - sinks) mod window.
+    """Slot i < sinks holds token i; the other slots are a ring: token t lies at sinks + (t - sinks) mod
+    window.
 
     Keys and values are the source's, and keys keep their positions in the text.
     """
@@ -46,7 +49,11 @@ class StreamingView(Packed):
         last = self.source.lengths[:, None] - 1
         ring = torch.arange(self.ring, device=last.device)
         latest = last - (last - self.sinks - ring) % self.ring
-        sinks = torch.arange(self.sinks, device=last.device).clamp(max=self.source.capacity - 1).expand(len(last), -1)
+        sinks = (
+            torch.arange(self.sinks, device=last.device)
+            .clamp(max=self.source.capacity - 1)
+            .expand(len(last), -1)
+        )
         index = torch.cat((sinks, torch.where(latest >= self.sinks, latest, 0)), dim=1)
         index = self.source.slot(index)[:, None].expand(-1, self.k.shape[2], -1)
         for layer in range(self.k.shape[0]):
@@ -61,7 +68,11 @@ class StreamingView(Packed):
     def take(self, start: Tensor, count: Tensor, most: int) -> None:
         """As `commit`, of at most `most` tokens, which must fit into the ring."""
         token = self.source.positions(start, most)
-        self.place(start, count, torch.where(token < self.sinks, token, self.sinks + (token - self.sinks) % self.ring))
+        self.place(
+            start,
+            count,
+            torch.where(token < self.sinks, token, self.sinks + (token - self.sinks) % self.ring),
+        )
         self.lengths.add_(count).clamp_(max=self.slots)
         self.raise_bound(self.bound + most)
 
@@ -69,10 +80,10 @@ class StreamingView(Packed):
 class RollingView(StreamingView):
     """As published: keys and values come from passes over this view, and positions count inside the cache.
 
-    A pass sees sinks, window and its own tokens as if they had followed each other, at 0, 1, ... (Xiao et al. 2023,
-    arXiv 2309.17453, section 3.2). Rotated keys know differences of positions alone: those of the window stay as they
-    are, and the sinks' are rotated further, by as many positions as tokens were dropped, to stand right before it.
-    LongRoPE's factors stay those of the whole text, however small the window.
+    A pass sees sinks, window and its own tokens as if they had followed each other, at 0, 1, ... (Xiao et al.
+    2023, arXiv 2309.17453, section 3.2). Rotated keys know differences of positions alone: those of the
+    window stay as they are, and the sinks' are rotated further, by as many positions as tokens were dropped,
+    to stand right before it. LongRoPE's factors stay those of the whole text, however small the window.
     """
 
     own_prefill = True
@@ -85,9 +96,11 @@ class RollingView(StreamingView):
         """At their own positions: rotating what was rotated before would add up the rounding."""
 
     def read(self, tokens: Tensor, lengths: Tensor, run: Callable[[Tensor], object]) -> None:
-        """Run prompts tokens [batch, longest] of `lengths` [batch] through the view itself, a chunk at a time.
+        """Run prompts tokens [batch, longest] of `lengths` [batch] through the view itself, a chunk at a
+        time.
 
-        A chunk sees what the view keeps of the tokens before it, and itself: O(longest x budget), memory for one chunk.
+        A chunk sees what the view keeps of the tokens before it, and itself: O(longest x budget), memory for
+        one chunk.
         """
         self.source.set_lengths(torch.zeros_like(lengths), 0)
         self.build()

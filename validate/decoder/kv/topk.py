@@ -7,7 +7,9 @@ from perfmodel.validate.decoder.kv.base import View
 
 
 class TopKView(View):
-    """Per KV head, the `budget` tokens with the largest attention weights summed over the heads that share it."""
+    """Per KV head, the `budget` tokens with the largest attention weights summed over the heads that share
+    it.
+    """
 
     by_query = True
 
@@ -16,6 +18,8 @@ class TopKView(View):
         bound = min(self.budget or self._span.bound, self._span.bound)
         self._chosen = Span(self._span.lengths.clamp(max=bound), bound)
 
-    def attend(self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
+    ) -> Tensor:
         k, v = self._span.of(self.source.k[layer]), self._span.of(self.source.v[layer])
         return self.selection.over_tokens(q, k, v, self._span.lengths, self._chosen, new_k, new_v, sees)

@@ -1,6 +1,7 @@
 """Acceptance figures of serving engines, each in its own convention, turned into this project's table.
 
-One file an engine. The source that is written names the convention, so that a reader can check the arithmetic.
+One file an engine. The source that is written names the convention, so that a reader can check the
+arithmetic.
 """
 
 from pathlib import Path
@@ -9,15 +10,17 @@ from typing import Any
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv import parse_kv
 from perfmodel.reading import read_text
-from perfmodel.specs import files
-from perfmodel.specs.acceptance_file import AcceptanceFile
-from perfmodel.specs.model import load_model
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
+from perfmodel.specs.boundary import files
+from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
-"""Each has `WORDS`, of which its texts have one, and `read(where, text, subject)`: a row's rates and their origin."""
+"""Each has `WORDS`, of which its texts have one, and `read(where, text, subject)`: a row's rates and their
+origin.
+"""
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
@@ -34,9 +37,13 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
         (name for name, module in MODULES.items() if any(word in text for word in module.WORDS)), None
     )
     if format is None:
-        raise InputError(f"{path}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})")
+        raise InputError(
+            f"{path}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})"
+        )
     if subject.lengths and format != "vllm":
-        raise refuse("--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format)
+        raise refuse(
+            "--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format
+        )
     rates, source = MODULES[format].read(str(path), text, subject)
     counted = rates.get("histogram")
     if subject.gamma_given and not subject.lengths and counted and len(counted) != subject.gamma + 1:
@@ -55,7 +62,9 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
 
 
 def _name(given: str) -> str:
-    """What a question calls a model that is given by its path, so that the same path finds its acceptance again."""
+    """What a question calls a model that is given by its path, so that the same path finds its acceptance
+    again.
+    """
     if not files.looks_like_path(given):
         return given
     try:

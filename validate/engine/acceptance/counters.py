@@ -1,4 +1,6 @@
-"""What engines count of their drafts, and what it says of acceptance, also where the draft length changed meanwhile."""
+"""What engines count of their drafts, and what it says of acceptance, also where the draft length changed
+meanwhile.
+"""
 
 import itertools
 from dataclasses import dataclass
@@ -57,7 +59,9 @@ class Counters:
 
     def since(self, before: "Counters") -> "Counters":
         """What was counted after `before`."""
-        accepted = tuple(a - b for a, b in itertools.zip_longest(self.accepted, before.accepted, fillvalue=0.0))
+        accepted = tuple(
+            a - b for a, b in itertools.zip_longest(self.accepted, before.accepted, fillvalue=0.0)
+        )
         known = self.draft_tokens is not None and before.draft_tokens is not None
         tokens = self.draft_tokens - before.draft_tokens if known else None  # type: ignore[operator]
         return Counters(self.drafts - before.drafts, accepted, tokens)
@@ -73,13 +77,16 @@ class Counters:
     def rates(self, where: str, draft: str = "", lengths: tuple[int, ...] = ()) -> dict[str, Any]:
         """As a row of an acceptance file. lengths: the draft lengths above 0 of the schedule that was served.
 
-        Under a schedule an engine divides every position by all drafts, also by those too short to reach it: half K = 1
-        and half K = 3 turn 0.62 into 0.31. Of two lengths the drafts of each follow from the totals (N1 + N2 drafts,
-        k1 N1 + k2 N2 tokens), so that every position is divided by the drafts that reached it; of more lengths only
-        the positions that all drafts reach are used. Raises InputError where lengths are needed and not given.
+        Under a schedule an engine divides every position by all drafts, also by those too short to reach it:
+        half K = 1 and half K = 3 turn 0.62 into 0.31. Of two lengths the drafts of each follow from the
+        totals (N1 + N2 drafts, k1 N1 + k2 N2 tokens), so that every position is divided by the drafts that
+        reached it; of more lengths only the positions that all drafts reach are used. Raises InputError where
+        lengths are needed and not given.
         """
         self.check(where)
-        if lengths and (max(lengths) > len(self.accepted) or not min(lengths) <= self.draft_length <= max(lengths)):
+        if lengths and (
+            max(lengths) > len(self.accepted) or not min(lengths) <= self.draft_length <= max(lengths)
+        ):
             raise InputError(
                 f"--lengths: must hold the draft lengths in use, given {','.join(map(str, lengths))}; {where} "
                 f"counts {self.draft_length:.3g} tokens a draft and {len(self.accepted)} positions"
@@ -110,7 +117,9 @@ class Counters:
         if self.one_length:
             return ""
         if len(set(lengths)) == 2:
-            return f"each position over the drafts that reached it (lengths {min(lengths)} and {max(lengths)})"
+            return (
+                f"each position over the drafts that reached it (lengths {min(lengths)} and {max(lengths)})"
+            )
         if lengths:
             return f"only the {min(lengths)} positions that every draft reaches"
         return f"drafts of {self.draft_length:.2f} tokens on average: a short draft counts as rejected beyond its end"

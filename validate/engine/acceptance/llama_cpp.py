@@ -1,6 +1,7 @@
 """llama.cpp's acceptance figures: the ``timings`` of its server's answers (`draft_n`, `draft_n_accepted`).
 
-The first token of an answer comes from the prompt; every iteration after it gains one token and those accepted.
+The first token of an answer comes from the prompt; every iteration after it gains one token and those
+accepted.
 """
 
 from typing import Any
@@ -18,7 +19,9 @@ CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations be
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
-    """The rate of an acceptance file's row. Raises InputError, also where drafts stop early (``--draft-p-min``)."""
+    """The rate of an acceptance file's row. Raises InputError, also where drafts stop early
+    (``--draft-p-min``).
+    """
     gamma, counts = subject.gamma, list[list[float]]()
     for answer in parse_objects(where, text):
         said = answer.get("timings", answer)

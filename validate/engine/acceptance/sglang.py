@@ -1,7 +1,8 @@
-"""SGLang's acceptance figures (0.5): requests, ``bench_serving``, ``/get_server_info``, ``/metrics``, log lines.
+"""SGLang's acceptance figures (0.5): requests, ``bench_serving``, ``/get_server_info``, ``/metrics``, log
+lines.
 
-All but the histogram of a request are tokens per iteration, bonus token included; a histogram counts iterations by
-accepted tokens.
+All but the histogram of a request are tokens per iteration, bonus token included; a histogram counts
+iterations by accepted tokens.
 """
 
 import itertools
@@ -17,7 +18,9 @@ from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 TOLD_RATE, ROUNDED = 0.1, (0.02, 0.1)
-"""Accept rate from which a log line tells the draft length; how far that may be off, as a share and over the rate."""
+"""Accept rate from which a log line tells the draft length; how far that may be off, as a share and over the
+rate.
+"""
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
 _LOG = re.compile(r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+), accept rate: ([\d.]+)")
@@ -28,12 +31,16 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
     """The rates of an acceptance file's row, and the convention that they came in. Raises InputError."""
     gamma = subject.gamma
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
-        return _alpha(where, _gauge(where, text), gamma), CONVENTION + " (a gauge: of the last log interval only)"
+        return _alpha(
+            where, _gauge(where, text), gamma
+        ), CONVENTION + " (a gauge: of the last log interval only)"
     if _LOG.search(text):
         return _alpha(where, _logged(where, text, gamma), gamma), CONVENTION
     requests = parse_objects(where, text)
     infos = [info for request in requests if isinstance(info := request.get("meta_info", request), dict)]
-    counted = [info["spec_correct_drafts_histogram"] for info in infos if "spec_correct_drafts_histogram" in info]
+    counted = [
+        info["spec_correct_drafts_histogram"] for info in infos if "spec_correct_drafts_histogram" in info
+    ]
     if counted:
         return {"histogram": _histogram(where, counted)}, HISTOGRAM
     if len(requests) == 1 and "internal_states" in requests[0]:
@@ -43,7 +50,9 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
         if not all(map(is_count, lengths)):
             raise refuse(where, "accept_length", "a finite number in each line", lengths)
         return _alpha(where, statistics.fmean(lengths), gamma), CONVENTION
-    tokens, passes = (sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct"))
+    tokens, passes = (
+        sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct")
+    )
     return _alpha(where, tokens / passes if passes else None, gamma), CONVENTION
 
 
@@ -61,7 +70,9 @@ def _gauge(where: str, text: str) -> float:
 
 
 def _logged(where: str, text: str, gamma: int) -> float:
-    """Mean over the lines, each as often as it has requests. Raises InputError for lines of another draft length."""
+    """Mean over the lines, each as often as it has requests. Raises InputError for lines of another draft
+    length.
+    """
     lines = [floats(found) for found in _LOG.findall(text)]
     if not all(is_count(value) for line in lines for value in line):
         raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")

@@ -1,4 +1,5 @@
-"""vLLM's acceptance figures: counters of ``/metrics``, the JSON of ``vllm bench serve``, log lines (0.20 to 0.33).
+"""vLLM's acceptance figures: counters of ``/metrics``, the JSON of ``vllm bench serve``, log lines (0.20 to
+0.33).
 
 In all of them a position's rate is survival: drafts whose token there was accepted, over all drafts.
 """
@@ -28,7 +29,9 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
     """The rates of an acceptance file's row, and the convention that they came in. Raises InputError."""
     counters = read_counters(where, text)
     said = counters.said(subject.lengths)
-    return counters.rates(where, subject.draft, subject.lengths), f"{CONVENTION}; {said}" if said else CONVENTION
+    return counters.rates(
+        where, subject.draft, subject.lengths
+    ), f"{CONVENTION}; {said}" if said else CONVENTION
 
 
 def read_counters(where: str, text: str) -> Counters:
@@ -52,7 +55,9 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
     if not is_count(drafts):
         raise refuse(where, "spec_decode_num_drafts", "a finite count, 0 or more", drafts)
     tokens = data.get("spec_decode_draft_tokens")
-    return Counters(float(drafts), tuple(rate * drafts for rate in rates), float(tokens) if is_count(tokens) else None)
+    return Counters(
+        float(drafts), tuple(rate * drafts for rate in rates), float(tokens) if is_count(tokens) else None
+    )
 
 
 def _stated(where: str, data: dict[str, Any]) -> Counters:
@@ -77,7 +82,9 @@ def _page(where: str, text: str) -> tuple[float | None, list[float], float | Non
     for labels, value in samples(where, text, prefix + "accepted_tokens_per_pos"):
         at = _POSITION.search(labels)
         if not at:
-            raise refuse(where, "spec_decode_num_accepted_tokens_per_pos", "labelled with its position", labels)
+            raise refuse(
+                where, "spec_decode_num_accepted_tokens_per_pos", "labelled with its position", labels
+            )
         positions[int(at[1])] = positions.get(int(at[1]), 0.0) + value
     if len(positions) > MAX_GAMMA:
         raise refuse(where, "positions", f"at most {MAX_GAMMA}", len(positions))
@@ -92,8 +99,14 @@ def _logged(where: str, text: str) -> Counters:
     drafts = tokens = 0.0
     accepted: list[float] = []
     for found in _LOG.finditer(text):
-        gained, drafted, *rates = floats([found[1], found[2], *filter(None, found[3].replace(" ", "").split(","))])
-        if not rates or not all(map(is_count, [gained, drafted])) or not all(0 <= rate <= 1 for rate in rates):
+        gained, drafted, *rates = floats(
+            [found[1], found[2], *filter(None, found[3].replace(" ", "").split(","))]
+        )
+        if (
+            not rates
+            or not all(map(is_count, [gained, drafted]))
+            or not all(0 <= rate <= 1 for rate in rates)
+        ):
             raise refuse(where, "SpecDecoding metrics", "counts, and rates from 0 to 1 by position", found[0])
         count = gained / sum(rates) if sum(rates) else drafted / len(rates)
         accepted = [a + count * r for a, r in itertools.zip_longest(accepted, rates, fillvalue=0.0)]

@@ -1,7 +1,7 @@
 """Benchmark files of serving engines and their clients, found by what they hold.
 
-A file may hold several JSON objects, all of one format. A format is a title, sets of keys of which an object of it has
-one, and a function that gives the steps that such an object times.
+A file may hold several JSON objects, all of one format. A format is a title, sets of keys of which an object
+of it has one, and a function that gives the steps that such an object times.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
-from perfmodel.specs import files
+from perfmodel.specs.boundary import files
 from perfmodel.validate.engine.formats import clients, llama_cpp, printed_block, vllm
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects
@@ -38,12 +38,18 @@ def _record(where: str, data: dict[str, Any], said: Said) -> list[Timing]:
 RECORD = BenchFormat("records of perfmodel validate engine", ({"subject", "points"},), _record)
 FORMATS = {
     "record": RECORD,
-    "vllm_forward": BenchFormat("vllm bench forward --output-json", ({"median_us", "requests"},), vllm.forward),
+    "vllm_forward": BenchFormat(
+        "vllm bench forward --output-json", ({"median_us", "requests"},), vllm.forward
+    ),
     "vllm_serve": BenchFormat(
         "vllm bench serve --save-result", ({"max_concurrency", "endpoint_type", "duration"},), vllm.serve
     ),
-    "vllm_latency": BenchFormat("vllm bench latency --output-json", ({"avg_latency", "latencies"},), vllm.latency),
-    "sglang": BenchFormat("sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang),
+    "vllm_latency": BenchFormat(
+        "vllm bench latency --output-json", ({"avg_latency", "latencies"},), vllm.latency
+    ),
+    "sglang": BenchFormat(
+        "sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang
+    ),
     "llama_bench": BenchFormat(
         "llama-bench -o json or llama-batched-bench --output-format jsonl",
         ({"n_gen", "avg_ns"}, {"t_tg", "pl"}),
@@ -54,21 +60,29 @@ FORMATS = {
     ),
     "guidellm": BenchFormat("guidellm benchmark run (JSON)", ({"benchmarks", "metadata"},), clients.guidellm),
     "aiperf": BenchFormat(
-        "aiperf profile (profile_export_aiperf.json)", ({"inter_token_latency", "input_config"},), clients.aiperf
+        "aiperf profile (profile_export_aiperf.json)",
+        ({"inter_token_latency", "input_config"},),
+        clients.aiperf,
     ),
-    "llmd": BenchFormat("llm-d benchmark report 0.2 (JSON or YAML)", ({"scenario", "run", "results"},), clients.llmd),
+    "llmd": BenchFormat(
+        "llm-d benchmark report 0.2 (JSON or YAML)", ({"scenario", "run", "results"},), clients.llmd
+    ),
 }
 
 
 def read(path: Path, said: Said) -> list[Timing]:
-    """The steps that a file of any format times. Raises InputError naming the file and what is wrong or missing."""
+    """The steps that a file of any format times. Raises InputError naming the file and what is wrong or
+    missing.
+    """
     text = read_text(path)
     if printed_block.HEAD in text:
         return printed_block.read(path.name, text, said)
     runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
     for known in FORMATS.values():
         if all(map(known.has, runs)):
-            places = [path.name] if len(runs) == 1 else [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
+            places = (
+                [path.name] if len(runs) == 1 else [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
+            )
             return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, said)]
     titles = "; ".join([*(known.title for known in FORMATS.values()), printed_block.TITLE])
     raise InputError(f"{path}: holds no benchmark known here; known: {titles}")

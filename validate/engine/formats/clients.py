@@ -1,12 +1,12 @@
 """Clients that state medians of a whole run: of the time of a token and of the time to the first one.
 
-All mean the same by the first: (last token - first token) / (tokens - 1). Acceptance is in none but SGLang's, and what
-aiperf says of pieces.
+All mean the same by the first: (last token - first token) / (tokens - 1). Acceptance is in none but SGLang's,
+and what aiperf says of pieces.
 """
 
 from typing import Any
 
-from perfmodel.answers.llmd_report import PREDICTED
+from perfmodel.answers.load.llmd_report import PREDICTED
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import found, number, objects, of_client, optional, positive
 from perfmodel.validate.engine.text import is_count
@@ -27,11 +27,14 @@ def _seconds(where: str, place: Any, name: str, unit: str) -> float:
 def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     """``python -m sglang.bench_serving --output-file`` (0.5): one JSON object a run.
 
-    `accept_length` is tokens per iteration, bonus token included; the draft length is in the server's own arguments.
+    `accept_length` is tokens per iteration, bonus token included; the draft length is in the server's own
+    arguments.
     """
     accepted, served = optional(where, run, "accept_length"), {"server_info": run.get("server_info")}
     if found(served, "server_info.speculative_adaptive"):
-        raise InputError(f"{where}: speculative_adaptive is on: the draft length changed during the run; serve one")
+        raise InputError(
+            f"{where}: speculative_adaptive is on: the draft length changed during the run; serve one"
+        )
     steps = optional(where, served, "server_info.speculative_num_draft_tokens") if accepted else None
     drafted = speculation(where, said, accepted or None, int(steps) - 1 if steps else None)
     completed = positive(where, run, "completed")
@@ -58,21 +61,28 @@ def _guidellm(where: str, run: dict[str, Any], said: Said) -> Timing:
     tpot, ttft = of("inter_token_latency_ms") / 1e3, of("time_to_first_token_ms") / 1e3
     streams, prompts = optional(where, run, "config.strategy.streams"), of("prompt_token_count", "count")
     batch = streams or said.batch or of("request_concurrency", "mean")
-    return of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)
+    return of_client(
+        where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts
+    )
 
 
 def aiperf(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     """``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run a file.
 
-    A streamed piece holds the time between pieces over that of a token: an iteration's, where the server streams each.
+    A streamed piece holds the time between pieces over that of a token: an iteration's, where the server
+    streams each.
     """
     prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
-    tpot, ttft = (_seconds(where, run.get(of), of, "unit") for of in ("inter_token_latency", "time_to_first_token"))
+    tpot, ttft = (
+        _seconds(where, run.get(of), of, "unit") for of in ("inter_token_latency", "time_to_first_token")
+    )
     pieces = optional(where, run, "inter_chunk_latency.avg") if said.gamma else None
     gained = pieces / positive(where, run, "inter_token_latency.avg") if pieces else None
     batch = needed(where, "batch", _concurrency(run.get("input_config")) or said.batch)
     prompts = number(where, run, "request_count.avg")
-    return [of_client(where, tpot, speculation(where, said, gained, None), batch, (prompt, output), ttft, prompts)]
+    return [
+        of_client(where, tpot, speculation(where, said, gained, None), batch, (prompt, output), ttft, prompts)
+    ]
 
 
 def _concurrency(config: Any) -> float | None:
@@ -89,11 +99,19 @@ def _concurrency(config: Any) -> float | None:
 def llmd(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
     """Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run a file."""
     if PREDICTED in objects(where, report, "run.keywords"):
-        raise refuse(where, "run.keywords", "those of a run", f"{PREDICTED!r}: a prediction is no measurement")
+        raise refuse(
+            where, "run.keywords", "those of a run", f"{PREDICTED!r}: a prediction is no measurement"
+        )
     of = "results.request_performance.aggregate"
-    prompt, output = (number(where, report, f"{of}.requests.{part}_length.mean") for part in ("input", "output"))
+    prompt, output = (
+        number(where, report, f"{of}.requests.{part}_length.mean") for part in ("input", "output")
+    )
     latencies = [f"{of}.latency.{name}" for name in ("time_per_output_token", "time_to_first_token")]
     tpot, ttft = (_seconds(where, found(report, name), name, "units") for name in latencies)
-    batch = needed(where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or said.batch)
+    batch = needed(
+        where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or said.batch
+    )
     prompts = number(where, report, f"{of}.requests.total")
-    return [of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)]
+    return [
+        of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)
+    ]

@@ -10,7 +10,8 @@ from perfmodel.validate.engine.timing import Timing
 
 SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
 """Gaps below this share of their median are of pieces read late; above this share of such gaps it is no step.
-Gaps below `NO_GAP` of their mean are none, and leave that median alone."""
+Gaps below `NO_GAP` of their mean are none, and leave that median alone.
+"""
 MOST_SAMPLES = 200
 """As many as a record should carry."""
 
@@ -65,15 +66,24 @@ def positive(where: str, data: dict[str, Any], key: str) -> float:
 
 
 def step(
-    where: str, seconds: float, batch: float, lengths: tuple[float, float], drafted: tuple[int, float] = (0, 1.0),
+    where: str,
+    seconds: float,
+    batch: float,
+    lengths: tuple[float, float],
+    drafted: tuple[int, float] = (0, 1.0),
     **more: Any,
-) -> Timing:  # fmt: skip
+) -> Timing:
     """A step of sequences in the middle of their answers. lengths: of a prompt and of its answer.
 
     drafted: draft length and tokens per iteration (`timing.speculation`).
     """
     (gamma, gained), (prompt, output) = drafted, lengths
-    place: dict[str, Any] = {"batch": batch, "context": prompt + output / 2, "prompt": prompt, "output": output}
+    place: dict[str, Any] = {
+        "batch": batch,
+        "context": prompt + output / 2,
+        "prompt": prompt,
+        "output": output,
+    }
     return Timing(where=where, seconds=seconds, gamma=gamma, tokens_per_iteration=gained, **place, **more)
 
 
@@ -85,22 +95,30 @@ def thinned(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(ordered[round(i * (len(ordered) - 1) / (MOST_SAMPLES - 1))] for i in range(MOST_SAMPLES))
 
 
-def interference(batch: float, prompts: float, ttft_s: float, step_s: float, output: float, gained: float) -> float:
+def interference(
+    batch: float, prompts: float, ttft_s: float, step_s: float, output: float, gained: float
+) -> float:
     """Estimated share of the time between tokens that is other requests' prefill.
 
-    While a request decodes, each of the other batch - 1 is replaced once in the time that one takes in all, if there
-    are more prompts than places; each replacement holds everybody up for a prompt's time (at most the time to the
-    first token).
+    While a request decodes, each of the other batch - 1 is replaced once in the time that one takes in all,
+    if there are more prompts than places; each replacement holds everybody up for a prompt's time (at most
+    the time to the first token).
     """
     whole = ttft_s + step_s / gained * output
     return min(max(batch - 1, 0) * ttft_s / whole, 1.0) if whole and prompts > batch else 0.0
 
 
 def of_client(
-    where: str, tpot_s: float, drafted: tuple[int, float], batch: float, lengths: tuple[float, float],
-    ttft_s: float | None, prompts: float,
-) -> Timing:  # fmt: skip
-    """The step of a client that states median times of a token and to the first one: Omega tokens an iteration.
+    where: str,
+    tpot_s: float,
+    drafted: tuple[int, float],
+    batch: float,
+    lengths: tuple[float, float],
+    ttft_s: float | None,
+    prompts: float,
+) -> Timing:
+    """The step of a client that states median times of a token and to the first one: Omega tokens an
+    iteration.
 
     prompts: requests of the whole run; all else as of a `step`.
     """
@@ -113,8 +131,8 @@ def of_client(
 def bunched(gaps: Sequence[float]) -> bool:
     """Whether a client read pieces late, several at once: gaps of almost nothing beside long ones.
 
-    Their median is then no step; their sum still is the time. Long gaps alone are other requests' prompts, and say
-    nothing of it.
+    Their median is then no step; their sum still is the time. Long gaps alone are other requests' prompts,
+    and say nothing of it.
     """
     least = NO_GAP * statistics.fmean(gaps)
     middle = statistics.median([gap for gap in gaps if gap > least] or gaps)

@@ -1,4 +1,6 @@
-"""llama.cpp: ``llama-bench -o json`` and ``llama-batched-bench --output-format jsonl``, and answers of its server."""
+"""llama.cpp: ``llama-bench -o json`` and ``llama-batched-bench --output-format jsonl``, and answers of its
+server.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -11,8 +13,8 @@ from perfmodel.validate.engine.timing import Said, Timing, speculation
 def bench(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
     """The step of a row that only decodes, the baseline's.
 
-    llama-bench decodes one sequence: `n_gen` tokens behind `n_depth` cached ones. The batched bench decodes `pl`
-    sequences of `tg` tokens behind `pp`.
+    llama-bench decodes one sequence: `n_gen` tokens behind `n_depth` cached ones. The batched bench decodes
+    `pl` sequences of `tg` tokens behind `pp`.
     """
     if "pl" in row:
         tokens, prompt = number(where, row, "tg"), number(where, row, "pp")
@@ -25,14 +27,17 @@ def bench(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
     if not tokens:
         return []
     samples = tuple(ns / 1e9 / tokens for ns in numbers(where, row, "samples_ns"))
-    return [step(where, seconds / tokens, batch, (prompt, tokens), how="mean time of a token", samples=samples)]
+    return [
+        step(where, seconds / tokens, batch, (prompt, tokens), how="mean time of a token", samples=samples)
+    ]
 
 
 def server(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
-    """The step of an answer of the server, whose ``timings`` say what prompt and answer took; one object a request.
+    """The step of an answer of the server, whose ``timings`` say what prompt and answer took; one object a
+    request.
 
-    Requests are taken as sent one after the other (``batch=N`` says otherwise). With a draft model every iteration
-    gains one token beside those accepted, the first token coming from the prompt.
+    Requests are taken as sent one after the other (``batch=N`` says otherwise). With a draft model every
+    iteration gains one token beside those accepted, the first token coming from the prompt.
     """
     timings = answer.get("timings", answer)
     tokens = number(where, timings, "predicted_n") - 1
@@ -40,9 +45,13 @@ def server(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
     accepted = optional(where, timings, "draft_n_accepted") or 0.0
     iterations = tokens - accepted
     if iterations <= 0:
-        raise refuse(where, "draft_n_accepted", "below predicted_n, which counts a token of each iteration", accepted)
+        raise refuse(
+            where, "draft_n_accepted", "below predicted_n, which counts a token of each iteration", accepted
+        )
     gained = tokens / iterations if optional(where, timings, "draft_n") else None
     seconds = positive(where, timings, "predicted_ms") / 1e3 / iterations
     drafted = speculation(where, said, gained, None)
-    made = step(where, seconds, said.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations")
+    made = step(
+        where, seconds, said.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
+    )
     return [replace(made, output=tokens + 1)]

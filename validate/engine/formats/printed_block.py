@@ -1,4 +1,5 @@
-"""The block that ``vllm bench serve`` prints (0.9 to 0.33), in a log of any length: most public runs exist only so.
+"""The block that ``vllm bench serve`` prints (0.9 to 0.33), in a log of any length: most public runs exist
+only so.
 
 SGLang's client prints it in the same words, with ``Accept length`` for the tokens per iteration.
 """
@@ -50,7 +51,9 @@ def _block(where: str, text: str, said: Said) -> list[Timing]:
     if rates:
         run[acceptance.BENCH] = rates
     elif "accepted" in run and (said.gamma or run.get("spec_decode_num_drafts")):
-        length = said.gamma or round(number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"])
+        length = said.gamma or round(
+            number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"]
+        )
         said = Said(gamma=length, accepted=run["accepted"]).over(said)
     return vllm.serve(where, run, said)
 

@@ -7,7 +7,15 @@ from typing import Any
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.acceptance import vllm as acceptance
 from perfmodel.validate.engine.formats import fields
-from perfmodel.validate.engine.formats.fields import found, number, numbers, objects, optional, positive, thinned
+from perfmodel.validate.engine.formats.fields import (
+    found,
+    number,
+    numbers,
+    objects,
+    optional,
+    positive,
+    thinned,
+)
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
 ONE_CHUNK = 0.05
@@ -15,10 +23,11 @@ ONE_CHUNK = 0.05
 
 
 def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
-    """``vllm bench serve --save-result`` (0.20 to 0.33), best with ``--save-detailed``; appended results are several.
+    """``vllm bench serve --save-result`` (0.20 to 0.33), best with ``--save-detailed``; appended results are
+    several.
 
-    iteration = Omega x TPOT. A detailed file has every chunk's time: where chunks hold as many tokens as an iteration
-    gains, a chunk is an iteration, and their median is free of other requests' prefill.
+    iteration = Omega x TPOT. A detailed file has every chunk's time: where chunks hold as many tokens as an
+    iteration gains, a chunk is an iteration, and their median is free of other requests' prefill.
     """
     counters = acceptance.of_bench(where, run) if acceptance.BENCH in run else None
     if counters:
@@ -33,7 +42,11 @@ def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, optional(where, run, "median_ttft_ms")
     asked = optional(where, run, "max_concurrency") or said.batch
     # without a concurrency, requests in flight on average
-    batch = min(asked, completed) if asked else sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
+    batch = (
+        min(asked, completed)
+        if asked
+        else sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
+    )
     chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
     tokens = sum(outputs) - completed
     ttft_s = None if ttft is None else ttft / 1e3
@@ -54,9 +67,9 @@ def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
 def forward(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
     """``vllm bench forward --output-json`` (0.33): exact batches through the model as one CUDA graph.
 
-    A decode case is T_T and a verify case T_V(K) directly, of one draft length; a prefill or mixed case is nothing.
-    Sampling and everything that the host does are not in it. With a drafter configured its passes are included, unless
-    ``--exclude-drafter`` (`ranks[0].timing_scope` says which).
+    A decode case is T_T and a verify case T_V(K) directly, of one draft length; a prefill or mixed case is
+    nothing. Sampling and everything that the host does are not in it. With a drafter configured its passes
+    are included, unless ``--exclude-drafter`` (`ranks[0].timing_scope` says which).
     """
     requests = case["requests"]
     if not isinstance(requests, list) or not requests or not all(isinstance(r, dict) for r in requests):
@@ -83,8 +96,8 @@ def forward(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
 def latency(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     """``vllm bench latency --output-json`` (0.20 to 0.33): one whole run, prompt included.
 
-    Batch and lengths are not in it. Two files that differ in output length alone make a step: the difference of their
-    times over that of their tokens.
+    Batch and lengths are not in it. Two files that differ in output length alone make a step: the difference
+    of their times over that of their tokens.
     """
     drafted = speculation(where, said, None, None)
     batch, prompt, output = (needed(where, key, getattr(said, key)) for key in ("batch", "input", "output"))

@@ -1,7 +1,7 @@
 """From kernel times to the engine's op-level constants: a calibration that has seen no whole pass.
 
-Every constant is that of `perfmodel.costs.roofline.Machine`, fitted to the kernels that it describes, by least squares
-on the logarithm of the time. Standard errors are those of the fit.
+Every constant is that of `perfmodel.costs.roofline.Machine`, fitted to the kernels that it describes, by
+least squares on the logarithm of the time. Standard errors are those of the fit.
 """
 
 import datetime
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
-from perfmodel.specs import files
-from perfmodel.specs.calibration import CONSTANTS, Calibration
-from perfmodel.specs.gpu import GPUSpec, load_gpu
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.validate.harness.micro.grid import SMALL, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
@@ -35,14 +35,18 @@ Found = dict[str, tuple[float, float]]
 Ranges = tuple[tuple[float, float, float], ...]
 GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.0, 16.0), (0.1, 0.0, 1e3))
 ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
-"""Where the fit of each constant begins, and from where to where it looks; the first three by their logarithm."""
+"""Where the fit of each constant begins, and from where to where it looks; the first three by their
+logarithm.
+"""
 LEAST_KNOTS = 2
 """Of a curve; fewer messages that could be timed say nothing."""
 ATTENTION_SIZES = ("heads", "kv_heads", "head_dim", "query", "batch", "context")
 CLEARLY = 0.02
 """Share of the time by which another implementation of attention has to be faster to be chosen."""
 KINK = 1.02
-"""A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really is."""
+"""A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really
+is.
+"""
 FAR, LEAST_FRACTION = 0.25, 0.0105
 """Log rms of kernels, and share of the bandwidth at the end of its range, that speak for another device."""
 
@@ -52,11 +56,16 @@ def calibration_from(
 ) -> Calibration:
     """The calibration of a microbenchmark record. Raises InputError for one that lacks a kind of kernel.
 
-    gpu: the device (default: the one that the record names). name: the calibration's (default ``<device>.micro``).
-    statistic: which of a kernel's samples counts; ``best`` where other work shared the machine.
+    gpu: the device (default: the one that the record names). name: the calibration's (default
+    ``<device>.micro``). statistic: which of a kernel's samples counts; ``best`` where other work shared the
+    machine.
     """
     kinds = grouped((row for row in record.kernels if row.status == "ok"), lambda row: row.kind)
-    missing = [kind for kind in ("gemm", "attention", "norm", "shell", "bare", "loop", "sampling") if kind not in kinds]
+    missing = [
+        kind
+        for kind in ("gemm", "attention", "norm", "shell", "bare", "loop", "sampling")
+        if kind not in kinds
+    ]
     if missing:
         raise InputError(f"--from-microbench: {record.path} must hold kernels of kind {', '.join(missing)}")
     gpu = gpu or load_gpu(record.hardware)
@@ -66,7 +75,9 @@ def calibration_from(
 class KernelFit:
     """The stages of a fit, each on the kernels of its own kind."""
 
-    def __init__(self, record: Record, gpu: GPUSpec, kinds: dict[str, list[KernelRow]], statistic: Statistic) -> None:
+    def __init__(
+        self, record: Record, gpu: GPUSpec, kinds: dict[str, list[KernelRow]], statistic: Statistic
+    ) -> None:
         self.record, self.gpu, self.kinds, self.statistic = record, gpu, kinds, statistic
         self.plan = record.data.plan
         self.precision = self.plan.precisions()
@@ -101,8 +112,14 @@ class KernelFit:
     def _doubts(self, found: Found) -> str:
         """What to say of kernels that no efficiency of this device explains."""
         ends = {kind: found[f"{kind}_bandwidth_fraction"][0] for kind in self.residuals}
-        far = [k for k, error in self.residuals.items() if error > FAR and not LEAST_FRACTION < ends[k] < 0.999]
-        return f" WARNING: no efficiency of {self.gpu.name} explains its {' and '.join(far)} times." if far else ""
+        far = [
+            k for k, error in self.residuals.items() if error > FAR and not LEAST_FRACTION < ends[k] < 0.999
+        ]
+        return (
+            f" WARNING: no efficiency of {self.gpu.name} explains its {' and '.join(far)} times."
+            if far
+            else ""
+        )
 
     def gemm(self) -> Found:
         """Bandwidth and FLOP fraction, launch, blend and time per output column of the linear ops."""
@@ -119,7 +136,10 @@ class KernelFit:
             return math.exp(x[2]) + (memory ** x[3] + flops ** x[3]) ** (1 / x[3])
 
         x, error = self._fit("gemm", rows, model, GEMM, weight)
-        others = {"gemm_blend_power": (x[3], error[3]), "gemm_column_s": (x[4] * COLUMN_S, error[4] * COLUMN_S)}
+        others = {
+            "gemm_blend_power": (x[3], error[3]),
+            "gemm_column_s": (x[4] * COLUMN_S, error[4] * COLUMN_S),
+        }
         return _ends("gemm", x, error) | others
 
     def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
@@ -129,10 +149,14 @@ class KernelFit:
             *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
             launches.update([*layered * spec.num_hidden_layers, head])
         spent = np.array([launches[row.at["n"], row.at["k"]] * self._s(row) for row in rows])
-        return np.array([s * np.count_nonzero(m == at) / spent[m == at].sum() for s, at in zip(spent, m, strict=True)])
+        return np.array(
+            [s * np.count_nonzero(m == at) / spent[m == at].sum() for s, at in zip(spent, m, strict=True)]
+        )
 
     def attention(self, gemm_flops: tuple[float, float]) -> Found:
-        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache, each shape's fastest."""
+        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache, each shape's
+        fastest.
+        """
         rows = [min(timed.values(), key=self._s) for timed in by_shape(self.kinds["attention"]).values()]
         heads, kv, dim, batch, context, query = (
             np.array([row.at[key] for row in rows], float)
@@ -162,11 +186,15 @@ class KernelFit:
         return found
 
     def small(self) -> Found:
-        """Bandwidth fraction of element-wise kernels: the slope of time over bytes, an intercept for each kind."""
+        """Bandwidth fraction of element-wise kernels: the slope of time over bytes, an intercept for each
+        kind.
+        """
         slopes = []
         for kind in filter(self.kinds.__contains__, SMALL):
             rows = self.kinds[kind]
-            moved = np.array([small_bytes(kind, r.at, self.precision.activation_bytes) * r.at["tokens"] for r in rows])
+            moved = np.array(
+                [small_bytes(kind, r.at, self.precision.activation_bytes) * r.at["tokens"] for r in rows]
+            )
             seconds = np.array([self._s(row) for row in rows])
             slopes.append(np.polyfit(moved, seconds, 1, w=1 / seconds)[0])
         fractions = 1 / np.maximum(np.array(slopes) * self.bandwidth, 1.0)
@@ -174,7 +202,9 @@ class KernelFit:
         return {"small_bandwidth_fraction": (float(np.median(fractions)), spread)}
 
     def host(self) -> Found:
-        """What a pass with next to no work takes beyond its linear ops and attention; drawing a draft's token."""
+        """What a pass with next to no work takes beyond its linear ops and attention; drawing a draft's
+        token.
+        """
         rows = self.kinds["shell"]
         bare = defaultdict[tuple[int, int], float](float)
         for row in self.kinds["bare"]:
@@ -194,7 +224,9 @@ class KernelFit:
         rows = self.kinds["loop"]
         batch = np.array([row.at["batch"] for row in rows], float)
         seconds = np.array([self._s(row) for row in rows])
-        return _nonnegative({"iteration_fixed_s": np.ones(len(rows)), "iteration_sequence_s": batch}, seconds, seconds)
+        return _nonnegative(
+            {"iteration_fixed_s": np.ones(len(rows)), "iteration_sequence_s": batch}, seconds, seconds
+        )
 
     def allreduce(self) -> dict[str, Any] | None:
         """The curve as it was measured, for the ranks it was measured on."""
@@ -205,7 +237,12 @@ class KernelFit:
         return {"knots": {ranks: [(row.at["bytes"], self._s(row)) for row in rows]}, "source": self._source()}
 
     def _fit(
-        self, kind: str, rows: Sequence[KernelRow], model: Callable[[Array], Array], ranges: Ranges, weight: Array
+        self,
+        kind: str,
+        rows: Sequence[KernelRow],
+        model: Callable[[Array], Array],
+        ranges: Ranges,
+        weight: Array,
     ) -> tuple[Array, Array]:
         measured, root = np.log([self._s(row) for row in rows]), np.sqrt(weight)
         start, low, high = ([*np.log(column[:3]), *column[3:]] for column in zip(*ranges, strict=True))
@@ -216,9 +253,15 @@ class KernelFit:
         return solution.x, np.sqrt(np.abs(np.diag(solution.covariance)) * spread)
 
     def _stated(self, name: str, value: float, error: float) -> dict[str, Any]:
-        """The constant with a standard error that its file may state: of one that is not determined, the widest."""
+        """The constant with a standard error that its file may state: of one that is not determined, the
+        widest.
+        """
         stderr = significant(error, 4) if error <= CONSTANTS[name].widest else CONSTANTS[name].widest
-        return {"value": significant(value, 4), "stderr": stderr, "source": self.sources.get(name, self._source())}
+        return {
+            "value": significant(value, 4),
+            "stderr": stderr,
+            "source": self.sources.get(name, self._source()),
+        }
 
     def _s(self, row: KernelRow) -> float:
         return row.best_s if self.statistic == "best" else row.call_s
@@ -228,7 +271,8 @@ class KernelFit:
 
 
 def by_shape(rows: Sequence[KernelRow]) -> dict[tuple[int, ...], dict[str, KernelRow]]:
-    """(Heads, KV heads, head size, queries, cached tokens of all sequences, batch) -> implementation -> its row.
+    """(Heads, KV heads, head size, queries, cached tokens of all sequences, batch) -> implementation -> its
+    row.
 
     ``auto`` is the plan's own.
     """
@@ -240,8 +284,11 @@ def by_shape(rows: Sequence[KernelRow]) -> dict[tuple[int, ...], dict[str, Kerne
     return shapes
 
 
-def attention_choices(rows: Sequence[KernelRow], seconds: Callable[[KernelRow], float]) -> list[dict[str, Any]]:
-    """Fields of an `AttentionChoice` wherever another implementation begins to win; none where ``auto`` always does.
+def attention_choices(
+    rows: Sequence[KernelRow], seconds: Callable[[KernelRow], float]
+) -> list[dict[str, Any]]:
+    """Fields of an `AttentionChoice` wherever another implementation begins to win; none where ``auto``
+    always does.
 
     It wins by `CLEARLY` in all calls with as many cached tokens together.
     """

@@ -1,11 +1,13 @@
-"""Which kernels to time for a plan: every linear shape over M, attention over cache size and n, and the floors."""
+"""Which kernels to time for a plan: every linear shape over M, attention over cache size and n, and the
+floors.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perfmodel import costs
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.records.plan import Plan, spec_of
 
 COPY_BYTES = (2**20, 2**23, 2**25, 2**27, 2**29, 2**31)
@@ -31,7 +33,9 @@ class Job:
 
 
 def jobs(plan: Plan) -> list[Job]:
-    """All jobs of a plan, each once; the many of attention last, so that a run cut short has some of every kind."""
+    """All jobs of a plan, each once; the many of attention last, so that a run cut short has some of every
+    kind.
+    """
     return list({job.key: job for job in _all(plan)}.values())
 
 
@@ -39,7 +43,10 @@ def _all(plan: Plan) -> list[Job]:
     names = sorted({name for b in plan.grid for name in (b.target, b.draft) if name != "self"})
     specs = [spec_of(name) for name in names]
     out = [
-        Job(kind, {"bytes": size}) for size in COPY_BYTES if size <= plan.micro.max_bytes for kind in ("copy", "read")
+        Job(kind, {"bytes": size})
+        for size in COPY_BYTES
+        if size <= plan.micro.max_bytes
+        for kind in ("copy", "read")
     ]
     for spec in specs:
         out += _small(plan, spec) + _host(plan, spec)
@@ -99,8 +106,8 @@ def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
-    """Passes with next to no work in them (hidden size `SHELL_HIDDEN`), what their linear ops and attention take alone
-    (``bare``, of one layer), and iterations of one such layer.
+    """Passes with next to no work in them (hidden size `SHELL_HIDDEN`), what their linear ops and attention
+    take alone (``bare``, of one layer), and iterations of one such layer.
     """
     batches = sorted({min(b.batch) for b in plan.grid} | {max(b.batch) for b in plan.grid})
     layers = sorted({1, spec.num_hidden_layers})

@@ -1,10 +1,12 @@
-"""The facts of a CPU that no vendor prints, from its own microbenchmarks: every figure with the command behind it."""
+"""The facts of a CPU that no vendor prints, from its own microbenchmarks: every figure with the command
+behind it.
+"""
 
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.specs import files
-from perfmodel.specs.gpu import GPUSpec
+from perfmodel.specs.boundary import files
+from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.validate.records.store import Record
 from perfmodel.validate.solving import significant
 
@@ -18,12 +20,15 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
 
     calibration: the one it names, by name or by file beside it [``<name>.micro``].
 
-    Bandwidth and peak are the best that any kernel reached, so that no time measured with it can be below its bound.
+    Bandwidth and peak are the best that any kernel reached, so that no time measured with it can be below its
+    bound.
     """
     environment, plan = record.data.environment, record.data.plan
     device = environment.device
     if device.kind != "cpu":
-        raise InputError(f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}")
+        raise InputError(
+            f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}"
+        )
     rows = [row for row in record.kernels if row.status == "ok"]
     gemms = [row for row in rows if row.kind == "gemm"]
     large = (row for row in rows if row.kind in MOVING and row.working_set_bytes >= LARGE_BYTES)
@@ -52,7 +57,9 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     }
     if device.last_level_cache_bytes:
         size = device.last_level_cache_bytes / 2**20
-        facts["last_level_cache"] = _quantity(size, "MiB", "what the system reports; shared with other guests")
+        facts["last_level_cache"] = _quantity(
+            size, "MiB", "what the system reports; shared with other guests"
+        )
     return files.parse(GPUSpec, facts, str(record.path))
 
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.specs.model import ModelSpec
+from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.decoder import backends, graphs
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.factory import make_decoder, start_random
@@ -43,8 +43,8 @@ SPACER_VALUES = 1024
 class Kernel:
     """`call(i)` runs it on buffer i (modulo `buffers`); working_set_bytes is what all buffers take together.
 
-    spacer: a kernel that is called before each call, as an element-wise one lies between any two large ones of a pass;
-    its own time is taken off. restore: to be called before a stretch of at most `max_calls` calls.
+    spacer: a kernel that is called before each call, as an element-wise one lies between any two large ones
+    of a pass; its own time is taken off. restore: to be called before a stretch of at most `max_calls` calls.
     """
 
     call: Callable[[int], Any]
@@ -63,7 +63,10 @@ class KernelMaker:
 
     def __init__(self, plan: Plan, device: torch.device, dtype: torch.dtype) -> None:
         self.plan, self.device, self.dtype = plan, device, dtype
-        self.fp8, self.kv_dtype = plan.precision.weights == "fp8", "fp8" if plan.precision.kv == "fp8" else "auto"
+        self.fp8, self.kv_dtype = (
+            plan.precision.weights == "fp8",
+            "fp8" if plan.precision.kv == "fp8" else "auto",
+        )
         self.stored, self.cached = (FP8 if on else dtype for on in (self.fp8, self.kv_dtype == "fp8"))
         self.generator = torch.Generator(device).manual_seed(plan.protocol.seed)
         self._kept: tuple[object, list[Any]] = (None, [])
@@ -73,7 +76,9 @@ class KernelMaker:
         return getattr(self, f"_{job.kind}")(**job.at)
 
     def _spacer(self) -> Callable[[], Any] | None:
-        """A CPU's threads lose each other in the element-wise work between two large kernels; a device's do not."""
+        """A CPU's threads lose each other in the element-wise work between two large kernels; a device's do
+        not.
+        """
         if self.device.type != "cpu":
             return None
         x = self._random(1, SPACER_VALUES)
@@ -81,16 +86,25 @@ class KernelMaker:
 
     def _random(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         drawn = self.dtype if dtype in (None, FP8) else dtype
-        return torch.empty(shape, device=self.device, dtype=drawn).normal_(generator=self.generator).to(dtype or drawn)
+        return (
+            torch.empty(shape, device=self.device, dtype=drawn)
+            .normal_(generator=self.generator)
+            .to(dtype or drawn)
+        )
 
     def _rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
-        """Random tensors of these shapes, and copies of them elsewhere in memory; kept for the next job like this."""
+        """Random tensors of these shapes, and copies of them elsewhere in memory; kept for the next job like
+        this.
+        """
         if self._kept[0] != (dtype, shapes):
             self._kept = (None, [])  # let go before the next ones are made
             first = tuple(self._random(*shape, dtype=dtype) for shape in shapes)
             size = sum(part.nbytes for part in first)
             more = min(MAX_BUFFERS, math.ceil(SPREAD_BYTES / size)) - 1
-            self._kept = ((dtype, shapes), [first, *(tuple(part.clone() for part in first) for _ in range(more))])
+            self._kept = (
+                (dtype, shapes),
+                [first, *(tuple(part.clone() for part in first) for _ in range(more))],
+            )
         return self._kept[1]
 
     def _copy(self, bytes: int) -> Kernel:
@@ -115,9 +129,18 @@ class KernelMaker:
         return lambda x, codes: product(x, codes, scale)
 
     def _attention(
-        self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int, implementation: str = ""
+        self,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        batch: int,
+        context: int,
+        query: int,
+        implementation: str = "",
     ) -> Kernel:
-        attend = backends.choose(implementation or self.plan.attention, self.device, self.dtype, self.cached == FP8)
+        attend = backends.choose(
+            implementation or self.plan.attention, self.device, self.dtype, self.cached == FP8
+        )
         shape = (batch, kv_heads, context, head_dim)
         size = 2 * math.prod(shape) * self.cached.itemsize
         caches = self._rotating(self.cached, shape, shape)
@@ -160,7 +183,8 @@ class KernelMaker:
             return replace(timed, spacer=None)
         *layer, _ = linear_shapes(spec)
         pairs = [
-            (self._random(batch * query, k), self._random(n, k, dtype=self.stored), self._linear(n)) for n, k in layer
+            (self._random(batch * query, k), self._random(n, k, dtype=self.stored), self._linear(n))
+            for n, k in layer
         ]
         return Kernel(lambda i: [linear(x, weight) for x, weight, linear in pairs], 1, 0.0)
 
@@ -169,7 +193,9 @@ class KernelMaker:
 
     def _shell(self, layers: int, batch: int, query: int) -> Kernel:
         model = self._model(shell_spec(layers))
-        request = Request(batch, SHELL_CONTEXT, SHELL_ROOM, attention=self.plan.attention, kv_dtype=self.kv_dtype)
+        request = Request(
+            batch, SHELL_CONTEXT, SHELL_ROOM, attention=self.plan.attention, kv_dtype=self.kv_dtype
+        )
         decoder = make_decoder(model, request)
         start_random(decoder, SHELL_CONTEXT, SHELL_ROOM)
         tokens = torch.ones((batch, query), dtype=torch.int64, device=self.device)
@@ -180,9 +206,15 @@ class KernelMaker:
         model = self._model(shell_spec(layers, heads, vocab))
         context, room = 4 * SHELL_CONTEXT, LOOP_ROOM
         request = Request(
-            batch, context, room, gamma, draft_kv=draft_kv, script=(1.0,) * (gamma + 1), attention=self.plan.attention,
+            batch,
+            context,
+            room,
+            gamma,
+            draft_kv=draft_kv,
+            script=(1.0,) * (gamma + 1),
+            attention=self.plan.attention,
             kv_dtype=self.kv_dtype,
-        )  # fmt: skip
+        )
         decoder: Decoder = make_decoder(model, request)
         state = start_random(decoder, context, room)
         drafted = torch.ones((batch, gamma), dtype=torch.int64, device=self.device)

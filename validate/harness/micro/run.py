@@ -30,7 +30,9 @@ MIN_SHARE = 0.01
 LONG_S = 0.25
 """A call longer than this is not warmed up a second time."""
 CAPTURED = ("gemm", "attention", "norm", "rope", "activation", "residual", "sampling", "bare")
-"""Kinds timed inside a CUDA graph, where the host's launches do not count; a shell is where the plan's passes are."""
+"""Kinds timed inside a CUDA graph, where the host's launches do not count; a shell is where the plan's passes
+are.
+"""
 
 
 def run_micro(
@@ -42,7 +44,9 @@ def run_micro(
     only: tuple[str, ...] = (),
     deadline: float = math.inf,
 ) -> Path | None:
-    """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see `run_rows`."""
+    """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see
+    `run_rows`.
+    """
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
     if not wanted:
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
@@ -54,15 +58,26 @@ def run_micro(
         every = [*wanted, *attention_by(wanted, compared)]
         return [(job.key, partial(time_job, maker, job, clock, device, shard)) for job in every]
 
-    protocol = {"samples": MIN_SAMPLES, "stretch_s": STRETCH_S, "data": "normal random values; buffers take turns"}
+    protocol = {
+        "samples": MIN_SAMPLES,
+        "stretch_s": STRETCH_S,
+        "data": "normal random values; buffers take turns",
+    }
     stated = {"kinds": sorted({job.kind for job in wanted}), "protocol": protocol}
     again = partial(run_micro, plan, machine, results=results, only=only)
-    return run_rows(RowsToMeasure(plan, "microbench", machine, results, stated, rows, again), resume, deadline)
+    return run_rows(
+        RowsToMeasure(plan, "microbench", machine, results, stated, rows, again), resume, deadline
+    )
 
 
 @torch.inference_mode()
 def time_job(
-    maker: KernelMaker, job: Job, clock: Clock, device: torch.device, shard: RankShard, samples: int = MIN_SAMPLES
+    maker: KernelMaker,
+    job: Job,
+    clock: Clock,
+    device: torch.device,
+    shard: RankShard,
+    samples: int = MIN_SAMPLES,
 ) -> Row:
     """One finished row: seconds per call, a stretch of calls a sample; as many calls on every rank."""
     base = {"kind": job.kind, "at": job.at}
@@ -98,7 +113,8 @@ def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, shar
 
     once: seconds of the very first call.
 
-    Ranks decide together whether to warm up again: a collective called by one of them alone would wait for ever.
+    Ranks decide together whether to warm up again: a collective called by one of them alone would wait for
+    ever.
     """
     if all(shard.of_all(once < LONG_S)):
         once = _stretch(kernel, 1, clock, device, 1, None)

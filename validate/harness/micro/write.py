@@ -7,8 +7,8 @@ import yaml
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
-from perfmodel.specs import files
-from perfmodel.specs.frozen import Frozen
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.writing import destination, write_all
 
 
@@ -17,7 +17,9 @@ def as_yaml(value: Frozen, comment: str) -> str:
     data: dict[str, Any] = value.model_dump(mode="json", exclude_defaults=True)
     lines = [f"# {comment}"]
     for key, entry in data.items():
-        shown = yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+        shown = yaml.safe_dump(
+            entry, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True
+        )
         lines.append(f"{key}: {shown.removesuffix(chr(10)).removesuffix('...').rstrip()}")
     return "\n".join(lines) + "\n"
 

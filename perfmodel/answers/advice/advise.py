@@ -1,0 +1,302 @@
+"""Which draft, how much cache, how many tokens, on how many devices, or no speculation at all.
+
+Every candidate is priced over all batches and draft lengths at once; what does not fit in memory or misses
+the bound on time per token is out. The best by the objective is answered with its runner-up, the best
+baseline, the fronts of throughput against time per token, the term that decides, and how far it would carry.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from perfmodel.answers.advice.candidates import AdviseQuery, Skip, find_candidates
+from perfmodel.answers.advice.draft_lengths import LengthTable, Range
+from perfmodel.answers.advice.engine_lines import Export, ServedTarget, draft_source, export
+from perfmodel.answers.advice.infeasible import why_infeasible
+from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, front, price
+from perfmodel.answers.advice.robustness import Robustness, robustness_of
+from perfmodel.answers.advice.unmeasured import BreakEven, break_evens
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
+from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.text import times
+from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.models.model import hub_id
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.uncertainty import interval_of, log_error, speedup_interval
+from perfmodel.speculation.workload import Workload
+
+UNITS = {"throughput": "tokens/s", "latency": "s per token", "cost": "$ per million tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The objective and its unit."""
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One configuration; draft, draft_kv and draft_tp are None for the baseline, tree_levels for a chain.
+
+    runs_in: which engine runs the draft, in words; None for the baseline, and where the stack is no serving
+    engine. `speedup` is over the baseline at the same batch and degree; `objective` the value of what was
+    looked for.
+    """
+
+    tp: int
+    draft: str | None
+    draft_kv: str | None
+    draft_tp: int | None
+    gamma: int
+    tree_levels: int | None
+    batch: int
+    tpot_s: float
+    throughput_tokens_per_s: float
+    throughput_tokens_per_s_per_device: float
+    cost_per_million_tokens: float | None
+    speedup: float
+    tokens_per_iteration: float
+    acceptance_source: str | None
+    runs_in: str | None
+    objective: float
+
+
+@dataclass(frozen=True, repr=False)
+class Advice(Answer):
+    """The best configuration that the engine runs, what it was chosen from, and why; None where nothing is
+    possible.
+
+    not_run: what would be better still but the engine does not run it. serve: the engine's line for what was
+    chosen. unmeasured: where no draft with a known acceptance is allowed, the alpha from which each of the
+    others would pay.
+    """
+
+    query: AdviseQuery
+    verdict: Literal["speculate", "too_close_to_call", "do_not_speculate", "unknown_acceptance", "infeasible"]
+    reason: str
+    objective: Aim
+    chosen: Pick | None
+    runner_up: Pick | None
+    baseline: Pick | None
+    not_run: Pick | None
+    serve: Export | None
+    robustness: Robustness | None
+    pareto: Fronts
+    candidates: int
+    skipped: tuple[Skip, ...]
+    unmeasured: tuple[BreakEven, ...]
+    calibration: Calibrated | None
+    warnings: tuple[str, ...]
+
+    def gain(self, pick: Pick) -> float | None:
+        """How many times better than the best baseline by the objective; None where no baseline is
+        allowed.
+        """
+        if (b := self.baseline) is None:
+            return None
+        larger, smaller = (pick, b) if self.objective.name == "throughput" else (b, pick)
+        return larger.objective / smaller.objective
+
+    def headline(self) -> str:
+        if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
+            return f"{SENTENCES[self.verdict]}: {self.reason}"
+        draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
+        gain = self.gain(p)
+        over = "" if gain is None or not p.gamma else f", {times(gain)} the best baseline"
+        where = f"batch {p.batch} on {p.tp} device{'s' * (p.tp > 1)}"
+        return f"{SENTENCES[self.verdict]}: {draft}, {where}: {p.throughput_tokens_per_s:.0f} tokens/s{over}"
+
+
+@asks(AdviseQuery)
+def advise(question: AdviseQuery) -> Advice:
+    """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the
+    baseline?
+
+    Only drafts whose acceptance was measured are searched: by rate, by a file, or in the bundled rows. Raises
+    InputError for what the user got wrong.
+    """
+    alone, candidates, skips = find_candidates(question)
+    baseline, drafted = price(alone, candidates, question)
+    ranked = [point for x in (*baseline, *drafted) if (point := best(x, question)) is not None]
+    ranked.sort(key=lambda p: -p.value)  # stable: the earlier candidate on a tie, the baseline first
+    allowed = [p for p in ranked if question.may_choose(p.candidate.runs)]
+    best_baseline = next((p for p in allowed if p.gamma == 0), None)
+    chosen = allowed[0] if allowed else None
+    would_pay = (
+        break_evens(question, chosen) if chosen is not None and all(p.gamma == 0 for p in allowed) else ()
+    )
+    better = next((p for p in ranked if chosen is not None and p.value > chosen.value), None)
+    searched = [x for x in drafted if question.may_choose(x.candidate.runs)]
+    robustness = None if chosen is None else robustness_of(question, chosen, allowed, best_baseline, searched)
+    return Advice(
+        query=question,
+        verdict=_verdict(question, allowed, robustness, would_pay),
+        reason=why_infeasible(question, baseline, drafted)
+        if chosen is None
+        else _reason(question, chosen, allowed, would_pay, bool(drafted)),
+        objective=Aim(question.objective, UNITS[question.objective]),
+        chosen=_pick(chosen, question),
+        runner_up=_pick(allowed[1], question) if len(allowed) > 1 else None,
+        baseline=_pick(best_baseline, question),
+        not_run=_pick(better, question),
+        serve=None if chosen is None else _serve(question, chosen),
+        robustness=robustness,
+        pareto=Fronts(front(baseline, question.batches), front(searched, question.batches)),
+        candidates=int(sum(x.tpot_s.size for x in (*baseline, *drafted))),
+        skipped=tuple(skips),
+        unmeasured=would_pay,
+        calibration=Calibrated.of(alone[0].scenario) if alone else None,
+        warnings=() if chosen is None else _warnings(chosen, question),
+    )
+
+
+def _verdict(
+    query: AdviseQuery,
+    allowed: list[PricedPoint],
+    robustness: Robustness | None,
+    would_pay: tuple[BreakEven, ...],
+) -> Any:
+    """Of the choice: a draft must pay at its own batch, as `whatif` asks, and beat the best baseline."""
+    if robustness is None:
+        return "infeasible"
+    rival = next((p for p in allowed if p.gamma), None)
+    if rival is None:
+        return "unknown_acceptance" if would_pay else "do_not_speculate"
+    at_its_batch = _point_verdict(query, rival)
+    if not allowed[0].gamma:
+        return "too_close_to_call" if at_its_batch == "too_close_to_call" else "do_not_speculate"
+    interval = robustness.gain_over_baseline_interval
+    return (
+        "speculate"
+        if at_its_batch == "pays" and (interval is None or interval[0] > 1)
+        else "too_close_to_call"
+    )
+
+
+def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
+    """What `whatif` says of the point, against the baseline at the same batch."""
+    s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
+    speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
+    if not point.levels:
+        return verdict(speedup, speedup_interval(s, batch, context, point.gamma, speedup), point.gamma)
+    error = log_error(s, np.asarray(batch), np.asarray(context), np.array([point.gamma]))
+    sure = None if error is None else interval_of(speedup, float(error[..., 0]))
+    return verdict(speedup, sure, point.gamma)
+
+
+def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
+    """Lines for the choice where its engine has any: one draft length for all batches up to the chosen
+    one.
+    """
+    s = chosen.candidate.scenario
+    if chosen.levels or engine_of(s.machine.calibration) not in ("vllm", "sglang"):
+        return None
+    context, gain = int(query.context), 1.0
+    ranges = (Range(1, chosen.batch, chosen.gamma, gain),)
+    table = LengthTable(ranges, context, context, gain, chosen.gamma, gain, (gain,))
+    path = draft_source(s.draft.name, query.model, s) if chosen.gamma else None
+    return export(table, s.draft, ServedTarget.of(query, hub_id(query.model), s), path)
+
+
+def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
+    s, batch, gamma, context = (
+        chosen.candidate.scenario,
+        float(chosen.batch),
+        chosen.gamma,
+        float(query.context),
+    )
+    room = memory_of(s, batch, context, float(gamma), float(query.memory_fraction))
+    return warnings(s, batch, context, gamma, room.single())
+
+
+def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
+    if point is None:
+        return None
+    s, tp = point.candidate.scenario, point.candidate.tp
+    baseline = float(s.target_pass_s(float(point.batch), float(query.context)))
+    throughput = point.batch / point.tpot_s
+    return Pick(
+        tp=tp,
+        draft=s.draft.name if point.gamma else None,
+        draft_kv=s.draft.kv.label() if point.gamma else None,
+        draft_tp=s.draft.tensor_parallel if point.gamma else None,
+        gamma=point.gamma,
+        tree_levels=point.levels or None,
+        batch=point.batch,
+        tpot_s=point.tpot_s,
+        throughput_tokens_per_s=throughput,
+        throughput_tokens_per_s_per_device=throughput / tp,
+        cost_per_million_tokens=None
+        if query.price is None
+        else float(query.price) * tp / 3600.0 * 1e6 / throughput,
+        speedup=baseline / point.tpot_s,
+        tokens_per_iteration=point.gained,
+        acceptance_source=s.acceptance.source if point.gamma else None,
+        runs_in=None if not point.gamma or point.candidate.runs is None else point.candidate.runs.text,
+        objective=point.value if query.objective == "throughput" else -point.value,
+    )
+
+
+def _reason(
+    query: AdviseQuery,
+    chosen: PricedPoint,
+    ranked: list[PricedPoint],
+    would_pay: tuple[BreakEven, ...],
+    drafted: bool,
+) -> str:
+    stops = f"batch {chosen.batch}: {_stops(query, chosen)}"
+    if chosen.gamma:
+        return f"{_why(chosen, query)}; {stops}"
+    rival = next((p for p in ranked if p.gamma), None)
+    if rival is None and not would_pay and drafted:
+        return f"the engine runs none of the drafts whose acceptance is known; {stops}"
+    if rival is None:
+        return f"no acceptance is known for {query.model}{_would_pay(would_pay)}; {stops}"
+    why = _why(rival, query)
+    draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
+    return (
+        f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch {rival.batch}) reaches "
+        f"{rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
+    )
+
+
+def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
+    """The drafts that need the least acceptance, and how to say what was measured."""
+    if not would_pay:
+        return ", and no draft would pay at any"
+    needs = [
+        f"{b.smallest_alpha:.2f} ({b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]}"
+        f", gamma {b.gamma}, batch {b.batch})"
+        for b in would_pay[:3]
+    ]
+    return f". Pays from alpha {', '.join(needs)}: give a measured one as --rate DRAFT=ALPHA or --acceptance"
+
+
+def _why(point: PricedPoint, query: AdviseQuery) -> str:
+    """What an iteration of a chain saves and adds; of a tree, what it gains."""
+    s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
+    if point.levels:
+        return f"a tree of {point.gamma} tokens on {point.levels - 1} levels gains {point.gained:.2f} an iteration"
+    prediction = predict(s, Workload.of(batch, context, point.gamma), int(query.max_gamma))
+    return reason(prediction, str(s.target_step(batch, context).limiter))
+
+
+def _stops(query: AdviseQuery, chosen: PricedPoint) -> str:
+    """Why not the next larger batch."""
+    larger = query.batches[query.batches > chosen.batch]
+    if query.objective == "latency":
+        return (
+            "the fewest sequences are the fastest"
+            if chosen.batch == query.batches[0]
+            else "the fastest allowed"
+        )
+    if larger.size == 0:
+        return "the end of the batch range"
+    if not bool(fits(chosen.candidate.scenario, float(larger[0]), float(chosen.gamma), query)):
+        return "memory is full"
+    return "the bound on time per token" if query.max_tpot_ms is not None else "larger ones give no more"

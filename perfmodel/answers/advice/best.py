@@ -1,0 +1,49 @@
+"""The batch and draft length that give the most tokens per second within the memory there is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
+
+LARGEST = 256
+"""Batch up to which is looked where memory would hold more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Of batches 1 to `looked_to`, the one with the largest throughput of the group; gamma 0 is the
+    baseline.
+    """
+
+    batch: int
+    gamma: int
+    speedup: float
+    throughput_tokens_per_s: float
+    looked_to: int
+
+
+def throughputs(
+    scenario: Scenario, most: int, context: float, max_gamma: int, fraction: float
+) -> tuple[Array, Prediction]:
+    """Tokens per second of batches 1 to `most` by gamma from 0, ``[batch, gamma]``, 0 where memory is too
+    small.
+    """
+    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(scenario.longest(max_gamma) + 1)
+    p = predict(scenario, Workload.of(batches, context, gammas), max_gamma)
+    fits = memory_of(scenario, batches, context, gammas.astype(float), fraction).fits
+    return np.where(fits, p.throughput_tokens_per_s, 0.0), p
+
+
+def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
+    """None where not one sequence fits."""
+    top = int(min(np.max(memory_of(scenario, 1.0, context, 0.0, fraction).ar_max_batch), LARGEST))
+    if top < 1:
+        return None
+    rates, p = throughputs(scenario, top, context, max_gamma, fraction)
+    at, gamma = divmod(int(rates.argmax()), rates.shape[1])
+    return Best(at + 1, gamma, float(p.speedup[at, gamma]), float(rates[at, gamma]), top)

@@ -1,0 +1,328 @@
+"""What `advise` is asked, and what it searches: drafts x KV methods x tensor-parallel degrees.
+
+A candidate without a measured acceptance is skipped and says so; no rate is ever made up.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.acceptance_of import measured_acceptance
+from perfmodel.answers.question.arguments import COUNTS, argument, question
+from perfmodel.answers.question.query import UNUSED, CommonOptions, Named, resolve
+from perfmodel.answers.question.rates import parse_rate
+from perfmodel.answers.question.readers import Counts, Names, Number, methods, texts
+from perfmodel.answers.question.runs_in import RunsIn, runs_in
+from perfmodel.drafts import kinds, make_draft
+from perfmodel.errors import InputError, as_names, refuse
+from perfmodel.kv import KVMethod, method, names, parse_kv
+from perfmodel.kv import methods as kv_methods
+from perfmodel.operations import Array
+from perfmodel.parse import items
+from perfmodel.specs.acceptance.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcceptance
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.tree import TreeAcceptance
+from perfmodel.speculation.tree_cost import check_draftable
+
+OBJECTIVES = ("throughput", "latency", "cost")
+BUDGETS = (512, 1024, 2048, 4096)
+Rows = Sequence[AcceptanceRow]
+Known = tuple[str, KVMethod, Acceptance | TreeAcceptance]
+Unknown = tuple[str, KVMethod, str]
+"""A draft, its KV method, and its acceptance; or why none is known."""
+
+
+def _rates(given: Any, flag: str) -> dict[str, str]:
+    """A mapping, or a list of ``DRAFT=RATE``."""
+    if isinstance(given, Mapping):
+        return {str(key): str(rate) for key, rate in given.items()}
+    rates: dict[str, str] = {}
+    for text in items(given):
+        key, equals, rate = str(text).rpartition("=")
+        if not equals or not key:
+            raise refuse(flag, None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", text)
+        if key in rates:
+            raise InputError(f"{flag}: {key} is given twice")
+        rates[key] = rate
+    return rates
+
+
+@question
+class AdviseQuery(CommonOptions):
+    """A question to `advise`.
+
+    rate: draft, or ``draft@METHOD:BUDGET``, -> ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position), ``0.6x3.5``
+    (n-gram: hit probability x run length) or ``tree:0.6/0.1`` (a tree's, by rank of the child). acceptance: a
+    file of rows, instead of the bundled ones, for what rate leaves out. draft and draft_kv: None searches
+    what rate and file name, and all kinds and methods where there is neither.
+    """
+
+    context: arg.Context
+    batch: Counts = argument("Batch sizes to choose from.", COUNTS, "--batch-size -b", default="1..256")
+    tp: Counts = argument("Degrees of the target to choose from.", COUNTS, "--tensor-parallel", default=1)
+    draft: Names | None = argument(
+        "A draft to search; may be repeated.",
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        texts,
+        repeated=True,
+        default=None,
+    )
+    draft_kv: Names | None = argument(
+        "KV methods to search.", "METHOD[:BUDGET],...", read=methods, shown="all that are known", default=None
+    )
+    draft_tp: Counts | None = argument(
+        "Degrees of the draft to choose from.", COUNTS, shown="as --tp", default=None
+    )
+    rate: Mapping[str, str | float] | Sequence[str] = argument(
+        "Measured: 0.8, by position 0.8/0.7/0.5, n-gram hits x runs 0.4x3, tree:0.6/0.1; may be repeated.",
+        "DRAFT[@KV]=RATE",
+        read=_rates,
+        repeated=True,
+        default=(),
+    )
+    acceptance: arg.AcceptanceFile = None
+    task: arg.Task = None
+    any_draft: bool = argument("Choose also among drafts that the engine does not run.", default=False)
+    objective: str = argument("What to look for.", choices=OBJECTIVES, default="throughput")
+    max_tpot_ms: Number | None = argument(
+        "Bound on the time per output token.", "MS", limits=arg.POSITIVE, default=None
+    )
+    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
+    price: Number | None = argument(
+        "Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.objective == "cost" and self.price is None:
+            raise InputError("--objective cost: needs --price, dollars per device and hour")
+        if not all(1 <= b <= 2**20 for b in self.batches):
+            raise refuse("--batch", None, "whole numbers from 1 to 2^20", f"{self.batches.min():g}")
+        self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
+        self.within("context", 1, 2**40, "a number of tokens from 1 to 2^40")
+
+    @property
+    def batches(self) -> Array:
+        """Batch sizes, each once, rising."""
+        return np.unique(np.asarray(self.batch, float))
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """The target's."""
+        assert isinstance(self.tp, tuple)
+        return self.tp
+
+    @property
+    def draft_degrees(self) -> tuple[int, ...]:
+        """The draft's; 0 is the target's."""
+        return self.draft_tp if isinstance(self.draft_tp, tuple) else (0,)
+
+    @property
+    def rates(self) -> Mapping[str, str | float]:
+        """Acceptance by draft."""
+        assert isinstance(self.rate, Mapping)
+        return self.rate
+
+    def may_choose(self, runs: RunsIn | None) -> bool:
+        """Whether a draft that runs so may be recommended."""
+        return self.any_draft or runs is None or runs.runs
+
+    @property
+    def max_tpot_s(self) -> float | None:
+        """The bound in seconds."""
+        return None if self.max_tpot_ms is None else float(self.max_tpot_ms) / 1e3
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `Question.as_dict`; of the batch sizes the least and the largest."""
+        ends = self.batches[[0, -1]]
+        return super().as_dict() | {"batch": [int(end) for end in ends]}
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A candidate that was not searched, and why."""
+
+    draft: str
+    draft_kv: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """All of a configuration but its batch and draft length. tree: its acceptance where it drafts trees, not
+    chains.
+
+    runs: whether the engine asked for runs the draft; None for the baseline, and where that is no serving
+    engine.
+    """
+
+    scenario: Scenario
+    tree: TreeAcceptance | None = None
+    runs: RunsIn | None = None
+
+    @property
+    def tp(self) -> int:
+        """The target's degree."""
+        return self.scenario.machine.tensor_parallel
+
+
+def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
+    """The baseline by degree, drafts with an acceptance, and what was skipped.
+
+    Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
+    """
+    named = Named.of(query)
+    known, unknown = _accepted(query, named)
+    named.gpu.check_peaks(
+        precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype).weights.computes
+    )
+    if named.gpu.memory is None:
+        raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
+    baseline, candidates, skips = [], [], list[Skip]()
+    for tp in query.degrees:
+        try:
+            alone = resolve(
+                query.query(batch=1, tp=tp, draft="self", draft_kv="full", draft_tp=None), UNUSED, named
+            )
+            alone.target_pass_s(1.0, 1.0)
+        except InputError as error:
+            skips.append(Skip("any", "any", as_names(error.as_flags)))
+            continue
+        baseline.append(Candidate(alone))
+        for name, kv, acceptance in known:
+            for draft_tp in dict.fromkeys(d or tp for d in query.draft_degrees):
+                try:
+                    candidates.append(_candidate(query, named, tp, name, kv, draft_tp, acceptance))
+                except InputError as error:
+                    skips.append(Skip(name, kv.label(), as_names(error.as_flags)))
+    skips += [Skip(name, kv.label().partition(",")[0], why) for name, kv, why in unknown]
+    return baseline, candidates, list(dict.fromkeys(skips))
+
+
+def unmeasured(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
+    """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
+    _, unknown = _accepted(query, Named.of(query))
+    return tuple((name, kv) for name, kv, _ in unknown)
+
+
+def _candidate(
+    query: AdviseQuery,
+    named: Named,
+    tp: int,
+    name: str,
+    kv: KVMethod,
+    draft_tp: int,
+    acceptance: Acceptance | TreeAcceptance,
+) -> Candidate:
+    """One candidate. Raises InputError where it cannot run."""
+    point = query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
+    tree = acceptance if isinstance(acceptance, TreeAcceptance) else None
+    # a tree's acceptance is not a chain's: the scenario's own is not asked then
+    chain = acceptance if isinstance(acceptance, Acceptance) else replace(UNUSED, source=acceptance.source)
+    scenario = resolve(point, chain, named)
+    scenario.draft_pass_s(1.0, 1.0)
+    if tree is not None:
+        check_draftable(scenario, 2)
+    return Candidate(
+        scenario, tree, runs_in(engine_of(named.calibration), scenario.draft, query.engine, tree is not None)
+    )
+
+
+def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:
+    """The drafts with their KV methods, in order: those with an acceptance, and the others with the
+    reason.
+    """
+    precision = precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype)
+    rows = None if query.acceptance is None else read_acceptance(query.acceptance)
+    given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rates.items()}
+    pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))
+    # an unknown name is a mistake, not a skip
+    drafts = [make_draft(name, named.target, precision, 1, kv) for name, kv in pairs]
+    known, unknown = list[Known](), list[Unknown]()
+    asked = float(query.context), rows, query.task, "acceptance"
+    for (name, kv), draft in zip(pairs, drafts, strict=True):
+        try:
+            rate = given.get(_key(name, kv))
+            known.append((name, kv, rate or measured_acceptance(query.model, named.target, draft, *asked)))
+        except UnknownAcceptance as error:
+            unknown.append((name, kv, f"{error.why}; give a rate or an acceptance file"))
+    return known, unknown
+
+
+def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator[tuple[str, KVMethod]]:
+    """The drafts to search, each with a KV method; some more than once."""
+    for key in query.rates:
+        yield _split(key)
+    for row in rows or ():
+        if row.target == target.name:
+            yield row.draft, _method(row)
+    named, kvs = query.draft, query.draft_kv
+    if named is None and (query.rates or rows is not None):
+        return  # what was measured names the candidates
+    methods_asked = tuple(parse_kv(text) for text in kvs) if kvs is not None else None
+    for name in named if named is not None else _all_drafts(target):
+        word = name.partition(":")[0].lower()
+        if word in ("ngram", "suffix", "medusa"):
+            yield name, parse_kv("full")
+        else:
+            yield from (
+                (name, kv)
+                for kv in methods_asked or (_all_methods() if word == "self" else (parse_kv("full"),))
+            )
+
+
+def _split(key: str) -> tuple[str, KVMethod]:
+    name, at, method = key.partition("@")
+    if not name.strip():
+        raise refuse("--rate", None, "DRAFT=RATE or DRAFT@METHOD:BUDGET=RATE", key)
+    return name.strip(), parse_kv(method, "--rate") if at else parse_kv("full")
+
+
+def _method(row: AcceptanceRow) -> KVMethod:
+    """A row's method at its budget, other options as in the method's example."""
+    budget = "" if row.kv_budget_tokens is None else f":{row.kv_budget_tokens}"
+    options = "".join(method(row.draft_kv).example.partition(",")[1:]) if row.draft_kv in names() else ""
+    return parse_kv(row.draft_kv + budget + options, "--acceptance")
+
+
+def _key(name: str, kv: KVMethod) -> tuple[str, str]:
+    return name.lower(), kv.label()
+
+
+def _all_methods() -> tuple[KVMethod, ...]:
+    """Every method at every budget of `BUDGETS`, or once where it takes none; never the whole cache."""
+    every = []
+    for name, kind in kv_methods().items():
+        if ":" in kind.example:
+            rest = "".join(kind.example.partition(",")[1:])
+            every += [parse_kv(f"{name}:{budget}{rest}") for budget in BUDGETS]
+        elif name != "full":
+            every.append(parse_kv(kind.example))
+    return tuple(every)
+
+
+def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
+    """Every kind, EAGLE as its third version, and every bundled model that can draft for the target."""
+    others = ("self", "model", "parallel")
+    heads = [word for word, kind in kinds().items() if word not in others and kind.suits(target)]
+    return ("self", *smaller_models(target), *("eagle3" if word == "eagle" else word for word in heads))
+
+
+def smaller_models(target: ModelSpec) -> tuple[str, ...]:
+    """Every bundled model that shares the vocabulary's size and has less than half of the parameters."""
+    known = map(load_model, files.bundled_names("models"))
+    return tuple(
+        m.name
+        for m in known
+        if m.vocab_size == target.vocab_size and 2 * m.total_params < target.total_params
+    )

@@ -1,0 +1,219 @@
+"""How many tokens to draft for each batch size, and for each batch size and context: how such tables are
+made.
+
+The measure: a share w_b of baseline time is spent at batch size b (unless given, every doubling of the batch
+has an equal share: w_b is proportional to log(1 + 1/b)). With K_b drafted tokens that time shrinks by the
+model's speedup(b, K_b), so that the expected speedup is 1 / sum_b w_b / speedup(b, K_b).
+
+The table maximises it less a toll on every change of K between neighbouring batch sizes: with a toll of
+`hysteresis` (a share of time), a range stands only where it earns more than its borders cost. A constant K
+has no border, so that the table is never below the best constant. K = 0 is the baseline, speedup exactly 1.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel import costs
+from perfmodel.errors import refuse
+from perfmodel.kv.full import Full
+from perfmodel.operations import Array
+from perfmodel.queueing.policy import walk
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
+
+MAX_BATCH = 4096
+AcceptanceAt = Callable[[float], Acceptance]
+DEFAULT_HYSTERESIS = 0.002
+CONTEXTS_PER_RANGE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Batch sizes `low` to `high`, both included, draft `tokens` tokens: their expected speedup."""
+
+    low: int
+    high: int
+    tokens: int
+    speedup: float
+
+
+@dataclass(frozen=True)
+class LengthTable:
+    """Ranges over batch sizes 1 to `max_batch` at contexts `context_low` to `context_high`, both included.
+
+    `speedup` is the expected one, `best_constant` the K that does best everywhere, with `constant_speedup`;
+    `by_constant[K]` is every constant's.
+    """
+
+    ranges: tuple[Range, ...]
+    context_low: int
+    context_high: int
+    speedup: float
+    best_constant: int
+    constant_speedup: float
+    by_constant: tuple[float, ...]
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest draft in the table."""
+        return max(r.tokens for r in self.ranges)
+
+    @property
+    def gain(self) -> float:
+        """Expected speedup over the best single K, 1 or more."""
+        return self.speedup / self.constant_speedup
+
+    def single(self) -> "LengthTable":
+        """The best single length in place of the ranges."""
+        everywhere = Range(1, self.ranges[-1].high, self.best_constant, self.constant_speedup)
+        return replace(self, ranges=(everywhere,), speedup=self.constant_speedup)
+
+    def tokens(self, batch: int) -> int:
+        """K at one batch size."""
+        return next(r.tokens for r in self.ranges if r.low <= batch <= r.high)
+
+
+def length_tables(
+    scenario: Scenario,
+    contexts: Sequence[int],
+    max_batch: int,
+    max_tokens: int,
+    shares: Sequence[float] | None = None,
+    hysteresis: float = DEFAULT_HYSTERESIS,
+    acceptance_at: AcceptanceAt | None = None,
+) -> tuple[LengthTable, ...]:
+    """A table for batch sizes 1 to max_batch at one context, or one per range of contexts, by their rising
+    ends.
+
+    Ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last end, each represented by
+    `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm; neighbours that gain no more than
+    `hysteresis` by being apart become one. shares: of baseline time by batch size, any scale. acceptance_at:
+    that of each context, where it is not the scenario's at all of them. Raises InputError for contexts that
+    do not rise, and for other than `max_batch` shares.
+    """
+    if any(b <= a for a, b in pairwise(contexts)):
+        raise refuse("--context", None, "rising context lengths", list(contexts))
+    longest, weights = scenario.longest(max_tokens), _weights(shares, max_batch)
+    spans = [(contexts[0], contexts[0])]
+    if len(contexts) > 1:
+        highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]
+        spans = list(zip([0, *contexts[:-1]], highs, strict=True))
+    if acceptance_at is not None:
+        known = (replace(scenario, acceptance=acceptance_at(float(end))) for end in contexts)
+        longest = min(each.longest(longest) for each in known)
+    merged: list[tuple[LengthTable, Array, int]] = []
+    for low, high in spans:
+        part = _slowness(scenario, _inside(low, high), max_batch, longest, acceptance_at)
+        table = _table(part, weights, hysteresis, low, high)
+        if merged:
+            last, cost, n = merged[-1]
+            both = (cost * n + part) / (n + 1)
+            joint = _table(both, weights, hysteresis, last.context_low, table.context_high)
+            apart = (n / last.speedup + 1 / table.speedup) / (n + 1)
+            if 1 / joint.speedup - apart <= hysteresis:
+                merged[-1] = joint, both, n + 1
+                continue
+        merged.append((table, part, 1))
+    return tuple(table for table, _, _ in merged)
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What turning speculation on again costs at one batch: the draft reads the tokens it missed while it was
+    off.
+
+    seconds of the whole batch; new_tokens a sequence must gain at `tokens` drafted to earn them back, None
+    where drafting saves nothing there.
+    """
+
+    batch: int
+    tokens: int
+    missed: int
+    seconds: float
+    new_tokens: int | None
+
+
+def catch_up(scenario: Scenario, table: LengthTable, context: float, missed: int) -> CatchUp | None:
+    """In the middle of the last range that drafts, below one that does not, after `missed` tokens; None
+    without one.
+
+    One prefill pass over the missed tokens for a draft with a cache of its own, nothing for one without: a
+    self-draft, n-gram, Medusa. A head's pass needs the target's hidden states of those tokens, which the
+    engine must keep.
+    """
+    on = [r for r, above in pairwise(table.ranges) if r.tokens and not above.tokens]
+    if not on:
+        return None
+    batch, k = float(round(math.sqrt(on[-1].low * on[-1].high))), on[-1].tokens
+    draft, seconds = scenario.draft, 0.0
+    if missed and not draft.views_target_cache:
+        attends = draft.kv if draft.kv.needs_own_prefill else Full()
+        ops = costs.forward(scenario.draft_shard, batch, float(missed), context, attends, head_query=1.0)
+        seconds = float(scenario.draft_machine.predicted_s(ops, batch * missed))
+    p = predict(scenario, Workload.of(batch, context, k), k)
+    saved = float(p.ar_tpot_s - p.tpot_s)
+    return CatchUp(int(batch), k, missed, seconds, math.ceil(seconds / saved) if saved > 0 else None)
+
+
+def _inside(low: int, high: int) -> Array:
+    return np.unique(np.round(np.geomspace(max(low, 1), max(high, 1), CONTEXTS_PER_RANGE)))
+
+
+def _weights(shares: Sequence[float] | None, max_batch: int) -> Array:
+    if shares is None:
+        by_octave: Array = np.diff(np.log(np.arange(1.0, max_batch + 2)))
+        return by_octave / by_octave.sum()
+    given = np.asarray(shares, float)
+    if given.shape != (max_batch,) or not (np.all(given >= 0) and 0 < given.sum() < np.inf):
+        raise refuse(
+            "--shares", None, f"{max_batch} shares of time, 0 or more, not all 0", f"{given.size} of them"
+        )
+    return given / given.sum()
+
+
+def _slowness(
+    scenario: Scenario, contexts: Array, max_batch: int, longest: int, acceptance_at: AcceptanceAt | None
+) -> Array:
+    """1/speedup over ``[batch, K]``, the mean over the contexts."""
+    parts = []
+    for context in contexts.tolist():
+        at = scenario if acceptance_at is None else replace(scenario, acceptance=acceptance_at(context))
+        parts.append(1.0 / speedups(at, np.arange(1.0, max_batch + 1), context, np.arange(longest + 1)))
+    return np.asarray(np.mean(parts, axis=0))
+
+
+def runs(chosen: NDArray[np.int64]) -> tuple[tuple[int, int, int], ...]:
+    """[batch from, batch to, tokens] of a draft length for each batch size from 1."""
+    ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True)) + 1
+    starts = np.concatenate(([0], ends[:-1])) + 1
+    return tuple(zip(starts.tolist(), ends.tolist(), chosen[ends - 1].tolist(), strict=True))
+
+
+def _table(slowness: Array, weights: Array, hysteresis: float, low: int, high: int) -> LengthTable:
+    cost = slowness * weights[:, None]
+    chosen = walk(cost, hysteresis)
+    ranges = []
+    for first, last, k in runs(chosen):
+        inside = slice(first - 1, last)
+        share = weights[inside].sum()
+        gained = share / cost[inside, k].sum() if share > 0 else 1.0 / slowness[inside, k].mean()
+        ranges.append(Range(first, last, k, float(gained)))
+    constants = 1.0 / cost.sum(0)
+    best = int(np.argmax(constants))
+    expected = float(1.0 / np.take_along_axis(cost, chosen[:, None], 1).sum())
+    return LengthTable(
+        ranges=tuple(ranges),
+        context_low=low,
+        context_high=high,
+        speedup=max(expected, float(constants[best])) if len(ranges) == 1 else expected,
+        best_constant=best,
+        constant_speedup=float(constants[best]),
+        by_constant=tuple(float(c) for c in constants),
+    )

@@ -1,0 +1,319 @@
+"""Lines for serving engines that serve what was priced: vLLM's JSON, SGLang's flags and adaptive file.
+
+Where an engine has no such draft, the answer is None and a note says why: no method name is invented. Every
+kind of line was tried on the engines' own parsers (tests/engine/lines.json, made by ``make test-engine``).
+"""
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfmodel.answers.advice.draft_lengths import LengthTable, Range
+from perfmodel.answers.question.acceptance_of import published_head
+from perfmodel.answers.question.query import CommonOptions
+from perfmodel.answers.question.runs_in import draft_word
+from perfmodel.drafts.base import Draft
+from perfmodel.kv.streamingllm import StreamingLLM
+from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs.models.model import hub_id
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.speculation.scenario import Scenario
+
+CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
+"""Engine -> the version whose parser took the lines."""
+LOOKUP = (2, 4)
+"""Fewest and most tokens that an n-gram draft matches (prompt look-up's range; Saxena 2023)."""
+NO_SPARSE = (
+    "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
+    "the table is for an engine that has one"
+)
+ADAPTIVE_FILE = "adaptive.json"
+"""What SGLang's line calls the file that the user is to write."""
+
+
+KV_NAMES = {
+    "vLLM": {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"},
+    "SGLang": {"fp8": "fp8_e4m3"},
+}
+"""Engine -> KV format -> its name there; what is missing has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTarget:
+    """The target as it was modelled: what the engine's line must say so that it serves just that."""
+
+    model_id: str | None
+    """As the engine finds it; None where nobody said."""
+    tensor_parallel: int = 1
+    weights: str = "bf16"
+    kv_dtype: str = "bf16"
+    memory_fraction: float = DEFAULT_MEMORY_FRACTION
+    vocab_size: int | None = None
+    """None: not compared with the draft's."""
+    expert_parallel: int = 1
+    data_parallel: int = 1
+
+    @classmethod
+    def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
+        """What a question asks for; a checkpoint's own formats need no flag."""
+        return cls(
+            model_id,
+            scenario.machine.tensor_parallel,
+            "bf16" if question.weights is None else scenario.precision.weights.name,
+            "bf16" if question.kv_dtype is None else scenario.precision.kv.name,
+            float(question.memory_fraction),
+            scenario.target.vocab_size,
+            expert_parallel=scenario.expert_parallel,
+            data_parallel=scenario.data_parallel,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What to hand over. vllm and sglang are None where `notes` say why.
+
+    sglang_adaptive: contents of the file that SGLang's line names, where it takes a length by batch size.
+    """
+
+    vllm: dict[str, Any] | None
+    vllm_line: str | None
+    sglang: list[str] | None
+    sglang_line: str | None
+    notes: tuple[str, ...]
+    sglang_adaptive: dict[str, Any] | None = None
+
+
+def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: str | None = None) -> Export:
+    """Engine configurations for one table. draft_path: where the engine finds the head or draft."""
+    notes: list[str] = []
+    if served.model_id is None:
+        return Export(
+            None, None, None, None, ("which checkpoint is served is yours to say: give --model-path",)
+        )
+    vllm = flags = adaptive = None
+    off = table.max_tokens == 0
+    each = _of_one_group(table, served.data_parallel)
+    dealt = served.expert_parallel in (1, served.tensor_parallel)
+    if not dealt:
+        notes.append(
+            f"vLLM deals experts out to all devices or none, not {served.expert_parallel}: no line for it"
+        )
+    if off:
+        notes.append("no range gains from speculation: leave it off")
+    else:
+        vllm = _vllm(each, draft, served, draft_path, notes) if dealt else None
+        flags, adaptive = _sglang(table, draft, served, draft_path, notes)
+    vllm_line = sglang_line = None
+    if (off and dealt) or vllm is not None:
+        words = ["vllm", "serve", served.model_id, *_arguments("vLLM", each, served, notes)]
+        vllm_line = shlex.join(words if vllm is None else [*words, "--speculative-config", json.dumps(vllm)])
+    if off or flags is not None:
+        words = ["python", "-m", "sglang.launch_server", "--model-path", served.model_id]
+        sglang_line = shlex.join([*words, *_arguments("SGLang", table, served, notes), *(flags or ())])
+    if (vllm_line or sglang_line) and served.weights not in ("bf16", "fp8"):
+        notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
+    if (vllm_line or sglang_line) and (served.expert_parallel > 1 or served.data_parallel > 1):
+        notes.append("lines with --ep or --dp were not given to the engines' parsers")
+    elif taken := [
+        f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line
+    ]:
+        notes.append(f"lines of this form were taken by the parsers of {' and '.join(taken)}")
+    return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
+
+
+def draft_source(named: str, model: str, scenario: Scenario) -> str | None:
+    """Where an engine finds the draft: the id of a model of its own, or of the published head that was looked
+    up.
+    """
+    draft = scenario.draft
+    if draft.kind in ("model", "parallel"):
+        return hub_id(named.removeprefix("parallel:"), "--draft")
+    return published_head(model, draft, scenario.acceptance)
+
+
+def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: list[str]) -> list[str]:
+    """The flags of the target itself, where they are not the engine's defaults; batches end where the table
+    does.
+    """
+    names = KV_NAMES[engine]
+    if served.kv_dtype != "bf16" and served.kv_dtype not in names:
+        notes.append(
+            f"{engine} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another"
+        )
+    share: float | None = served.memory_fraction
+    devices, ep, dp = served.tensor_parallel, served.expert_parallel, served.data_parallel
+    if engine == "vLLM":
+        devices //= dp
+        groups = ["--data-parallel-size", str(dp)] * (dp > 1) + ["--enable-expert-parallel"] * (ep > 1)
+        tp, memory, most = "--tensor-parallel-size", "--gpu-memory-utilization", "--max-num-seqs"
+        share = (
+            None if share == DEFAULT_MEMORY_FRACTION else share
+        )  # vLLM's own default; SGLang estimates one
+    else:
+        groups = ["--enable-dp-attention", "--dp", str(dp)] * (dp > 1) + ["--ep", str(ep)] * (ep > 1)
+        tp, memory, most = "--tp", "--mem-fraction-static", "--max-running-requests"
+    values = {
+        tp: devices if devices > 1 else None,
+        "--quantization": "fp8" if served.weights == "fp8" else None,
+        "--kv-cache-dtype": names.get(served.kv_dtype),
+        memory: share,
+        most: table.ranges[-1].high,
+    }
+    return groups + [
+        word for flag, value in values.items() if value is not None for word in (flag, str(value))
+    ]
+
+
+def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
+    """The table by the sequences of one group of data-parallel attention, which is what vLLM counts."""
+    ranges: list[Range] = []
+    for r in table.ranges:
+        low, high = 1 + (ranges[-1].high if ranges else 0), -(-r.high // groups)
+        if low <= high:
+            ranges.append(replace(r, low=low, high=high))
+    return replace(table, ranges=tuple(ranges))
+
+
+def five_item_rows(tables: Sequence[LengthTable]) -> list[list[int]]:
+    """``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows, by context and then batch; every point of the rectangle
+    once.
+    """
+    return [[r.low, r.high, t.context_low, t.context_high, r.tokens] for t in tables for r in t.ranges]
+
+
+def _vllm(
+    table: LengthTable, draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
+) -> dict[str, Any] | None:
+    method, model = _draft(draft, served, path, notes)
+    if method is None:
+        return None
+    groups = served.data_parallel
+    allowed = (
+        {served.tensor_parallel} if method == "draft_model" or groups > 1 else {1, served.tensor_parallel}
+    )
+    if method not in ("ngram", "mtp") and draft.tensor_parallel not in allowed:
+        given = " or ".join(map(str, sorted(allowed)))
+        notes.append(
+            f"vLLM runs this draft on {given} devices, not on {draft.tensor_parallel}: no line for it"
+        )
+        return None
+    config: dict[str, Any] = {"method": method}
+    if model is not None:
+        config["model"] = model
+    config["num_speculative_tokens"] = table.max_tokens
+    if len(table.ranges) > 1:
+        config["num_speculative_tokens_per_batch_size"] = [[r.low, r.high, r.tokens] for r in table.ranges]
+    if method == "ngram":
+        config["prompt_lookup_min"], config["prompt_lookup_max"] = LOOKUP
+    elif method != "mtp":
+        config["draft_tensor_parallel_size"] = draft.tensor_parallel // groups
+    if draft.name.startswith("parallel:"):
+        config["parallel_drafting"] = True
+    return config
+
+
+def _draft(
+    draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
+) -> tuple[str | None, str | None]:
+    """vLLM's method and the draft's path; None with a note where there is no such thing."""
+    word = draft_word(draft)
+    known = serving_engines()["vllm"].drafts.get(word)
+    if draft.kv.name != "full" or known is None:
+        full = "a self-draft over the full cache is the target itself: nothing to serve"
+        notes.append(full if word == "self" and draft.kv.name == "full" else NO_SPARSE)
+        return None, None
+    if known.until is not None:
+        notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no line for it")
+        return None, None
+    if word == "mtp":
+        notes.append(
+            "MTP modules come with a target's checkpoint or not at all: make sure that this one has them"
+        )
+    if word in ("ngram", "mtp"):
+        return known.method, None
+    if word == "suffix":
+        notes.append(
+            "vLLM takes the most tokens of a suffix draft, not the mean that was priced: no line for it"
+        )
+        return None, None
+    if word in ("model", "parallel") and _foreign(draft, served):
+        notes.append(
+            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target {served.vocab_size}: "
+            "engines verify drafts of the target's own vocabulary only"
+        )
+        return None, None
+    if path is None:
+        own = word in ("model", "parallel")
+        which = f"checkpoint of {draft.model.name} drafts" if own else f"{word} head serves this target"
+        notes.append(f"which {which} is yours to say: give --draft-path for a line")
+        return None, None
+    return known.method, path
+
+
+def _foreign(draft: Draft, served: ServedTarget) -> bool:
+    return served.vocab_size is not None and draft.model.vocab_size != served.vocab_size
+
+
+def _sglang(
+    table: LengthTable, draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
+) -> tuple[list[str] | None, dict[str, Any] | None]:
+    """Words of the line, and the file that they name."""
+    known = serving_engines()["sglang"].drafts.get(draft_word(draft))
+    algorithm = None if known is None else known.method
+    by_batch = algorithm in ("EAGLE", "EAGLE3") and len(table.ranges) > 1
+    tokens = table.max_tokens if by_batch else table.best_constant
+    if tokens == 0:
+        notes.append(
+            "SGLang takes one draft length, and the best single one is 0: leave speculation off there"
+        )
+        return None, None
+    windowed = _window(draft, algorithm, notes)
+    if algorithm is None or windowed is None:
+        what = (
+            "a draft with a sparse view of the cache"
+            if algorithm
+            else f"a {draft.name.partition(':')[0]} draft"
+        )
+        notes.append(f"SGLang has no flag for {what}")
+        return None, None
+    owns = algorithm not in ("NGRAM", "NEXTN")
+    if (owns and path is None) or (algorithm == "STANDALONE" and _foreign(draft, served)):
+        return None, None
+    if owns and draft.tensor_parallel != served.tensor_parallel:
+        notes.append(f"SGLang shards a draft as its target: not as asked, on {draft.tensor_parallel}")
+    flags: dict[str, Any] = {"algorithm": algorithm}
+    if owns:
+        flags["draft-model-path"] = path
+    if algorithm not in ("NGRAM", "DFLASH", "DSPARK"):
+        flags |= {"num-steps": tokens, "eagle-topk": 1}
+    flags["num-draft-tokens"] = tokens + 1
+    if algorithm == "NGRAM":  # a chain: a tree of a breadth of 1
+        flags["ngram-max-bfs-breadth"] = 1
+    elif algorithm == "DSPARK":  # a block is all that is verified but its first token
+        flags["dspark-block-size"] = tokens
+    words = [
+        word for name, value in (flags | windowed).items() for word in (f"--speculative-{name}", str(value))
+    ]
+    if not by_batch:
+        if len(table.ranges) > 1:
+            notes.append(f"SGLang takes one draft length: the best single one, {tokens}, is given")
+        return words, None
+    words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
+    notes.append(
+        f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}, to be written beside the line"
+    )
+    return words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges}
+
+
+def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:
+    """Flags of what a draft reads of its cache, none for all of it; None where SGLang cannot serve that."""
+    if draft.kv.name == "full":
+        return {}
+    if not isinstance(draft.kv, StreamingLLM) or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
+        return None
+    if algorithm == "EAGLE3":
+        notes.append("SGLang's EAGLE-3 heads keep no sink: the window alone is what was priced")
+        return {"draft-window-size": draft.kv.budget}
+    return {"draft-window-size": draft.kv.budget - draft.kv.sinks, "draft-sink-size": draft.kv.sinks}

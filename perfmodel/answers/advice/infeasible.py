@@ -1,0 +1,57 @@
+"""Why `advise` finds nothing possible, and what would be: another batch, degree, weight format or device."""
+
+from typing import Any
+
+from perfmodel.answers.advice.candidates import AdviseQuery
+from perfmodel.answers.advice.prices import Priced
+from perfmodel.answers.question.query import UNUSED, resolve
+from perfmodel.errors import InputError
+from perfmodel.specs.boundary import files
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.speculation.capacity import memory_of
+
+
+def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
+    """The reason, as a sentence's part."""
+    if not baseline:
+        return "no tensor-parallel degree asked for is possible here"
+    fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
+    if not fitting:
+        context, fraction = float(query.context), float(query.memory_fraction)
+        room = [memory_of(x.candidate.scenario, 1.0, context, 0.0, fraction) for x in baseline]
+        least, most = int(query.batches[0]), max(int(r.ar_max_batch) for r in room)
+        if most >= 1:
+            return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
+        weights = min(float(x.candidate.scenario.target_shard.stored_weight_bytes) for x in baseline) / 1e9
+        have = float(room[0].available_bytes) / 1e9
+        needs = f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
+        return f"{needs}{_would_fit(query, float(room[0].available_bytes))}"
+    return f"the bound of {query.max_tpot_ms:g} ms per token is below the least reachable, {min(fitting) * 1e3:.2f} ms"
+
+
+def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
+    """The least change of each kind, degree, weights or device, with which one sequence would fit."""
+
+    def fits_with(**changes: Any) -> bool:
+        asked = {
+            "batch": 1,
+            "tp": max(query.degrees),
+            "draft": "self",
+            "draft_kv": "full",
+            "draft_tp": None,
+        } | changes
+        try:
+            scenario = resolve(query.query(**asked), UNUSED)
+        except InputError:
+            return False
+        return bool(memory_of(scenario, 1.0, float(query.context), 0.0, float(query.memory_fraction)).fits)
+
+    degrees = [tp for tp in (2, 4, 8, 16) if tp > max(query.degrees) and fits_with(tp=tp)]
+    formats = [name for name in ("fp8", "int4-g128") if fits_with(weights=name)]
+    sizes = {name: gpu.memory_bytes for name in files.bundled_names("gpus") if (gpu := load_gpu(name)).memory}
+    enough = available_bytes / float(query.memory_fraction)
+    larger = sorted((size, name) for name, size in sizes.items() if size > enough)
+    device = next((f"on {name}" for _, name in larger if fits_with(hardware=name)), None)
+    ways = [*(f"with --tp {tp}" for tp in degrees[:1]), *(f"with --weights {f}" for f in formats[:1])]
+    ways += [device] if device else []
+    return f"; it would fit {', '.join(ways[:-1])}{' or ' * (len(ways) > 1)}{ways[-1]}" if ways else ""

@@ -1,0 +1,220 @@
+"""What the candidates of `advise` cost: each over all batches and draft lengths (or trees) at once, and the
+best.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.advice.candidates import AdviseQuery, Candidate
+from perfmodel.errors import refuse
+from perfmodel.operations import Array
+from perfmodel.speculation import capacity
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.tree_cost import growth, surface
+
+TREE_SIZES = np.array([*range(1, 64), *range(64, 256, 8), *range(256, 513, 32)])
+"""Nodes of the trees searched, the root included: every size to 64, then steps of an eighth of it or less."""
+MAX_PRICES = 2_000_000
+"""Of all batches, drafts and draft lengths together: about a gigabyte and ten seconds."""
+TREE_LEVELS = 24
+"""Most levels of the trees searched, the root's included; `perfmodel tree` looks at every size, and
+further.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A point that no other beats in both throughput and time per token."""
+
+    tpot_s: float
+    throughput_tokens_per_s: float
+    batch: int
+    gamma: int
+    tree_levels: int | None
+    tp: int
+    draft: str | None
+    draft_kv: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fronts:
+    """Throughput against time per token, of the baseline and of speculation; within memory only."""
+
+    baseline: tuple[FrontPoint, ...]
+    speculating: tuple[FrontPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """One candidate over ``[batch, column]``; a column is a draft length, or a tree's size and levels.
+
+    `drafted` and `levels` are per column: tokens drafted, and a tree's levels (0 for a chain). `gained` are
+    tokens per iteration. `fits` says that memory suffices, `allowed` also that the bound on time per token
+    holds.
+    """
+
+    candidate: Candidate
+    drafted: NDArray[np.int64]
+    levels: NDArray[np.int64]
+    gained: Array
+    tpot_s: Array
+    fits: NDArray[np.bool_]
+    allowed: NDArray[np.bool_]
+
+
+def price(
+    baseline: list[Candidate], candidates: list[Candidate], query: AdviseQuery
+) -> tuple[list[Priced], ...]:
+    """The baseline and candidates. Target passes are the same for all drafts of a degree and counted once.
+
+    Raises InputError for more prices than fit in memory with ease.
+    """
+    columns = len(baseline) + sum(_columns(c, query) for c in candidates)
+    if query.batches.size * columns > MAX_PRICES:
+        allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
+        raise refuse("--batch", None, allowed, query.batches.size)
+    chains = [c for c in candidates if c.tree is None]
+    deepest = max((c.scenario.longest(int(query.max_gamma)) for c in chains), default=0)
+    verify = {c.tp: _verify(c.scenario, query, deepest) for c in baseline}
+    none = np.zeros(1, int)
+    alone = [_priced(c, none, none, np.ones(1), verify[c.tp][:, :1], query) for c in baseline]
+    drafted = [
+        _trees(c, query) if c.tree is not None else _chains(c, query, verify[c.tp]) for c in candidates
+    ]
+    return alone, drafted
+
+
+def _columns(candidate: Candidate, query: AdviseQuery) -> int:
+    """Draft lengths, or sizes and levels of trees, that are priced at each batch."""
+    return (
+        candidate.scenario.longest(int(query.max_gamma))
+        if candidate.tree is None
+        else TREE_SIZES.size * TREE_LEVELS
+    )
+
+
+def fits(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> NDArray[np.bool_]:
+    """Whether memory suffices, broadcast over batches and drafted tokens."""
+    context, fraction = np.asarray(float(query.context)), float(query.memory_fraction)
+    return capacity.memory_of(scenario, batch, context, drafted, fraction).fits
+
+
+def _verify(scenario: Scenario, query: AdviseQuery, deepest: int) -> Array:
+    batches, queries = query.batches, np.arange(1.0, deepest + 2)
+    times = scenario.target_pass_s(batches[:, None], float(query.context), queries)
+    return np.broadcast_to(times, (batches.size, queries.size))
+
+
+def _chains(candidate: Candidate, query: AdviseQuery, verify: Array) -> Priced:
+    s, gammas = candidate.scenario, np.arange(1, candidate.scenario.longest(int(query.max_gamma)) + 1)
+    b, context = query.batches[:, None], np.asarray(float(query.context))
+    iteration = gammas * s.draft_token_s(b, context, gammas) + verify[:, gammas] + s.overhead_s(b, context)
+    gained = np.cumsum(s.acceptance.survival(int(gammas[-1])))[1:]
+    return _priced(candidate, gammas, np.zeros_like(gammas), gained, iteration / gained, query)
+
+
+def _trees(candidate: Candidate, query: AdviseQuery) -> Priced:
+    """Every size of `TREE_SIZES` and every number of levels from 2 on."""
+    assert candidate.tree is not None
+    batches = query.batches
+    levels = min(TREE_LEVELS, (candidate.scenario.draft.max_gamma or TREE_LEVELS) + 1)
+    table = growth(candidate.tree, int(TREE_SIZES[-1]), levels)
+    _, total, _ = surface(candidate.scenario, batches, float(query.context), table, TREE_SIZES)
+    levels, sizes = np.meshgrid(np.arange(2, table.levels + 1), TREE_SIZES[1:], indexing="ij")
+    gained = table.tokens[1:, TREE_SIZES[1:] - 1].ravel()
+    tpot = total[:, 1:, 1:].reshape(batches.size, -1) / gained
+    return _priced(candidate, sizes.ravel() - 1, levels.ravel(), gained, tpot, query)
+
+
+def _priced(
+    candidate: Candidate, drafted: Any, levels: Any, gained: Array, tpot_s: Array, query: AdviseQuery
+) -> Priced:
+    room = fits(candidate.scenario, query.batches[:, None], np.asarray(drafted, float), query)
+    room = np.broadcast_to(room, tpot_s.shape)
+    bound = query.max_tpot_s
+    return Priced(
+        candidate, drafted, levels, gained, tpot_s, room, room if bound is None else room & (tpot_s <= bound)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PricedPoint:
+    """A point of a candidate and its value by the objective, larger is better."""
+
+    candidate: Candidate
+    batch: int
+    gamma: int
+    levels: int
+    gained: float
+    tpot_s: float
+    value: float
+
+    def times(self, other: "PricedPoint", query: AdviseQuery) -> float:
+        """How many times better than another point."""
+        larger, smaller = (self, other) if query.objective == "throughput" else (other, self)
+        return larger.value / smaller.value
+
+
+def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
+    """The best point of one candidate, the smallest batch and draft on a tie; None where none is allowed."""
+    if not priced.allowed.any():
+        return None
+    worth = _value(query, query.batches[:, None], priced.tpot_s, priced.candidate.tp)
+    value = np.where(priced.allowed, worth, -np.inf)
+    i, j = divmod(int(np.argmax(value)), value.shape[1])
+    return PricedPoint(
+        candidate=priced.candidate,
+        batch=int(query.batches[i]),
+        gamma=int(priced.drafted[j]),
+        levels=int(priced.levels[j]),
+        gained=float(priced.gained[j]),
+        tpot_s=float(priced.tpot_s[i, j]),
+        value=float(value[i, j]),
+    )
+
+
+def _value(query: AdviseQuery, batch: Array, tpot_s: Array, tp: int) -> Array:
+    """What the objective maximises: tokens/s of the group, minus the time per token, or minus its price."""
+    if query.objective == "latency":
+        return -tpot_s
+    if query.objective == "throughput":
+        return batch / tpot_s
+    assert query.price is not None
+    return -(float(query.price) * tp / 3600.0 * 1e6) * tpot_s / batch
+
+
+def front(priced: list[Priced], batches: Array) -> tuple[FrontPoint, ...]:
+    """Points of larger throughput at larger time per token, none of them beaten in both; within memory
+    only.
+    """
+    if not any(x.fits.any() for x in priced):
+        return ()
+    speed = np.concatenate([np.where(x.fits, x.tpot_s, np.inf).ravel() for x in priced])
+    shapes = [x.tpot_s.shape for x in priced]
+    rate = np.concatenate([np.broadcast_to(batches[:, None], shape).ravel() for shape in shapes]) / speed
+    order = np.argsort(speed, kind="stable")
+    top = np.maximum.accumulate(rate[order])
+    unbeaten = order[np.concatenate(([True], top[1:] > top[:-1] * (1 + 1e-9))) & np.isfinite(speed[order])]
+    starts = np.cumsum([0, *(x.tpot_s.size for x in priced)])
+    points = []
+    for at in unbeaten:
+        which = int(np.searchsorted(starts, at, "right")) - 1
+        i, j = divmod(int(at - starts[which]), shapes[which][1])
+        winner = priced[which]
+        gamma, draft = int(winner.drafted[j]), winner.candidate.scenario.draft
+        points.append(
+            FrontPoint(
+                tpot_s=float(speed[at]),
+                throughput_tokens_per_s=float(rate[at]),
+                batch=int(batches[i]),
+                gamma=gamma,
+                tree_levels=int(winner.levels[j]) or None,
+                tp=winner.candidate.tp,
+                draft=draft.name if gamma else None,
+                draft_kv=draft.kv.label() if gamma else None,
+            )
+        )
+    return tuple(points)

@@ -1,0 +1,314 @@
+"""How many tokens to draft at which batch size and context, ready for a serving engine."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from perfmodel.answers.advice.draft_lengths import (
+    DEFAULT_HYSTERESIS,
+    MAX_BATCH,
+    CatchUp,
+    LengthTable,
+    catch_up,
+    length_tables,
+)
+from perfmodel.answers.advice.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.point.verdict import Calibrated, warnings
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import readers
+from perfmodel.answers.question.acceptance_of import acceptance_by_context
+from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, asks, question
+from perfmodel.answers.question.query import Options, Query, acceptances_of, assumed, resolve
+from perfmodel.answers.question.rates import given_rate
+from perfmodel.answers.question.readers import Count, Counts, Number, numbers, whole
+from perfmodel.answers.question.runs_in import runs_in
+from perfmodel.answers.text import devices, times
+from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.steps import step_times
+from perfmodel.specs.acceptance.acceptance_file import read_acceptance
+from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs.models.model import hub_id
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.scenario import Scenario
+
+MAX_BATCHES = 256
+MAX_CONTEXTS = 1000
+LEAST_GAIN = 0.02
+"""Over the best single length, below which a table is not worth having."""
+
+
+def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
+    """A word, or a share for each batch size. Raises InputError."""
+    return given if isinstance(given, str) else numbers(given, flag)
+
+
+@question
+class ScheduleQuery(Options):
+    """A question over all batch sizes; several contexts are the upper ends of context ranges."""
+
+    context: Counts = argument(
+        "One context, or the rising ends of context ranges.", COUNTS, "--context-length -c", limits=(1, 2**40)
+    )
+    max_batch: Count | None = argument(
+        "Largest batch size of the table.",
+        "N",
+        shown=f"what fits, at most {MAX_BATCHES}",
+        limits=(1, MAX_BATCH),
+        default=None,
+    )
+    gamma: int | str | None = argument(
+        "Only with --tokens-per-iteration: the length it was measured at.",
+        "N",
+        "-g",
+        readers.gamma,
+        shown="auto",
+        default=None,
+    )
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = None
+    alpha: arg.Alpha = None
+    rate: arg.ChainRate = None
+    hysteresis: Number = argument(
+        "Share of time that every border between ranges must earn.",
+        "SHARE",
+        limits=arg.SHARE,
+        default=DEFAULT_HYSTERESIS,
+    )
+    shares: str | Sequence[float] = argument(
+        "Time by batch size: every doubling alike, or every size alike.",
+        "octaves|equal",
+        read=_shares,
+        default="octaves",
+    )
+    request_rate: Number | None = argument(
+        "Instead of --shares: requests per second, whose baseline decides the time at each batch size.",
+        "RATE",
+        limits=arg.POSITIVE,
+        default=None,
+    )
+    output_len: Count = argument(
+        "Output tokens of such a request, of a context's last ones.", TOKENS, default=256
+    )
+    missed: Number = argument(
+        "Tokens decoded while drafting was off, that a draft catches up on.",
+        "COUNT",
+        read=whole,
+        limits=(0, 2**20),
+        default=256,
+    )
+    dynamic_price: Number | None = argument(
+        "Share of time that a length by batch size costs in the engine.",
+        "SHARE",
+        limits=(0, 1),
+        shown="the engine's, where it is known",
+        default=None,
+    )
+    draft_path: str | None = argument(
+        "Where the engine finds the draft or head.", "PATH", shown="the id of --draft", default=None
+    )
+    model_path: str | None = argument(
+        "What the engine is to serve.", "PATH|ID", shown="the Hugging Face id of --model", default=None
+    )
+
+    def check(self) -> None:
+        super().check()
+        self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
+        assert isinstance(self.context, tuple)
+        if len(self.context) > MAX_CONTEXTS:
+            raise refuse("--context", None, f"at most {MAX_CONTEXTS} contexts", len(self.context))
+        if self.request_rate is not None and not 2 <= float(self.output_len) < min(self.context):
+            raise refuse(
+                "--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len
+            )
+        if isinstance(self.shares, str) and self.shares not in ("octaves", "equal"):
+            raise refuse("--shares", None, "octaves or equal", self.shares)
+        if self.rate is not None and acceptances_of(self):
+            raise InputError(
+                "--rate: stands for --alpha, --tokens-per-iteration and --acceptance; give one of them"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleTable(LengthTable):
+    """A table of draft lengths, what switching the draft on again costs, and what to hand to an engine.
+
+    instead: why one length is given where a length by batch size would gain less than it costs; else None.
+    """
+
+    COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
+
+    catch_up: CatchUp | None
+    export: Export
+    instead: str | None
+
+
+@dataclass(frozen=True, repr=False)
+class Schedule(Answer):
+    """A table for each context range; `num_speculative_tokens_per_batch_and_context` is the proposed
+    five-item form.
+    """
+
+    model: str
+    hardware: str
+    tp: int
+    draft: str
+    draft_kv: str
+    acceptance_source: str
+    tables: tuple[ScheduleTable, ...]
+    num_speculative_tokens_per_batch_and_context: tuple[tuple[int, ...], ...] | None
+    runs_in: str | None
+    calibration: Calibrated
+    warnings: tuple[str, ...]
+
+    def headline(self) -> str:
+        spans = ", ".join(f"{r.low}-{r.high}: {r.tokens}" for r in self.tables[0].ranges)
+        where = f"{self.model} on {devices(self.hardware, self.tp)}, drafted by {self.draft}"
+        return f"{times(self.tables[0].speedup)} expected; draft tokens by batch {spans}; {where}"
+
+
+@asks(ScheduleQuery)
+def schedule(question: ScheduleQuery) -> Schedule:
+    """How many tokens to draft for each batch size (and context), as tables for vLLM and SGLang.
+
+    A table never does worse than the best single number by the model's own measure; 0 turns speculation off.
+    Raises InputError.
+    """
+    assert isinstance(question.context, tuple)
+    contexts = tuple(int(context) for context in question.context)
+    query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
+    scenario = resolve(query, given_rate(question.rate))
+    most = _fitting(scenario, contexts[-1], query, question.max_batch)
+    left_out = question.max_batch is not None and most < int(query.batch)
+    tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
+    engine = engine_of(scenario.machine.calibration)
+    at_one_context = contexts == (tables[0].context_high,)
+    instead = _instead(tables[0], engine, question) if at_one_context else None
+    if instead is not None:
+        tables = (tables[0].single(),)
+    runs = runs_in(engine, scenario.draft, question.engine)
+    served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario)
+    draft_path = question.draft_path or draft_source(
+        query.draft or scenario.draft.name, query.model, scenario
+    )
+    missed = int(question.missed)
+    rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
+    return Schedule(
+        model=scenario.target.name,
+        hardware=scenario.machine.gpu.name,
+        tp=int(query.tp),
+        draft=scenario.draft.name,
+        draft_kv=scenario.draft.kv.label(),
+        acceptance_source=scenario.acceptance.source,
+        tables=tuple(
+            ScheduleTable(
+                **{f.name: getattr(table, f.name) for f in fields(table)},
+                catch_up=catch_up(scenario, table, float(table.context_high), missed),
+                export=export(table, scenario.draft, served, draft_path),
+                instead=instead,
+            )
+            for table in tables
+        ),
+        num_speculative_tokens_per_batch_and_context=None if rows is None else tuple(map(tuple, rows)),
+        runs_in=None if runs is None else runs.text,
+        calibration=Calibrated.of(scenario),
+        warnings=(
+            *assumed(query, scenario),
+            *((f"batches above {most} do not fit and are left out",) if left_out else ()),
+            *_warnings(scenario, query, tables),
+        ),
+    )
+
+
+def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...]) -> tuple[str, ...]:
+    """Of the largest batch at the longest context."""
+    longest = tables[-1]
+    batch, context = longest.ranges[-1].high, float(longest.context_high)
+    gamma = max(t.max_tokens for t in tables)
+    room = memory_of(scenario, float(batch), context, float(gamma), float(query.memory_fraction))
+    return warnings(scenario, batch, context, gamma, room.single())
+
+
+def _tables(
+    scenario: Scenario, question: ScheduleQuery, contexts: tuple[int, ...], most: int, max_gamma: int
+) -> tuple[LengthTable, ...]:
+    shares: Sequence[float] | None = None if isinstance(question.shares, str) else question.shares
+    if question.shares == "equal":
+        shares = [1.0] * most
+    if question.request_rate is not None:
+        shares = _served_shares(scenario, question, contexts[-1], most).tolist()
+    hysteresis = float(question.hysteresis)
+    given = (question.alpha, question.rate, question.tokens_per_iteration)
+    by_context = None
+    if all(value is None for value in given):
+        rows = None if question.acceptance is None else read_acceptance(question.acceptance)
+        by_context = acceptance_by_context(
+            question.model, scenario.target, scenario.draft, rows, question.task
+        )
+    return length_tables(scenario, contexts, most, max_gamma, shares, hysteresis, by_context)
+
+
+def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, most: int) -> Array:
+    """Time that a server without drafts spends at each batch size under the rate; all at the last where it is
+    full.
+    """
+    output = float(question.output_len)
+    lengths = Lengths(context - output / 2.0, output)
+    limits = Limits(max_num_seqs=most, memory_fraction=float(question.memory_fraction))
+    steps = step_times(scenario, lengths, limits, [0])[0]
+    if not steps.seats:
+        raise InputError(
+            "--request-rate: not one request fits on this device; leave it out, or use more devices"
+        )
+    rate = np.array([readers.value(question.request_rate)])  # type: ignore[arg-type]  # given, where this is called
+    share = serve(steps, Load(lengths, rate=rate), limits).share[0, 1:]
+    return np.pad(share, (0, most - share.size))
+
+
+def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
+    """Why the best single length is better; None where the table gains more than it costs and than
+    `LEAST_GAIN`.
+    """
+    serving = serving_engines().get(engine or "")
+    if len(table.ranges) == 1 or serving is None:
+        return None
+    mode = serving.dynamic
+    price = (
+        float(mode.price if mode else 0.0)
+        if question.dynamic_price is None
+        else float(question.dynamic_price)
+    )
+    least = max(1.0 + LEAST_GAIN, 1.0 / (1.0 - price) if price < 1 else math.inf)
+    if table.gain > least:
+        return None
+    costs = f"the {price:.0%} that {serving.title}'s dynamic mode costs"
+    if mode is not None and question.dynamic_price is None:
+        costs += f" ({mode.source.partition(':')[0]}; mended by {mode.mended}: --dynamic-price 0)"
+    needed = costs if least > 1.0 + LEAST_GAIN else f"the {LEAST_GAIN:.0%} that make it worth its borders"
+    gain = f"{table.gain - 1:.1%} over {table.best_constant} everywhere"
+    return f"a length by batch size would gain {gain}, which is not more than {needed}"
+
+
+def _fitting(scenario: Scenario, context: int, query: Query, asked: Number | None) -> int:
+    """The largest batch of the table: what fits speculating at the longest context, and no more than was
+    asked for.
+
+    Where not one sequence fits it is what was asked for, which a warning says. Raises InputError where
+    nothing was.
+    """
+    room = memory_of(scenario, 1.0, float(context), float(query.max_gamma), float(query.memory_fraction))
+    most = int(query.batch)
+    if asked is None and room.max_batch < 1:
+        raise InputError(
+            f"--context: not one sequence of {context} tokens fits on this device; give --max-batch"
+        )
+    if asked is None:
+        return min(int(room.max_batch), MAX_BATCHES)
+    return min(int(room.max_batch), most) if room.max_batch >= 1 else most

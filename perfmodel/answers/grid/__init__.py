@@ -1,0 +1,1 @@
+"""Many points at once, and the files they are written to."""

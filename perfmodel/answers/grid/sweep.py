@@ -1,0 +1,273 @@
+"""A grid of questions answered in blocks at flat memory: the cases outside, batch x context x gamma
+inside.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
+from perfmodel.answers.point.verdict import verdicts
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.arguments import asks, listed
+from perfmodel.answers.question.query import Options, Query, resolve
+from perfmodel.answers.question.readers import Names, Numbers
+from perfmodel.errors import InputError, not_installed, refuse
+from perfmodel.speculation import capacity
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import interval_ends, log_error
+from perfmodel.speculation.workload import Workload
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+MAX_ROWS = 10_000_000
+"""Of a sweep that is held in memory."""
+BLOCK_ROWS = 2**16
+MAX_CASES = 10_000
+LABELS = (
+    "model",
+    "hardware",
+    "tp",
+    "draft",
+    "draft_tp",
+    "draft_kv",
+    "weights",
+    "kv_dtype",
+    "calibration",
+    "alpha",
+)
+WHOLE = ("batch", "context_tokens", "gamma", "gamma_optimal", "fits", "max_batch", "ar_max_batch")
+COLUMNS = (
+    "batch",
+    "context_tokens",
+    "gamma",
+    "target_s",
+    "draft_s",
+    "verify_s",
+    "overhead_s",
+    "tokens_per_iteration",
+    "speedup",
+    "tpot_s",
+    "ar_tpot_s",
+    "throughput_tokens_per_s",
+    "ar_throughput_tokens_per_s",
+    "gamma_optimal",
+    "speedup_at_gamma_optimal",
+    "fits",
+    "max_batch",
+    "ar_max_batch",
+)
+HEADS = ("model", "hardware", "tp", "draft_kv", "alpha")
+AXES = (*HEADS, "batch", "context", "gamma")
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive rows of one case: what is the same in all of them, and one array per column."""
+
+    labels: dict[str, str | int | float | None]
+    columns: dict[str, Column]
+    scenario: Scenario
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.columns["batch"].size
+
+    def typed(self) -> dict[str, Any]:
+        """The columns, whole numbers as such."""
+        return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
+
+
+@dataclass(frozen=True)
+class Grid(Options):
+    """Every combination of the lists; the rest does not vary. A gamma of None is the best one of its
+    point.
+    """
+
+    model: Annotated[Names, listed(arg.Model)]  # type: ignore[assignment]  # several
+    hardware: Annotated[Names, listed(arg.Hardware)]  # type: ignore[assignment]
+    batch: Annotated[Numbers, listed(arg.Batch)]
+    context: Annotated[Numbers, listed(arg.Context)]
+    gamma: Annotated[str | int | Sequence[str | int | None] | None, listed(arg.Gamma)] = "auto"
+    tp: Annotated[Numbers, listed(arg.TP)] = 1
+    draft_kv: Annotated[Names | None, listed(arg.DraftKV)] = None
+    alpha: Annotated[Numbers | None, listed(arg.Alpha)] = None
+
+    def check(self) -> None:
+        super().check()
+        if self.tokens_per_iteration is not None and len(self.axis("gamma")) > 1:
+            raise InputError(
+                "--tokens-per-iteration: needs one --gamma N, the draft length at which it was measured"
+            )
+
+    def axis(self, name: str) -> tuple[Any, ...]:
+        """The values of one of `AXES`."""
+        given = getattr(self, name)
+        return given if isinstance(given, tuple) else (given,)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the whole grid."""
+        return math.prod(len(self.axis(name)) for name in AXES)
+
+    def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
+        """Questions that differ in more than batch, context and gamma, each with its contexts and what it
+        names, read.
+
+        An acceptance that is looked up belongs to one context, so that each context is then a case of its
+        own. Raises InputError where there are too many, or one is impossible.
+        """
+        every, gammas = self.axis("context"), self.axis("gamma")
+        Workload.of(self.axis("batch"), 1)
+        Workload.of(1, every)
+        Workload.of(1, 1, [0 if gamma is None else gamma for gamma in gammas])
+        looked_up = (
+            self.axis("alpha") == (None,)
+            and self.tokens_per_iteration is None
+            and any(g != 0 for g in gammas)
+        )
+        # a gamma that makes `resolve` look the acceptance up where any row needs it
+        point = {
+            "batch": self.axis("batch")[0],
+            "gamma": max(gammas, key=lambda g: math.inf if g is None else g),
+        }
+        together = [(context,) for context in every] if looked_up else [every]
+        for number, (*head, contexts) in enumerate(itertools.product(*map(self.axis, HEADS), together)):
+            if number == MAX_CASES:
+                raise InputError(
+                    f"sweep: at most {MAX_CASES} combinations beside batch, context and gamma "
+                    "(without --alpha every context is one, its acceptance being looked up)"
+                )
+            query = self.query(**point, context=contexts[0], **dict(zip(HEADS, head, strict=True)))
+            yield query, contexts, resolve(query)
+
+
+def blocks(grid: Grid) -> Iterator[Block]:
+    """The grid's rows in blocks of at most about `BLOCK_ROWS`. Raises InputError."""
+    for query, contexts, scenario in grid.resolved():
+        labels = _labels(query, scenario)
+        batches, lengths = np.asarray(grid.axis("batch"), float), np.asarray(contexts, float)
+        gammas = grid.axis("gamma")
+        pairs = len(batches) * len(contexts)
+        step = max(BLOCK_ROWS // len(gammas), 1)
+        for start in range(0, pairs, step):
+            index = np.arange(start, min(start + step, pairs))
+            batch, context = batches[index // len(contexts)], lengths[index % len(contexts)]
+            columns = _columns(scenario, query, batch[:, None], context[:, None], gammas)
+            yield Block(labels, columns, scenario)
+
+
+def _columns(
+    scenario: Scenario, query: Query, batch: Column, context: Column, gammas: tuple[int | None, ...]
+) -> dict[str, Column]:
+    gamma, max_gamma = np.array([[0 if g is None else g for g in gammas]]), int(query.max_gamma)
+    if None in gammas:
+        best = predict(scenario, Workload.of(batch, context), max_gamma).gamma_optimal
+        gamma = np.where([[g is None for g in gammas]], best, gamma)
+    p = predict(scenario, Workload.of(batch, context, gamma), max_gamma)
+    room = capacity.memory_of(scenario, batch, context, gamma, float(query.memory_fraction))
+    found: dict[str, Any] = {"batch": batch, "context_tokens": context, "gamma": gamma}
+    found |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
+    found |= {name: getattr(p, name) for name in COLUMNS if name not in found}
+    shape = (batch.shape[0], gamma.shape[1])
+    return {name: np.broadcast_to(np.asarray(found[name], np.float64), shape).reshape(-1) for name in COLUMNS}
+
+
+def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | None]:
+    alpha, draft = scenario.acceptance.alpha, scenario.draft
+    return {
+        "model": scenario.target.name,
+        "hardware": scenario.machine.gpu.name,
+        "tp": int(query.tp),
+        "draft": draft.name,
+        "draft_tp": draft.tensor_parallel,
+        "draft_kv": draft.kv.label(),
+        "weights": scenario.precision.weights.name,
+        "kv_dtype": scenario.precision.kv.name,
+        "calibration": scenario.machine.calibration.name,
+        "alpha": None if alpha is None else float(alpha),
+    }
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(Answer):
+    """The answers of a grid in order: a row per point, `LABELS` and `COLUMNS` with units in their names."""
+
+    blocks: tuple[Block, ...]
+
+    def __len__(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    def to_frame(self) -> "DataFrame":
+        """The rows as a pandas DataFrame, with the speedup's interval and the verdict of each point.
+
+        Raises InputError where pandas is not installed.
+        """
+        frames = []
+        for block in self.blocks:
+            alpha = block.labels["alpha"]
+            labels: dict[str, Any] = block.labels | {"alpha": np.nan if alpha is None else alpha}
+            columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | _sure(block)
+            frames.append(pandas().DataFrame(labels | columns, index=range(block.rows)))
+        return pandas().concat(frames, ignore_index=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        rows = []
+        for block in self.blocks:
+            figures = zip(*(column.tolist() for column in block.typed().values()), strict=True)
+            rows += [block.labels | dict(zip(COLUMNS, row, strict=True)) for row in figures]
+        return {"schema_version": SCHEMA_VERSION, "rows": plain(rows)}
+
+    def headline(self) -> str:
+        speedup = np.concatenate([block.columns["speedup"] for block in self.blocks])
+        return f"{len(self)} rows, speedup {speedup.min():.2f}x to {speedup.max():.2f}x"
+
+
+@asks(Grid)
+def sweep(grid: Grid) -> Sweep:
+    """Answer every combination of the lists; `Sweep.to_frame` makes a table of it.
+
+    model, hardware, tp, draft_kv, alpha, batch, context and gamma take lists, or text with commas and ranges:
+    ``1..16``, ``1000..64000+1000``, ``1..256x2``. Raises InputError.
+    """
+    if grid.rows > MAX_ROWS:
+        raise refuse(
+            "sweep",
+            "rows",
+            f"at most {MAX_ROWS} in memory; `perfmodel sweep` writes more to a file",
+            grid.rows,
+        )
+    return Sweep(tuple(blocks(grid)))
+
+
+def _sure(block: Block) -> dict[str, Any]:
+    """Ends of the speedup's interval, not a number where the calibration states no error, and the verdict."""
+    c, error = block.columns, np.full(block.rows, np.nan)
+    for gamma in np.unique(c["gamma"]):
+        rows = c["gamma"] == gamma
+        found = log_error(block.scenario, c["batch"][rows], c["context_tokens"][rows], np.array([int(gamma)]))
+        error[rows] = 0.0 if not gamma else np.nan if found is None else found[..., 0]
+    low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"])
+    return {
+        "speedup_low": low,
+        "speedup_high": high,
+        "verdict": verdicts(c["speedup"], low, high, c["gamma"], c["fits"]),
+    }
+
+
+def pandas() -> Any:
+    """The library. Raises InputError with the remedy where it is not installed."""
+    try:
+        import pandas as library
+    except ModuleNotFoundError:
+        raise not_installed("to_frame", "pandas", "notebooks") from None
+    return library

@@ -1,0 +1,129 @@
+"""The files a sweep writes: CSV or Parquet, block by block at flat memory, named only when they are whole."""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.grid.sweep import COLUMNS, LABELS, WHOLE, Block, Grid, blocks
+from perfmodel.errors import InputError, not_installed
+from perfmodel.writing import destination, no_formula, write
+
+DIGITS = 13
+"""Significant digits of a figure in a CSV file, at the least."""
+MOST_DIGITS = 18
+"""That an integer of 64 bits holds."""
+Progress = Callable[[int, int], None]
+
+
+def write_sweep(
+    grid: Grid, path: str | Path, *, overwrite: bool = False, progress: Progress = lambda done, of: None
+) -> None:
+    """Answer the grid into a .csv or (with pyarrow) a .parquet file; `progress` is told rows done, of how
+    many.
+
+    Raises InputError for a question that cannot be answered, another suffix, a place that cannot be written
+    to, or, without `overwrite`, a file that exists. Whatever interrupts it, the file is whole or not there.
+    """
+    where = destination(path, ".csv", ".parquet")
+    if where.exists() and not overwrite:
+        raise InputError(f"--output: {where} exists; --overwrite replaces it")
+    fill = _csv if where.suffix.lower() == ".csv" else _parquet()
+    for _ in grid.resolved():  # a mistake in the last case is refused before the first row
+        pass
+    write(where, lambda fresh: fill(fresh, _counted(grid, progress)))
+
+
+def _counted(grid: Grid, progress: Progress) -> Iterator[Block]:
+    done = 0
+    for block in blocks(grid):
+        yield block
+        done += block.rows
+        progress(done, grid.rows)
+
+
+def _csv(path: Path, rows: Iterator[Block]) -> None:
+    """Rows as text; a missing alpha is an empty cell."""
+    with path.open("wb") as file:
+        file.write(",".join((*LABELS, *COLUMNS)).encode() + b"\n")
+        for block in rows:
+            labels = ",".join(_cell(block.labels[name]) for name in LABELS).encode()
+            text = [np.tile(np.frombuffer(labels, np.uint8), (block.rows, 1))]
+            for name in COLUMNS:
+                text += [
+                    np.full((block.rows, 1), ord(","), np.uint8),
+                    _figures(block.columns[name], name in WHOLE),
+                ]
+            text.append(np.full((block.rows, 1), ord("\n"), np.uint8))
+            lines = np.concatenate(text, axis=1)
+            file.write(lines[lines != 0].tobytes())
+
+
+def _figures(values: NDArray[np.float64], whole: bool) -> NDArray[np.uint8]:
+    """A column of numbers as characters, 0 where there is none, with as many decimals as the least needs.
+
+    Four digits of all at once, for Python's own formatting takes most of a sweep. What that cannot spell,
+    numbers too far apart, below 0 or not finite, Python does.
+    """
+    ends = values.max(), values.min(where=values > 0, initial=math.inf)
+    high, low = (math.floor(math.log10(end)) if 0 < end < math.inf else 0 for end in ends)
+    decimals = 0 if whole else max(DIGITS - 1 - low, 1)
+    if not (np.isfinite(values).all() and values.min() >= 0 and decimals + high < MOST_DIGITS):
+        each = np.array([f"{value:.{DIGITS}g}" for value in values.tolist()], "S")
+        return each.view(np.uint8).reshape(values.size, each.itemsize)
+    left = np.rint(values * 10.0**decimals).astype(np.int64)
+    ahead = max(len(str(left.max())) - decimals, 1)
+    fours = np.empty((values.size, -(-(ahead + decimals) // 4)), np.uint32)
+    for place in reversed(range(fours.shape[1])):
+        left, before = left // 10**4, left
+        fours[:, place] = _four_digits()[before - 10**4 * left]
+    digits = fours.view(np.uint8)[:, -ahead - decimals :]
+    text = digits
+    if decimals:
+        text = np.full((values.size, ahead + 1 + decimals), ord("."), np.uint8)
+        text[:, :ahead], text[:, ahead + 1 :] = digits[:, :ahead], digits[:, ahead:]
+    leading = text[:, : ahead - 1]
+    leading[np.logical_and.accumulate(leading == ord("0"), axis=1)] = 0
+    return text
+
+
+@cache
+def _four_digits() -> NDArray[np.uint32]:
+    """0000 to 9999 as characters, four in a number."""
+    return np.frombuffer("".join(f"{n:04d}" for n in range(10**4)).encode(), np.uint32)
+
+
+def _parquet() -> Callable[[Path, Iterator[Block]], None]:
+    """The writer of Parquet, a row group a block. Raises InputError without pyarrow."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise not_installed("--output: Parquet", "pyarrow", "notebooks") from None
+    kinds = dict.fromkeys(LABELS, pa.string()) | {
+        "tp": pa.int64(),
+        "draft_tp": pa.int64(),
+        "alpha": pa.float64(),
+    }
+    kinds |= {name: pa.int64() if name in WHOLE else pa.float64() for name in COLUMNS}
+
+    def fill(path: Path, rows: Iterator[Block]) -> None:
+        with parquet.ParquetWriter(path, pa.schema(list(kinds.items()))) as writer:
+            for block in rows:
+                cells: dict[str, Any] = {name: [block.labels[name]] * block.rows for name in LABELS}
+                cells |= {name: block.columns[name].astype(kinds[name].to_pandas_dtype()) for name in COLUMNS}
+                writer.write_table(pa.table(cells, schema=writer.schema))
+
+    return fill
+
+
+def _cell(value: str | int | float | None) -> str:
+    """One label as a CSV cell; one that begins like a formula gets an apostrophe before it."""
+    text = "" if value is None else no_formula(value) if isinstance(value, str) else str(value)
+    if any(c in text for c in ',"\r\n'):
+        text = '"' + text.replace('"', '""') + '"'
+    return text

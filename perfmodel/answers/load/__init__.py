@@ -1,0 +1,1 @@
+"""A server under a request rate or a number of clients."""

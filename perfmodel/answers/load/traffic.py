@@ -1,0 +1,316 @@
+"""A server under a request rate: latency, throughput and replicas with and without a draft.
+docs/traffic.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.advice.draft_lengths import runs
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.grid.sweep import pandas
+from perfmodel.answers.load.traffic_query import TABLE, TrafficQuery
+from perfmodel.answers.load.traffic_replay import replayed
+from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
+from perfmodel.answers.point.break_even import turn
+from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.query import UNUSED, Named, Query, assumed, resolve
+from perfmodel.answers.question.rates import given_rate
+from perfmodel.answers.question.runs_in import usual_draft
+from perfmodel.answers.text import clients, devices
+from perfmodel.errors import refuse
+from perfmodel.queueing.chain import capacity
+from perfmodel.queueing.closed import mean_tpot_s
+from perfmodel.queueing.policy import by_batch
+from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
+from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.speculation.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+SHORTEST = {1, 2, 3}
+"""Draft lengths of which is told which acceptance would break even, where none is known."""
+SCANNED = 24
+"""Rates at which the point where speculation stops paying is looked for."""
+SHARE_DIGITS, RATE_DIGITS = 3, 6
+"""Decimals to which shares within the SLO and rates are compared: what differs by less is a tie."""
+FULL = 0.95
+"""Share of the saturation rate at which a table is made for whatever is beyond."""
+NEVER_S = 1e9
+"""Time per token, and the rate that it can serve, of a server that falls behind: beyond any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficVerdict:
+    """What to do at one load. gamma: the length that serves most within the SLO, on a tie with the lowest
+    TPOT.
+
+    speedup: of its mean TPOT over the baseline's. dollars_per_million_tokens: of output, on the replicas it
+    takes.
+    """
+
+    request_rate: float | None
+    concurrency: int | None
+    gamma: int | str
+    speedup: float
+    replicas: int | None
+    dollars_per_million_tokens: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DraftLimits:
+    """One draft length: the rate of saturation, and the load from which on it is slower than the baseline (or
+    None).
+
+    break_even_alpha: where none is known, the acceptance at which it equals the baseline at each load; None
+    where none does. table: [batch from, batch to, tokens] of ``table``.
+    """
+
+    gamma: int | str
+    saturation_rate: float | None
+    stops_paying_at: float | None
+    break_even_alpha: tuple[float | None, ...] | None
+    table: tuple[tuple[int, int, int], ...] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Traffic(Answer):
+    """A row for each load and draft length, the baseline first, and what they come to.
+
+    verdict: ``unknown_acceptance`` where nothing is known of the draft: then only the baseline is told, and
+    `drafts` say which acceptance would break even.
+    """
+
+    rows: tuple[TrafficRow, ...]
+    verdict: str
+    verdicts: tuple[TrafficVerdict, ...]
+    drafts: tuple[DraftLimits, ...]
+    replay: tuple[TrafficRow, ...] | None
+    model: str
+    hardware: str
+    tp: int
+    draft: str
+    draft_kv: str
+    acceptance_source: str
+    calibration: Calibrated
+    warnings: tuple[str, ...]
+
+    def headline(self) -> str:
+        return f"{self.verdicts[-1].reason}; {self.model} on {devices(self.hardware, self.tp)}"
+
+    def to_frame(self) -> "DataFrame":
+        """A row a load and draft length; times by statistic: ``tpot_s_p99``."""
+        return pandas().DataFrame([flat(row) for row in self.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class LengthChoice:
+    """A draft length that is answered: its passes, at which of the loads it is shown, and the lengths of a
+    table.
+    """
+
+    gamma: int | str
+    steps: StepTimes
+    shown: NDArray[np.int64]
+    table: NDArray[np.int64] | None = None
+
+
+@asks(TrafficQuery)
+def traffic(question: TrafficQuery) -> Traffic:
+    """What does a request rate, or so many clients, meet on this server: speculate, at which length, how many
+    replicas?
+
+    Rates are of one replica; where it is saturated the row says so. Raises InputError.
+    """
+    if question.draft is None:
+        named = Named.of(question)
+        engine = engine_of(named.calibration)
+        question = replace(question, draft=usual_draft(question.model, named.target, engine, question.engine))
+    scenario, known = _scenario(question)
+    most = scenario.target.max_position_embeddings
+    if question.lengths.input_mean + question.lengths.output_mean > most:
+        total = f"--input-len {question.input_len} and --output-len {question.output_len}"
+        raise refuse(
+            "--input-len", None, f"with the output at most {scenario.target.name}'s {most} positions", total
+        )
+    choices, times = _choices(question, scenario, known)
+    by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
+    shown = {c.steps.gamma: c.steps for c in choices}
+    off = log_errors(question, scenario, [*shown.values()])
+    for c in choices:
+        found = rows_of(question, c.gamma, c.steps, question.loads[c.shown], off[c.steps.gamma])
+        for at, row in zip(c.shown, found, strict=True):
+            by_load[int(at)].append(row)
+    verdicts = tuple(_verdict(question, rows, known) for rows in by_load)
+    pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
+    return Traffic(
+        rows=tuple(row for rows in by_load for row in rows),
+        verdict=pays if known else "unknown_acceptance",
+        verdicts=verdicts,
+        drafts=tuple(_draft_limits(question, times[0], c) for c in choices[1:])
+        if known
+        else tuple(_break_even(question, times, gamma) for gamma in times if gamma),
+        replay=replayed(question, scenario, [(c.gamma, c.steps) for c in choices])
+        if question.replays
+        else None,
+        model=scenario.target.name,
+        hardware=scenario.machine.gpu.name,
+        tp=int(question.tp),
+        draft=scenario.draft.name,
+        draft_kv=scenario.draft.kv.label(),
+        acceptance_source=scenario.acceptance.source if known else "unknown",
+        calibration=Calibrated.of(scenario),
+        warnings=assumed(_query(question), scenario) if question.asked != (0,) else (),
+    )
+
+
+def _choices(
+    question: TrafficQuery, scenario: Scenario, known: bool
+) -> tuple[list[LengthChoice], dict[int, StepTimes]]:
+    """The baseline first, and the passes of all draft lengths that were priced."""
+    searched = set(question.asked) & {None, TABLE}
+    lengths = {0, *question.drafted}
+    if searched:
+        lengths |= set(range(scenario.longest(int(question.max_gamma)) + 1)) if known else SHORTEST
+    priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
+    times = {steps.gamma: steps for steps in priced}
+    everywhere = np.arange(question.loads.size)
+    choices = [LengthChoice(0, times[0], everywhere)]
+    if not known:
+        return choices, times
+    choices += [LengthChoice(gamma, times[gamma], everywhere) for gamma in question.drafted]
+    if TABLE in searched:
+        most = FULL * min(capacity(t, question.lengths, question.limits)[0] for t in priced)
+        rate = min(most, float(question.loads.max())) if question.opens else most
+        steps, table = by_batch(priced, question.lengths, rate) if most else (times[0], np.zeros(1, np.int64))
+        choices.append(LengthChoice(TABLE, steps, everywhere, table))
+    if None in searched:
+        best = _best_lengths(question, priced)
+        new = [gamma for gamma in np.unique(best).tolist() if gamma and gamma not in question.drafted]
+        choices += [LengthChoice(gamma, times[gamma], np.flatnonzero(best == gamma)) for gamma in new]
+    return choices, times
+
+
+def _query(question: TrafficQuery) -> Query:
+    """The point that the names, formats and acceptance of the question are resolved at."""
+    numbers = [gamma for gamma in question.asked if isinstance(gamma, int)]
+    gamma = max(numbers) if len(numbers) == len(question.asked) else None
+    return question.query(batch=1, context=max(round(question.lengths.context), 1), gamma=gamma)
+
+
+def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
+    """With the acceptance that is known; where none is, with none, and False."""
+    query = _query(question)
+    try:
+        return resolve(query, given_rate(question.rate)), True
+    except UnknownAcceptance:
+        if question.acceptance is not None:
+            raise
+        return resolve(query, UNUSED), False
+
+
+def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArray[np.int64]:
+    """The length with the lowest mean TPOT at each load, by its mean batch; 0 where the baseline is fastest.
+
+    Waiting for memory counts: a client without a seat by the time until it has one, and of lengths that
+    cannot serve a rate the one that serves most is taken.
+    """
+    loads, decoded = question.loads, question.lengths.decoded
+    tpot = []
+    for t in priced:
+        if question.opens:
+            leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
+            batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
+            seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - loads * t.prompt_at(batch))
+            most = capacity(t, question.lengths, question.limits)[0]
+            tpot.append(np.where(loads < most, seconds, NEVER_S - most))
+        else:
+            batch = np.minimum(loads, float(max(t.seats, 1)))
+            seconds = t.decode_at(batch) / t.tokens_per_iteration + (batch - 1.0) / decoded * t.prompt_at(
+                batch
+            )
+            tpot.append(seconds * loads / batch if t.seats else np.full(loads.shape, np.inf))
+    return np.array([t.gamma for t in priced])[np.argmin(np.stack(tpot), 0)]
+
+
+def _draft_limits(question: TrafficQuery, baseline: StepTimes, c: LengthChoice) -> DraftLimits:
+    most, _ = capacity(c.steps, question.lengths, question.limits)
+    table = None if c.table is None else runs(c.table)
+    return DraftLimits(c.gamma, most, _stops_paying(question, baseline, c.steps), None, table)
+
+
+def _stops_paying(question: TrafficQuery, baseline: StepTimes, steps: StepTimes) -> float | None:
+    """The lowest load from which on the mean TPOT is no lower than the baseline's; None where it is always
+    lower.
+    """
+    if not (steps.seats and baseline.seats):
+        return None
+    if question.opens:
+        end = min(capacity(t, question.lengths, question.limits)[0] for t in (baseline, steps))
+        loads = np.linspace(end / SCANNED, end, SCANNED, endpoint=False)
+    else:
+        loads = np.unique(np.round(np.geomspace(1, min(baseline.seats, steps.seats), SCANNED)))
+    slower = [mean_tpot_s(t, question.load(loads), question.limits) for t in (baseline, steps)]
+    pays = np.flatnonzero(slower[1] < slower[0])
+    if not pays.size:
+        return float(loads[0])
+    return None if pays[-1] == loads.size - 1 else float(loads[pays[-1] + 1])
+
+
+def _break_even(question: TrafficQuery, times: dict[int, StepTimes], gamma: int) -> DraftLimits:
+    """The constant acceptance at which a draft length has the baseline's mean TPOT, at each load."""
+    steps, alphas = times[gamma], list[float | None]()
+    for load in question.loads if steps.seats else ():
+        one = question.load(np.array([load]))
+        baseline_s = mean_tpot_s(times[0], one, question.limits)[0]
+
+        def slower(gained: float) -> bool:
+            drafting = replace(steps, tokens_per_iteration=gained)
+            return bool(mean_tpot_s(drafting, one, question.limits)[0] > baseline_s)  # noqa: B023  # called here only
+
+        least = None if slower(gamma + 1.0) else turn(slower, 1.0, gamma + 1.0)[1]
+        alphas.append(None if least is None else float(alpha_from_tokens_per_iteration(least, float(gamma))))
+    return DraftLimits(gamma, None, None, tuple(alphas))
+
+
+def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
+    """Of the rows of one load, the baseline first."""
+    baseline = rows[0]
+
+    def worth(row: TrafficRow) -> tuple[float, float, float]:
+        share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
+        served = 0.0 if row.ttft_s is not None else round(row.requests_per_s, RATE_DIGITS)
+        return share * row.requests_per_s, served, -row.tpot_s.mean
+
+    unsaturated = [row for row in rows if row.ttft_s is not None] or list(rows)
+    best = max(unsaturated, key=worth)
+    replicas, groups, tokens, dollars = best.replicas, 1, best.output_tokens_per_s, None
+    if best.request_rate is not None:
+        groups, tokens = replicas or 0, best.request_rate * question.lengths.output_mean
+    if question.price is not None and groups and tokens:
+        dollars = float(question.price) * int(question.tp) * groups / 3600.0 * 1e6 / tokens
+    speedup = baseline.tpot_s.mean / best.tpot_s.mean
+    place = f"{best.request_rate:g} requests/s" if best.concurrency is None else clients(best.concurrency)
+    if best.running_mean == 0:
+        reason = f"{place}: not one request fits in memory"
+    elif not known:
+        reason = f"{place}: no acceptance is known of this draft, so only the baseline is told"
+    elif best.gamma == 0:
+        reason = f"{place}: do not speculate"
+    else:
+        reason = (
+            f"{place}: draft {'by the table' if best.gamma == TABLE else best.gamma}, TPOT {speedup:.2f}x"
+        )
+    if replicas is not None:
+        reason += f", {replicas} replica{'s' if replicas != 1 else ''}"
+    if best.slo_share is not None:
+        reason += f", {best.slo_share:.0%} within the SLO on one"
+    return TrafficVerdict(best.request_rate, best.concurrency, best.gamma, speedup, replicas, dollars, reason)

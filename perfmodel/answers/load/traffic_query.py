@@ -1,0 +1,224 @@
+"""A question about a server under load: names are those of ``vllm bench serve`` and of the engine's own
+flags.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, question
+from perfmodel.answers.question.query import CommonOptions
+from perfmodel.answers.question.readers import Count, Counts, Number, Numbers, gammas, whole
+from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array
+from perfmodel.parse import items, parse_switch, parse_text
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+
+TABLE = "table"
+DEFAULT_STD = 0.05
+"""Standard deviation of acceptance between requests: the middle of what docs/accuracy.md finds in chat and
+code.
+"""
+
+
+def parse_lengths(given: Any, flag: str) -> tuple[int | str | None, ...]:
+    """Draft lengths from 0, ``auto`` (None) and ``table``."""
+    parts = given.split(",") if isinstance(given, str) else items(given)
+    values: list[int | str | None] = []
+    for part in parts:
+        if isinstance(part, str) and part.strip().lower() == TABLE:
+            values.append(TABLE)
+        else:
+            values += gammas(part, flag)
+    if not values:
+        raise refuse(flag, None, "one draft length or more, auto or table", "none")
+    return tuple(dict.fromkeys(values))
+
+
+def parse_slo(given: Any, flag: str) -> dict[str, float]:
+    """``ttft:2000,tpot:30`` in milliseconds, or such a mapping."""
+    allowed = "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30"
+    pairs = (
+        given.items()
+        if isinstance(given, dict)
+        else [part.partition(":")[::2] for part in str(given).split(",")]
+    )
+    limits: dict[str, float] = {}
+    for name, text in pairs:
+        try:
+            milliseconds = float(text)
+        except (TypeError, ValueError):
+            raise refuse(flag, None, allowed, given) from None
+        if (
+            name.strip() not in ("ttft", "tpot", "e2e")
+            or not 0 < milliseconds < math.inf
+            or name.strip() in limits
+        ):
+            raise refuse(flag, None, allowed, given)
+        limits[name.strip()] = milliseconds
+    return limits
+
+
+@question
+class TrafficQuery(CommonOptions):
+    """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
+
+    input_len: Count = argument("Prompt tokens of a request, mean.", TOKENS)
+    output_len: Count = argument("Output tokens of a request, mean.", TOKENS, limits=(2, 2**40))
+    request_rate: Numbers | None = argument(
+        "Requests per second of all clients together (open loop).", "RATES", limits=arg.POSITIVE, default=None
+    )
+    max_concurrency: Counts | None = argument(
+        "Clients that each wait for their answer (closed loop).", COUNTS, default=None
+    )
+    gamma: str | Sequence[int | str] | int | None = argument(
+        "Draft lengths; auto is the best at each load, table one by running batch. 0 is always there.",
+        "N,...|auto|table",
+        "-g",
+        read=parse_lengths,
+        shown="auto",
+        default=("auto",),
+    )
+    tp: arg.TP = 1
+    slo: str | dict[str, float] | None = argument(
+        "What a request must keep to, in milliseconds: ttft:2000,tpot:30.",
+        "NAME:MS,...",
+        read=parse_slo,
+        default=None,
+    )
+    draft: str | None = argument(
+        "Who drafts: the target itself, a kind, or a model.",
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        read=parse_text,
+        shown="one published for the model that the engine runs, else eagle3",
+        default=None,
+    )
+    draft_kv: arg.DraftKV = None
+    draft_tp: arg.DraftTP = None
+    alpha: arg.Alpha = None
+    rate: arg.ChainRate = None
+    tokens_per_iteration: arg.TokensPerIteration = None
+    acceptance: arg.AcceptanceFile = None
+    task: arg.Task = None
+    acceptance_std: Number = argument(
+        "Standard deviation of the acceptance between requests.",
+        "SHARE",
+        limits=(0, 0.5),
+        default=DEFAULT_STD,
+    )
+    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
+    input_std: Number = argument("Standard deviation of --input-len.", TOKENS, default=0.0)
+    output_std: Number = argument("Standard deviation of --output-len.", TOKENS, default=0.0)
+    burstiness: Number = argument(
+        "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
+        "SHAPE",
+        limits=(0.01, 1000),
+        default=1.0,
+    )
+    max_num_seqs: Count = argument("Requests that run at once.", "N", limits=(1, 4096), default=256)
+    max_num_batched_tokens: Count = argument("Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192)
+    replay: bool = argument(
+        "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
+    )
+    trace: str | None = argument(
+        "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
+    )
+    num_prompts: Count = argument(
+        "Requests that are drawn for --replay.", "N", limits=(10, 1_000_000), default=2000
+    )
+    seed: Number = argument("Of what is drawn for --replay.", "N", read=whole, default=0)
+    price: Number | None = argument(
+        "Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None
+    )
+
+    def check(self) -> None:
+        if (self.request_rate is None) == (self.max_concurrency is None):
+            both = "neither" if self.request_rate is None else "both"
+            raise InputError(
+                f"--request-rate, --max-concurrency: must be one of them, an open or a closed loop, given {both}"
+            )
+        for name in ("input", "output"):
+            mean = float(getattr(self, f"{name}_len"))
+            self.within(
+                f"{name}_std", 0, mean / 3**0.5, f"from 0 to the mean / sqrt(3) = {mean / 3**0.5:.0f}"
+            )
+        given = [
+            n for n in ("alpha", "rate", "tokens_per_iteration", "acceptance") if getattr(self, n) is not None
+        ]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(map(arg.flag, given))}: only one of them may be given")
+        if self.tokens_per_iteration is not None and len(self.drafted) != 1:
+            raise InputError(
+                "--tokens-per-iteration: needs one --gamma of 1 or more, at which it was measured"
+            )
+        if self.context_std:
+            raise InputError("--context-std: --input-std and --output-std say it here")
+
+    @property
+    def asked(self) -> tuple[int | str | None, ...]:
+        """Draft lengths, None for auto and `TABLE`."""
+        return parse_lengths(self.gamma, "--gamma")
+
+    @property
+    def drafted(self) -> list[int]:
+        """Draft lengths from 1 that were given as numbers."""
+        return [gamma for gamma in self.asked if isinstance(gamma, int) and gamma]
+
+    @property
+    def opens(self) -> bool:
+        """Whether requests come at a rate, whoever is served."""
+        return self.max_concurrency is None
+
+    @property
+    def lengths(self) -> Lengths:
+        """Of a request, in tokens."""
+        return Lengths(
+            *(float(getattr(self, n)) for n in ("input_len", "output_len", "input_std", "output_std"))
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """Of the server."""
+        groups = int(self.dp)  # each has seats and a token budget of its own
+        seats, tokens = groups * int(self.max_num_seqs), groups * int(self.max_num_batched_tokens)
+        return Limits(seats, tokens, float(self.memory_fraction))
+
+    @property
+    def loads(self) -> Array:
+        """Rates or clients, one after another."""
+        return np.asarray(self.request_rate if self.opens else self.max_concurrency, float).reshape(-1)
+
+    def load(self, values: Array) -> Load:
+        """Of this kind, at these rates or with so many clients."""
+        return Load(
+            self.lengths,
+            values if self.opens else None,
+            None if self.opens else values,
+            float(self.burstiness),
+        )
+
+    def named(self, load: float) -> dict[str, Any]:
+        """A load of this kind as a row has it; the other kind is None."""
+        return {
+            "request_rate": load if self.opens else None,
+            "concurrency": None if self.opens else int(load),
+        }
+
+    @property
+    def replays(self) -> bool:
+        """Whether requests are served one by one beside the closed form."""
+        return self.replay or self.trace is not None
+
+    @property
+    def limits_s(self) -> dict[str, float]:
+        """The SLO in seconds, empty where none is given."""
+        return (
+            {name: float(limit) / 1e3 for name, limit in parse_slo(self.slo, "--slo").items()}
+            if self.slo
+            else {}
+        )

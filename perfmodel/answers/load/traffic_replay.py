@@ -1,0 +1,97 @@
+"""The rows of a replay: what drawn requests, or those of a trace, meet on the same server as the closed
+form's.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
+from perfmodel.operations import Array
+from perfmodel.queueing.chain import capacity
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.policy import by_batch
+from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
+from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.trace import read_trace
+from perfmodel.speculation.scenario import Scenario
+
+LEAST_OUTPUT = 1.001
+"""Mean output tokens of a trace at the least: the lengths of a request have a second token."""
+
+
+def replayed(
+    question: TrafficQuery, scenario: Scenario, choices: Sequence[tuple[int | str, StepTimes]]
+) -> tuple[TrafficRow, ...]:
+    """A row for each load and draft length; of a trace at its own rate, one for each length. Raises
+    InputError.
+    """
+    seed, lengths = int(question.seed), question.lengths
+    if question.trace is not None:
+        trace = read_trace(question.trace)
+        lengths = _lengths_of(trace)
+        rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else 0.0
+        drafted = {t.gamma for _, steps in choices for t in (steps.table or (steps,))}
+        priced = {t.gamma: t for t in step_times(scenario, lengths, question.limits, sorted(drafted))}
+        served = [
+            (gamma, by_batch([priced[t] for t in sorted({t.gamma for t in steps.table})], lengths, rate)[0])
+            if steps.table
+            else (gamma, priced[steps.gamma])
+            for gamma, steps in choices
+        ]
+        where = {"request_rate": rate, "concurrency": None}
+        return tuple(_row(question, lengths, *choice, trace, where) for choice in served if choice[1].seats)
+    rows = []
+    for load in question.loads.tolist():
+        where = question.named(load)
+        drawn = int(question.num_prompts), where["request_rate"], float(question.burstiness), seed
+        requests = arrivals(lengths, *drawn)
+        rows += [_row(question, lengths, *choice, requests, where) for choice in choices if choice[1].seats]
+    return tuple(rows)
+
+
+def _row(
+    question: TrafficQuery,
+    lengths: Lengths,
+    gamma: int | str,
+    steps: StepTimes,
+    requests: Arrivals,
+    where: dict[str, Any],
+) -> TrafficRow:
+    spread, seed = float(question.acceptance_std), int(question.seed)
+    met = replay(steps, lengths, question.limits, requests, where["concurrency"], spread, seed)
+    return TrafficRow(
+        **where,
+        gamma=gamma,
+        running_mean=met.running,
+        tpot_s=_percentiles(met.tpot_s[met.output_tokens > 1]),
+        ttft_s=_percentiles(met.ttft_s),
+        e2e_s=_percentiles(met.e2e_s),
+        output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
+        requests_per_s=met.ttft_s.size / met.duration_s,
+        saturation_rate=capacity(steps, lengths, question.limits)[0],
+        slo_share=_share(question, met) if question.limits_s else None,
+        kv_share=min(met.running * steps.kv_share, 1.0),
+        tokens_per_iteration=steps.tokens_per_iteration,
+        warnings=(f"{met.preemptions} preemptions",) if met.preemptions else (),
+    )
+
+
+def _lengths_of(trace: Arrivals) -> Lengths:
+    """Means and deviations, which passes are priced at."""
+    prompts, outputs = trace.input_tokens.astype(float), trace.output_tokens.astype(float)
+    return Lengths(prompts.mean(), max(outputs.mean(), LEAST_OUTPUT), prompts.std(), outputs.std())
+
+
+def _percentiles(times: Array) -> Percentiles:
+    if not times.size:
+        return Percentiles(0.0, 0.0, 0.0, 0.0)
+    return Percentiles(float(times.mean()), *map(float, np.quantile(times, (0.5, 0.9, 0.99))))
+
+
+def _share(question: TrafficQuery, met: ReplayedRequests) -> float:
+    times = {"ttft": met.ttft_s, "tpot": met.tpot_s, "e2e": met.e2e_s}
+    within = [times[name] <= limit for name, limit in question.limits_s.items()]
+    return float(np.all(within, axis=0).mean())

@@ -1,0 +1,254 @@
+"""The rows of a traffic answer: one draft length at several loads, in seconds and shares, with what to beware
+of.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.operations import Array
+from perfmodel.queueing.chain import prompts_per_pass
+from perfmodel.queueing.closed import ServedLoad, mean_tpot_s, serve
+from perfmodel.queueing.load import Load
+from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.steps import StepTimes
+from perfmodel.specs.calibrations.fits import Z
+from perfmodel.specs.engines.request_costs import request_constants
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import log_error, step_log_error
+
+SHARE_WANTED = 0.9
+"""Of requests within the SLO, for a number of replicas to be enough."""
+MOST_REPLICAS = 4096
+TRIED = 16
+"""Numbers of replicas that are served at once in the search for the least that is enough."""
+NEAR = {True: 0.9, False: 0.97}
+"""Of an open loop or not: the share of the saturation rate above which times to the first token may be 20 %
+apart.
+"""
+CROWDED = 0.05
+"""Of the time without room, above which times to the first token may be 50 % apart."""
+SPLIT, BUSY = (1.05, 3.0), 0.5
+"""Prompts that a pass takes, and share of the saturation rate above which the TTFT is told too low."""
+SHORT = 8
+"""Prompts in the time of an answer alone, below which the closed form and the replay may be more than 3 %
+apart.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Of a time over requests, in seconds."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficRow:
+    """A load on one replica at one draft length. None where there is none: the TTFT of a saturated server.
+
+    request_rate: of an open loop, concurrency: of a closed one. gamma: tokens drafted, or ``table``.
+    running_mean: requests that decode. slo_share: of requests within all limits. replicas: that the rate
+    takes, within the SLO where one is given; None where no number is enough. tpot_interval: that of the mean.
+    """
+
+    request_rate: float | None
+    concurrency: int | None
+    gamma: int | str
+    running_mean: float
+    tpot_s: Percentiles
+    ttft_s: Percentiles | None = None
+    e2e_s: Percentiles | None = None
+    output_tokens_per_s: float
+    requests_per_s: float
+    saturation_rate: float
+    slo_share: float | None = None
+    kv_share: float
+    replicas: int | None = None
+    tpot_interval: tuple[float, float] | None = None
+    tokens_per_iteration: float
+    warnings: tuple[str, ...] = ()
+
+
+def flat(row: TrafficRow) -> dict[str, Any]:
+    cells: dict[str, Any] = {}
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if field.name in ("tpot_s", "ttft_s", "e2e_s"):
+            cells |= {f"{field.name}_{f.name}": getattr(value, f.name, None) for f in fields(Percentiles)}
+        elif field.name == "tpot_interval":
+            low, high = (None, None) if value is None else value
+            cells |= {"tpot_low_s": low, "tpot_high_s": high}
+        else:
+            cells[field.name] = "; ".join(value) if field.name == "warnings" else value
+    return cells
+
+
+def rows_of(
+    question: TrafficQuery, gamma: Any, steps: StepTimes, loads: Array, log_off: float | None
+) -> list[TrafficRow]:
+    """A draft length at several loads; log_off: standard deviation of the logarithm of its mean TPOT."""
+    spread, limits, load = float(question.acceptance_std), question.limits, question.load(loads)
+    if not steps.seats:
+        return [_nothing_fits(question, gamma, steps, value) for value in loads]
+    short = steps.alone_s(load.lengths) < SHORT * steps.prompt_s[0]
+    served = serve(steps, load, limits, spread)
+    low, high = _interval(question, log_off, steps, served, load)
+    per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
+    splits: list[bool] = np.logical_and(per_pass > SPLIT[0], per_pass < SPLIT[1]).tolist()
+    shares = _slo_share(question.limits_s, served) if question.limits_s else None
+    replicas = [_replicas(question, steps, served, float(value)) for value in loads]
+    tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
+    rows = []
+    for i, value in enumerate(loads.tolist()):
+        over = bool(served.saturated[i])
+        rows.append(
+            TrafficRow(
+                **question.named(value),
+                gamma=gamma,
+                running_mean=float(served.running[i]),
+                tpot_s=tpot[i],
+                ttft_s=None if over else ttft[i],
+                e2e_s=None if over else e2e[i],
+                output_tokens_per_s=float(served.requests_per_s[i]) * load.lengths.output_mean,
+                requests_per_s=float(served.requests_per_s[i]),
+                saturation_rate=served.saturation_rate,
+                slo_share=None if shares is None else 0.0 if over else float(shares[i]),
+                kv_share=min(float(served.running[i] * steps.kv_share), 1.0),
+                replicas=replicas[i],
+                tpot_interval=None if low is None else (float(low[i]), float(high[i])),
+                tokens_per_iteration=steps.tokens_per_iteration,
+                warnings=_warnings(question, short, splits, served, i, replicas[i]),
+            )
+        )
+    return rows
+
+
+def _percentiles(moments: Moments) -> list[Percentiles]:
+    columns = (np.asarray(moments.mean), *(moments.quantile(share) for share in (0.5, 0.9, 0.99)))
+    return [Percentiles(*map(float, row)) for row in zip(*columns, strict=True)]
+
+
+def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: float) -> TrafficRow:
+    """A row of a server on which not one request fits; its TPOT would be that of one alone."""
+    alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
+    told = "not one request fits in the memory beside the weights: more devices (--tp), or smaller formats"
+    if steps.gamma >= question.limits.max_num_batched_tokens - 1:
+        told = f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) verifies no draft"
+    return TrafficRow(
+        **question.named(value),
+        gamma=gamma,
+        running_mean=0.0,
+        tpot_s=Percentiles(alone, alone, alone, alone),
+        output_tokens_per_s=0.0,
+        requests_per_s=0.0,
+        saturation_rate=0.0,
+        slo_share=0.0 if question.limits_s else None,
+        kv_share=0.0,
+        tokens_per_iteration=steps.tokens_per_iteration,
+        warnings=(told,),
+    )
+
+
+def log_errors(
+    question: TrafficQuery, scenario: Scenario, times: Sequence[StepTimes]
+) -> dict[int, float | None]:
+    """Draft length -> standard deviation of the logarithm of its mean TPOT, at the first's batch, the
+    baseline.
+
+    None where the calibration states no error.
+    """
+    context, running, most = question.lengths.context, question.loads, float(max(times[0].seats, 1))
+    if question.opens and times[0].seats:
+        alone = mean_tpot_s(times[0], question.load(running), question.limits)
+        running = running * alone * question.lengths.decoded  # Little's law
+    n = min(float(max(round(float(np.median(running))), 1)), most)
+    step = step_log_error(scenario, scenario.target_step(n, context), n, context)  # type: ignore[arg-type]  # of one
+    gammas = np.array([t.gamma for t in times])
+    ratio = log_error(scenario, np.asarray(n), np.asarray(context), gammas)
+    if step is None or ratio is None:
+        return dict.fromkeys(gammas.tolist())
+    own = request_constants().errors["tpot"].log_rms
+    return {
+        t.gamma: math.hypot(float(np.max(step)), float(r), own) for t, r in zip(times, ratio, strict=True)
+    }
+
+
+def _interval(
+    question: TrafficQuery, off: float | None, steps: StepTimes, served: ServedLoad, load: Load
+) -> tuple[Any, Any]:
+    """Ends of the mean TPOT's interval: step times this much faster and slower, served again."""
+    if off is None:
+        return None, None
+    ends = [mean_tpot_s(steps.scaled(math.exp(sign * Z * off)), load, question.limits) for sign in (-1, 1)]
+    return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
+
+
+def _slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
+    """Requests within every limit: the first token's and the others' times are taken as independent."""
+    share = np.ones(served.running.shape)
+    for name, limit in slo.items():
+        if name != "e2e":
+            share = share * getattr(served, name).below(limit)
+    return np.minimum(share, served.e2e.below(slo["e2e"])) if "e2e" in slo else share
+
+
+def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate: float) -> int | None:
+    """Replicas among which an open loop's rate is spread so that none is saturated, and the SLO is met."""
+    if not question.opens:
+        return None
+    least = math.floor(rate / served.saturation_rate) + 1
+    if not question.limits_s:
+        return least
+    tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), TRIED)))
+    while True:
+        split = serve(steps, question.load(rate / tried), question.limits, float(question.acceptance_std))
+        fine = (_slo_share(question.limits_s, split) >= SHARE_WANTED) & ~split.saturated
+        if not fine.any():
+            return None
+        first = int(np.argmax(fine))
+        if not first or tried[first] - tried[first - 1] <= 1:
+            return int(tried[first])
+        tried = np.unique(np.round(np.linspace(tried[first - 1], tried[first], TRIED)))
+
+
+def _warnings(
+    question: TrafficQuery,
+    short: bool,
+    splits: Sequence[bool],
+    served: ServedLoad,
+    at: int,
+    replicas: int | None,
+) -> tuple[str, ...]:
+    told = []
+    if served.saturated[at]:
+        number = "" if replicas is None else f": {replicas} replicas"
+        told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
+    elif served.requests_per_s[at] > (near := NEAR[question.opens]) * served.saturation_rate:
+        told.append(f"above {near:.0%} of saturation: believe the replay (--replay) rather than this mean")
+    elif question.opens and (full := served.share[at, -1]) > CROWDED:
+        told.append(f"seats or caches are full {full:.0%} of the time: believe the replay's (--replay) TTFT")
+    elif question.opens and served.requests_per_s[at] > BUSY * served.saturation_rate and splits[at]:
+        told.append(
+            "prompts share passes and are split among them: believe the replay's (--replay) TTFT, up to 20 % more"
+        )
+    elif short:
+        told.append(
+            f"an answer takes less than {SHORT} prompts: believe the replay (--replay) rather than this mean"
+        )
+    if served.metastable[at]:
+        told.append(
+            "two running batches are possible at this rate: a burst may leave the server in the slower one"
+        )
+    if question.limits_s and replicas is None and question.opens:
+        told.append(
+            f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length"
+        )
+    return tuple(told)

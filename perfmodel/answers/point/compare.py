@@ -1,0 +1,199 @@
+"""Speculation or batching at one context: two ways to put more query tokens into a pass that mostly loads.
+
+One sequence verifying m tokens reads W + S kappa and yields Omega tokens; m sequences decoding one token each
+read W + m S kappa and yield m. Weights are shared either way, the cache is not: speculation shares it among
+the m tokens of one sequence. On bytes per token it wins from  S kappa / W = (m - Omega) / (m (Omega - 1))  on
+(docs/decisions.md).
+"""
+
+from dataclasses import asdict, dataclass, fields, replace
+
+import numpy as np
+
+from perfmodel.answers.advice.best import throughputs
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.query import Options, Query, resolve
+from perfmodel.answers.text import devices, tokens
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
+
+MAX_BATCH = 1024
+"""Batch up to which is looked for the most throughput."""
+
+
+@dataclass(frozen=True)
+class CompareQuery(Options):
+    """A question about m = gamma + 1 tokens of one request against m requests."""
+
+    context: arg.Context
+    gamma: arg.GivenGamma
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = None
+    alpha: arg.Alpha = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One target pass on one device of the group: what it moves and computes, how long it takes, what it
+    yields.
+    """
+
+    sequences: float
+    query: float
+    weight_bytes: float
+    kv_bytes: float
+    activation_bytes: float
+    flops: float
+    predicted_s: float
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Speculating(Pass):
+    """A verification; draft_s: what drafting costs beside it, the iteration's overhead included."""
+
+    draft_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BothWays:
+    """m tokens either way: `speculating` one sequence verifying m, `batching` m sequences decoding one each.
+
+    kv_ratio: KV bytes of batching over speculation's. bytes_per_pass_ratio: weight and KV bytes of a pass,
+    batching over speculation. bytes_per_token_ratio: the same per token gained, speculation over batching:
+    below 1 speculation is the cheaper. seconds_per_token_ratio: time per token gained, drafting included,
+    speculation over batching. crossover_context: where both move the same weight and KV bytes per token
+    gained, the draft's left out; None where batching never loses (Omega <= 1, or windows that end a cache
+    before it is large enough).
+    """
+
+    speculating: Speculating
+    batching: Pass
+    kv_ratio: float
+    bytes_per_pass_ratio: float
+    bytes_per_token_ratio: float
+    seconds_per_token_ratio: float
+    crossover_context: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """How both compose in the memory there is; throughputs are tokens/s of the group.
+
+    alone: one sequence of the baseline. batched: its batch that fits with the most throughput. drafted: one
+    sequence at its best gamma. both: the batch and gamma that fit with the most throughput; gamma 0 where
+    drafting adds nothing.
+    """
+
+    alone: float
+    batched: float
+    batched_at: int
+    drafted: float
+    drafted_gamma: int
+    both: float
+    both_at: int
+    both_gamma: int
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Comparison(Answer, BothWays):
+    """Speculation or batching at one context (see `BothWays`), and how both compose; composition is None
+    where not even one sequence fits.
+    """
+
+    query: Query
+    composition: Composition | None
+
+    def headline(self) -> str:
+        q = self.query
+        return (
+            f"per token gained speculation moves {self.bytes_per_token_ratio:.2f} times batching's bytes and takes "
+            f"{self.seconds_per_token_ratio:.2f} times as long; equal bytes from context "
+            f"{tokens(self.crossover_context)}; {q.model} on {devices(q.hardware, float(q.tp))}"
+        )
+
+
+@asks(CompareQuery)
+def compare(question: CompareQuery) -> Comparison:
+    """One request verifying gamma + 1 tokens, or gamma + 1 requests decoding one token each?
+
+    Also how both compose in the memory there is. Raises InputError.
+    """
+    query = question.query(batch=1)
+    gamma, context = int(query.gamma or 0), float(query.context)
+    scenario = resolve(query)
+    found = both_ways(scenario, context, gamma + 1)
+    return Comparison(
+        query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
+        **{f.name: getattr(found, f.name) for f in fields(found)},
+        composition=compose(scenario, context, gamma, float(query.memory_fraction)),
+    )
+
+
+def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
+    """One request verifying m = gamma + 1 tokens against m requests at the same context.
+
+    Raises InputError beyond what the acceptance knows.
+    """
+    gained = float(np.ravel(scenario.acceptance.tokens_per_iteration(m - 1))[0])
+    p = predict(scenario, Workload.of(1, context, m - 1))
+    verify = _pass(scenario, 1.0, context, float(m), gained)
+    one = Speculating(**asdict(verify), draft_s=float(p.gamma * p.draft_s + p.overhead_s))
+    many = _pass(scenario, float(m), context, 1.0, float(m))
+    moved, batched = (each.weight_bytes + each.kv_bytes for each in (one, many))
+    cache = crossover_cache_bytes(one.weight_bytes, m, gained, many.weight_bytes)
+    return BothWays(
+        speculating=one,
+        batching=many,
+        kv_ratio=many.kv_bytes / one.kv_bytes,
+        bytes_per_pass_ratio=batched / moved,
+        bytes_per_token_ratio=moved / one.tokens / (batched / many.tokens),
+        seconds_per_token_ratio=(one.predicted_s + one.draft_s)
+        / one.tokens
+        / (many.predicted_s / many.tokens),
+        crossover_context=None if cache is None else scenario.target_shard.context_of(cache),
+    )
+
+
+def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batched: float) -> float | None:
+    """One sequence's cache where speculation moves no more bytes per token: (m W - Omega W') / (m (Omega -
+    1)).
+
+    batched: W', what a batch of m sequences moves of the weights. A sequence may route its tokens alike.
+    """
+    if gained <= 1:
+        return None
+    return max(tokens * weight_bytes - gained * batched, 0.0) / (tokens * (gained - 1))
+
+
+def _pass(scenario: Scenario, sequences: float, context: float, query: float, gained: float) -> Pass:
+    ops = scenario.target_ops(sequences, context, query)
+    counted = ("weight_bytes", "kv_bytes", "activation_bytes", "flops")
+    return Pass(
+        sequences=sequences,
+        query=query,
+        **{name: float(sum(getattr(op.cost, name) for op in ops)) for name in counted},
+        predicted_s=float(scenario.target_pass_s(sequences, context, query)),
+        tokens=gained,
+    )
+
+
+def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Composition | None:
+    """Batching alone, speculation alone, and both, under capacity; None where not one sequence fits."""
+    rate, _ = throughputs(scenario, MAX_BATCH, context, max_gamma, fraction)
+    if rate[0, 0] == 0:
+        return None
+    at, gamma = divmod(int(np.argmax(rate)), rate.shape[1])
+    return Composition(
+        alone=float(rate[0, 0]),
+        batched=float(rate[:, 0].max()),
+        batched_at=int(np.argmax(rate[:, 0])) + 1,
+        drafted=float(rate[0].max()),
+        drafted_gamma=int(np.argmax(rate[0])),
+        both=float(rate[at, gamma]),
+        both_at=at + 1,
+        both_gamma=gamma,
+    )

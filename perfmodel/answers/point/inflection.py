@@ -1,0 +1,96 @@
+"""The three context lengths of a question (`perfmodel.speculation.lengths`), beside those on the ideal
+roofline.
+"""
+
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question import readers
+from perfmodel.answers.question.arguments import TOKENS, argument, asks, question
+from perfmodel.answers.question.query import Options, length_of, resolve, with_draft
+from perfmodel.answers.question.readers import Count, value
+from perfmodel.answers.text import tokens
+from perfmodel.errors import InputError
+from perfmodel.speculation.lengths import ContextLengths, context_lengths
+
+DEFAULT_CONTEXT = 32768
+"""Where the best gamma is sought if the question names no context."""
+
+
+@question
+class InflectionQuery(Options):
+    """A question about contexts: the one given serves the acceptance only."""
+
+    batch: arg.Batch
+    gamma: int | str | None = argument(
+        f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
+        "N|auto",
+        "-g",
+        readers.gamma,
+        many=readers.gammas,
+        shown="auto",
+        default=None,
+    )
+    context: Count | None = argument(
+        "Context at which the acceptance is looked up; not needed with --alpha.",
+        TOKENS,
+        "--context-length -c",
+        default=None,
+    )
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = None
+    alpha: arg.Alpha = None
+
+    def check(self) -> None:
+        super().check()
+        if self.context is None and self.alpha is None and self.tokens_per_iteration is None:
+            raise InputError(
+                "--context: must be given to look an acceptance up; or give --alpha or --tokens-per-iteration"
+            )
+
+
+@dataclass(frozen=True, repr=False)
+class Inflection(Answer):
+    """The three lengths at one batch and gamma, on the calibration in use, and beside them on the ideal
+    roofline.
+    """
+
+    batch: float
+    gamma: int
+    draft: str
+    draft_kv: str
+    calibration: str
+    memory_bound_context: float | None
+    break_even_context: float | None
+    inflection_context: float | None
+    ideal: ContextLengths
+
+    def headline(self) -> str:
+        return (
+            f"memory-bound from {tokens(self.memory_bound_context)}, breaks even at {tokens(self.break_even_context)}, "
+            f"inflection at {tokens(self.inflection_context)}; batch {self.batch}, gamma {self.gamma}, "
+            f"calibration {self.calibration}"
+        )
+
+
+@asks(InflectionQuery)
+def inflection(question: InflectionQuery) -> Inflection:
+    """The three context lengths where something turns.
+
+    memory_bound_context: from here on a step loads for longer than it computes. break_even_context: from here
+    on speculation is faster than the baseline. inflection_context: from here on a larger batch costs no
+    speedup. Each on the calibration in use and, beside it, on the ideal roofline. Raises InputError.
+    """
+    query = with_draft(
+        question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)
+    )
+    batch, gamma = float(query.batch), length_of(query, resolve(query), 1)
+    found = {}
+    for asked in (query, replace(query, engine=None, calibration="ideal")):
+        scenario = resolve(asked)
+        found[scenario.machine.calibration.name] = context_lengths(scenario, batch, gamma, query.ends)
+    name, here = next(iter(found.items()))
+    lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
+    draft = scenario.draft
+    return Inflection(value(query.batch), gamma, draft.name, draft.kv.label(), name, *lengths, found["ideal"])

@@ -1,0 +1,120 @@
+"""The question turned round: what must hold for speculation to reach a target speedup."""
+
+import math
+from dataclasses import KW_ONLY, dataclass, replace
+
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.point.break_even import easiest_length, smallest_alpha, speedup_at, turn
+from perfmodel.answers.point.verdict import beyond
+from perfmodel.answers.question.arguments import POSITIVE, argument, asks, question
+from perfmodel.answers.question.query import UNUSED, Query, length_of, resolve, with_draft
+from perfmodel.answers.question.readers import Number, value
+from perfmodel.answers.text import NONE, times, tokens
+from perfmodel.errors import refuse
+from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.lengths import break_even_context
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
+
+
+@question
+class InverseQuery(Query):
+    """A question and the speedup that is to be reached."""
+
+    _: KW_ONLY
+    speedup: Number = argument("The speedup to reach; 1 is break even.", "X", limits=POSITIVE, default=1.0)
+
+    def check(self) -> None:
+        super().check()
+        if self.gamma == 0:
+            raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 whatever holds", 0)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Inverse(Answer):
+    """What reaches `target_speedup` at this batch, context and gamma with all else as asked; None where
+    nothing does.
+
+    smallest_alpha: constant acceptance. largest_draft_to_target: cost ratio (T_D + T_select) / T_T.
+    largest_kv_reread: factor on the verification's KV bytes, from 1 to gamma + 1 (where any value will do).
+    smallest_context: tokens. `speedup` is what the question itself gives. Where no acceptance is known only
+    smallest_alpha is told, at the draft length that needs the least, and a warning says so.
+    """
+
+    batch: float
+    context: float
+    target_speedup: float
+    gamma: int
+    draft: str
+    draft_kv: str
+    speedup: float | None = None
+    smallest_alpha: float | None
+    largest_draft_to_target: float | None = None
+    largest_kv_reread: float | None = None
+    smallest_context: float | None = None
+    warnings: tuple[str, ...]
+
+    def headline(self) -> str:
+        alpha = NONE if self.smallest_alpha is None else f"{self.smallest_alpha:.3f}"
+        if self.speedup is None:
+            return f"{times(self.target_speedup)} takes alpha {alpha} of {self.draft} at gamma {self.gamma}"
+        return (
+            f"{times(self.target_speedup)} takes alpha {alpha} or context {tokens(self.smallest_context)}; "
+            f"now {times(self.speedup)} at gamma {self.gamma}"
+        )
+
+
+@asks(InverseQuery)
+def inverse(query: InverseQuery) -> Inverse:
+    """What must hold for speculation to reach a target speedup, each alone with all else as asked.
+
+    Smallest acceptance, largest draft cost, largest KV re-read factor of verification, smallest context; at
+    the question's gamma, or the best one where it leaves gamma open. Raises InputError.
+    """
+    unknown: tuple[str, ...] = ()
+    try:
+        scenario = resolve(query)
+    except UnknownAcceptance as error:
+        scenario, unknown = resolve(with_draft(query), UNUSED), (error.why,)
+    target, batch, context = float(query.speedup), value(query.batch), value(query.context)
+    if unknown:
+        gamma, found = (
+            int(query.gamma or easiest_length(scenario, batch, context, int(query.max_gamma), target)),
+            {},
+        )
+    else:
+        gamma = length_of(query, scenario, 1)
+        found = _reaching(scenario, batch, context, gamma, target)
+    lengths = (context, math.ceil(found.get("smallest_context") or 0))
+    notes = [*unknown, *(note for length in lengths for note in beyond(scenario, length, gamma))]
+    return Inverse(
+        batch=batch,
+        context=context,
+        target_speedup=target,
+        gamma=gamma,
+        draft=scenario.draft.name,
+        draft_kv=scenario.draft.kv.label(),
+        smallest_alpha=smallest_alpha(scenario, batch, context, gamma, target),
+        **found,
+        warnings=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _reaching(
+    scenario: Scenario, batch: float, context: float, gamma: int, target: float
+) -> dict[str, float | None]:
+    """Where an acceptance is known: what it gives, and what beside it reaches the target."""
+    p = predict(scenario, Workload.of(batch, context, gamma))
+    spare = float(p.tokens_per_iteration * p.target_s) / target - float(p.verify_s + p.overhead_s)
+
+    def reaches(factor: float) -> bool:
+        rereading = replace(scenario, machine=replace(scenario.machine, kv_reread=factor))
+        return speedup_at(rereading, batch, context, gamma) >= target
+
+    return {
+        "speedup": float(p.speedup),
+        "largest_draft_to_target": spare / (gamma * float(p.target_s)) if spare > 0 else None,
+        "largest_kv_reread": turn(reaches, 1.0, gamma + 1.0)[0] if reaches(1.0) else None,
+        "smallest_context": break_even_context(scenario, batch, gamma, target),
+    }

@@ -1,0 +1,123 @@
+"""What one pass does, operation by operation: FLOPs, bytes by kind, time and what limits it, on one
+device.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.query import UNUSED, Query, acceptances_of, length_of, resolve
+from perfmodel.answers.question.readers import value
+from perfmodel.answers.text import devices, limiter, seconds
+from perfmodel.costs.pass_time import PassTime
+from perfmodel.costs.roofline import Machine
+from perfmodel.errors import unknown_name
+from perfmodel.operations import Op
+from perfmodel.speculation.workload import Workload
+
+STAGES = ("target", "draft", "verify")
+
+
+@question
+class OpsQuery(Query):
+    """A question and which of its passes is looked at."""
+
+    _: KW_ONLY
+    stage: str = argument(
+        "A step of the baseline, a draft step, or a verification.",
+        "|".join(STAGES),
+        "--pass",
+        default="target",
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.stage not in STAGES:
+            raise unknown_name("--stage", "pass", self.stage, STAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """One kind of operation of a pass, summed over its layers; bytes and FLOPs of one device, seconds
+    calibrated.
+    """
+
+    name: str
+    kind: str
+    kernels: float
+    flops: float
+    weight_bytes: float
+    kv_bytes: float
+    activation_bytes: float
+    message_bytes: float
+    flops_per_byte: float | None
+    lower_s: float
+    predicted_s: float
+    limiter: str
+
+
+@dataclass(frozen=True, repr=False)
+class Ops(Answer):
+    """All operations of one pass and its total. query_tokens: new tokens per sequence."""
+
+    stage: str
+    query_tokens: float
+    model: str
+    hardware: str
+    tp: int
+    batch: float
+    context: float
+    ops: tuple[OpRow, ...]
+    total: PassTime[float]
+
+    def headline(self) -> str:
+        return (
+            f"{self.stage} pass of {self.model} on {devices(self.hardware, self.tp)}: {len(self.ops)} operations, "
+            f"{seconds(self.total.predicted_s)}, limited by {limiter(self.total.limiter)}"
+        )
+
+
+@asks(OpsQuery)
+def ops(query: OpsQuery) -> Ops:
+    """Every operation of one pass on one device: FLOPs, bytes by kind, intensity, time and what limits it."""
+    workload = Workload.of(query.batch, query.context)
+    batch, context = float(workload.batch), float(workload.context)
+    sought = query.stage == "verify" and query.gamma is None
+    # A pass costs the same whatever is accepted: none is looked up unless the best gamma depends on it.
+    scenario = resolve(query, None if sought or acceptances_of(query) else UNUSED)
+    gamma = length_of(query, scenario) if sought else int(query.gamma or 0)
+    tokens = gamma + 1.0 if query.stage == "verify" else 1.0
+    if query.stage == "draft":
+        tokens = float(scenario.draft.query(max(gamma, 1.0)))
+        machine, listed = scenario.draft_machine, scenario.draft_ops(batch, context, tokens)
+    else:
+        machine, listed = scenario.machine, scenario.target_ops(batch, context, tokens)
+    return Ops(
+        stage=query.stage,
+        query_tokens=tokens,
+        model=scenario.draft.model.name if query.stage == "draft" else scenario.target.name,
+        hardware=machine.gpu.name,
+        tp=machine.tensor_parallel,
+        batch=value(query.batch),
+        context=value(query.context),
+        ops=tuple(_row(machine, op) for op in listed),
+        total=machine.time(listed, batch * tokens).at(),
+    )
+
+
+def _row(machine: Machine, op: Op) -> OpRow:
+    c, moved = op.cost, float(op.cost.bytes)
+    return OpRow(
+        name=op.name,
+        kind=op.kind,
+        kernels=float(op.kernels),
+        flops=float(c.flops),
+        weight_bytes=float(c.weight_bytes),
+        kv_bytes=float(c.kv_bytes),
+        activation_bytes=float(c.activation_bytes),
+        message_bytes=float(op.message_bytes),
+        flops_per_byte=float(c.flops) / moved if moved else None,
+        lower_s=float(machine.op_lower_s(op)),
+        predicted_s=float(machine.op_predicted_s(op)),
+        limiter=machine.op_limiter(op),
+    )

@@ -1,0 +1,95 @@
+"""What a verdict hangs on: each uncertain input moved on its own by a stated amount, ranked by what that
+does.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfmodel.answers.answer import Rows
+from perfmodel.answers.point.whatif import Move
+from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.query import Query, length_of, resolve
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
+from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.speculation.workload import Workload
+
+ALPHA_STEP = 0.05
+BANDWIDTH_STEP = 0.10
+FIXED_STEP = 0.30
+
+
+@asks(Query)
+def sensitivity(query: Query) -> Rows[Move]:
+    """What moves the speedup of a question, the largest swing first.
+
+    gamma stays at the query's, or at the best one where the query seeks it. Raises InputError.
+    """
+    scenario = resolve(query)
+    gamma = length_of(query, scenario)
+
+    def speedup(changed: Scenario) -> float:
+        return float(predict(changed, Workload.of(query.batch, query.context, gamma)).speedup)
+
+    moves = []
+    for name, low, high, below, above in _moves(scenario, gamma):
+        one, two = speedup(below), speedup(above)
+        moves.append(Move(name, low, high, one, two, swing=abs(two - one), flips=(one > 1.0) != (two > 1.0)))
+    return Rows(tuple(sorted(moves, key=lambda move: -move.swing)))
+
+
+def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scenario, Scenario]]:
+    """Name, both values in words, and the two moved scenarios."""
+    if gamma:
+        yield _alpha(scenario, gamma)
+    shares = [("memory bandwidth", BANDWIDTH_STEP, _with_bandwidth)]
+    if _has_fixed(scenario.machine.calibration):
+        shares.append(("fixed costs", FIXED_STEP, _with_fixed))
+    for name, step, moved in shares:
+        yield name, f"-{step:.0%}", f"+{step:.0%}", moved(scenario, 1.0 - step), moved(scenario, 1.0 + step)
+    if gamma:
+        machines = (replace(scenario.machine, kv_reread=factor) for factor in (1.0, gamma + 1.0))
+        once, each = (replace(scenario, machine=machine) for machine in machines)
+        yield "KV re-read factor of verification", "1", f"{gamma + 1}", once, each
+
+
+def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Scenario]:
+    """Acceptance moved from the alpha that gives the query's own tokens per iteration at this gamma."""
+    alpha = float(scenario.acceptance.effective_alpha(gamma))
+    low, high = max(alpha - ALPHA_STEP, 0.0), min(alpha + ALPHA_STEP, 1.0)
+    below, above = (
+        replace(scenario, acceptance=Acceptance.from_alpha(a, source="sensitivity")) for a in (low, high)
+    )
+    return "acceptance alpha", f"{low:.3g}", f"{high:.3g}", below, above
+
+
+def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
+    gpu = scenario.machine.gpu
+    bandwidth = gpu.memory_bandwidth.model_copy(update={"value": gpu.memory_bandwidth.value * factor})
+    moved = gpu.model_copy(update={"memory_bandwidth": bandwidth})
+    return replace(scenario, machine=replace(scenario.machine, gpu=moved))
+
+
+def _fixed_costs(c: Calibration) -> dict[str, float]:
+    """The constants of a calibration that cost time whatever is loaded or computed, and what scales such a
+    time.
+    """
+    declared = {name: getattr(c, name) for name, constant in CONSTANTS.items() if constant.is_fixed_cost}
+    return {
+        name: stated.value
+        for name, stated in declared.items()
+        if isinstance(stated, Constant) and stated.value
+    }
+
+
+def _has_fixed(c: Calibration) -> bool:
+    return c.allreduce is not None or any(CONSTANTS[name].unit == "s" for name in _fixed_costs(c))
+
+
+def _with_fixed(scenario: Scenario, factor: float) -> Scenario:
+    c = scenario.machine.calibration
+    scaled = {name: value * factor for name, value in _fixed_costs(c).items()}
+    return with_calibration(scenario, with_values(c, scaled))

@@ -1,0 +1,281 @@
+"""What is said of a point: its verdict, the reason for it, and what to know before believing the numbers.
+
+The only place where verdicts are worded: the command line, the explorer and the notebooks take their words
+from here.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.text import seconds
+from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.operations import Floats
+from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
+from perfmodel.specs.calibrations.fits import Relation
+from perfmodel.specs.models.formats import BF16, weight_format
+from perfmodel.speculation.capacity import Memory
+from perfmodel.speculation.chain import Prediction
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import Interval, doublings, is_transferred, widening
+
+Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "unknown_acceptance", "does_not_fit"]
+SENTENCES: dict[str, str] = {
+    "pays": "Speculation pays",
+    "does_not_pay": "Speculation does not pay",
+    "too_close_to_call": "Too close to call",
+    "does_not_fit": "Does not fit in memory",
+    "speculate": "Speculate",
+    "do_not_speculate": "Do not speculate",
+    "unknown_acceptance": "Undecided",
+    "infeasible": "Nothing is possible here",
+}
+"""Verdict of a point, or of `advise` -> how it is said."""
+CELLS = {
+    "pays": "yes",
+    "does_not_pay": "no",
+    "too_close_to_call": "unclear",
+    "unknown_acceptance": "unknown",
+    "does_not_fit": "no fit",
+}
+"""The same as a cell of a table under "pays"."""
+_WOULD = {
+    "pays": "would pay",
+    "does_not_pay": "would not pay",
+    "too_close_to_call": "would be too close to call",
+    "unknown_acceptance": "would be undecided",
+}
+STRETCHED = math.log(3)
+"""How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
+CLIFF = 1.1
+"""A pass that takes so many times as long as one of a sequence or a token less is told."""
+TOLD_PADDING = 1.25
+"""Padded tokens over a batch's own from which on it is told."""
+TOLD_SLOWER = 0.01
+"""Share by which a step of quantised weights must be longer to be told."""
+FEW = 16
+"""Sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
+RESTS_ON: dict[Relation, str] = {
+    "seen": "steps of this model on this device",
+    "version": "steps of this model on this device, of other versions",
+    "model": "steps of other models on this device",
+    "gpu": "this device's kernels, and steps on other devices",
+    "transferred": "another device's kernels",
+    "maker": "the kernels of another maker's device",
+}
+"""What of an engine was measured that is nearest to the question -> in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Which calibration answered: its name, the stack it is of, whether it is this device's own, and its
+    data.
+
+    rests_on: what of an engine was measured that is nearest to the question; None for what is no serving
+    engine.
+    """
+
+    name: str
+    stack: str
+    kind: str
+    fitted_on: tuple[str, ...]
+    rests_on: str | None = None
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Calibrated":
+        """The scenario's; `kind` is ``transferred`` where it is another device's, else what its file says."""
+        c, gpu = scenario.machine.calibration, scenario.machine.gpu
+        rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu)] if c.errors else None
+        kind = "transferred" if is_transferred(scenario) else c.kind
+        return cls(c.name, f"{c.stack} {c.version}".strip(), kind, c.fitted_on, rests_on)
+
+
+def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:
+    """A point that does not fit never pays; else the whole interval must be above 1, or below it."""
+    low, high = interval or (speedup, speedup)
+    word: Any = verdicts(speedup, low, high, gamma, fits).item()
+    return word
+
+
+def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Floats) -> NDArray[np.str_]:
+    """`verdict` of many points; an end that is not a number is the speedup's."""
+    low, high = (np.where(np.isnan(end), speedup, end) for end in (low, high))
+    drafts = np.asarray(gamma) > 0
+    told = (np.logical_not(fits), drafts & (low > 1), ~drafts | (high <= 1))
+    return np.select(told, ("does_not_fit", "pays", "does_not_pay"), "too_close_to_call")
+
+
+def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
+    """What would hold of a point that does not fit: ``would pay: at most batch 6 fits``."""
+    fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
+    return f"{_WOULD[otherwise]}: {fits}" if gamma else fits
+
+
+def reason(p: Prediction, limiter: str) -> str:
+    """One sentence: what an iteration saves against what it adds, and which term decides.
+
+    limiter: what limits a step of the baseline (`roofline.LIMITERS`).
+    """
+    best = float(p.speedup_at_gamma_optimal)
+    if int(p.gamma) == 0:
+        if int(p.gamma_optimal) == 0:
+            return "no draft length is faster than the baseline here, so gamma is 0"
+        return f"gamma 0 is the baseline; gamma {int(p.gamma_optimal)} would give {best:.2f}x"
+    terms = {
+        "draft steps": float(p.gamma * p.draft_s),
+        "verifying more than one token": float(p.verify_s - p.target_s),
+        "overhead outside the passes": float(p.overhead_s),
+    }
+    added, gained = sum(terms.values()), (float(p.tokens_per_iteration) - 1.0) * float(p.target_s)
+    worst = max(terms, key=lambda name: terms[name])
+    relation = "more" if gained > added else "no more"
+    return (
+        f"an iteration saves {seconds(gained)} of baseline decoding ({float(p.tokens_per_iteration):.2f} tokens; "
+        f"limited by {LIMITERS[limiter]}), {relation} than the {seconds(added)} it adds, of which "
+        f"{worst}: {seconds(terms[worst])}"
+    )
+
+
+def warnings(
+    scenario: Scenario, batch: float, context: float, gamma: int, room: Memory[float]
+) -> tuple[str, ...]:
+    """What the user should know before believing the numbers."""
+    notes: list[str] = []
+    target, draft = scenario.target, scenario.draft
+    notes += beyond(scenario, context, gamma)
+    own, run = weight_format(target.weights), scenario.precision.weights
+    if run != own and run == own.within(scenario.machine.gpu.peak):
+        notes.append(
+            f"{scenario.machine.gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
+        )
+    notes += room.shortage(batch)
+    c = scenario.machine.calibration
+    if np.any(scenario.context_std) and not c.multiprocessor_bandwidth.value:
+        notes.append(
+            f"context_std changes nothing: {c.name} does not say how long the longest sequence takes"
+        )
+    if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
+        notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
+    if gamma and draft.kind in ("model", "parallel") and draft.model.vocab_size != target.vocab_size:
+        notes.append(
+            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
+        )
+    if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
+        longest = max(scenario.acceptance.measured_at)
+        notes.append(
+            f"an acceptance at {longest:.0f} drafted token{'s' * (longest > 1)} is stretched over {gamma}: later "
+            "positions mostly accept less; give it by position (--rate, --acceptance)"
+        )
+    if gamma and SHORT in scenario.acceptance.source and context > SHORT_TOKENS:
+        notes.append(
+            f"the acceptance was printed for short prompts; at {context:.0f} tokens a head may accept less"
+        )
+    gpu, tp = scenario.machine.gpu, scenario.machine.tensor_parallel
+    if scenario.machine.over_host and gpu.link:
+        reach = gpu.link.devices
+        notes.append(
+            f"{gpu.name}: its link joins {reach} devices, so {tp} talk over PCIe, whose boxes differ"
+        )
+    if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
+        notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
+    notes += unlike_measured(scenario, batch, context, gamma)
+    notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
+    if is_transferred(scenario):
+        notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
+        error = c.error("target_s", target.name, gpu)
+        if error and c.errors and c.relation("target_s", target.name, gpu) == "maker":
+            factor = math.exp(error.log_rms)
+            notes.append(
+                f"{gpu.name} is of another maker: measured steps of one were off by a factor of {factor:.1f}"
+            )
+    return tuple(notes)
+
+
+def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
+    """That a CUDA graph is much larger than its batch, or a pass much longer than of a sequence or a token
+    less.
+    """
+    runs, tokens = float(scenario.target_shard.rows(batch)), batch * (gamma + 1)
+    batches, queries = (
+        np.array([[batch], [max(batch - 1.0, 1.0)]]),
+        np.array([gamma + 1.0, max(gamma, 1.0), 1.0]),
+    )
+    target_s = np.broadcast_to(scenario.target_pass_s(batches, context, queries), (2, 3))
+    climbs = runs > batch and _climb(target_s[0, 2], (target_s[1, 2], batch)) > 0
+    if runs > batch and gamma and not climbs:
+        draft_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1))
+        climbs = _climb(draft_s[0, 0], (draft_s[1, 0], batch)) > 0
+    if runs >= TOLD_PADDING * batch or climbs:
+        yield f"batch {batch:.0f} pads to {runs:.0f} (CUDA graphs): up to {runs:.0f} sequences share what it costs"
+    longer = _climb(target_s[0, 0], (target_s[1, 0], batch), (target_s[0, 1], gamma + 1.0))
+    if gamma and longer:
+        padded = (
+            f" (CUDA graphs: {runs:.0f})"
+            if (runs := float(scenario.target_shard.rows(tokens))) > tokens
+            else ""
+        )
+        yield f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than for one sequence or token less"
+
+
+def _climb(here_s: float, *fewer: tuple[float, float]) -> float:
+    """By what share a pass takes longer than one of a sequence or query less; 0 where little, or in
+    proportion.
+
+    fewer: seconds of a pass over one less, and of how many that is one.
+    """
+    more = (here_s / s - 1 for s, of in fewer if of > 1 and here_s > max(CLIFF, of / (of - 1)) * s > 0)
+    return float(max(more, default=0.0))
+
+
+def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
+    """That weights of few bits take longer here than those of 16, and whether a measured step says so."""
+    weights, c, gpu = scenario.precision.weights, scenario.machine.calibration, scenario.machine.gpu
+    if weights.base.input_bytes is None or batch > FEW:
+        return  # nothing is quantised on the way, or loading decides
+    wide = replace(scenario, precision=replace(scenario.precision, weights=BF16))
+    slower = float(scenario.target_pass_s(batch, context)) / float(wide.target_pass_s(batch, context)) - 1.0
+    if slower > TOLD_SLOWER:
+        said = (
+            "as measured"
+            if c.relation("target_s", scenario.target.name, gpu) == "seen"
+            else "not measured here"
+        )
+        yield f"{weights.name} takes {slower:.0%} longer a step than bf16 would: quantised inputs, small GEMMs ({said})"
+
+
+def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
+    """What of a question lies beyond the rows that an engine's own calibration was fitted to."""
+    held = scenario.machine.calibration.measured
+    if held is None:
+        return
+    draft, kv = scenario.draft.name, scenario.draft.kv.label()
+    wider = np.ravel(widening(scenario, np.asarray(batch), np.asarray(context), np.array([gamma])))[0]
+    timed = f"{scenario.machine.calibration.name} was timed"
+    so = f"intervals are {wider:.1f} times as wide"
+    if scenario.target.name != held.model:
+        yield f"{timed} serving {held.model}, not {scenario.target.name}: {so}"
+    if gamma and (draft, kv) != (held.draft, held.draft_kv):
+        yield f"{timed} with draft {held.draft} ({held.draft_kv}), not {draft} ({kv}): {so}"
+    places = (
+        ("batch", batch, held.batch),
+        ("context", context, held.context),
+        ("gamma", float(gamma), held.gamma),
+    )
+    for name, value, (low, high) in places:
+        shift = float(name == "gamma")
+        if (gamma or not shift) and doublings(value + shift, (low + shift, high + shift)):
+            yield f"{timed} at {name} {low:g} to {high:g}, not {value:g}: {so}"
+
+
+def beyond(scenario: Scenario, context: float, gamma: int) -> tuple[str, ...]:
+    """The models that are not made for so long a context."""
+    models = (scenario.target, scenario.draft.model) if gamma else (scenario.target,)
+    limits = {m.name: m.max_position_embeddings for m in models}
+    said = f"context {context:.0f} (+{gamma + 1}) is beyond"
+    return tuple(
+        f"{said} {name}'s maximum of {most}" for name, most in limits.items() if context + gamma + 1 > most
+    )

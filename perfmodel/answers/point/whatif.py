@@ -1,0 +1,349 @@
+"""Does speculation pay at one point? The answer is the contract of ``perfmodel whatif --json``
+(docs/cli.md).
+"""
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.advice.best import Best, best_batch
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.point.break_even import easiest_length, smallest_alpha
+from perfmodel.answers.point.measured import Measured, measured
+from perfmodel.answers.point.verdict import (
+    SENTENCES,
+    Calibrated,
+    Verdict,
+    does_not_fit,
+    reason,
+    verdict,
+    warnings,
+)
+from perfmodel.answers.question import readers
+from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
+from perfmodel.answers.question.runs_in import runs_in
+from perfmodel.answers.text import devices, times
+from perfmodel.costs.pass_time import PassTime
+from perfmodel.errors import InputError
+from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
+from perfmodel.specs.calibrations.fits import COVERAGE
+from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.engines.engines import DRIFT
+from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
+from perfmodel.speculation.capacity import Memory, memory_of
+from perfmodel.speculation.chain import Passes, Prediction, predict
+from perfmodel.speculation.lengths import ContextLengths, context_lengths, memory_bound_context
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import (
+    acceptance_log_error,
+    interval_of,
+    interval_of_speedup,
+    ratio_log_error,
+    step_log_error,
+)
+from perfmodel.speculation.workload import Workload
+
+BASELINE = "Baseline (no speculation), as asked"
+FIGURES = (
+    "overhead_s",
+    "speedup",
+    "tpot_s",
+    "ar_tpot_s",
+    "iteration_s",
+    "throughput_tokens_per_s",
+    "ar_throughput_tokens_per_s",
+    "gamma_optimal",
+    "speedup_at_gamma_optimal",
+)
+"""Of a prediction, those that an answer states under the same name."""
+UNKNOWN: dict[str, Any] = dict.fromkeys(
+    (
+        "speedup",
+        "speedup_interval",
+        "tpot_s",
+        "throughput_tokens_per_s",
+        "gamma_optimal",
+        "speedup_at_gamma_optimal",
+        "break_even_new_tokens",
+        "best",
+    )
+)
+"""What is None where no acceptance is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostRatios:
+    """c = (T_D + T_select) / T_T and v = T_V / T_T."""
+
+    draft_to_target: float
+    verify_to_target: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What was assumed of acceptance: its constant (None by position), what it gains, and where it is from.
+
+    tokens_per_iteration: None where nothing is known.
+
+    tokens_per_iteration_interval: where a constant is carried to a draft length at which it was not measured
+    (a rate alone is one of the first position), what that is off by in published acceptances; None where it
+    is known.
+    """
+
+    alpha: float | None
+    tokens_per_iteration: float | None
+    source: str
+    tokens_per_iteration_interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Move(Answer):
+    """One input moved by itself: its low and high value in words, the speedup at each, their distance
+    (`swing`), and whether the speedup crosses 1 between them (`flips`).
+    """
+
+    input: str
+    low: str
+    high: str
+    speedup_low: float
+    speedup_high: float
+    swing: float
+    flips: bool
+
+
+@dataclass(frozen=True, repr=False)
+class WhatIf(Answer):
+    """The whole answer to one question.
+
+    Times are calibrated seconds of the whole tensor-parallel group, `*_step` of one pass; bytes are per
+    device, throughput is of the group, lengths are tokens. None where there is none. `query` has all names
+    and defaults resolved, `measured` what was published of exactly this question, `best` what has the most
+    tokens per second here, `runs_in` which serving engine runs the draft, or that none does. Where no
+    acceptance is known of the draft (``unknown_acceptance``), passes, memory and `break_even_alpha` are told,
+    at the draft length that needs the least.
+    """
+
+    query: Query
+    verdict: Verdict
+    reason: str
+    target_step: PassTime[float]
+    draft_step: PassTime[float]
+    verify_step: PassTime[float]
+    overhead_s: float
+    cost_ratios: CostRatios
+    acceptance: Accepted
+    speedup: float | None
+    speedup_interval: tuple[float, float] | None
+    interval_coverage: float | None
+    tpot_s: float | None
+    ar_tpot_s: float
+    ar_tpot_interval: tuple[float, float] | None
+    iteration_s: float
+    iteration_interval: tuple[float, float] | None
+    throughput_tokens_per_s: float | None
+    ar_throughput_tokens_per_s: float
+    gamma_optimal: int | None
+    speedup_at_gamma_optimal: float | None
+    break_even_alpha: float | None
+    inflection: ContextLengths
+    draft_setup_s: float
+    break_even_new_tokens: int | None
+    memory: Memory[float]
+    calibration: Calibrated
+    runs_in: str | None
+    warnings: tuple[str, ...]
+    measured: tuple[Measured, ...] = ()
+    best: Best | None = None
+    sensitivity: tuple[Move, ...] | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was asked of speculation: gamma 0 without an acceptance is a question about the
+        baseline.
+        """
+        return self.acceptance.source != NO_ACCEPTANCE
+
+    @property
+    def sentence(self) -> str:
+        """The verdict; of a baseline that was asked for, just that."""
+        asked = self.memory.fits and not self.query.gamma and (self.gamma_optimal or not self.known)
+        return BASELINE if asked else SENTENCES[self.verdict]
+
+    def headline(self) -> str:
+        q = self.query
+        if self.speedup is None:
+            return f"{self.sentence}: {self.reason}"
+        sure = "" if self.speedup_interval is None else " ({:.2f} to {:.2f})".format(*self.speedup_interval)
+        where = f"{q.model} on {devices(q.hardware, float(q.tp))}, batch {q.batch}, context {q.context}"
+        return f"{self.sentence}: {times(self.speedup)}{sure} at gamma {q.gamma}; {where}"
+
+
+@asks(Query)
+def whatif(query: Query) -> WhatIf:
+    """Does speculation pay for this model, device, batch and context, and why? Raises InputError."""
+    workload = Workload.of(query.batch, query.context, 0 if query.gamma is None else query.gamma)
+    try:
+        scenario = resolve(query)
+    except UnknownAcceptance as unknown:
+        return _undecided(query, unknown)
+    if scenario.acceptance.source == NO_ACCEPTANCE:
+        with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
+            scenario = resolve(replace(query, gamma=None))
+    p = predict(scenario, workload, _longest(query, scenario), at_best=query.gamma is None)
+    a = _assemble(query, scenario, p)
+    figures = {f"{step}_s": getattr(a, f"{step}_step").predicted_s for step in ("target", "draft", "verify")}
+    figures |= {name: float(getattr(p, name)) for name in ("overhead_s", "tokens_per_iteration", "speedup")}
+    figures["sd_tpot_s"] = float(p.tpot_s)
+    beside = measured(a.query, scenario.draft.kv, query.gamma is None, figures, a.calibration.fitted_on)
+    return replace(a, measured=beside)
+
+
+def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
+    """The answer where no acceptance is known: what does not depend on one, and from which one on it would
+    pay.
+    """
+    asked, batch, context = with_draft(query), float(query.batch), float(query.context)
+    certain = resolve(asked, UNUSED)
+    gamma = int(query.gamma or easiest_length(certain, batch, context, int(query.max_gamma)))
+    alpha = smallest_alpha(certain, batch, context, gamma)
+    # what depends on the acceptance is priced at the least that pays, and left out
+    scenario = resolve(asked, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown"))
+    prediction = predict(scenario, Workload.of(batch, context, gamma), int(query.max_gamma))
+    a = _assemble(replace(asked, gamma=gamma), scenario, prediction)
+    lengths = f"gamma {gamma}" if query.gamma else "any gamma"
+    pays = (
+        f"does not pay at {lengths}, whatever is accepted"
+        if alpha is None
+        else f"pays from alpha {alpha:.2f}"
+    )
+    pays += "" if alpha is None else f" (gamma {gamma})"
+    said = f"{unknown.why}; {pays}"
+    word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
+    return replace(
+        a,
+        verdict=word if a.memory.fits else a.verdict,
+        reason=said if a.memory.fits else f"{does_not_fit(a.memory, gamma, word)}; {said}",
+        acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
+        break_even_alpha=alpha,
+        inflection=replace(a.inflection, break_even_context=None, inflection_context=None),
+        **UNKNOWN,
+        warnings=(*(assumed(query, scenario) if query.draft is None else ()), *a.warnings),
+    )
+
+
+def _longest(query: Query, scenario: Scenario) -> int:
+    """The longest draft to try: where verification keeps a state for each token, one that fits if any
+    does.
+    """
+    most = int(query.max_gamma)
+    if scenario.target_shard.states is None:
+        return most
+    batch, context = float(readers.value(query.batch)), float(readers.value(query.context))
+    fits = memory_of(scenario, batch, context, np.arange(1.0, most + 1.0), float(query.memory_fraction)).fits
+    return int(np.sum(fits)) or most
+
+
+def _break_even(p: Prediction, gamma: int) -> float | None:
+    """The constant acceptance that gains what an iteration costs, in tokens of the baseline."""
+    needed = float(p.tokens_per_iteration) / float(p.speedup)
+    if not gamma or needed > gamma + 1:
+        return None
+    return float(alpha_from_tokens_per_iteration(max(needed, 1.0), gamma))
+
+
+def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
+    batch, context, gamma = float(p.batch), float(query.context), int(p.gamma)
+    passes = Passes(scenario, batch, context, np.array([gamma]))
+    target, draft = passes.steps(scenario)
+    target_step, verify_step = target.at(0), target.at(-1)
+    ratio, step_off = ratio_log_error(scenario, passes), step_log_error(scenario, target_step, batch, context)
+    interval = interval_of_speedup(scenario, passes, float(p.speedup), ratio)
+    ar_tpot = iteration = None
+    if step_off is not None:
+        ar_tpot = interval_of(float(p.ar_tpot_s), float(step_off))
+        iteration = interval_of(float(p.iteration_s), float(step_off), ratio or 0.0)
+    setup = float(scenario.setup_s(batch, context)) if gamma else 0.0
+    saved = float(p.ar_tpot_s - p.tpot_s)
+    room = memory_of(scenario, batch, context, gamma, float(query.memory_fraction)).single()
+    said = _reason(scenario, p, context, str(target_step.limiter))
+    if not room.fits:
+        said = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {said}"
+    engine = engine_of(scenario.machine.calibration)
+    return WhatIf(
+        query=_resolved(query, scenario, gamma),
+        verdict=verdict(float(p.speedup), interval, gamma, room.fits),
+        reason=said,
+        target_step=target_step,
+        draft_step=draft.at(),
+        verify_step=verify_step,
+        cost_ratios=CostRatios(float(p.draft_to_target), float(p.verify_to_target)),
+        acceptance=_accepted(scenario, p, gamma),
+        **{name: np.asarray(getattr(p, name)).item() for name in FIGURES},
+        speedup_interval=interval,
+        interval_coverage=None if interval is None else COVERAGE,
+        ar_tpot_interval=ar_tpot,
+        iteration_interval=iteration,
+        break_even_alpha=_break_even(p, gamma),
+        inflection=context_lengths(scenario, batch, gamma, query.ends)
+        if gamma
+        else ContextLengths(memory_bound_context(scenario, batch), None, None),
+        draft_setup_s=setup,
+        break_even_new_tokens=math.ceil(setup / saved) if saved > 0 else None,
+        memory=room,
+        calibration=Calibrated.of(scenario),
+        runs_in=None
+        if not gamma or (runs := runs_in(engine, scenario.draft, query.engine)) is None
+        else runs.text,
+        best=best_batch(scenario, context, int(query.max_gamma), float(query.memory_fraction)),
+        warnings=(
+            *(assumed(query, scenario) if query.gamma != 0 else ()),
+            *warnings(scenario, batch, context, gamma, room),
+        ),
+    )
+
+
+def _accepted(scenario: Scenario, p: Prediction, gamma: int) -> Accepted:
+    gained, off = float(p.tokens_per_iteration), float(acceptance_log_error(scenario, gamma))
+    low, high = interval_of(gained, off)
+    return Accepted(
+        scenario.acceptance.alpha,
+        gained,
+        scenario.acceptance.source,
+        (max(low, 1.0), min(high, gamma + 1.0)) if off > 0 else None,
+    )
+
+
+def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
+    draft = scenario.draft
+    return replace(
+        query,
+        model=scenario.target.name,
+        hardware=scenario.machine.gpu.name,
+        gamma=gamma,
+        draft=draft.name,
+        draft_tp=draft.tensor_parallel,
+        draft_kv=draft.kv.label(),
+        weights=scenario.precision.weights.name,
+        draft_weights=draft.precision.weights.name,
+        kv_dtype=scenario.precision.kv.name,
+        draft_kv_dtype=draft.precision.kv.name,
+        kv_reread=float(scenario.machine.reread(gamma + 1.0, scenario.target.mla is not None)),
+        engine=query.engine if DRIFT in (query.engine or "") else engine_of(scenario.machine.calibration),
+        calibration=scenario.machine.calibration.name,
+    )
+
+
+def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str) -> str:
+    """`reason`; where no draft pays also why not the shortest, and where no acceptance is known that it is
+    not.
+    """
+    if scenario.acceptance.source == NO_ACCEPTANCE:
+        return "gamma 0 is the baseline; whether a draft would pay takes an acceptance, such as an alpha"
+    if int(p.gamma) or int(p.gamma_optimal):
+        return reason(p, limiter)
+    shortest = predict(scenario, Workload.of(p.batch, context, 1), 1)
+    return f"{reason(p, limiter)}; at gamma 1 {reason(shortest, limiter)}"

@@ -1,0 +1,1 @@
+"""What is asked: arguments, how they are read, and the scenario they resolve to."""

@@ -1,0 +1,103 @@
+"""The acceptance that was measured of a draft: in a file or the bundled rows by context, else in the
+library.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+
+from perfmodel.drafts.base import Draft
+from perfmodel.specs.acceptance.acceptance_library import (
+    DEFAULT_TASK,
+    find_published,
+    library,
+    published_drafts,
+    short_name,
+    typical_decay,
+)
+from perfmodel.specs.acceptance.acceptance_rows import (
+    AcceptanceRow,
+    UnknownAcceptance,
+    find_acceptance,
+    published_rows,
+)
+from perfmodel.specs.models.model import ModelSpec
+from perfmodel.speculation.acceptance import Acceptance
+
+
+def measured_acceptance(
+    model: str,
+    target: ModelSpec,
+    draft: Draft,
+    context: float,
+    rows: Iterable[AcceptanceRow] | None = None,
+    task: str | None = None,
+    flag: str = "--alpha",
+) -> Acceptance:
+    """Of just this target and draft. model: the target as it was named. rows: a user's, in place of what is
+    bundled.
+
+    Raises UnknownAcceptance where nothing was measured, naming what was for this target.
+    """
+    key = target.name, draft.name, draft.kv.name, draft.kv.budget
+    try:
+        return Acceptance.from_row(find_acceptance(*key, context, rows, flag))
+    except UnknownAcceptance as error:
+        if rows is not None:
+            raise
+        if (published := published_acceptance(model, draft, task)) is not None:
+            return published
+        drafts = ", ".join(published_drafts(short_name(model)))
+        known = f"published for it: {drafts}" if drafts else ""
+        raise UnknownAcceptance(flag, error.why, error.remedy, known) from None
+
+
+def published_acceptance(model: str, draft: Draft, task: str | None = None) -> Acceptance | None:
+    """What the library has of a draft over the whole cache; None where it has nothing."""
+    if draft.kv.name != "full" or draft.kind in ("self", "parallel"):
+        return None
+    entry = find_published(short_name(model), library_word(draft), task)
+    if entry is None:
+        return None
+    unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
+    drafted, tokens = zip(*entry.tokens.items(), strict=True)
+    smoothed = ", smoothed to gain less with the length" if _noisy(drafted, tokens) else ""
+    source = f"{entry.source}{unsaid}{smoothed}"
+    return Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, typical_decay())
+
+
+def acceptance_by_context(
+    model: str,
+    target: ModelSpec,
+    draft: Draft,
+    rows: Sequence[AcceptanceRow] | None = None,
+    task: str | None = None,
+) -> Callable[[float], Acceptance]:
+    """`measured_acceptance` by context; below the shortest that was measured it is that one's."""
+    key = target.name, draft.name, draft.kv.name, draft.kv.budget
+    measured = [
+        row.context_tokens for row in (published_rows() if rows is None else rows) if row.subject == key
+    ]
+    shortest = min(measured, default=0.0)
+    return lambda context: measured_acceptance(
+        model, target, draft, max(context, shortest), rows, task, "--context"
+    )
+
+
+def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:
+    """Hugging Face id of the head whose figures an acceptance of the library is; None for any other."""
+    heads = (
+        row.head for row in library() if (row.target, row.draft) == (short_name(model), library_word(draft))
+    )
+    return next((head for head in heads if head and acceptance.source.startswith(f"{head}, ")), None)
+
+
+def library_word(draft: Draft) -> str:
+    """A draft as the library has it: a model by its short name, EAGLE-3 apart from EAGLE, else the kind."""
+    return short_name(draft.model.name) if draft.kind == "model" else draft.name
+
+
+def _noisy(drafted: Sequence[int], tokens: Sequence[float]) -> bool:
+    """Whether a further token gains more at a longer draft than at a shorter one somewhere."""
+    steps = zip((0, *drafted), (1.0, *tokens), drafted, tokens, strict=False)
+    gains = [(after - before) / (long - short) for short, before, long, after in steps]
+    return any(later > earlier for earlier, later in pairwise(gains))

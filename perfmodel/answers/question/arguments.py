@@ -1,0 +1,390 @@
+"""The arguments of every question, each declared once: what it means, and how what is given is read.
+
+A question is a frozen dataclass whose fields are annotated with these; what only one question has is an
+`argument` of its class. The command line makes its flags of them, and in Python they read the same text:
+``context="32k"``. `asks` turns a function of a question into one of its arguments. What only measuring takes
+is declared in `validate/cli/arguments.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache, wraps
+from inspect import Signature, getdoc, signature
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+    overload,
+)
+
+from perfmodel.answers.question.readers import (
+    READERS,
+    Count,
+    Number,
+    Read,
+    as_given,
+    count,
+    counts,
+    gamma,
+    gammas,
+    methods,
+    names,
+    numbers,
+    whole,
+)
+from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
+from perfmodel.parse import items, parse_text
+from perfmodel.speculation.workload import MAX_GAMMA
+
+COUNTS, TOKENS = "COUNTS", "TOKENS"
+TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
+"""Kinds of text in ``results/published/acceptance.csv``."""
+SELF_DRAFT_KV = "streamingllm:512"
+"""What a self-draft reads where the question leaves it open: one that reads the whole cache can never pay,
+and this is the method and budget of most acceptances in ``results/published``.
+"""
+
+
+TINY, HUGE = 5e-324, 1.7976931348623157e308
+POSITIVE, SHARE = (TINY, HUGE), (0.0, 1.0)
+"""Limits of an argument: the least and the largest number, both allowed."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Argument:
+    """One argument: `help`, how its value is written on the command line, and more flags than the one of its
+    name.
+
+    read: makes the value of what is given, or refuses it; by default as its annotation says (`READERS`).
+    many: the same for lists, where a command takes them. repeated: a flag that may be given several times.
+    default: how the default is shown. optional: None is a value. limits, choices: what a value must be
+    (choices are its metavar too). flag: its name on the command line where that is another than its own.
+    place: given by position, without a flag.
+    """
+
+    help: str
+    metavar: str = ""
+    also: str = ""
+    read: Read | None = None
+    many: Read | None = None
+    repeated: bool = False
+    default: str | None = None
+    optional: bool = False
+    limits: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+    place: bool = False
+
+    def named(self, name: str) -> str:
+        """The flag of a parameter, as it is typed: ``--draft-kv`` of ``draft_kv``; its metavar where it has
+        none.
+        """
+        return self.metavar if self.place else self.flag or flag(name)
+
+    @property
+    def allowed(self) -> str:
+        """The limits in words."""
+        low, high = self.limits or POSITIVE
+        noun = "whole number" if self.read in (count, counts, whole) else "number"
+        ends = (
+            f"above 0{f' and at most {high:g}' * (high < HUGE)}"
+            if low == TINY
+            else f"from {low:g} to {high:.0f}"
+        )
+        return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
+
+    def value(self, given: Any, name: str) -> Any:
+        """What is given, read and checked. Raises InputError naming the flag of the parameter `name`."""
+        assert self.read is not None
+        shown = self.named(name)
+        value = self.read(given, shown)
+        if self.limits is not None:
+            within(value, shown, *self.limits, self.allowed)
+        if self.choices and value not in self.choices:
+            raise unknown_name(shown, name.replace("_", " "), value, self.choices)
+        return value
+
+    def __repr__(self) -> str:
+        return repr(self.help)
+
+
+def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
+    """Refuse (InputError) a number, or one of several, outside low ... high, both included; None is fine."""
+    for each in items(given):
+        if each is not None and not low <= each <= high:
+            raise refuse(shown, None, allowed, each)
+
+
+def argument(
+    help: str,
+    metavar: str = "",
+    also: str = "",
+    read: Read | None = None,
+    *,
+    default: Any = MISSING,
+    shown: str | None = None,
+    **more: Any,
+) -> Any:
+    """A field of a question: its `Argument` with more of what that takes, its default, and how people are
+    shown it.
+    """
+    declared = Argument(help, metavar, also, read, default=shown, **more)
+    return field(default=default, metadata={"argument": declared})
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(argument,))
+def question(kind: type[T]) -> type[T]:
+    """A frozen dataclass, of a class some of whose fields are an `argument`."""
+    return dataclass(frozen=True)(kind)
+
+
+def listed(alias: Any) -> Argument:
+    """The argument of an annotation below, taking a list."""
+    (argument,) = get_args(alias)[1:]
+    assert isinstance(argument, Argument)
+    assert argument.many is not None
+    return replace(argument, read=argument.many)
+
+
+Model = Annotated[
+    str,
+    Argument(
+        "Target model: a name of `perfmodel models list`, or a file (config.json).",
+        "NAME|PATH",
+        "-m",
+        many=names,
+    ),
+]
+Hardware = Annotated[
+    str,
+    Argument(
+        "Device: of `perfmodel gpus list` (NAME:pcie5: in such a box), or a YAML file.",
+        "NAME|PATH",
+        "--gpu --device",
+        many=names,
+    ),
+]
+Batch = Annotated[Count, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", many=counts)]
+Context = Annotated[
+    Count, Argument("Cached tokens per sequence; 32k is 32768.", TOKENS, "--context-length -c", many=counts)
+]
+Gamma = Annotated[
+    int | str | None,
+    Argument(
+        "Drafted tokens per iteration; auto is the best from 0 on.",
+        "N|auto",
+        "-g",
+        gamma,
+        gammas,
+        default="auto",
+    ),
+]
+GivenGamma = Annotated[
+    Count, Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", many=counts, limits=(1, MAX_GAMMA))
+]
+TP = Annotated[
+    Count, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", many=counts)
+]
+WHO_DRAFTS = "Who drafts: the target itself, a kind, or a model."
+Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model")]
+DraftTP = Annotated[
+    Count | None, Argument("Devices of the draft.", "N", default="as --tp, or as many as it allows")
+]
+DraftKV = Annotated[
+    str | None,
+    Argument(
+        "What the draft reads of the cache: a name of `perfmodel kv list`.",
+        "METHOD[:BUDGET]",
+        many=methods,
+        default=f"{SELF_DRAFT_KV} for --draft self, else full",
+    ),
+]
+Alpha = Annotated[
+    Number | None,
+    Argument("P(a drafted token is accepted, given all before it are).", "RATE", many=numbers, limits=SHARE),
+]
+ChainRate = Annotated[
+    str | float | None,
+    Argument(
+        "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
+        "RATE",
+        read=as_given,
+    ),
+]
+TokensPerIteration = Annotated[
+    Number | None, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N")
+]
+AcceptanceFile = Annotated[str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE")]
+Task = Annotated[
+    str | None,
+    Argument(
+        "What text it is, where acceptance is looked up among published figures.",
+        "NAME",
+        choices=TASKS,
+        default="chat, with the spread between tasks",
+    ),
+]
+Weights = Annotated[
+    str | None,
+    Argument("Weights: bf16, fp8, nvfp4, int4-g128, ...", "FORMAT", "--dtype", default="the checkpoint's"),
+]
+KVType = Annotated[
+    str | None,
+    Argument("KV cache: bf16, fp8, int8, ...", "FORMAT", "--kv-cache-dtype", default="the checkpoint's"),
+]
+MaxGamma = Annotated[
+    Count,
+    Argument("Longest draft that the search for the best one tries.", "N", read=whole, limits=(0, MAX_GAMMA)),
+]
+
+
+def _arguments(kind: Any) -> dict[str, Argument]:
+    """Of a question, as help lists them: positional ones, then its own, then those of the classes it
+    extends.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    classes = [vars(parent).get("__annotations__", {}) for parent in kind.__mro__]
+
+    def place(field: Field[Any]) -> int:
+        own_class = next(i for i, names in enumerate(classes, 1) if field.name in names)
+        return own_class if field.kw_only else 0
+
+    placed = sorted(fields(kind), key=place)
+    declared = {
+        field.name: declared_by(hints[field.name], field.metadata.get("argument")) for field in placed
+    }
+    return {name: argument for name, argument in declared.items() if argument is not None}
+
+
+def declared_by(hint: Any, own: Argument | None = None) -> Argument | None:
+    """The argument of an annotation, or a field's own, as its type has it; None where there is none."""
+    found = own or next(
+        (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)), None
+    )
+    if found is None:
+        return None
+    bare = _bare(hint)
+    types = get_args(bare) if isinstance(bare, UnionType) else (bare,)
+    kinds = tuple(kind for kind in types if kind is not NoneType)
+    read = found.read or READERS.get(kinds, parse_text)
+    several = found.repeated or kinds == (tuple[str, ...],)
+    return replace(found, read=read, repeated=several, optional=NoneType in types)
+
+
+arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
+"""Name -> argument of a question's class, those that may be given by position first, those of all questions
+last.
+"""
+
+
+def flag(name: str) -> str:
+    """``draft_kv`` as it is marked in messages and typed on the command line: ``--draft-kv``."""
+    return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question in the user's words. What is given is read and limits are kept when it is made
+    (InputError).
+    """
+
+    @in_names
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refuse (InputError) an argument that there is not, and one that is missing."""
+        known = fields(cls)
+        for name in kwargs.keys() - {f.name for f in known}:
+            raise unknown_name(f"{cls.__name__}()", "argument", name, [f.name for f in known])
+        given = [*[f.name for f in known if not f.kw_only][: len(args)], *kwargs]
+        missing = [f.name for f in known if f.name not in given and f.default is MISSING]
+        if given and missing:  # a copy is given nothing
+            raise InputError(f"{flag(missing[0])}: must be given")
+        return super().__new__(cls)
+
+    @in_names
+    def __post_init__(self) -> None:
+        for name, argument in arguments(type(self)).items():
+            given = getattr(self, name)
+            if given is not None or not argument.optional:
+                object.__setattr__(self, name, argument.value(given, name))
+        self.check()
+
+    def check(self) -> None:
+        """Refuse what no answer could take (InputError)."""
+
+    def within(self, name: str, low: float, high: float, allowed: str) -> None:
+        """Refuse a number that the rest of the question keeps in low ... high, both included; None is
+        fine.
+        """
+        within(getattr(self, name), flag(name), low, high, allowed)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The question with all defaults, for the answer."""
+        return {name: getattr(self, name) for name in arguments(type(self))}
+
+
+P = ParamSpec("P")
+Q = TypeVar("Q", bound=Question)
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Verb(Protocol[P, A_co]):
+    """A function of a question's arguments, or of a question made before with some of its arguments
+    changed.
+    """
+
+    question: type[Any]
+    __name__: str
+
+    @overload
+    def __call__(self, question: Question, /, **changes: Any) -> A_co: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> A_co: ...
+
+
+def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
+    """Let a function of a question take that question's arguments; `question` is its class, for the command
+    line.
+    """
+    assert isinstance(kind, type)
+
+    def decorate(answer: Callable[[Q], A]) -> Verb[P, A]:
+        @in_names
+        @wraps(answer)
+        def asked(*args: Any, **kwargs: Any) -> A:
+            if args and isinstance(args[0], Question):
+                given, *more = args
+                if more:
+                    raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
+                shared = {name: getattr(given, name) for name in arguments(kind) if hasattr(given, name)}
+                left_open = {
+                    name for name in shared if shared[name] is None and not arguments(kind)[name].optional
+                }
+                args, kwargs = (), {name: shared[name] for name in shared.keys() - left_open} | kwargs
+            for name in kwargs.keys() - arguments(kind).keys():
+                raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(kind))
+            question: Any = kind(*args, **kwargs)
+            return answer(question)
+
+        bare = [p.replace(annotation=_bare(p.annotation)) for p in signature(kind).parameters.values()]
+        lines = [f"    {name}: {as_names(argument.help)}" for name, argument in arguments(kind).items()]
+        asked.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
+        asked.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
+        asked.question = kind  # type: ignore[attr-defined]
+        return asked  # type: ignore[return-value]
+
+    return decorate
+
+
+def _bare(annotation: Any) -> Any:
+    """An annotation without its argument, as people read it."""
+    return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation

@@ -1,0 +1,60 @@
+"""Whether a model can be placed as asked, and whether the engine runs that: what cannot is refused with the
+remedy.
+"""
+
+from perfmodel.costs import check_tensor_parallel
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.calibrations.stacks import ENGINES, engine_of
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs.models.formats import WEIGHT_FORMATS, Precision
+from perfmodel.specs.models.model import ModelSpec
+
+SERVING = ("vllm", "sglang", "trtllm")
+"""Engines with rules of their own (hardware/serving.yaml)."""
+BLOCK = 128
+"""Weights that share a scale in `fp8-block`; no engine cuts a block in two (vLLM, quantization/fp8.py)."""
+
+
+def check_groups(model: ModelSpec, tp: int, ep: int, dp: int) -> None:
+    """Refuse (InputError) groups that do not divide the devices, the experts, or the query heads of one
+    group.
+    """
+    for flag, groups in (("--ep", ep), ("--dp", dp)):
+        if groups > 1 and not model.moe:
+            raise refuse(flag, None, f"1 for {model.name}, which has no routed experts", groups)
+        if tp % groups:
+            raise refuse(flag, None, f"a divisor of --tp {tp}", groups)
+    if model.moe and model.moe.num_experts % ep:
+        raise refuse("--ep", None, f"a divisor of the {model.moe.num_experts} experts of {model.name}", ep)
+    check_tensor_parallel(model, tp // dp)
+
+
+def check_engine(
+    calibration: Calibration, gpu: GPUSpec, model: ModelSpec, precision: Precision, tp: int, ep: int, dp: int
+) -> None:
+    """Refuse (InputError) what the calibration's engine does not start: see hardware/serving.yaml."""
+    stack = engine_of(calibration)
+    if stack not in SERVING:
+        return
+    makers = serving_engines()[stack].makers
+    if gpu.vendor not in makers and any(gpu.vendor in engine.makers for engine in serving_engines().values()):
+        raise refuse(
+            "--engine", None, f"one that runs on {gpu.vendor} ({stack}: {', '.join(makers)})", ENGINES[stack]
+        )
+    attends, heads = tp // dp, model.num_key_value_heads
+    if not model.mla and max(heads, attends) % min(heads, attends):
+        fits = [n for n in range(1, model.num_attention_heads + 1) if max(heads, n) % min(heads, n) == 0]
+        fits = [n for n in fits if model.num_attention_heads % n == 0]
+        raise InputError(
+            f"--tp: {stack} starts only where KV heads divide evenly: {model.name} has {heads} (one of "
+            f"{', '.join(map(str, fits))}), given {attends}"
+        )
+    if model.moe and precision.weights.of("experts").name == WEIGHT_FORMATS["fp8-block"].name:
+        width, cut = model.moe.intermediate_size, tp // ep
+        if width % cut or (width // cut) % BLOCK:
+            raise InputError(
+                f"--tp: experts of {model.name} are {width} wide in blocks of {BLOCK}, which {cut} devices cut in two; "
+                f"use --ep {tp} or fewer devices"
+            )

@@ -1,0 +1,334 @@
+"""A question in the user's words, and the scenario that it resolves to."""
+
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Any, get_args
+
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.acceptance_of import measured_acceptance
+from perfmodel.answers.question.arguments import SHARE, TINY, TOKENS, argument, question
+from perfmodel.answers.question.placement import check_engine, check_groups
+from perfmodel.answers.question.readers import Count, Number, span, value, whole
+from perfmodel.answers.question.runs_in import usual_draft
+from perfmodel.costs import check_tensor_parallel, largest_degree
+from perfmodel.costs.roofline import Machine
+from perfmodel.drafts import make_draft
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError, refuse
+from perfmodel.kv import parse_kv
+from perfmodel.parse import items
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.calibrations.stacks import DEFAULT as DEFAULT_ENGINE
+from perfmodel.specs.calibrations.stacks import ENGINES, calibration_of, engine_of, parse_engine
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.models.formats import Precision, kv_format
+from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
+from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
+from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE
+from perfmodel.speculation.scenario import Rollback, Scenario
+from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA, Workload
+
+UNUSED = Acceptance.from_alpha(0.0, source="none needed")
+"""Stands in where no answer depends on what is accepted."""
+NO_ACCEPTANCE = "none needed at gamma 0"
+GIVEN = "as given"
+
+
+@question
+class CommonOptions(arg.Question):
+    """What every question has: model and device first, then by name formats, constants, pages and memory."""
+
+    model: arg.Model
+    hardware: arg.Hardware
+    _: KW_ONLY
+    weights: arg.Weights = None
+    draft_weights: str | None = argument(
+        "The draft's weights.", "FORMAT", shown="as --weights, else its checkpoint's", default=None
+    )
+    kv_dtype: arg.KVType = None
+    draft_kv_dtype: str | None = argument(
+        "The draft's KV-cache format.", "FORMAT", shown="as --kv-dtype", default=None
+    )
+    kv_reread: Number | None = argument(
+        "How often verification reads the cache, 1 to gamma + 1.",
+        "R",
+        shown="calibrated",
+        limits=(1, MAX_GAMMA + 1),
+        default=None,
+    )
+    engine: str | None = argument(
+        "What serves, such as vllm or vllm@0.20.1.",
+        "|".join(ENGINES) + "[@VERSION]",
+        read=parse_engine,
+        shown=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
+        default=None,
+    )
+    calibration: str | None = argument(
+        "Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal", default=None
+    )
+    ep: Count = argument(
+        "Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", default=1
+    )
+    dp: Count = argument(
+        "Groups of the devices that each attend for sequences of their own (data-parallel attention).",
+        "N",
+        "--data-parallel",
+        default=1,
+    )
+    context_std: Number = argument(
+        "Standard deviation of --context over the sequences of a batch.",
+        "COUNT",
+        read=whole,
+        limits=(0, 2**40),
+        default=0,
+    )
+    kv_page: Count = argument(
+        "Tokens per page of the caches.", TOKENS, "--block-size", limits=(1, 2**20), default=1
+    )
+    topk_reuse: Number = argument(
+        "Sparse attention: chosen tokens that the next query token chooses again.",
+        "SHARE",
+        limits=SHARE,
+        default=0.0,
+    )
+    state_rollback: str = argument(
+        "Recurrent layers: verification keeps every state, or one.",
+        choices=get_args(Rollback),
+        default="keep",
+    )
+    memory_fraction: Number = argument(
+        "Share of device memory that may be used.",
+        "SHARE",
+        "--gpu-memory-utilization",
+        limits=(TINY, 1),
+        default=DEFAULT_MEMORY_FRACTION,
+    )
+
+    def query(self, **changes: Any) -> "Query":
+        """The `Query` with the same values of what both have, and these changes."""
+        return Query(
+            **{f.name: getattr(self, f.name) for f in fields(Query) if hasattr(self, f.name)} | changes
+        )
+
+
+@question
+class Options(CommonOptions):
+    """What a question about chains of drafted tokens has beside its model, device and workload."""
+
+    _: KW_ONLY
+    draft: str | None = argument(
+        arg.WHO_DRAFTS,
+        "self|KIND|NAME|PATH",
+        "--draft-model",
+        shown="one published for the model that the engine runs; self where acceptance or --draft-kv is given",
+        default=None,
+    )
+    draft_tp: arg.DraftTP = None
+    acceptance_rate: Number | None = argument(
+        "Share of drafted tokens accepted at the given --gamma, as engines log it; instead of --alpha.",
+        "SHARE",
+        limits=SHARE,
+        default=None,
+    )
+    tokens_per_iteration: arg.TokensPerIteration = None
+    acceptance: arg.AcceptanceFile = None
+    task: arg.Task = None
+    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
+    batch_range: tuple[float, float] | str = argument(
+        "Batches over which speedup must not fall at inflection_context.",
+        "LOW..HIGH",
+        read=span,
+        shown="32..256",
+        default=DEFAULT_BATCH_RANGE,
+    )
+
+    def check(self) -> None:
+        super().check()
+        low, high = self.ends
+        if not 1 <= low < high <= MAX_BATCH:
+            raise refuse(
+                "--batch-range", None, f"two rising numbers from 1 to {MAX_BATCH:.0f}", f"{low}..{high}"
+            )
+        if self.acceptance_rate is not None:
+            self._count_tokens(float(self.acceptance_rate))
+
+    def _count_tokens(self, rate: float) -> None:
+        """Keep a share of accepted tokens as the tokens per iteration that it is: 1 + gamma x share."""
+        if acceptances_of(self):
+            raise InputError("--acceptance-rate: must not be given with another acceptance")
+        lengths = items(getattr(self, "gamma", None))
+        if len(lengths) != 1 or not isinstance(lengths[0], int) or lengths[0] < 1:
+            raise InputError("--acceptance-rate: needs --gamma N, the draft length at which it was counted")
+        object.__setattr__(self, "tokens_per_iteration", 1 + lengths[0] * rate)
+        object.__setattr__(self, "acceptance_rate", None)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of the batch range."""
+        low, high = map(float, self.batch_range)
+        return low, high
+
+
+@dataclass(frozen=True)
+class Query(Options):
+    """One point of a question; every argument is a flag of ``perfmodel whatif``.
+
+    gamma None (or ``"auto"``) seeks the best one from 0 to max_gamma. Of alpha, tokens_per_iteration (meant
+    at `gamma`) and acceptance (a file) at most one may be given; none looks for what was published of this
+    pair and budget. draft None is then one that is published and that the engine runs, else ``self``. weights
+    and kv_dtype None are the checkpoint's own formats.
+    """
+
+    batch: arg.Batch
+    context: arg.Context
+    gamma: arg.Gamma = None
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = None
+    alpha: arg.Alpha = None
+
+    def check(self) -> None:
+        super().check()
+        if self.context_std:
+            most = value(self.context) / 3**0.5
+            widest = f"at most context / sqrt(3) = {most:.0f} (contexts are uniform about their mean)"
+            self.within("context_std", 0, most, widest)
+        if isinstance(self.gamma, int):
+            self.within("kv_reread", 1, self.gamma + 1, f"at most gamma + 1 = {self.gamma + 1}")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a question names, read."""
+
+    target: ModelSpec
+    gpu: GPUSpec
+    calibration: Calibration
+
+    @classmethod
+    def of(cls, question: CommonOptions) -> "Named":
+        """Raises InputError for a name that is unknown, or a file that cannot be read."""
+        gpu = load_gpu(question.hardware)
+        return cls(
+            load_model(question.model), gpu, calibration_of(gpu, question.engine, question.calibration)
+        )
+
+
+def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
+    """Build the scenario of a question: the one place where that happens. InputError for what is impossible.
+
+    acceptance: stands for whatever the question says of it. named: what the question names, where it was read
+    before.
+    """
+    found = named or Named.of(query)
+    target, gpu, tp = found.target, found.gpu, int(query.tp)
+    precision = precision_of(target, gpu.peak, query.weights, query.kv_dtype)
+    draft_kv_type = precision.kv
+    if query.draft_kv_dtype is not None:
+        draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
+    ep, dp = int(query.ep), int(query.dp)
+    check_groups(target, tp, ep, dp)
+    check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
+    if acceptance is None:
+        query = with_draft(query, found)
+    draft = make_draft(
+        query.draft or "self",
+        target,
+        Precision(precision.weights, draft_kv_type),
+        tp,
+        parse_kv(draft_kv(query)),
+        tensor_parallel=None if query.draft_tp is None else int(query.draft_tp),
+        weights=query.draft_weights,
+        own_on=gpu.peak if query.weights is None else None,
+    )
+    if query.draft_tp is None and (allowed := largest_degree(draft.model, tp)) != tp:
+        draft = replace(draft, tensor_parallel=allowed)
+    check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
+    if draft.tensor_parallel > tp:
+        raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
+    for weights, flag in ((precision.weights, "--weights"), (draft.precision.weights, "--draft-weights")):
+        gpu.check_peaks(weights.computes, flag)
+    reread = None if query.kv_reread is None else float(query.kv_reread)
+    return Scenario(
+        target=target,
+        machine=Machine(gpu, found.calibration, tp, reread),
+        precision=precision,
+        draft=draft,
+        acceptance=_acceptance(query, target, draft) if acceptance is None else acceptance,
+        kv_page=int(query.kv_page),
+        topk_reuse=float(query.topk_reuse),
+        state_rollback=query.state_rollback,  # type: ignore[arg-type]  # checked when the question was made
+        context_std=float(query.context_std),
+        expert_parallel=ep,
+        data_parallel=dp,
+    )
+
+
+def with_draft(query: Query, named: Named | None = None) -> Query:
+    """The question with the draft whose acceptance is looked up, where it leaves open who drafts."""
+    if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
+        return query
+    found = named or Named.of(query)
+    return replace(
+        query, draft=usual_draft(query.model, found.target, engine_of(found.calibration), query.engine)
+    )
+
+
+def draft_kv(query: Query) -> str:
+    """What the draft reads: as given, a sparse default for a self-draft, all for a draft of its own."""
+    if query.draft_kv is not None:
+        return query.draft_kv
+    alone = query.draft is None or query.draft.partition(":")[0].strip().lower() == "self"
+    return arg.SELF_DRAFT_KV if alone else "full"
+
+
+def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
+    """What stands in for an argument that was left open and decides the answer, as a sentence."""
+    if query.draft is None and scenario.draft.kind != "self":
+        return (f"draft was not given: {scenario.draft.name}",)
+    if query.draft_kv is not None or scenario.draft.kind != "self":
+        return ()
+    return (f"draft_kv was not given: the self-draft reads {arg.SELF_DRAFT_KV}",)
+
+
+def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
+    """The question's gamma, or the best one from `least` on where it leaves that open."""
+    if query.gamma is not None:
+        return int(query.gamma)
+    best = predict(scenario, Workload.of(query.batch, query.context), int(query.max_gamma))
+    return max(int(best.gamma_optimal), least)
+
+
+def acceptances_of(question: CommonOptions) -> list[str]:
+    """Which acceptances the question states."""
+    return [
+        n for n in ("alpha", "tokens_per_iteration", "acceptance") if getattr(question, n, None) is not None
+    ]
+
+
+def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
+    given = acceptances_of(query)
+    if len(given) > 1:
+        flags = " and ".join("--" + n.replace("_", "-") for n in given)
+        raise InputError(f"{flags}: only one of them may be given")
+    if query.alpha is not None:
+        return Acceptance.from_alpha(float(query.alpha), source=GIVEN)
+    if query.tokens_per_iteration is not None:
+        if query.gamma is None:
+            raise InputError(
+                "--tokens-per-iteration: needs --gamma N, the draft length at which it was measured"
+            )
+        gamma = int(query.gamma)
+        if gamma == 0:
+            raise InputError("--tokens-per-iteration: must be measured at --gamma 1 or more, given gamma 0")
+        query.within("tokens_per_iteration", 1, gamma + 1, f"a number from 1 to gamma + 1 = {gamma + 1}")
+        gained = float(query.tokens_per_iteration)
+        return Acceptance.from_tokens_per_iteration(gained, gamma, source=f"{GIVEN}, by tokens per iteration")
+    if query.gamma == 0:
+        return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
+    rows = None
+    if query.acceptance is not None:
+        from perfmodel.specs.acceptance.acceptance_file import read_acceptance
+
+        rows = read_acceptance(query.acceptance)
+    return measured_acceptance(query.model, target, draft, float(query.context), rows, query.task)

@@ -1,0 +1,89 @@
+"""Which engine runs a draft: what an answer says of it, what `advise` may choose, and what a question is
+about.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from perfmodel.drafts import make_draft
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
+from perfmodel.specs.acceptance.acceptance_library import published_drafts, short_name
+from perfmodel.specs.engines.engines import DRIFT, release
+from perfmodel.specs.engines.serving import ServedDraft, serving_engines
+from perfmodel.specs.models.formats import BF16, Precision, kv_format
+from perfmodel.specs.models.model import ModelSpec
+
+ORDER = ("mtp", "eagle3", "dflash", "dspark")
+"""Of several published drafts: what comes with the target before heads of their own, and these before other
+models.
+"""
+HEAD = "eagle3"
+"""Where none is published and the target brings none: the head that all engines run and most targets have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunsIn:
+    """Whether the engine of the question runs a draft. text: ``vLLM >= 0.9``, or ``no engine yet (why)``."""
+
+    runs: bool
+    text: str
+
+
+def draft_word(draft: Draft) -> str:
+    """The kind as engines know it: EAGLE-3 apart from EAGLE, a model of its own by ``model``."""
+    return draft.name if draft.kind == "eagle" else draft.kind
+
+
+def runs_in(engine: str | None, draft: Draft, asked: str | None, tree: bool = False) -> RunsIn | None:
+    """None for what is no serving engine: a research stack, a calibration of none.
+
+    asked: the question's ``--engine``; a draft that is newer than the version it names does not run there.
+    """
+    engines = serving_engines()
+    if engine is None or engine not in engines:
+        return None
+    own = engines[engine]
+    if since := _since(own.drafts.get(draft_word(draft)), draft, tree, own.newest):
+        version = (asked or "").partition(DRIFT)[2]
+        if version and release(version) < release(since):
+            return RunsIn(False, f"{own.title} >= {since}, not in {version}")
+        return RunsIn(True, f"{own.title} >= {since}")
+    others = {
+        e.title: _since(e.drafts.get(draft_word(draft)), draft, tree, e.newest) for e in engines.values()
+    }
+    elsewhere = " or ".join(f"{title} >= {since}" for title, since in others.items() if since)
+    if elsewhere:
+        return RunsIn(False, f"not in {own.title}; in {elsewhere}")
+    dropped = own.drafts.get(draft_word(draft))
+    if dropped is not None and dropped.until is not None:
+        return RunsIn(False, f"{own.title} {dropped.since} to {dropped.until} only")
+    return RunsIn(
+        False, f"no engine yet ({own.sparse if draft.kv.name != 'full' else f'{own.title}: no such draft'})"
+    )
+
+
+def _since(served: ServedDraft | None, draft: Draft, tree: bool, newest: str) -> str | None:
+    """The version from which on it is served; None where it is not."""
+    if served is None or served.until is not None or (tree and not served.trees):
+        return None
+    if draft.kv.name == "full":
+        return served.since
+    return served.windows_since if draft.kv.name in served.windows else None
+
+
+def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | None) -> str:
+    """A value of ``--draft``; ``self`` where the engine is no serving engine.
+
+    model: the target as it was named. asked: the question's ``--engine``.
+    """
+    published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
+    own = ("mtp",) if target.num_nextn_predict_layers else ()
+    for name in (*published, *own, HEAD):
+        with suppress(InputError):  # a head of another model's shape
+            draft = make_draft(name, target, Precision(BF16, kv_format("bf16")), 1, parse_kv("full"))
+            runs = runs_in(engine, draft, asked)
+            if runs is not None and runs.runs:
+                return name
+    return "self"

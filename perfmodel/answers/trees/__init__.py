@@ -1,0 +1,1 @@
+"""Drafts that branch, and drafts with two levels."""

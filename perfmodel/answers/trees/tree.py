@@ -1,0 +1,113 @@
+"""Which tree of drafted tokens has the largest speedup at one batch and context."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from perfmodel.answers.answer import Answer
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.query import UNUSED, CommonOptions, assumed, resolve
+from perfmodel.answers.question.rates import parse_tree_rates
+from perfmodel.answers.question.readers import Number, as_given, value, whole
+from perfmodel.answers.text import times
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose
+
+
+@question
+class TreeQuery(CommonOptions):
+    """A question whose acceptance is by rank of the child, not by position in a chain."""
+
+    batch: arg.Batch
+    context: arg.Context
+    tp: arg.TP = 1
+    draft_kv: arg.DraftKV = None
+    _: KW_ONLY
+    rates: str | Sequence[Any] = argument(
+        "P(accepted) of a node's 1st, 2nd, ... child, with commas.", "RATES", "--rate", as_given
+    )
+    size: Number = argument(
+        "Most nodes, the root included: query tokens of a verification.",
+        "N",
+        read=whole,
+        default=DEFAULT_SIZE,
+    )
+    levels: Number | None = argument(
+        "Most levels, the root's included.",
+        "N",
+        read=whole,
+        shown=f"{DEFAULT_LEVELS}, or as many as are drafted",
+        default=None,
+    )
+    draft: arg.Draft = "self"
+    draft_tp: arg.DraftTP = None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOrderRule:
+    """The largest tree whose verification still loads for longer than it computes, and its speedup."""
+
+    size: int
+    speedup: float
+
+
+@dataclass(frozen=True, repr=False)
+class TreeAnswer(Answer):
+    """The best tree. size and levels count the root, and size 1 is the baseline; widths are nodes by level,
+    parents the node above each node. Times are calibrated seconds of the whole group.
+    """
+
+    batch: float
+    context: float
+    size: int
+    levels: int
+    widths: tuple[int, ...]
+    parents: tuple[int, ...]
+    tokens_per_iteration: float
+    speedup: float
+    tpot_s: float
+    ar_tpot_s: float
+    first_order_rule: FirstOrderRule
+    source: str
+    fits: bool
+    max_batch: int
+    warnings: tuple[str, ...]
+
+    def headline(self) -> str:
+        shape = "-".join(map(str, self.widths))
+        return f"{times(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch {self.batch}"
+
+
+@asks(TreeQuery)
+def tree(question: TreeQuery) -> TreeAnswer:
+    """The tree of drafted tokens with the largest speedup, by Sequoia's dynamic programme and the model's
+    costs.
+
+    A tree of size 1 is the baseline. Raises InputError.
+    """
+    acceptance = parse_tree_rates(question.rates, "--rates")
+    query = question.query(gamma=0)
+    size, levels = int(question.size), None if question.levels is None else int(question.levels)
+    batch, context = value(query.batch), value(query.context)
+    scenario = resolve(query, UNUSED)
+    found = choose(scenario, acceptance, batch, context, size, levels)
+    shape = found.tree
+    room = memory_of(scenario, batch, context, shape.size - 1, float(query.memory_fraction)).single()
+    return TreeAnswer(
+        batch=batch,
+        context=context,
+        size=shape.size,
+        levels=shape.levels,
+        widths=tuple(shape.widths),
+        parents=tuple(shape.parents),
+        tokens_per_iteration=shape.tokens_per_iteration,
+        speedup=found.speedup,
+        tpot_s=found.iteration_s / shape.tokens_per_iteration,
+        ar_tpot_s=found.target_s,
+        first_order_rule=FirstOrderRule(found.rule_size, found.rule_speedup),
+        source=acceptance.source,
+        fits=room.fits,
+        max_batch=room.max_batch,
+        warnings=(*assumed(query, scenario), *room.shortage(batch)),
+    )

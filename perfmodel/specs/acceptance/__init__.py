@@ -1,0 +1,1 @@
+"""Published and measured acceptance rates."""

@@ -1,0 +1,199 @@
+"""Published acceptance by target, draft and task: the library that answers where the user brought no figures.
+
+``results/published/acceptance.csv`` condenses what was printed: one row for a target, a head, a task and
+thinking on or off, the mean over its data sets. It was printed for prompts of a few hundred to a few thousand
+tokens. The first head of a target and a kind is the one that is taken unless a head is named. Plain data
+only, as `acceptance_rows`.
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from statistics import fmean, median, stdev
+
+from perfmodel.reading import read_rows
+from perfmodel.specs import PACKAGE
+from perfmodel.specs.models.model import hub_id, load_model
+
+DEFAULT_TASK = "chat"
+SHORT, SHORT_TOKENS = "at short contexts", 4096
+"""How a source says that its prompts were short, and to where that is taken to hold."""
+_TUNED = re.compile(r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp)(?=-|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryRow:
+    """What was printed of one head on one task.
+
+    drafted: draft lengths; tokens_per_iteration: at each of them, bonus token included; positions: survival
+    at 1, 2, ... where it was printed, else empty: numbers with slashes. spread: standard deviation over data
+    sets of the logarithm of tokens per iteration; None where there was one. figures: how many were condensed.
+    """
+
+    target: str
+    draft: str
+    head: str
+    task: str
+    thinking: str
+    temperature: str
+    engine: str
+    drafted: str
+    tokens_per_iteration: str
+    positions: str
+    spread: float | None
+    figures: int
+    source: str
+
+    @property
+    def tokens(self) -> dict[int, float]:
+        """Draft length -> tokens per iteration."""
+        return dict(zip(map(int, self.drafted.split("/")), _numbers(self.tokens_per_iteration), strict=True))
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """By position, from 1 on."""
+        return _numbers(self.positions)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split("/") if part)
+
+
+@cache
+def library() -> tuple[LibraryRow, ...]:
+    """The rows of the bundled file; of the heads of a target and a kind the preferred one first."""
+    return read_rows(PACKAGE / "results" / "published" / "acceptance.csv", LibraryRow)
+
+
+def short_name(name: str) -> str:
+    """The library's key of a model: its Hugging Face id without owner, maker and what it was tuned for, in
+    lower case.
+
+    ``meta-llama/Llama-3.3-70B-Instruct`` is ``llama-3.3-70b``. Raises InputError for an unknown name.
+    """
+    spelled = hub_id(name) or load_model(name).name
+    tail = os.path.basename(spelled.rstrip("/")).lower()
+    return _TUNED.sub("", re.sub(r"^(meta|nvidia)-", "", tail))
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryEntry:
+    """The rows that answer one question, all of one head: the asked task's, else mixed text's, else every
+    task's.
+    """
+
+    rows: tuple[LibraryRow, ...]
+    spread: float
+
+    @property
+    def head(self) -> str:
+        """Hugging Face id of the head; empty where it comes with the target, or is not named."""
+        return self.rows[0].head
+
+    @property
+    def tokens(self) -> dict[int, float]:
+        """Mean over the rows by draft length: at those that all have, or of the row with most where there is
+        none.
+        """
+        each = [row.tokens for row in self.rows]
+        longest = max(each, key=lambda row: len(row))
+        common = set.intersection(*map(set, each)) or set(longest)
+        return {length: fmean(row[length] for row in each if length in row) for length in sorted(common)}
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """By position where it was printed of every row, else empty."""
+        return tuple(map(fmean, zip(*(row.survival for row in self.rows), strict=False)))
+
+    @property
+    def source(self) -> str:
+        """Which head, text and place the figures are of, as a sentence's part."""
+        what = dict.fromkeys(
+            row.task + (f", thinking {row.thinking}" if row.thinking else "") for row in self.rows
+        )
+        head = f"{self.head}, " if self.head else ""
+        places = dict.fromkeys(place for row in self.rows for place in row.source.split("; "))
+        return f"{head}{' and '.join(what)} text {SHORT}: {'; '.join(places)}"
+
+
+def published_drafts(target: str) -> tuple[str, ...]:
+    """The drafts of a target, by `short_name`, of which anything was printed."""
+    names = (target, _undated(target))
+    return tuple(dict.fromkeys(row.draft for row in library() if row.target in names))
+
+
+def _undated(target: str) -> str:
+    """A release of another month, as DeepSeek-R1-0528, is in the library by its name."""
+    return re.sub(r"-\d{4}$", "", target)
+
+
+def find_published(target: str, draft: str, task: str | None = None) -> LibraryEntry | None:
+    """What was printed of a draft on a target, both by `short_name` or the draft's kind; None where nothing
+    was.
+
+    task: None is `DEFAULT_TASK`, and the spread between tasks then counts in full; else that between data
+    sets.
+    """
+    targets = [row.target for row in library() if row.draft == draft]
+    if target not in targets:
+        target = _undated(target)
+    known = [row for row in library() if (row.target, row.draft) == (target, draft)]
+    if not known:
+        return None
+    for wanted in (task or DEFAULT_TASK, "mixed"):
+        of_task = [row for row in known if row.task == wanted]
+        if of_task:
+            rows = tuple(row for row in of_task if row.head == of_task[0].head)
+            break
+    else:
+        rows = tuple(row for row in known if row.head == known[0].head)
+    if task is None or rows[0].task != task:
+        return LibraryEntry(rows, _between_tasks([row for row in known if row.head == rows[0].head]))
+    stated = [row.spread for row in rows if row.spread is not None]
+    return LibraryEntry(rows, fmean(stated) if stated else _typical()[0])
+
+
+def _between_tasks(rows: Iterable[LibraryRow]) -> float:
+    """Standard deviation over the tasks of one head of ln tokens per iteration; what is typical counts as one
+    task.
+    """
+    last = list({row.task: _at_longest(row) for row in rows}.values())
+    own = (len(last) - 1) * stdev(last) ** 2 if len(last) > 1 else 0.0
+    return math.sqrt((own + _typical()[1] ** 2) / len(last))
+
+
+@cache
+def typical_decay() -> float:
+    """Median over the library's heads of conditional acceptance at position 2 or 3 over that at the one
+    before.
+    """
+    ratios = []
+    for row in library():
+        survival, tokens = (1.0, *row.survival[:3]), row.tokens
+        if {1, 2, 3} <= set(tokens):
+            survival = (
+                1.0,
+                *(after - before for before, after in pairwise((1.0, tokens[1], tokens[2], tokens[3]))),
+            )
+        rates = [after / before for before, after in pairwise(survival)]
+        ratios += [after / before for before, after in pairwise(rates)] if row.draft != "ngram" else []
+    return median(ratios)
+
+
+@cache
+def _typical() -> tuple[float, float]:
+    """Medians over the library of the spread between data sets of a task, and between the tasks of a head."""
+    within = [row.spread for row in library() if row.spread]
+    heads: dict[tuple[str, str, str], dict[str, float]] = {}
+    for row in library():
+        heads.setdefault((row.target, row.draft, row.head), {})[row.task] = _at_longest(row)
+    return median(within), median(stdev(by_task.values()) for by_task in heads.values() if len(by_task) > 2)
+
+
+def _at_longest(row: LibraryRow) -> float:
+    """ln tokens per iteration at the longest draft."""
+    return math.log(max(row.tokens.items())[1])

@@ -1,0 +1,133 @@
+"""Acceptance rates that somebody measured, published rows or a user's file, looked up by what they were
+measured on.
+
+Plain data only; `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from perfmodel.errors import InputError
+from perfmodel.reading import read_rows
+from perfmodel.specs import PACKAGE
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceRow:
+    """One measured acceptance: a conditional `alpha`, or conditional acceptance by `positions` (a_1 ...
+    a_gamma).
+
+    `kv_budget_tokens` is None where the draft reads the whole cache. Exactly one of `alpha` and `positions`
+    is set.
+    """
+
+    source: str
+    target: str
+    draft: str
+    draft_kv: str
+    kv_budget_tokens: int | None
+    context_tokens: float
+    alpha: float | None
+    positions: tuple[float, ...] | None = None
+
+    @property
+    def subject(self) -> tuple[str, str, str, int | None]:
+        """What must match exactly: target, draft, method, budget."""
+        return self.target, self.draft, self.draft_kv, self.kv_budget_tokens
+
+
+@cache
+def published_rows() -> tuple[AcceptanceRow, ...]:
+    """The rows of the bundled ``results/published/acceptance_vs_context.csv``."""
+    return read_rows(PACKAGE / "results" / "published" / "acceptance_vs_context.csv", AcceptanceRow)
+
+
+def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:
+    """Conditional acceptance a_1 ... a_gamma from gamma + 1 counts of iterations that accepted 0 ... gamma
+    tokens.
+
+    Positions that were never reached get 0. Raises InputError for fewer than 2 counts or none above 0.
+    """
+    if len(counts) < 2 or not all(math.isfinite(c) and c >= 0 for c in counts) or sum(counts) <= 0:
+        raise InputError("histogram: must be 2 or more counts, none negative and not all 0")
+    reached = [sum(counts[j:]) for j in range(len(counts))]
+    return tuple(after / before if before else 0.0 for before, after in itertools.pairwise(reached))
+
+
+class UnknownAcceptance(InputError):
+    """Nothing was measured of just this draft, or not here. why: just that; known: what is."""
+
+    def __init__(self, flag: str, why: str, remedy: str, known: str = "") -> None:
+        super().__init__(f"{flag}: {why}; {remedy}" + (f"; {known}" if known else ""))
+        self.why, self.remedy, self.known = why, remedy, known
+
+
+def find_acceptance(
+    target: str,
+    draft: str,
+    kv_name: str,
+    kv_budget: int | None,
+    context: float,
+    rows: Iterable[AcceptanceRow] | None = None,
+    flag: str = "--alpha",
+) -> AcceptanceRow:
+    """The row measured on exactly this target, draft, method and budget, at this context.
+
+    Between two measured contexts the conditional rates are interpolated linearly in log(context), and
+    `source` says so. `rows` are the published ones unless given. Raises UnknownAcceptance where nothing
+    matches and outside the measured contexts: there is no nearest neighbour and no extrapolation.
+    """
+    where = (target, draft, kv_name, kv_budget)
+    known = published_rows() if rows is None else tuple(rows)
+    measured = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
+    remedy = f"give --draft {draft} with --alpha, --tokens-per-iteration or --acceptance FILE"
+    what = f"{target} with draft {draft}, {_spell(kv_name, kv_budget)}"
+    if not measured:
+        have = sorted(
+            {f"{r.target} with draft {r.draft}, {_spell(r.draft_kv, r.kv_budget_tokens)}" for r in known}
+        )
+        shown = "; ".join(have[:3]) + ("; ..." if len(have) > 3 else "")
+        raise UnknownAcceptance(
+            flag, f"no acceptance is known for {what}", f"{remedy} (measured: {shown or 'none'})"
+        )
+    first, last = measured[0].context_tokens, measured[-1].context_tokens
+    if not first <= context <= last:
+        span = f"{first:g}" if first == last else f"{first:g} to {last:g}"
+        why = f"acceptance of {what} was measured at {span} tokens, given {context:g}"
+        raise UnknownAcceptance(flag, why, remedy)
+    for row in measured:
+        if row.context_tokens == context:
+            return row
+    above = next(i for i, row in enumerate(measured) if row.context_tokens > context)
+    return _between(
+        measured[above - 1], measured[above], context, f"{flag if rows is None else '--acceptance'}: {what}"
+    )
+
+
+def _spell(kv_name: str, kv_budget: int | None) -> str:
+    return kv_name if kv_budget is None else f"{kv_name}:{kv_budget}"
+
+
+def _between(low: AcceptanceRow, high: AcceptanceRow, context: float, where: str) -> AcceptanceRow:
+    """Interpolate two rows of one subject linearly in log(context)."""
+    one = low.positions if low.alpha is None else (low.alpha,)
+    two = high.positions if high.alpha is None else (high.alpha,)
+    if one is None or two is None or len(one) != len(two) or (low.alpha is None) != (high.alpha is None):
+        contexts = f"{low.context_tokens:g} and {high.context_tokens:g}"
+        why = f"{where}: rows at {contexts} tokens differ in kind or length, so {context:g} has no value"
+        raise InputError(
+            f"{why}; they are from {low.source}" + (f" and {high.source}" * (low.source != high.source))
+        )
+    share = math.log(context / low.context_tokens) / math.log(high.context_tokens / low.context_tokens)
+    rates = tuple(a + share * (b - a) for a, b in zip(one, two, strict=True))
+    names = low.source if low.source == high.source else f"{low.source}; {high.source}"
+    return AcceptanceRow(
+        f"{names} (interpolated in log context between {low.context_tokens:g} and {high.context_tokens:g} tokens)",
+        *low.subject,
+        context,
+        rates[0] if low.alpha is not None else None,
+        rates if low.alpha is None else None,
+    )

@@ -1,0 +1,193 @@
+"""Reading YAML and JSON: the only door through which files enter the engine.
+
+Names resolve to bundled files (or aliases); anything with a path separator or a file suffix is a path. A
+bundled file is its own, checked before it is shipped: it comes from an index of what was read and checked
+(`ready.py`) where that is of the same text.
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+
+from perfmodel.errors import InputError, one_line, unknown_name
+from perfmodel.reading import read_bytes, read_text
+from perfmodel.specs import PACKAGE
+from perfmodel.specs.boundary.frozen import Frozen, annotations, checker
+from perfmodel.specs.boundary.ready import READY, ready
+
+MAX_FILE_BYTES = 4 * 2**20
+MAX_SHOWN = 10**40
+"""A whole number of a file that a refusal still writes out."""
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""What pydantic calls a key that there is not, in a model and in a dataclass."""
+Spec = TypeVar("Spec")
+Bundled = TypeVar("Bundled", bound=Frozen)
+
+
+def data_directory(kind: str) -> Path:
+    """Folder of the bundled files of one kind: ``gpus``, ``calibrations`` or ``models``."""
+    return PACKAGE / ("models" if kind == "models" else f"hardware/{kind}")
+
+
+@cache
+def bundled_names(kind: str) -> tuple[str, ...]:
+    """Names of all bundled files of a kind, sorted."""
+    return tuple(sorted(name[:-5] for name in os.listdir(data_directory(kind)) if name.endswith(".yaml")))
+
+
+def load_bundled(spec: type[Bundled], kind: str, name: str) -> Bundled:
+    """A bundled file by its exact name, from the index of those that were checked if that has this text."""
+    path = data_directory(kind) / f"{name}.yaml"
+    found = ready(spec, data_directory(kind) / READY, name, read_bytes(path, MAX_FILE_BYTES))
+    return parse(spec, read_mapping(path), str(path)) if found is None else found
+
+
+def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
+    """Read one YAML or JSON file that must hold a mapping; `infinity` allows that number in JSON, as Python
+    writes it.
+
+    Raises InputError naming the file for anything else: missing, too large, not text, malformed, not a
+    mapping.
+    """
+    kind = "JSON" if path.suffix == ".json" else "YAML"
+    text = read_text(path, MAX_FILE_BYTES)
+    try:
+        if kind == "JSON":
+            data = _printable(_read_json(text, infinity))
+        else:
+            from perfmodel.specs.boundary.strict_yaml import (
+                read_yaml,
+            )  # no answer from bundled names needs it
+
+            data = _printable(read_yaml(text))
+    except (ValueError, RecursionError, OverflowError) as error:
+        detail = one_line(str(error))[:200] or type(error).__name__
+        raise InputError(f"{path}: must be valid {kind}: {detail}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: must hold a mapping of keys to values, given {type(data).__name__}")
+    return data
+
+
+def _printable(value: Any) -> Any:
+    """The same with every text on one line, without control characters: it may reach a terminal."""
+    if isinstance(value, str):
+        return value if value.isprintable() else one_line(value)
+    if isinstance(value, dict):
+        return {key: _printable(inner) for key, inner in value.items()}
+    return [_printable(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _read_json(text: str, infinity: bool) -> Any:
+    def constant(name: str) -> float:
+        if infinity and name == "Infinity":
+            return math.inf
+        key = re.search(rf'"([^"]*)"\s*:[^":]*(?<![\w-]){name}', text)
+        raise ValueError(f"{key[1] + ': ' if key else ''}{name} is not allowed")
+
+    return json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats)
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in table:
+            raise ValueError(f"key {key!r} is given twice")
+        table[key] = value
+    return table
+
+
+def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
+    """Check a mapping; the first fault becomes one line that names file, key, what is allowed and what was
+    given.
+    """
+    from pydantic import ValidationError  # see `frozen.py`
+
+    try:
+        checked: Spec = checker(spec).validate_python(data)
+        return checked
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+    # an unknown key first: it is often the misspelt one that another fault misses
+    fault = next((found for found in faults if found["type"] in UNKNOWN), faults[0])
+    key = ".".join(str(part) for part in fault["loc"])[:200]
+    value = fault.get("input")
+    plain = isinstance(value, (str, float, bool, type(None))) or (
+        isinstance(value, int) and abs(value) < MAX_SHOWN
+    )
+    given = (
+        ""
+        if fault["type"] in ("missing", "value_error")
+        else f", given {value if plain else type(value)!r}"[:100]
+    )
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
+    if fault["type"] == "missing":
+        message = "must be given, and it is missing"
+    if fault["type"] in UNKNOWN:
+        message = f"must not be given (allowed keys: {', '.join(_keys_at(spec, fault['loc'][:-1]))})"
+    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{given}")
+
+
+def _keys_at(kind: Any, place: tuple[str | int, ...]) -> Iterable[str]:
+    """The keys of a record at some place inside; of several that may be there, those of the first."""
+    if is_dataclass(kind):
+        inner = annotations(kind)
+    elif stated := getattr(kind, "__pydantic_fields__", None):
+        inner = {name: field.annotation for name, field in stated.items()}
+    else:
+        deeper = place[1:] if get_origin(kind) in (dict, list, tuple) else place
+        return next(filter(None, (_keys_at(one, deeper) for one in get_args(kind))), ())
+    return _keys_at(inner.get(str(place[0])), place[1:]) if place else inner
+
+
+def newest(path: Path, pattern: str) -> Path:
+    """Of a folder that holds files of a pattern, the newest (names begin with when); any other path as it
+    is.
+    """
+    return max(path.glob(pattern), default=path) if os.path.isdir(path) else path
+
+
+def looks_like_path(name: str) -> bool:
+    """True where the user means a file rather than a bundled name."""
+    return "/" in name or "\\" in name or name.endswith((".yaml", ".yml", ".json"))
+
+
+def spelling(name: str) -> str:
+    """A name as it is looked up: in lower case, its words joined by ``-``."""
+    return "-".join(name.replace("_", " ").lower().split())
+
+
+def alias_table(kind: str, names_of: Callable[[dict[str, Any]], Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Spelling of an alias -> the bundled names that list it, by what the index, else the file, states of
+    each.
+    """
+    folder, table = data_directory(kind), dict[str, dict[str, None]]()
+    index = json.loads(read_text(folder / READY, MAX_FILE_BYTES))
+    for name in bundled_names(kind):
+        stated = index[name][1] if name in index else read_mapping(folder / f"{name}.yaml")
+        for alias in names_of(stated):
+            table.setdefault(spelling(alias), {})[name] = None
+    return {alias: tuple(names) for alias, names in table.items()}
+
+
+def bundled_name(
+    kind: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, tuple[str, ...]]] = dict
+) -> str:
+    """Name of a bundled file by its name or an alias; `aliases`, a table of them, is asked for only then.
+
+    Raises InputError with the nearest names, or with all that are meant.
+    """
+    known, key = bundled_names(kind), spelling(name)
+    if key in known:
+        return key
+    meant = aliases().get(key, ())
+    if len(meant) > 1:
+        raise InputError(f"{flag}: no single {noun} is meant by {name!r}; did you mean {' or '.join(meant)}?")
+    if not meant:
+        raise unknown_name(flag, noun, name, known, aliases())
+    return meant[0]

@@ -1,0 +1,1 @@
+"""Calibrations: fitted constants, and which calibration answers a question."""

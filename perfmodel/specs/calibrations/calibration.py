@@ -1,0 +1,296 @@
+"""A calibration: the constants of one device and software stack, each declared once, with source and standard
+error.
+"""
+
+import datetime
+import math
+from dataclasses import field, fields
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from perfmodel.operations import Floats
+from perfmodel.parse import parse_text
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Constrained, Frozen
+from perfmodel.specs.calibrations.constants import (
+    ABSENT,
+    DECLARED,
+    AllReduce,
+    Constant,
+    Declared,
+    Scope,
+    declared,
+    optional,
+)
+from perfmodel.specs.calibrations.engine_constants import ONE, EngineConstants
+from perfmodel.specs.calibrations.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.engines.engines import architecture_of, engines, part_of, release
+
+
+class AttentionChoice(Frozen):
+    """The decoder's fastest implementation of attention, for these heads and query tokens a sequence.
+
+    from_tokens: so many cached tokens of all sequences at the least. name: as `--attention` has it; `auto`
+    for what is taken where nothing was measured.
+    """
+
+    heads: Annotated[int, Constrained(ge=1)]
+    kv_heads: Annotated[int, Constrained(ge=1)]
+    head_dim: Annotated[int, Constrained(ge=1)]
+    query: Annotated[int, Constrained(ge=1)]
+    from_tokens: Annotated[int, Constrained(ge=0)]
+    name: Literal["auto", "math", "sdpa", "triton"]
+
+
+class Calibration(EngineConstants):
+    """How far a device and stack are from the ideal roofline; read from
+    ``hardware/calibrations/<gpu>.<stack>.yaml``.
+
+    `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants others measured),
+    ``kernels`` (kernel tables of this device, and the constants of an engine that was measured on others) or
+    ``fitted``. A calibration of one device used for another is *transferred*: that is a fact of the use, so
+    no file says it.
+
+    observed_error: of predictions of rows that were not used to fit (`literature`: of any rows).
+    transfer_error: of the speedup where this calibration was used for another device. version: of a serving
+    engine. errors: of an engine's, by what was held out; measured: what an engine served while its own rows
+    were timed; versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width:
+    see `engines.Engine` and `engines.Engines`; measured_models, speculating_models: those with steps, or
+    iterations, of this engine on this device. attention_choices: what perfmodel's own decoder was measured to
+    attend fastest by.
+    """
+
+    name: str
+    gpu: str | None
+    stack: str
+    version: str = ""
+    kind: Literal["ideal", "literature", "kernels", "fitted"]
+    fitted_on: tuple[str, ...] = ()
+    date: datetime.date
+    notes: str = ""
+
+    gemm_bandwidth_fraction: Constant = declared(
+        "linear", "param_load", "fraction", "share of bandwidth that GEMMs reach", Scope(0.75, 0.4, 1)
+    )
+    gemm_flops_fraction: Constant = declared(
+        "linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1)
+    )
+    gemm_fixed_s: Constant = declared("linear", "fixed", "s", "time of each GEMM kernel, however small")
+    gemm_blend_power: Constant = declared(
+        "linear", None, "power", "how GEMMs overlap loading and computing: 1 adds, infinity takes the larger"
+    )
+    gemm_column_s: Constant = optional(
+        "linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)"
+    )
+    weight_unpack_s: Constant = optional(
+        "linear", "param_load", "s", "time to unpack each packed weight", Scope(1e-13, 0, 1e-11, 1e-13)
+    )
+    attention_bandwidth_fraction: Constant = declared(
+        "attention", "kv_load", "fraction", "share of bandwidth that attention reaches", Scope(0.85, 0.5, 1)
+    )
+    attention_flops_fraction: Constant = declared(
+        "attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches"
+    )
+    attention_fixed_s: Constant = declared(
+        "attention", "fixed", "s", "time of each attention call, however short"
+    )
+    attention_blocks_per_multiprocessor: Constant = optional(
+        "attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves are counted"
+    )
+    kv_reread_per_query: Constant = declared(
+        "attention", "kv_load", "share", "cache read again per further query token", Scope(0.01, 0, 0.5, 0.01)
+    )
+    small_kernel_s: Constant = declared(
+        "small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0, 3e-5, 1e-6)
+    )
+    small_bandwidth_fraction: Constant = declared(
+        "small", "activations", "fraction", "share of bandwidth that element-wise kernels reach"
+    )
+    allreduce_multiplier: Constant = declared(
+        "allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1, 0.3, 6)
+    )
+    allreduce: AllReduce | None = optional(
+        "allreduce",
+        "comm",
+        "s",
+        "time of one all-reduce by devices and message bytes; else the link's rate",
+        default=None,
+    )
+    pass_fixed_s: Constant = declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))
+    token_s: Constant = declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")
+    full_cache_pass_s: Constant = optional(
+        "pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)
+    )
+    sparse_cache_sequence_s: Constant = optional(
+        "pass",
+        "fixed",
+        "s",
+        "time of a draft step on a budget, by sequence and layer",
+        Scope(5e-7, 0, 1e-5, 1e-7),
+    )
+    iteration_fixed_s: Constant = declared(
+        "iteration", "overhead", "s", "time outside the passes, per iteration", Scope(1e-3, 0, 1e-2, 1e-4)
+    )
+    iteration_sequence_s: Constant = optional(
+        "iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)
+    )
+    shards_lm_head: bool = True
+    attention_choices: tuple[AttentionChoice, ...] = ()
+    fit: StatedFit | None = None
+    measured: MeasuredRange | None = None
+    observed_error: dict[Quantity, Scatter] = field(default_factory=dict)
+    transfer_error: Scatter | None = None
+    measured_models: tuple[str, ...] = ()
+    speculating_models: tuple[str, ...] = ()
+    errors: dict[Relation, dict[Quantity, Scatter]] = field(default_factory=dict)
+    versions: tuple[str, ...] = ()
+    drafts: tuple[str, ...] = ()
+    longest_tokens: float = 0.0
+    widest_tokens: float = 0.0
+    unseen_draft: Scatter | None = None
+    unseen_context: Scatter | None = None
+    unseen_width: Scatter | None = None
+
+    @property
+    def absent(self) -> set[str]:
+        """Names of the constants that this calibration does not state."""
+        return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, ONE, None)}
+
+    def relation(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Relation:
+        """What rows say of a model on a device: see `fits.Relation`."""
+        if self.gpu is not None and self.gpu != gpu.name:
+            return "transferred" if load_gpu(self.gpu).vendor == gpu.vendor else "maker"
+        known = self.measured_models if quantity == "target_s" else self.speculating_models
+        if model not in known:
+            return "model" if known else "gpu"
+        return "seen" if release(self.version)[:2] in {release(v)[:2] for v in self.versions} else "version"
+
+    def unseen_log_error(self, draft: str, context: Floats, tokens: Floats) -> Floats:
+        """What a ratio of an iteration to a step may be off by more where no such draft, context or width was
+        fitted.
+
+        tokens: that a pass verifies, of all sequences.
+        """
+        if self.unseen_draft is None or self.unseen_context is None or self.unseen_width is None:
+            return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))
+        kind = 0.0 if draft in self.drafts else self.unseen_draft.deviation
+        longer, wider = beyond(context, self.longest_tokens), beyond(tokens, self.widest_tokens)
+        along = np.hypot(kind, longer * self.unseen_context.deviation)
+        return np.hypot(along, wider * self.unseen_width.deviation)
+
+    def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
+        """The error to expect of a model on a device; None where none was ever seen (ideal).
+
+        An engine's speedup at known acceptance is off by what its ratio of an iteration to a step is.
+        """
+        if self.errors:
+            figure: Quantity = "ratio" if quantity == "speedup" else quantity
+            return self.errors[self.relation(figure, model, gpu)].get(figure)
+        return self.transfer_error if self.gpu not in (None, gpu.name) else self.observed_error.get(quantity)
+
+    def __post_init__(self) -> None:
+        for name, constant in CONSTANTS.items():
+            constant.check(name, getattr(self, name))
+        for name, constant in CONSTANTS.items() if self.kind == "ideal" else ():
+            stated = getattr(self, name)
+            if name not in self.absent and any(value != constant.ideal for value in stated.values()):
+                raise ValueError(f"{name} must be {constant.ideal:g} where kind is ideal")
+            if getattr(stated, "stderr", None):
+                raise ValueError(f"{name} must have no stderr where kind is ideal")
+        if self.kind == "ideal" and (self.fit or self.observed_error or self.transfer_error):
+            raise ValueError("fit and errors must be left out where kind is ideal")
+        for name in self.fit.parameters if self.fit else ():
+            fitted = getattr(self, name, None)
+            if not isinstance(fitted, Constant) or fitted.stderr is None:
+                raise ValueError(f"fit: parameter {name} must be a constant of this file with a stderr")
+
+
+CONSTANTS: dict[str, Declared] = {
+    f.name: f.metadata[DECLARED] for f in fields(Calibration) if DECLARED in f.metadata
+}
+"""Name -> declaration of every constant, in the order of the files."""
+
+
+def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
+    """A file of kind ``kernels`` with the constants of its engine, if that has any; other files as they are.
+
+    version: of the engine; left out, the newest that was fitted.
+    """
+    if kernels.kind != "kernels" or kernels.gpu is None:
+        return kernels
+    source = engines()
+    engine = source.engines.get(kernels.stack)
+    if engine is None:
+        return kernels
+    places, chosen = source.places(), source.chosen(kernels.stack, architecture_of(kernels.gpu))
+    update: dict[str, Any] = {}
+    for name, place in chosen.items():
+        s = places[place]
+        scale = getattr(kernels, name).value if s.times else 1.0
+        update[name] = Constant.model_construct(
+            value=scale * s.value, stderr=scale * s.stderr, source=s.source
+        )
+    version = version or engine.versions[-1]
+    for name, factor in source.drifted(kernels.stack, version).items():
+        base = update.get(name, getattr(kernels, name))
+        error = math.hypot((base.stderr or 0.0) * factor.value, base.value * factor.stderr)
+        update[name] = Constant.model_construct(
+            value=base.value * factor.value, stderr=error, source=factor.source
+        )
+    measured = engine.measured.get(kernels.gpu, ())
+    update |= {
+        "kind": "fitted" if measured else "kernels",
+        "version": version,
+        "measured_models": measured,
+        "speculating_models": engine.speculating.get(kernels.gpu, ()),
+        "fit": part_of(source.fit, chosen),
+    }
+    of_engine = ("errors", "versions", "drafts", "longest_tokens", "widest_tokens")
+    of_all = ("fitted_on", "graph_tokens", "unseen_draft", "unseen_context", "unseen_width")
+    update |= {name: getattr(engine, name) for name in of_engine} | {
+        name: getattr(source, name) for name in of_all
+    }
+    return kernels.model_copy(update=update)
+
+
+def beyond(value: Floats, most: Floats) -> Floats:
+    """e-folds by which a value is above the most that was seen."""
+    return np.log(np.maximum(np.divide(value, np.maximum(most, 1.0)), 1.0))
+
+
+@cache
+def read_kernels(name: str) -> Calibration:
+    """A bundled calibration by its exact name, as its file has it: kernels without their engine's
+    constants.
+    """
+    return files.load_bundled(Calibration, "calibrations", name)
+
+
+@cache
+def over_host() -> AllReduce:
+    """All-reduces over PCIe: of the one device without a link of its own whose tables are bundled."""
+    curves = (read_kernels(name).allreduce for name in files.bundled_names("calibrations"))
+    return next(curve for curve in curves if curve is not None and curve.link == "host")
+
+
+@cache
+def load_bundled(name: str, version: str | None = None) -> Calibration:
+    """A bundled calibration by its exact name; version: of its engine, the newest fitted if none is named."""
+    return with_engine(read_kernels(name), version)
+
+
+def load_calibration(name: str, flag: str = "--calibration", version: str | None = None) -> Calibration:
+    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; of a folder, its
+    newest.
+
+    version: of the engine of a bundled one, the newest fitted if none is named.
+    """
+    name = parse_text(name, flag)
+    if files.looks_like_path(name):
+        path = files.newest(Path(name), "*-calibration.yaml")
+        return with_engine(files.parse(Calibration, files.read_mapping(path), str(path)))
+    return load_bundled(files.bundled_name("calibrations", "calibration", name, flag), version)

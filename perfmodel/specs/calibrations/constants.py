@@ -1,0 +1,210 @@
+"""What a calibration constant is: its value with error and source, and the one declaration of what it means.
+
+A constant is declared where `perfmodel.specs.calibrations.calibration.Calibration` names it, by `declared` or
+`optional`. Its validation, the bounds of fits, sensitivity's fixed costs, the stack factors and the table in
+docs/calibrations.md follow from there; only the formula that uses it (costs/roofline.py) names it again.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field
+from functools import cache, partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from perfmodel.operations import Array, Floats
+from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text, Validated
+
+Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
+"""What a constant is a cost of: one kind of op, a whole pass, or an iteration outside its passes."""
+Term = Literal["param_load", "kv_load", "flops", "activations", "comm", "fixed", "overhead"]
+"""What time is spent on: six terms of a pass, and the time of an iteration outside its passes."""
+Unit = Literal["s", "fraction", "share", "factor", "count", "power"]
+_BOUNDS: dict[Unit, tuple[float, float, str]] = {
+    "s": (0.0, math.nextafter(1.0, 0.0), "from 0 to below 1 second"),
+    "fraction": (math.nextafter(0.0, 1.0), 1.1, "above 0 and at most 1.1"),
+    "share": (0.0, 1.0, "from 0 to 1"),
+    "factor": (0.0, 100.0, "from 0 to 100"),
+    "count": (0.0, 1024.0, "from 0 to 1024"),
+    "power": (1.0, 16.0, "from 1 to 16, or .inf"),
+}
+"""Unit -> lowest and highest value that is physically possible, and both in words.
+
+A fraction of a data sheet's peak may pass 1 a little: parts differ.
+"""
+_IDEAL: dict[Unit, float] = {
+    "s": 0.0,
+    "fraction": 1.0,
+    "share": 0.0,
+    "factor": 1.0,
+    "count": 0.0,
+    "power": math.inf,
+}
+"""Unit -> the value at which a constant costs nothing."""
+
+
+class Constant(Frozen):
+    """One number: its value, standard error where it was fitted, and where it is from."""
+
+    value: float
+    stderr: Annotated[float, Constrained(ge=0, allow_inf_nan=False)] | None = None
+    source: Text
+
+    def values(self) -> Iterator[float]:
+        """Every number that must lie within the constant's bounds."""
+        yield self.value
+
+
+ABSENT = Constant.model_construct(value=0.0, source="not part of this calibration")
+"""What a constant is in a calibration that does not state it: no cost."""
+
+
+def _rising(knots: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    places = [place for place, _ in knots]
+    if (
+        len(knots) < 2
+        or places != sorted(set(places))
+        or not all(0 < n < math.inf for knot in knots for n in knot)
+    ):
+        raise ValueError("must be two or more pairs of numbers above 0, by rising first number")
+    return knots
+
+
+Knots = Annotated[tuple[tuple[float, float], ...], Validated(_rising)]
+"""A curve: (place, value) pairs by rising place."""
+
+
+def interpolated(knots: Knots, at: Floats) -> Floats:
+    """The curve's value: linear in the logarithms of both axes between knots, level outside them."""
+    places, values = _logarithms(knots)
+    return np.asarray(np.exp(np.interp(np.log(at), places, values)))
+
+
+@cache
+def _logarithms(knots: Knots) -> tuple[Array, Array]:
+    places, values = np.log(np.asarray(knots)).T
+    return places, values
+
+
+MAX_DEVICES = 65536
+
+
+class AllReduce(Frozen):
+    """All-reduce time: a curve of (message bytes, seconds) for each count of devices, of boxes with one kind
+    of link.
+
+    box_log_rms: how far boxes of this kind differ, as a standard deviation of the logarithm.
+    """
+
+    knots: dict[int, Knots]
+    source: Text
+    link: Literal["device", "host"] = "device"
+    box_log_rms: Annotated[float, Constrained(ge=0, le=2)] = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.knots or any(not 2 <= devices <= MAX_DEVICES for devices in self.knots):
+            raise ValueError(f"knots must be given for 2 to {MAX_DEVICES} devices")
+
+    def values(self) -> Iterator[float]:
+        """Every number that must lie within the constant's bounds."""
+        return (seconds for knots in self.knots.values() for _, seconds in knots)
+
+    def seconds(self, devices: int, message_bytes: Floats, faster: float = 1.0) -> Floats:
+        """Time of one all-reduce; beyond the last knot it grows with the message.
+
+        faster: rate of the links over those of the boxes that were measured; the shortest message takes as
+        long.
+        """
+        knots = self.knots[devices]
+        measured = interpolated(knots, message_bytes) * np.maximum(message_bytes / knots[-1][0], 1.0)
+        start = np.minimum(measured, knots[0][1])
+        return start + (measured - start) / faster
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a fit looks for a constant: from `start`, from `low` to `high`, in steps that make it of order
+    `scale`.
+    """
+
+    start: float
+    low: float
+    high: float
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The declaration of one constant, by `declared`.
+
+    work: what it is a cost of. term: what its time is counted as (None: it shapes how terms overlap). unit:
+    also says which values are possible (`_BOUNDS`). meaning: one line for the documentation. search: given
+    for constants that a recipe of validate/fit may fit. Works alike for anything with ``values()``: a curve,
+    a table.
+    """
+
+    work: Work
+    term: Term | None
+    unit: Unit
+    meaning: str
+    search: Scope | None
+
+    @property
+    def is_fixed_cost(self) -> bool:
+        """Whether it costs time whatever is loaded or computed."""
+        return self.term in ("fixed", "comm", "overhead")
+
+    @property
+    def bounds(self) -> str:
+        """The possible values in words."""
+        return _BOUNDS[self.unit][2]
+
+    @property
+    def ideal(self) -> float:
+        """The value at which it costs nothing."""
+        return _IDEAL[self.unit]
+
+    @property
+    def widest(self) -> float:
+        """Distance between the highest and the lowest possible value: nothing is known beyond such an
+        error.
+        """
+        low, high, _ = _BOUNDS[self.unit]
+        return high - low
+
+    def check(self, name: str, stated: Any) -> None:
+        """Refuse (ValueError) numbers that are impossible for the unit; NaN always is.
+
+        A standard error is at most `widest`.
+        """
+        low, high, words = _BOUNDS[self.unit]
+        if (
+            isinstance(stated, Constant)
+            and stated.stderr is not None
+            and not 0 <= stated.stderr <= self.widest
+        ):
+            raise ValueError(f"{name}: stderr must be from 0 to {self.widest:.4g}, given {stated.stderr:g}")
+        for value in () if stated is None else stated.values():
+            if not (low <= value <= high or (self.unit == "power" and value == math.inf)):
+                raise ValueError(f"{name}: must be {words}, given {value:g}")
+
+
+DECLARED = "declared"
+"""Where a field holds its declaration, among its metadata."""
+
+
+def declared(
+    work: Work,
+    term: Term | None,
+    unit: Unit,
+    meaning: str,
+    search: Scope | None = None,
+    default: Any = MISSING,
+) -> Any:
+    """The field of a constant that every file states: ``name: Constant = declared(...)``."""
+    return field(default=default, metadata={DECLARED: Declared(work, term, unit, meaning, search)})
+
+
+optional = partial(declared, default=ABSENT)
+"""The field of a constant that a file may leave out, and what it is then."""

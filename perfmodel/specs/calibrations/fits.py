@@ -1,0 +1,92 @@
+"""How the constants of a fit hang together, and how far predictions were off rows that it had not seen."""
+
+from functools import cache
+from typing import Annotated, Literal
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text
+
+MAX_LOG_RMS = 10.0
+"""An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""
+LogError = Annotated[float, Constrained(ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)]
+ROUNDED = 0.005
+"""Half a unit of the last digit that the correlations of shipped files are rounded to."""
+COVERAGE = 0.90
+Z = 1.6448536269514722
+"""Two-sided normal quantile of COVERAGE."""
+Quantity = Literal["target_s", "draft_s", "verify_s", "overhead_s", "ratio", "speedup"]
+"""What an error is of; ratio: an iteration over a baseline step."""
+Relation = Literal["seen", "version", "model", "gpu", "transferred", "maker"]
+"""What was held out: another degree or draft length of a model that was measured on this engine and device,
+another version of the engine, another model, all rows of the device, its kernels (of a ratio: the engine's
+rows) too, or every device of its maker.
+"""
+
+
+class StatedFit(Frozen):
+    """How the fitted constants of a calibration hang together.
+
+    parameters: names of the constants that were fitted. correlation: lower triangle with the diagonal, row by
+    row, of their estimates; with the constants' own `stderr` it makes the covariance.
+    """
+
+    parameters: Annotated[tuple[str, ...], Constrained(min_length=1)]
+    correlation: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(set(self.parameters)) < len(self.parameters):
+            raise ValueError("parameters must be given once each")
+        sizes = [len(row) for row in self.correlation]
+        if sizes != list(range(1, len(self.parameters) + 1)):
+            raise ValueError("correlation must have one row per parameter, of 1, 2, 3, ... numbers")
+        if any(row[-1] != 1 or any(not -1 <= value <= 1 for value in row) for row in self.correlation):
+            raise ValueError("correlation must be 1 on the diagonal and from -1 to 1 beside it")
+        least = float(np.linalg.eigvalsh(square(self.correlation))[0])
+        if least < -ROUNDED * len(sizes):
+            raise ValueError(
+                f"correlation must be positive semi-definite, given an eigenvalue of {least:.3g}"
+            )
+
+
+@cache
+def square(rows: tuple[tuple[float, ...], ...]) -> Array:
+    """The symmetric matrix of a lower triangle that is given row by row."""
+    lower = np.zeros((len(rows), len(rows)))
+    for i, row in enumerate(rows):
+        lower[i, : i + 1] = row
+    return lower + np.tril(lower, -1).T
+
+
+class MeasuredRange(Frozen):
+    """What an engine served while the rows of its calibration were timed; batch, context and gamma: (least,
+    most).
+
+    A question outside of it, of another model or draft, is answered with a warning and a wider interval.
+    """
+
+    model: str
+    draft: str
+    draft_kv: str
+    batch: tuple[float, float]
+    context: tuple[float, float]
+    gamma: tuple[int, int]
+
+
+class Scatter(Frozen):
+    """An observed error: root mean square of the logarithms of predicted over measured, and over which rows.
+
+    log_within: half-width that held 90 % of those logarithms; where it is left out, that of a normal
+    distribution.
+    """
+
+    log_rms: LogError
+    log_within: LogError | None = None
+    rows: Annotated[int, Constrained(ge=1)]
+    source: Text
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the normal distribution whose 90 % interval is as wide."""
+        return self.log_rms if self.log_within is None else self.log_within / Z

@@ -1,0 +1,104 @@
+"""Which calibration answers: that of an engine on a device, or of the device nearest to it."""
+
+import math
+from functools import cache
+from typing import Any
+
+from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.parse import parse_text
+from perfmodel.specs.boundary.files import bundled_names, looks_like_path
+from perfmodel.specs.calibrations.calibration import Calibration, load_bundled, load_calibration
+from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.engines.engines import DRIFT, engines, release
+
+ENGINES = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "trtllm": "TensorRT-LLM",
+    "magicdec": "MagicDec's research stack",
+    "gpt-fast": "gpt-fast",
+    "perfmodel": "the decoder of `perfmodel validate`",
+}
+"""Word of `--engine` -> what it is."""
+DEFAULT = "vllm"
+"""What people run."""
+_FILED = {"perfmodel": "micro"}
+"""Engine -> what its calibrations' files are called by, where not by its own word."""
+
+
+def parse_engine(given: Any, flag: str = "--engine") -> str:
+    """``vllm`` or, of a serving engine, ``vllm@0.20.1``. Raises InputError."""
+    text = parse_text(given, flag)
+    word, at, version = text.partition(DRIFT)
+    if word not in ENGINES:
+        raise unknown_name(flag, "engine", word, ENGINES)
+    if at and (word not in engines().engines or not release(version)):
+        fitted = "; ".join(f"{name}: {', '.join(e.versions)}" for name, e in engines().engines.items())
+        raise refuse(flag, None, f"ENGINE{DRIFT}VERSION of a serving engine (fitted: {fitted})", text)
+    return text
+
+
+@cache
+def _devices(engine: str) -> dict[str, str]:
+    """Device -> name of its bundled calibration of an engine, as the files are called:
+    ``<device>.<engine>``.
+    """
+    ending = f".{_FILED.get(engine, engine)}"
+    return {
+        name.removesuffix(ending): name for name in bundled_names("calibrations") if name.endswith(ending)
+    }
+
+
+def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | None = None) -> Calibration:
+    """The calibration by its own name or file, of an engine, or of `DEFAULT`; a CPU has its own.
+
+    So has a device file that names its calibration by path. Where an engine has none of the device it is
+    transferred from the nearest: of the same architecture if there is one, then by memory bandwidth. Raises
+    InputError for an unknown engine, one with nothing of such a device, or one that is not the calibration's.
+    """
+    if calibration is not None:
+        word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
+        found = load_calibration(calibration, version=version or None)
+        if engine is not None and word != engine_of(found):
+            raise refuse(
+                "--engine", None, f"left out, or that of --calibration {found.name} ({found.stack})", engine
+            )
+        return found
+    if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
+        return load_calibration(gpu.calibration)
+    engine, _, version = parse_engine(engine or DEFAULT).partition(DRIFT)
+    if gpu.name in _devices(engine):
+        return on_board(load_bundled(_devices(engine)[gpu.name], version or None), gpu)
+    known = [name for name in _devices(engine) if _alike(gpu, load_gpu(name))]
+    if not known:
+        usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in _devices(e)))
+        where = f"an engine with a calibration of such a device ({usable or 'none; give --calibration'})"
+        raise InputError(f"--engine: must be {where}, given {engine} for {gpu.name}")
+    nearest = min(known, key=lambda name: _distance(gpu, load_gpu(name)))
+    return on_board(load_bundled(_devices(engine)[nearest], version or None), gpu)
+
+
+def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
+    """A calibration of a serving engine with what was fitted of one board alone."""
+    if c.stack not in engines().engines:
+        return c
+    own = engines().architectures.get(gpu.name, {})
+    update = {name: Constant(value=s.value, stderr=s.stderr, source=s.source) for name, s in own.items()}
+    return c.model_copy(update=update) if update else c
+
+
+def engine_of(calibration: Calibration) -> str | None:
+    """Word of the engine that a calibration is of; None for what is none (literature, ideal)."""
+    word = calibration.stack.split("-")[0] if calibration.stack not in ENGINES else calibration.stack
+    word = word.split()[0]
+    return word if word in ENGINES else None
+
+
+def _alike(one: GPUSpec, other: GPUSpec) -> bool:
+    return (one.kind == "cpu") == (other.kind == "cpu")
+
+
+def _distance(one: GPUSpec, other: GPUSpec) -> tuple[bool, float]:
+    apart = math.log(one.memory_bandwidth_bytes_per_s / other.memory_bandwidth_bytes_per_s)
+    return one.architecture.split()[0] != other.architecture.split()[0], abs(apart)

@@ -1,0 +1,1 @@
+"""Devices: what a vendor states of each."""

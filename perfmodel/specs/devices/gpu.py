@@ -1,0 +1,185 @@
+"""What a vendor says of a device (or what was measured of a CPU host): peaks, memory, links."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from perfmodel.errors import InputError, refuse
+from perfmodel.parse import parse_text
+from perfmodel.specs.boundary import files, units
+from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text, Validated
+
+Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
+
+
+class Quantity(Frozen):
+    """One number with its unit and where it was read. `evidence` marks what no vendor page prints."""
+
+    value: Annotated[float, Constrained(ge=1e-6, le=1e18, strict=True, allow_inf_nan=False)]
+    unit: Annotated[str, Validated(units.known)]
+    source: Text
+    evidence: Literal["published", "derived", "recalled", "measured"] = "published"
+
+    @property
+    def si(self) -> float:
+        """The value in SI units (bytes, bytes/s, FLOP/s, Hz, W)."""
+        return self.value * units.FACTORS[self.unit]
+
+
+def _within(
+    units_allowed: tuple[str, ...], low: float, high: float, words: str, whole: bool = False
+) -> Validated:
+    """What a quantity may be: its units, and the range in SI units that any device of these decades is in."""
+
+    def check(q: Quantity) -> Quantity:
+        if q.unit not in units_allowed:
+            raise ValueError(f"unit must be {' or '.join(units_allowed)}, given {q.unit}")
+        if not low <= q.si <= high or (whole and q.si != int(q.si)):
+            raise ValueError(f"must be {words}, given {q.value:g} {q.unit}")
+        return q
+
+    return Validated(check)
+
+
+Memory = Annotated[Quantity, _within(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB")]
+Cache = Annotated[Quantity, _within(units.BYTES, 1e4, 1e11, "from 10 kB to 100 GB")]
+Bandwidth = Annotated[Quantity, _within(units.BYTES_PER_S, 1e8, 1e15, "from 0.1 GB/s to 1000 TB/s")]
+Flops = Annotated[Quantity, _within(units.FLOPS, 1e9, 1e18, "from 1 GFLOP/s to 1000000 TFLOP/s")]
+Multiprocessors = Annotated[
+    Quantity, _within(("count",), 1, 1e6, "a whole number from 1 to 1000000", whole=True)
+]
+Clock = Annotated[Quantity, _within(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz")]
+Power = Annotated[Quantity, _within(("W",), 0.1, 1e6, "from 0.1 to 1000000 W")]
+
+
+PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
+"""Generation of a box's PCIe -> nominal GB/s of 16 lanes, one way."""
+
+
+class Link(Frozen):
+    """A link between devices, one direction of it. devices: how many it joins, 2 for a bridge; None: all of a
+    box.
+    """
+
+    name: str
+    per_direction: Bandwidth
+    devices: Annotated[int, Constrained(ge=2)] | None = None
+
+
+class GPUSpec(Frozen):
+    """Vendor facts of one device, read from ``hardware/gpus/<name>.yaml`` or a user's file.
+
+    Peaks are dense and count multiply and add as two FLOPs. A precision that is not listed has no peak. Only
+    a CPU host may leave out memory and peaks: they depend on the machine, and asking for a missing one is
+    refused.
+    """
+
+    name: Annotated[str, Constrained(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    title: str
+    vendor: str
+    architecture: str
+    kind: Literal["gpu", "tpu", "cpu"] = "gpu"
+    aliases: tuple[str, ...] = ()
+    calibration: str
+    memory: Memory | None = None
+    memory_bandwidth: Bandwidth
+    peak: dict[Precision, Flops] = field(default_factory=dict)
+    last_level_cache: Cache | None = None
+    multiprocessors: Multiprocessors | None = None
+    boost_clock: Clock | None = None
+    power: Power | None = None
+    link: Link | None = None
+    host_link: Link | None = None
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind != "cpu" and not (self.memory and self.peak):
+            raise ValueError(f"memory and at least one peak must be given for kind {self.kind}")
+
+    def peak_flops(self, precision: str, flag: str = "--weights") -> float:
+        """Dense peak in FLOP/s. Raises InputError where the device has none for the precision."""
+        for name, q in self.peak.items():
+            if name == precision:
+                return q.si
+        known = (
+            f"it has {', '.join(self.peak)}" if self.peak else "measure it and put it in a file of your own"
+        )
+        raise InputError(f"{flag}: {self.name} has no published {precision} peak; {known}")
+
+    def check_peaks(self, computes: Iterable[str], flag: str = "--weights") -> None:
+        """Refuse (InputError) what the device has no peak for."""
+        for compute in computes:
+            self.peak_flops(compute, flag)
+
+    @property
+    def memory_bandwidth_bytes_per_s(self) -> float:
+        """Peak memory bandwidth in bytes/s."""
+        return self.memory_bandwidth.si
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory capacity in bytes, as the data sheet prints it (GB = 10^9). Raises InputError where there is
+        none.
+        """
+        if not self.memory:
+            raise InputError(f"--hardware: {self.name} has no memory size; put it in a file of your own")
+        return self.memory.si
+
+    @property
+    def link_bytes_per_s(self) -> float | None:
+        """One-direction bandwidth between two devices: the device link, else the host link, else None."""
+        return self.link_rate(2)
+
+    def link_rate(self, devices: int) -> float | None:
+        """One-direction bandwidth between so many devices: a bridge reaches only those that it joins."""
+        link = self.host_link if self.over_host(devices) else self.link
+        return link.per_direction.si if link else None
+
+    def over_host(self, devices: int) -> bool:
+        """Whether so many devices talk over the host's PCIe: they have no link of their own, or it joins
+        fewer.
+        """
+        return self.link is None or (self.link.devices is not None and devices > self.link.devices)
+
+
+def other_names(stated: Mapping[str, Any]) -> list[str]:
+    """Title and aliases of a bundled device by what its file states, also after the vendor's name."""
+    listed = stated.get("aliases", ())
+    return [stated["title"], *listed, *(f"{stated['vendor']} {alias}" for alias in (stated["name"], *listed))]
+
+
+@cache
+def aliases() -> dict[str, tuple[str, ...]]:
+    """Spelling of another name -> the bundled devices that have it; more than one is refused."""
+    return files.alias_table("gpus", other_names)
+
+
+@cache
+def load_bundled(name: str) -> GPUSpec:
+    """A bundled device by its exact name."""
+    return files.load_bundled(GPUSpec, "gpus", name)
+
+
+def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
+    """A device by bundled name, alias (what ``nvidia-smi`` prints is one), or path; of a folder, its newest.
+
+    ``l40s:pcie5`` is the device in a box of that generation. A calibration that a file names by path lies
+    relative to it. Raises InputError with the nearest names.
+    """
+    name, _, box = parse_text(name, flag).partition(":pcie")
+    if box:
+        if box not in PCIE:
+            raise refuse(flag, None, f"NAME:pcie followed by one of {', '.join(PCIE)}", f"{name}:pcie{box}")
+        nominal = Quantity(value=PCIE[box], unit="GB/s", source=f"PCIe {box}.0 x16 nominal rate")
+        link = Link(name=f"PCIe {box}.0 x16", per_direction=nominal)
+        return load_gpu(name, flag).model_copy(update={"host_link": link})
+    if files.looks_like_path(name):
+        path = files.newest(Path(name), "*-device.yaml")
+        gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
+        beside = str(path.parent / gpu.calibration)
+        return (
+            gpu.model_copy(update={"calibration": beside}) if files.looks_like_path(gpu.calibration) else gpu
+        )
+    return load_bundled(files.bundled_name("gpus", "device", name, flag, aliases))

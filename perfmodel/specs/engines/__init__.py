@@ -1,0 +1,1 @@
+"""Serving engines: what they run, and what they cost besides their kernels."""

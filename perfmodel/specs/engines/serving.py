@@ -1,0 +1,62 @@
+"""What serving engines can run, from ``hardware/serving.yaml``: drafts by version, windows, the dynamic
+mode.
+"""
+
+from functools import cache
+from typing import Annotated
+
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Constrained, Frozen
+
+
+class ServedDraft(Frozen):
+    """A kind of draft in one engine: what the engine calls it and which of its releases have it.
+
+    windows: KV methods of the draft that it has beside the whole cache, from `windows_since` on. trees:
+    whether it verifies trees.
+    """
+
+    method: str
+    since: str
+    until: str | None = None
+    windows: tuple[str, ...] = ()
+    windows_since: str | None = None
+    trees: bool = False
+
+
+class DynamicMode(Frozen):
+    """A draft length by batch size. price: share of single-stream speed that turning it on costs; mended:
+    where not.
+    """
+
+    price: Annotated[float, Constrained(ge=0, lt=1)]
+    since: str
+    mended: str
+    source: str
+
+
+class ServingEngine(Frozen):
+    """One engine. sparse: what is known of a draft with a view of the cache that it does not have.
+
+    makers: of the devices that it runs on.
+    """
+
+    title: str
+    newest: str
+    source: str
+    makers: tuple[str, ...]
+    drafts: dict[str, ServedDraft]
+    sparse: str
+    dynamic: DynamicMode | None = None
+
+
+class ServingFile(Frozen):
+    """The file. engines: word of ``--engine`` -> what it serves; research stacks are not among them."""
+
+    engines: dict[str, ServingEngine]
+
+
+@cache
+def serving_engines() -> dict[str, ServingEngine]:
+    """Word of ``--engine`` -> what it serves; research stacks are not among them."""
+    return files.load_bundled(ServingFile, "", "serving").engines

@@ -1,0 +1,1 @@
+"""Models: shape, parameters and number formats."""

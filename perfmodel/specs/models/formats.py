@@ -1,0 +1,247 @@
+"""Number formats: how many bytes a value takes, which tensor-core peak computes with it, and which tensor has
+which.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated
+
+from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.specs.boundary.frozen import Validated
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A number format.
+
+    name: as the user writes it. bytes_per_value: storage, block scales included. compute: the device peak
+    that a GEMM on it runs at. input_bytes: bytes of one activation value where a GEMM takes its input
+    quantised, by a kernel before it; None where it takes it as it is.
+    """
+
+    name: str
+    bytes_per_value: float
+    compute: str
+    input_bytes: float | None = None
+
+    @property
+    def packed(self) -> bool:
+        """True where a GEMM must unpack the stored weights to the 16 bits that it computes with."""
+        return self.compute == "bf16" and self.bytes_per_value < 2.0
+
+    @property
+    def weight_only(self) -> "Format":
+        """The same bytes, computed with in bf16."""
+        if self.input_bytes is None:
+            return self
+        name = re.sub("-a[48]$", "", self.name)
+        return Format(name if name != self.name else f"{name}-wo", self.bytes_per_value, "bf16")
+
+
+# Scales: fp8-block one fp32 per 128 x 128 weights and per 128 inputs (DeepSeek-V3, arXiv 2412.19437, 3.3.2);
+# mx* one e8m0 byte per 32 (OCP Microscaling Formats 1.0); nvfp4 one fp8 per 16 (NVIDIA, "Introducing NVFP4",
+# 2025); nf4 one fp32 per 64, or (-dq) a byte, and an fp32 per 256 of these (QLoRA, arXiv 2305.14314). What
+# there is once per row or tensor is left out.
+WEIGHT_FORMATS = {
+    f.name: f
+    for f in (
+        Format("fp32", 4.0, "fp32"),
+        Format("bf16", 2.0, "bf16"),
+        Format("fp16", 2.0, "bf16"),
+        Format("fp8", 1.0, "fp8", 1.0),
+        Format("fp8-block", 1.0 + 4 / 128**2, "fp8", 1.0 + 4 / 128),
+        Format("mxfp8", 1.0 + 1 / 32, "fp8", 1.0 + 1 / 32),
+        Format("int8", 1.0, "int8", 1.0),
+        Format("nvfp4", 0.5 + 1 / 16, "fp4", 0.5 + 1 / 16),
+        Format("mxfp4", 0.5 + 1 / 32, "bf16"),
+        Format("mxfp4-a8", 0.5 + 1 / 32, "fp8", 1.0 + 1 / 32),
+        Format("mxfp4-a4", 0.5 + 1 / 32, "fp4", 0.5 + 1 / 32),
+        Format("int4", 0.5, "bf16"),
+        Format("nf4", 0.5 + 4 / 64, "bf16"),
+        Format("nf4-dq", 0.5 + 1 / 64 + 4 / (64 * 256), "bf16"),
+    )
+}
+KV_FORMATS = {
+    name: Format(name, WEIGHT_FORMATS[name].bytes_per_value, "fp32" if name == "fp32" else "bf16")
+    for name in ("fp32", "bf16", "fp16", "fp8", "int8", "nvfp4", "int4")
+}
+_GROUP_BYTES = {"int": 4.0, "awq": 2.5, "int-sym": 2.0}
+"""Per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast, MLX), of 4 bits (AWQ, GPTQ), or
+none.
+"""
+_SHORT = {"awq": "awq-g128", "gptq": "int4-g128-sym"}
+_SHOWN = (*WEIGHT_FORMATS, "fp8-wo", "nvfp4-wo", "int4-g128", "int4-g128-sym", "awq-g128")
+
+PARTS = {
+    "attention": ("qkv", "o", "qkv_down", "q_up", "o_down"),
+    "indexer": ("index_q",),
+    "recurrent": ("state_in", "state_out"),
+    "mlp": ("gate_up", "down"),
+    "shared": ("shared_gate_up", "shared_down", "latent_in", "latent_out"),
+    "experts": ("experts",),
+    "router": ("router",),
+    "latent": ("absorb_k", "absorb_v"),
+    "index_k": ("index_k",),
+    "compress": ("compress",),
+    "streams": ("streams",),
+    "lm_head": ("lm_head",),
+    "embedding": ("embedding",),
+    "mtp": ("mtp",),
+}
+"""Part of a model -> its GEMMs, as `perfmodel ops` names them."""
+KEPT = ("router", "latent", "index_k", "compress", "streams", "lm_head", "embedding")
+"""Parts that stay at 16 bits unless they are named: checkpoints leave out router, LM head and embedding, and
+vLLM holds the up-projections of a latent and the keys of an indexer in bf16 whatever they were stored in
+(model_executor/layers/attention/mla_attention.py, models/deepseek_v2.py).
+"""
+_PART_OF = {tensor: part for part, tensors in PARTS.items() for tensor in tensors}
+
+
+def _format(name: str, flag: str) -> Format:
+    """One format, or ``A*3+B*75``: of a GEMM that is A in 3 layers and B in 75, which runs as most of its
+    layers do.
+    """
+    if "+" in name:
+        mixed = [(_format(form, flag), layers) for form, layers in _shares(name, flag)]
+        most = max(mixed, key=lambda each: each[1])[0]
+        size = sum(form.bytes_per_value * layers for form, layers in mixed) / sum(
+            layers for _, layers in mixed
+        )
+        return Format(name, size, most.compute, most.input_bytes)
+    key = _SHORT.get(name, name)
+    if key.endswith("-a8") and key not in WEIGHT_FORMATS:
+        stored = _format(key.removesuffix("-a8"), flag).weight_only
+        return Format(key, stored.bytes_per_value, "fp8", 1.0)
+    if group := re.fullmatch(r"(?:(int)([2-8])|(awq))-g([1-9]\d{0,3})(-sym)?", key):
+        scale_bytes = _GROUP_BYTES.get((group[1] or group[3]) + (group[5] or ""))
+        if scale_bytes is not None:
+            return Format(key, int(group[2] or 4) / 8 + scale_bytes / int(group[4]), "bf16")
+    quantised = WEIGHT_FORMATS.get(key.removesuffix("-wo"))
+    if quantised and key.endswith("-wo") and quantised.input_bytes is not None:
+        return quantised.weight_only
+    if key not in WEIGHT_FORMATS:
+        raise unknown_name(flag, "weight format", name, _SHOWN)
+    return WEIGHT_FORMATS[key]
+
+
+def _shares(name: str, flag: str = "--weights") -> list[tuple[str, int]]:
+    """Formats of a mixed one, and the layers of each."""
+    shares = []
+    for part in name.split("+"):
+        form, _, layers = part.partition("*")
+        if not re.fullmatch(r"[1-9]\d{0,4}", layers):
+            raise refuse(flag, None, "FORMAT, or FORMAT*LAYERS+FORMAT*LAYERS where layers differ", name)
+        shares.append((form, int(layers)))
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Formats of all of a model's matrices: of its layers (`base`), and of parts or single GEMMs of their
+    own.
+    """
+
+    base: Format
+    own: tuple[tuple[str, Format], ...] = ()
+
+    def of(self, tensor: str) -> Format:
+        """Format of one GEMM: as named itself, as its part, at 16 bits where that is usual, else as the
+        layers.
+        """
+        named, part = dict(self.own), _PART_OF.get(tensor, tensor)
+        if tensor in named or part in named:
+            return named[tensor if tensor in named else part]
+        return WEIGHT_FORMATS["bf16"] if part in KEPT and self.base.bytes_per_value < 2.0 else self.base
+
+    @property
+    def name(self) -> str:
+        """As `weight_format` reads it."""
+        return ",".join([self.base.name, *(f"{tensor}={form.name}" for tensor, form in self.own)])
+
+    @property
+    def computes(self) -> tuple[str, ...]:
+        """Peaks that its GEMMs run at, the layers' first."""
+        return tuple(dict.fromkeys([self.base.compute, *(form.compute for _, form in self.own)]))
+
+    def within(self, peaks: Collection[str]) -> "Weights":
+        """The same bytes as a device with these peaks runs them: weight-only where it has none for the
+        format.
+        """
+        own = tuple((tensor, _on(form, peaks)) for tensor, form in self.own)
+        return Weights(_on(self.base, peaks), own)
+
+
+BF16 = Weights(WEIGHT_FORMATS["bf16"])
+"""Every matrix in bf16."""
+
+
+def _on(form: Format, peaks: Collection[str]) -> Format:
+    if "+" in form.name:
+        shares = ((_on(_format(name, ""), peaks).name, layers) for name, layers in _shares(form.name))
+        return _format("+".join(f"{name}*{layers}" for name, layers in shares), "")
+    if (
+        form.name == "mxfp4" and "fp4" in peaks
+    ):  # engines run gpt-oss's experts on 8-bit activations on Blackwell
+        return WEIGHT_FORMATS["mxfp4-a8"]
+    return form if form.compute in peaks else form.weight_only
+
+
+def weight_format(name: str, flag: str = "--weights") -> Weights:
+    """``FORMAT[,PART=FORMAT...]``: the format of the layers' matrices, and of parts (`PARTS`) or single
+    GEMMs.
+
+    ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` quantise activations
+    too and run at that peak; with ``-wo`` they are weight-only and compute in bf16, as ``mxfp4``, ``int4``,
+    ``int4-gN`` (a 16-bit scale and zero per N weights; any of 2 to 8 bits), ``int4-gN-sym`` (a scale),
+    ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes) do; any of these with ``-a8``
+    runs on 8-bit activations. Parts of `KEPT` stay at 16 bits unless they are named. ``A*3+B*75`` is A in 3
+    layers and B in 75. Raises InputError for an unknown name.
+    """
+    base, *rest = (part.strip().lower() for part in name.split(","))
+    own: dict[str, Format] = {}
+    for text in rest:
+        tensor, equals, form = (part.strip() for part in text.partition("="))
+        if not equals or (tensor not in PARTS and tensor not in _PART_OF):
+            allowed = f"FORMAT[,PART=FORMAT...], PART one of {', '.join(PARTS)} or a GEMM of `perfmodel ops`"
+            raise refuse(flag, None, allowed, name)
+        if tensor in own:
+            raise InputError(f"{flag}: {tensor} is given twice")
+        own[tensor] = _format(form, flag)
+    return Weights(_format(base, flag), tuple(own.items()))
+
+
+def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
+    """A KV-cache format; attention itself computes in bf16 (fp32 for an fp32 cache)."""
+    key = name.strip().lower()
+    if key not in KV_FORMATS:
+        raise unknown_name(flag, "KV format", name, KV_FORMATS)
+    return KV_FORMATS[key]
+
+
+WeightName = Annotated[str, Validated(lambda name: weight_format(name, "weights").name)]
+"""A weight format in a file, under the key ``weights``."""
+KVName = Annotated[str, Validated(lambda name: kv_format(name, "kv_dtype").name)]
+"""A KV-cache format in a file, under the key ``kv_dtype``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Formats of one model's weights and cache. Activations are bf16, or fp32 beside fp32 weights.
+
+    index_compute: peak that an indexer's scores run at.
+    """
+
+    weights: Weights
+    kv: Format
+    index_compute: str = "bf16"
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of one activation value."""
+        return 4.0 if self.weights.base.compute == "fp32" else 2.0
+
+    @property
+    def attention_compute(self) -> str:
+        """Peak that attention runs at."""
+        return "fp32" if self.weights.base.compute == "fp32" else self.kv.compute

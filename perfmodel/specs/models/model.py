@@ -1,0 +1,116 @@
+"""Finding a model's shape: bundled by name or alias, or read from a file of one's own."""
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perfmodel.parse import parse_text
+from perfmodel.specs.boundary import files
+from perfmodel.specs.models.formats import Precision, kv_format, weight_format
+from perfmodel.specs.models.parts import MLA, MoE, RopeScaling
+from perfmodel.specs.models.shape import ModelSpec
+
+__all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]
+
+
+def other_names(stated: Mapping[str, Any]) -> list[str]:
+    """Aliases and Hugging Face id of a bundled model by what its file states, with the owner and without."""
+    listed = (*stated.get("aliases", ()), stated.get("hf_id") or stated["name"])
+    return [*listed, *(alias.rpartition("/")[2] for alias in listed)]
+
+
+@cache
+def aliases() -> dict[str, tuple[str, ...]]:
+    """Spelling of another name -> the bundled models that have it."""
+    return files.alias_table("models", other_names)
+
+
+@cache
+def load_bundled(name: str) -> ModelSpec:
+    """A bundled model by its exact name."""
+    return files.load_bundled(ModelSpec, "models", name)
+
+
+def load_model(name: str, flag: str = "--model") -> ModelSpec:
+    """A model by bundled name, alias, Hugging Face id, YAML path, ``config.json`` path or a folder that holds
+    one.
+
+    Raises InputError naming what is unknown or missing.
+    """
+    name = parse_text(name, flag)
+    key = files.spelling(name)
+    if key in files.bundled_names("models"):
+        return load_bundled(key)
+    path = Path(name)
+    if os.path.isdir(name):
+        return _read(path / "config.json")
+    if name.endswith((".json", ".yaml", ".yml")) or (files.looks_like_path(name) and os.path.isfile(name)):
+        return _read(path)
+    return load_bundled(files.bundled_name("models", "model", _plain(key) or name, flag, aliases))
+
+
+def _plain(name: str) -> str | None:
+    """The bundled model that a name means with its maker and what it was tuned for left out, where it is not
+    known.
+
+    ``Qwen/Qwen2.5-7B-Instruct`` has the shape of ``qwen2.5-7b``.
+    """
+    if name in aliases():
+        return None
+    plain = re.sub(r"^(meta|nvidia)-", "", _untuned(name.rpartition("/")[2]))
+    return plain if plain in aliases() or plain in files.bundled_names("models") else None
+
+
+def _untuned(name: str) -> str:
+    """Without what it was tuned for."""
+    return re.sub(r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", name)
+
+
+def hub_id(name: str, flag: str = "--model") -> str | None:
+    """The Hugging Face id of just the model that a name means: one that is typed, or the listed one that
+    reads like it.
+
+    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). A file's own
+    where it states one; a folder is what it is. None where none is known. Raises InputError as `load_model`.
+    """
+    found, key = load_model(name, flag), files.spelling(name)
+    if os.path.isdir(name) or key == found.name:
+        return name if os.path.isdir(name) else found.hf_id
+    if name.endswith((".json", ".yaml", ".yml")) or os.path.isfile(name):
+        return found.hf_id
+    listed = [i for i in (found.hf_id, *found.aliases) if i and "/" in i]
+    if "/" in name:
+        return next((i for i in listed if files.spelling(i) == key), name)
+    tails = {files.spelling(i.rpartition("/")[2]): i for i in listed}
+    bare = {_untuned(tail): i for tail, i in reversed(tails.items())}
+    like = tails.get(key) or bare.get(key) or next((bare[b] for b in bare if b.startswith(f"{key}-")), None)
+    return like or (found.hf_id if key in aliases() else None)
+
+
+def precision_of(
+    model: ModelSpec, peaks: Collection[str], weights: str | None = None, kv_dtype: str | None = None
+) -> Precision:
+    """The formats a model is served in: those named, else its checkpoint's own.
+
+    peaks: what the device has a peak for; the checkpoint's own formats are weight-only where theirs is
+    missing.
+    """
+    own = weight_format(model.weights).within(peaks) if weights is None else weight_format(weights)
+    return Precision(
+        own, kv_format(model.kv_dtype if kv_dtype is None else kv_dtype), "fp8" if "fp8" in peaks else "bf16"
+    )
+
+
+def _read(path: Path) -> ModelSpec:
+    data = files.read_mapping(path, infinity=True)
+    if path.suffix != ".json" or {"name", "title", "source"} <= data.keys():
+        return files.parse(ModelSpec, data, str(path))
+    from perfmodel.specs.huggingface import from_config  # most questions name a bundled model
+
+    beside = path.with_name(path.name.replace("config.json", "hf_quant_config.json"))
+    return from_config(
+        data, str(path), files.read_mapping(beside) if beside != path and beside.is_file() else None
+    )

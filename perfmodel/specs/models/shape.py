@@ -1,0 +1,295 @@
+"""The shape of a decoder-only transformer, in Hugging Face's words, and its parameters by component."""
+
+from typing import Annotated
+
+from perfmodel.specs.boundary.frozen import Constrained, Flag, Text
+from perfmodel.specs.models.formats import KVName, WeightName
+from perfmodel.specs.models.parts import (
+    MLA,
+    AttentionHeads,
+    Compressed,
+    Indexer,
+    Layers,
+    LinearAttention,
+    LowRank,
+    MoE,
+    Number,
+    Projection,
+    Published,
+    RopeScaling,
+    Shape,
+    Size,
+    Tokens,
+)
+
+
+class ModelName(Shape):
+    """What a model is called, and of which family it is."""
+
+    name: str
+    title: str
+    hf_id: str | None = None
+    aliases: tuple[str, ...] = ()
+    model_type: str
+
+
+class ModelSpec(AttentionHeads, ModelName):
+    """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
+
+    Its own heads are those of the full layers. `num_sliding_layers` of the attention layers attend to the
+    last `sliding_window` tokens only, with heads of their own where `sliding_heads` says so. attention_layers
+    and mlp_layers: None where every layer has an attention (or a recurrent part) and an MLP; a layer of
+    Nemotron-H has one of them. attention_gate: the query projection also makes a gate for the output.
+    wide_qk_norm: the norms of queries and keys span all heads (OLMo-2). norm_bias: norms shift too.
+    shared_kv_layers, shared_kv_sliding: of the full and of the sliding layers those that read the cache of
+    another (Gemma-3n). residual_streams: hidden states that a layer passes on. table_params: of tables beside
+    the embedding of which a token reads a row. weights, kv_dtype: what the checkpoint comes in, as
+    `--weights` and `--kv-dtype` say it.
+    num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None: not said.
+    """
+
+    num_hidden_layers: Annotated[Layers, Constrained(ge=1)]
+    hidden_size: Size
+    intermediate_size: Size
+    vocab_size: Size
+    max_position_embeddings: Tokens
+    tie_word_embeddings: Flag = False
+    qkv_bias: Flag = False
+    output_bias: Flag = False
+    mlp_bias: Flag = False
+    gated_mlp: Flag = True
+    qk_norm: Flag = False
+    wide_qk_norm: Flag = False
+    attention_gate: Flag = False
+    norms_per_layer: Size = 2
+    norm_bias: Flag = False
+    attention_sinks: Flag = False
+    rms_norm_eps: Number = 1e-5
+    rope_theta: Number = 10000.0
+    rope_scaling: RopeScaling | None = None
+    partial_rotary_factor: Annotated[float, Constrained(strict=True, gt=0, le=1)] = 1.0
+    sliding_window: Tokens | None = None
+    num_sliding_layers: Layers = 0
+    sliding_heads: AttentionHeads | None = None
+    attention_layers: Layers | None = None
+    mlp_layers: Layers | None = None
+    shared_kv_layers: Layers = 0
+    shared_kv_sliding: Layers = 0
+    residual_streams: Size = 1
+    table_params: Annotated[int, Constrained(strict=True, ge=0, le=2**48)] = 0
+    moe: MoE | None = None
+    mla: MLA | None = None
+    indexer: Indexer | None = None
+    linear_attention: LinearAttention | None = None
+    low_rank: LowRank | None = None
+    compressed: tuple[Compressed, ...] = ()
+    projections: tuple[Projection, ...] = ()
+    num_nextn_predict_layers: Layers | None = None
+    weights: WeightName = "bf16"
+    kv_dtype: KVName = "bf16"
+    published: Published | None = None
+    source: Text
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        for heads in (self.heads(False), self.heads(True)):
+            if heads.num_attention_heads % heads.num_key_value_heads:
+                raise ValueError(
+                    f"num_key_value_heads must divide num_attention_heads ({heads.num_attention_heads}), "
+                    f"given {heads.num_key_value_heads}"
+                )
+        if self.num_sliding_layers > self.num_attention_layers:
+            raise ValueError(
+                f"num_sliding_layers must be at most num_hidden_layers ({self.num_attention_layers})"
+            )
+        if self.num_sliding_layers and not self.sliding_window:
+            raise ValueError("sliding_window must be given where num_sliding_layers is above 0")
+        if self.moe and self.moe.first_dense_layers > self.num_mlp_layers:
+            raise ValueError(
+                f"moe.first_dense_layers must be at most num_hidden_layers ({self.num_mlp_layers})"
+            )
+        if (
+            not 0 <= self.num_attention_layers <= self.num_hidden_layers
+            or self.num_mlp_layers > self.num_hidden_layers
+        ):
+            raise ValueError(
+                "attention_layers, mlp_layers and linear_attention.layers must be among the layers there are"
+            )
+
+    @property
+    def rotary_dim(self) -> int:
+        """Dimensions of a head that rotate."""
+        return int(self.head_dim * self.partial_rotary_factor)
+
+    # How many layers have what.
+
+    @property
+    def num_attention_layers(self) -> int:
+        """Layers with attention over a cache."""
+        recurrent = self.linear_attention.layers if self.linear_attention else 0
+        return self.num_hidden_layers - recurrent if self.attention_layers is None else self.attention_layers
+
+    @property
+    def num_mlp_layers(self) -> int:
+        """Layers with an MLP, dense or of experts."""
+        return self.num_hidden_layers if self.mlp_layers is None else self.mlp_layers
+
+    @property
+    def num_moe_layers(self) -> int:
+        """Layers with routed experts."""
+        return self.num_mlp_layers - self.moe.first_dense_layers if self.moe else 0
+
+    @property
+    def num_dense_layers(self) -> int:
+        """Layers with a dense MLP."""
+        return self.num_mlp_layers - self.num_moe_layers
+
+    @property
+    def num_blocks(self) -> int:
+        """Additions to the residual stream: attention, recurrent and MLP blocks."""
+        recurrent = self.linear_attention.layers if self.linear_attention else 0
+        return self.num_attention_layers + recurrent + self.num_mlp_layers
+
+    def heads(self, sliding: bool = False) -> AttentionHeads:
+        """Heads of the full or of the sliding layers."""
+        if sliding and self.sliding_heads:
+            return self.sliding_heads
+        return self
+
+    # Parameters by component; every other count in the engine is a sum of these.
+
+    def attention_params(self, sliding: bool = False) -> int:
+        """Everything in one attention layer but its norm before; an indexer is counted apart."""
+        hidden, heads = self.hidden_size, self.heads(sliding)
+        if mla := self.mla:
+            rank, width = (
+                mla.q_lora_rank,
+                heads.num_attention_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim),
+            )
+            query = hidden * rank + rank + rank * width if rank else hidden * width
+            latent = hidden * mla.latent_dim + mla.kv_lora_rank
+            up = mla.kv_lora_rank * heads.num_attention_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+            return (
+                query
+                + latent
+                + up
+                + heads.num_attention_heads * mla.v_head_dim * hidden
+                + self.extra_params(heads)
+            )
+        query = heads.num_attention_heads * heads.head_dim * (2 if self.attention_gate else 1)
+        output = heads.num_attention_heads * heads.value_dim
+        if low := self.low_rank:
+            query = low.query_rank * (hidden + 1 + query)
+            output = low.output_rank * (output + low.output_groups * hidden)
+            return query + hidden * heads.kv_columns + heads.head_dim + output + self.extra_params(heads)
+        biases = (query + heads.kv_columns) * self.qkv_bias + hidden * self.output_bias
+        return hidden * (query + heads.kv_columns + output) + biases + self.extra_params(heads)
+
+    def _kv_params(self, sliding: bool) -> int:
+        """What a layer that reads the cache of another does without: projections of keys and values, and
+        their norm.
+        """
+        heads = self.heads(sliding)
+        norm = heads.head_dim * (heads.num_key_value_heads if self.wide_qk_norm else 1) if self.qk_norm else 0
+        return heads.kv_columns * (self.hidden_size + self.qkv_bias) + norm
+
+    def extra_params(self, heads: AttentionHeads) -> int:
+        """Query/key norms, shared by all heads or one over them (`wide_qk_norm`), and attention sinks of one
+        layer.
+        """
+        both = heads.num_attention_heads + heads.num_key_value_heads if self.wide_qk_norm else 2
+        return both * heads.head_dim * self.qk_norm + heads.num_attention_heads * self.attention_sinks
+
+    @property
+    def indexer_params(self) -> int:
+        """The indexers of all layers."""
+        if not (one := self.indexer):
+            return 0
+        rank = self.low_rank.query_rank if self.low_rank else self.mla.q_lora_rank if self.mla else None
+        query = (rank or self.hidden_size) * one.num_heads * one.head_dim
+        return one.layers * (query + self.hidden_size * one.key_columns + one.norm_params)
+
+    @property
+    def mlp_matrices(self) -> int:
+        """Matrices of an MLP: gate, up and down, or up and down alone."""
+        return 3 if self.gated_mlp else 2
+
+    @property
+    def dense_mlp_params(self) -> int:
+        """MLP of one dense layer."""
+        bias = (self.mlp_matrices - 1) * self.intermediate_size + self.hidden_size
+        return self.mlp_matrices * self.hidden_size * self.intermediate_size + bias * self.mlp_bias
+
+    @property
+    def expert_params(self) -> int:
+        """One routed expert."""
+        if not (moe := self.moe):
+            return 0
+        width, outer = moe.intermediate_size, moe.latent_size or self.hidden_size
+        return self.mlp_matrices * outer * width + ((self.mlp_matrices - 1) * width + outer) * moe.expert_bias
+
+    @property
+    def moe_layer_params(self) -> int:
+        """One MoE layer: router, routed and shared experts with their gate, projections to and from a
+        latent.
+        """
+        if not (moe := self.moe):
+            return 0
+        router = moe.num_experts * (self.hidden_size + moe.router_bias)
+        beside = (
+            self.mlp_matrices * moe.shared_intermediate_size + moe.shared_gate + 2 * (moe.latent_size or 0)
+        )
+        return router + moe.num_experts * self.expert_params + self.hidden_size * beside
+
+    @property
+    def norm_params(self) -> int:
+        """All layer norms and the final one."""
+        both = 2 if self.norm_bias else 1
+        return both * self.hidden_size * (self.norms_per_layer * self.num_hidden_layers + 1)
+
+    @property
+    def embedding_params(self) -> int:
+        """Input embedding; the tied LM head has no weights of its own but is still read."""
+        return self.vocab_size * self.hidden_size
+
+    @property
+    def total_params(self) -> int:
+        """All parameters, as a model card counts them."""
+        embeddings = self.embedding_params * (1 if self.tie_word_embeddings else 2)
+        recurrent = self.linear_attention
+        return (
+            (self.num_attention_layers - self.num_sliding_layers) * self.attention_params()
+            + self.num_sliding_layers * self.attention_params(sliding=True)
+            - self.shared_kv_layers * self._kv_params(False)
+            - self.shared_kv_sliding * self._kv_params(True)
+            + (recurrent.layers * recurrent.params(self.hidden_size) if recurrent else 0)
+            + self.indexer_params
+            + self.num_dense_layers * self.dense_mlp_params
+            + self.num_moe_layers * self.moe_layer_params
+            + self.norm_params
+            + sum(each.params for each in self.projections)
+            + self.table_params
+            + embeddings
+        )
+
+    @property
+    def active_params(self) -> int:
+        """Parameters one token uses, without the input embedding (a table look-up): P_active of the closed
+        forms.
+        """
+        idle = (self.moe.num_experts - self.moe.experts_per_token) * self.expert_params if self.moe else 0
+        input_embedding = 0 if self.tie_word_embeddings else self.embedding_params
+        return self.total_params - self.num_moe_layers * idle - input_embedding - self.table_params
+
+    def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
+        """KV bytes of one cached token over all layers, on one device without tensor parallelism (kappa)."""
+        if self.mla:
+            values = (self.num_attention_layers - self.shared_kv_layers) * self.mla.latent_dim
+            return (values - self.mla.unrotated_layers * self.mla.qk_rope_head_dim) * bytes_per_value
+        if self.compressed:  # their windows do not grow
+            entries = sum(part.layers / part.stride for part in self.compressed)
+            return entries * self.heads().kv_values * bytes_per_value
+        full = self.num_attention_layers - self.num_sliding_layers - self.shared_kv_layers
+        sliding = self.num_sliding_layers - self.shared_kv_sliding
+        values = full * self.heads().kv_values + sliding * self.heads(sliding=True).kv_values
+        return values * bytes_per_value
