@@ -24,31 +24,38 @@ CATALOGUES = (
     (
         "gpus",
         "Devices",
-        "Dense peaks; `-` where the vendor gives none, and asking for it is refused. GB is 10^9 bytes; a link is one "
-        "direction; `calibration` is what answers where neither `--engine` nor `--calibration` is given. A file of "
+        "Dense peaks; `-` where the vendor gives none, and asking for it is refused. GB is 10^9 bytes; "
+        "a link is one "
+        "direction; `calibration` is what answers where neither `--engine` nor `--calibration` is "
+        "given. A file of "
         "your own works the same: `--hardware ./mine.yaml`.",
         gpus.CATALOGUE,
     ),
     (
         "models",
         "Models",
-        "Parameters are computed from the shape; `active` is what one token uses, without the input embedding. KV "
-        "bytes are bf16, of one token in all layers on one device; `weights` is what the checkpoint comes in. A "
+        "Parameters are computed from the shape; `active` is what one token uses, without the input "
+        "embedding. KV "
+        "bytes are bf16, of one token in all layers on one device; `weights` is what the checkpoint "
+        "comes in. A "
         "Hugging Face id works as a name, with what it was tuned for: `Qwen/Qwen2.5-7B-Instruct`. Any local "
-        f"`config.json` works the same, `--model ./config.json`, of the `model_type`s {', '.join(SUPPORTED)}.",
+        "`config.json` works the same, `--model ./config.json`, of the `model_type`s "
+        f"{', '.join(SUPPORTED)}.",
         models.CATALOGUE,
     ),
     (
         "kv",
         "KV methods",
-        "What a draft reads of the cache: `--draft-kv METHOD[:BUDGET][,option=value...]`; counts take `k` and `m`. The "
+        "What a draft reads of the cache: `--draft-kv METHOD[:BUDGET][,option=value...]`; counts take "
+        "`k` and `m`. The "
         "decoder of `perfmodel validate` runs those that are not marked `predicted only`.",
         kv.CATALOGUE,
     ),
     (
         "calibrations",
         "Calibrations",
-        "How far a device and software stack are from the ideal roofline. A device without one of its own borrows "
+        "How far a device and software stack are from the ideal roofline. A device without one of its "
+        "own borrows "
         "another's; the answer then says `transferred`. `ideal` has every efficiency 1 and no fixed cost.",
         calibrations.CATALOGUE,
     ),
@@ -79,7 +86,8 @@ def _constants() -> str:
     head = ["constant", "unit", "possible", "of", "time it enters", "meaning"]
     return (
         "\n## Constants\n\n"
-        "Each is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of this table; without an "
+        "Each is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of this "
+        "table; without an "
         "optional one nothing is counted for it. How they make a time is in "
         "[the model](model.md#2-from-counts-to-seconds); how to add one, in "
         "[contributing](contributing.md#a-constant).\n\n"
@@ -90,11 +98,11 @@ def _constants() -> str:
 
 RECORDS = """# Records of measurements
 
-`perfmodel validate measure`, `microbench` and `run` write one JSON file a run, `results/MACHINE/UTC-COMMIT-PLAN.json`.
-What a file measured is never changed (two had keys renamed, as version 2 names them); `results/withdrawn.yaml` lists
-those that count no longer, each with its reason. Times are raw samples in seconds; statistics are made on reading: a
-point's figures are medians. Units are in the names. A field that is not required may be missing, and a reader ignores
-fields that it does not know.
+`perfmodel validate measure`, `microbench` and `run` write one JSON file a run,
+`results/MACHINE/UTC-COMMIT-PLAN.json`. What a file measured is never changed (two had keys renamed, as
+version 2 names them); `results/withdrawn.yaml` lists those that count no longer, each with its reason. Times
+are raw samples in seconds; statistics are made on reading: a point's figures are medians. Units are in the
+names. A field that is not required may be missing, and a reader ignores fields that it does not know.
 
 Version {version} is the newest.
 """
@@ -197,7 +205,8 @@ def accuracy() -> str:
         (
             "best draft length",
             "MagicDec's stack on A100",
-            f"one short in {short} of {best['rows']}, which costs {100 * best['regret_mean']:.1f} % of the speedup",
+            f"one short in {short} of {best['rows']}, which costs {100 * best['regret_mean']:.1f} % of "
+            "the speedup",
         ),
     ]
     return "\n".join(table(["predicted", "seen on", "mean error"], rows, text_columns=range(3))) + "\n"

@@ -25,10 +25,10 @@ HEAD = f"""{NOTE}
 
 # Command line
 
-Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr says what, where and what is allowed),
-130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576. Lists take commas (`1,8,64`) and ranges (`1..16`,
-`1000..9000+500`, `1..256x2`). `perfmodel --install-completion` teaches the shell to complete verbs and flags with the
-tab key.
+Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr says what, where and what is
+allowed), 130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576. Lists take commas (`1,8,64`) and
+ranges (`1..16`, `1000..9000+500`, `1..256x2`). `perfmodel --install-completion` teaches the shell to complete
+verbs and flags with the tab key.
 
 ## Flags of most verbs
 
@@ -140,12 +140,16 @@ def _code(text: str) -> str:
 def _contract(printed: Callable[[list[str]], str]) -> str:
     return (
         "## The answer of `perfmodel whatif --json`\n\n"
-        "Names are a contract: fields are added, never renamed. `schema_version` is 2 in the JSON of every verb; where "
-        "there can be several answers, they are `rows`. In Python an answer's `as_dict()` is the same.\n\nTimes (`_s`) "
-        "are seconds of the whole tensor-parallel group, of one pass; bytes are per device, throughput is the group's. "
+        "Names are a contract: fields are added, never renamed. `schema_version` is 2 in the JSON of "
+        "every verb; where "
+        "there can be several answers, they are `rows`. In Python an answer's `as_dict()` is the "
+        "same.\n\nTimes (`_s`) "
+        "are seconds of the whole tensor-parallel group, of one pass; bytes are per device, throughput "
+        "is the group's. "
         "What there is none of is null. `verdict` is `pays`, `does_not_pay`, `too_close_to_call`, "
         "`unknown_acceptance` or `does_not_fit`. "
-        "`measured` lists published measurements of exactly this question. Several `--batch`, `--context` or `--gamma` "
+        "`measured` lists published measurements of exactly this question. Several `--batch`, "
+        "`--context` or `--gamma` "
         f"values give such answers as `rows`. `perfmodel {DEMO} --json`:\n\n"
         f"```json\n{_short(json.loads(printed(shlex.split(f'perfmodel {DEMO} --json'))))}\n```\n"
     )

@@ -18,7 +18,10 @@ _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _COUNT = re.compile(r"(\d(?:_?\d){0,14})(\.\d{1,12})?(?:([km])|e(\d|1[0-5]))?", re.ASCII)
 _RANGE = re.compile(r"([^.]+)\.\.([^.+x]+)(?:([+x])([^.]+))?", re.ASCII)
 _ONE = "a positive whole number such as 8 or 32k (32768)"
-_ALLOWED = "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, LOW..HIGHxFACTOR"
+_ALLOWED = (
+    "positive whole numbers such as 8, 32k (32768), 1,8,64 or ranges LOW..HIGH, LOW..HIGH+STEP, "
+    "LOW..HIGHxFACTOR"
+)
 
 
 def items(given: Any) -> list[Any]:

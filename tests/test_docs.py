@@ -97,7 +97,8 @@ def test_files_commands_and_their_order() -> None:
     """A titled block is a file, commands run in order in one folder, and a timed output is left alone."""
     page = (
         '```yaml title="a/mine.yaml"\nname: mine\nbandwith: 3\n```\n'
-        "```sh\nperfmodel sweep --model llama-3.2-1b --hardware a100 --batch 1 --context 1k --gamma 0 -o a/x.csv\n```\n"
+        "```sh\nperfmodel sweep --model llama-3.2-1b --hardware a100 --batch 1 --context 1k --gamma 0 "
+        "-o a/x.csv\n```\n"
         "```console\n$ perfmodel kv check full\nanything\n```\n"
         "<!-- timed -->\n```console\n$ perfmodel kv check full\nrecorded\n```\n"
     )

@@ -65,7 +65,8 @@ def _print(a: Advice, verbose: bool) -> None:
         if (p := a.not_run) is not None:
             beyond = f"gamma {_length(p)}, batch {p.batch}, {times(a.gain(p) or p.speedup)} the best baseline"
             say(
-                f"Better, but not to be had: {_draft(p)}, {beyond}: {p.runs_in}; --any-draft chooses among all."
+                f"Better, but not to be had: {_draft(p)}, {beyond}: {p.runs_in}; --any-draft chooses "
+                "among all."
             )
         say(_searched(a), "dim")
     if verbose:

@@ -98,7 +98,8 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
             typer.echo(f"{key}: {text}")
 
     @app.command(
-        help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, 2 if unreadable."
+        help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, "
+        "2 if unreadable."
     )
     def check(
         names: list[str] | None = typer.Argument(

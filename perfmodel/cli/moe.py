@@ -16,7 +16,8 @@ def _print(a: ExpertSpeculation) -> None:
         rows.append((str(r.batch), *experts, *gain, "yes" if r.fits else "no"))
     table(("batch", "experts decoding", "verifying", "target efficiency", "speedup", "fits"), rows)
     say(
-        f"Of batches 1 to {a.rows[-1].batch} speculation pays most at {a.peak.batch}: {times(a.peak.speedup)}, an "
+        f"Of batches 1 to {a.rows[-1].batch} speculation pays most at {a.peak.batch}: "
+        f"{times(a.peak.speedup)}, an "
         f"iteration costing {a.peak.iteration_to_target:.2f} baseline steps."
     )
     say(f"routing independence {a.routing_independence:.3f}; calibration {a.calibration}", "dim")

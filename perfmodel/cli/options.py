@@ -123,7 +123,8 @@ def made(
             lists[name] = argument.many(typed[name], argument.named(name))
         elif (values := _how_many(argument.many, typed[name])) > 1:
             raise InputError(
-                f"{argument.named(name)}: must be one value here, given {values}; `perfmodel sweep` takes lists"
+                f"{argument.named(name)}: must be one value here, given {values}; `perfmodel sweep` "
+                "takes lists"
             )
     points = math.prod(map(len, lists.values()))
     if points > max_points:

@@ -129,7 +129,10 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     if a.known and a.speedup is not None:
         told["best"] = f"gamma {a.gamma_optimal} at this batch ({times(a.speedup_at_gamma_optimal)})"
         if (b := a.best) is not None:
-            most = f"{b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma} ({times(b.speedup)})"
+            most = (
+                f"{b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma} "
+                f"({times(b.speedup)})"
+            )
             told["best"] += f"; highest throughput: {most}"
     if a.measured:
         told["measured"] = "\n".join(map(_measured, a.measured))

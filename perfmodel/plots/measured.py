@@ -179,5 +179,8 @@ def _summary(shown: list[Any], note: str, arrows: bool) -> str:
         ", ".join(dict.fromkeys(names))
         for names in ((c.hardware for c in shown), (c.calibration for c in shown))
     )
-    limits = f"predicted / measured - 1; the band is 10 % to either side{', an arrow lies beyond the panel' * arrows}"
+    limits = (
+        "predicted / measured - 1; the band is 10 % to either "
+        f"side{', an arrow lies beyond the panel' * arrows}"
+    )
     return "; ".join([*[note] * bool(note), limits, f"on {devices}", f"calibrations: {calibrations}"])

@@ -42,7 +42,10 @@ class Memory(Generic[Number]):
 
     def shortage(self, batch: float) -> tuple[str, ...]:
         """Of a single point: the sentence that this batch does not fit, or nothing where it does."""
-        said = f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest that does is "
+        said = (
+            f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest "
+            "that does is "
+        )
         return () if self.fits else (f"{said}{int(self.max_batch)}",)
 
 

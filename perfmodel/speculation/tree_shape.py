@@ -67,7 +67,10 @@ def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
     counts = [_count(part) for part in text.split("x")]
     sizes = list(accumulate(counts, lambda width, count: width * count, initial=1))
     if not all(counts) or len(sizes) > MAX_LEVELS or sum(sizes) > MAX_SIZE:
-        allowed = f"sequoia:NODES or children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} levels at most"
+        allowed = (
+            f"sequoia:NODES or children by level as in 4x2x1, {MAX_SIZE} nodes and {MAX_LEVELS} "
+            "levels at most"
+        )
         raise refuse(flag, None, allowed, text)
     parents, level = [-1], [0]
     for count in counts:

@@ -141,7 +141,8 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
     )
     out = export(table, s.draft, ServedTarget.of(Query("deepseek-r1", "h200", 1, 1), "org/r1", s))
     assert out.vllm_line.startswith(
-        "vllm serve org/r1 --data-parallel-size 4 --enable-expert-parallel --tensor-parallel-size 2 --max-num-seqs 32 "
+        "vllm serve org/r1 --data-parallel-size 4 --enable-expert-parallel --tensor-parallel-size 2 "
+        "--max-num-seqs 32 "
     ), "126 sequences in 4 groups: at most 32 in one"
     assert out.vllm["num_speculative_tokens_per_batch_size"] == [[1, 2, 4], [3, 3, 2], [4, 32, 1]]
     assert (

@@ -146,7 +146,10 @@ def test_an_acceptance_that_is_no_constant_stays_empty_and_without_pandas_the_re
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = tmp_path / "rows.yaml"
-    subject = "{target: llama-3.1-8b, draft: self, draft_kv: streamingllm, kv_budget_tokens: 512, context_tokens: 1024"
+    subject = (
+        "{target: llama-3.1-8b, draft: self, draft_kv: streamingllm, kv_budget_tokens: 512, "
+        "context_tokens: 1024"
+    )
     rows.write_text(
         f"schema_version: 1\nsource: a test's own\nrows:\n  - {subject}, positions: [0.9, 0.7]}}\n"
     )

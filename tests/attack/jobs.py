@@ -14,7 +14,8 @@ from tests.validate.tiny_plan import write as write_plan
 
 ROOT = Path(__file__).parents[2]
 SWEEP = """sweep --model llama-3.1-8b --hardware h100 --batch 1..16 --context 1000..64000+1000
---draft-kv full,streamingllm:512,quest:1024,snapkv:512,tova:512 --alpha 0.6,0.8 --gamma 1..3 -o {at}/out.csv"""
+--draft-kv full,streamingllm:512,quest:1024,snapkv:512,tova:512 --alpha 0.6,0.8 --gamma 1..3
+-o {at}/out.csv"""
 LIVE = """validate engine --model llama-68m --hardware h100 --draft ngram --calibration ideal --batches 1,2
 --prompts 8,16 --new-tokens 12 --machine t-1 --results {at} --url"""
 HELD = ROOT / "results" / "cpu-engine"

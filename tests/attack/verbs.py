@@ -28,19 +28,22 @@ models check llama-3.1-8b
 kv check quest:512
 calibrations check ideal
 calibrations import h100.yaml out --gpu h100 --engine vllm --version 0.20.0 --out out.yaml
-validate generate --context 64 --draft-kv streamingllm:32 --batch 2 --gamma 3 --alpha 0.8 --dtype fp64 --device cpu
+validate generate --context 64 --draft-kv streamingllm:32 --batch 2 --gamma 3 --alpha 0.8 \
+--dtype fp64 --device cpu
 validate measure cpu-quick --machine t-1 --hardware h100 --calibration ideal --results .
 validate microbench cpu-quick --machine t-1 --hardware h100 --results {ROOT}/results/cpu-1
 validate run cpu-quick --machine t-1 --hardware h100 --out out.yaml
 validate finish x.journal
 validate report cpu-1 --calibration ideal --hardware h100 --results {ROOT}/results
 validate plans
-validate acceptance --context 64 --draft-kv streamingllm:32 --batch 4 --gamma 3 --target llama-3.1-8b --dtype fp32
+validate acceptance --context 64 --draft-kv streamingllm:32 --batch 4 --gamma 3 \
+--target llama-3.1-8b --dtype fp32
 validate engine --model llama-3.1-8b --hardware h100 --draft-kv full --gamma 3 --out out.yaml \
 --from {ROOT}/tests/validate/engine/files/vllm-forward.json
 validate engine --model llama-3.1-8b --hardware h100 --draft ngram --new-tokens 12 --engine vllm --url http://127.0.0.1:9
 validate compare --set magicdec --row 3c-13 --results {ROOT}/results --plot out.svg
-validate calibrate h100-sxm-80gb.magicdec --hardware h100 --from-microbench {ROOT}/results/cpu-1 --out out.yaml
+validate calibrate h100-sxm-80gb.magicdec --hardware h100 --from-microbench {ROOT}/results/cpu-1 \
+--out out.yaml
 validate check --results {ROOT}/results/cpu-1 --baseline out.json --calibration ideal
 validate accuracy
 validate history

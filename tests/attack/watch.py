@@ -135,7 +135,10 @@ def _refuse(name: str) -> None:
 
 def _named(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {last.filename.rpartition('perfmodel/')[2]}:{last.lineno}: {str(error)[:150]!r}"
+    return (
+        f"{type(error).__name__} at {last.filename.rpartition('perfmodel/')[2]}:{last.lineno}: "
+        f"{str(error)[:150]!r}"
+    )
 
 
 def shown(arguments: Sequence[str]) -> str:

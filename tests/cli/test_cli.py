@@ -158,7 +158,8 @@ LOADED = """
 import sys
 from perfmodel.cli import run
 run(sys.argv[1:])
-print(sorted({"rich", "scipy", "pandas", "matplotlib", "torch", "pyarrow"} & set(sys.modules)), file=sys.stderr)
+heavy = {"rich", "scipy", "pandas", "matplotlib", "torch", "pyarrow"}
+print(sorted(heavy & set(sys.modules)), file=sys.stderr)
 """
 
 

@@ -137,7 +137,8 @@ def judge(
     rows = rows_of(held_out, query, base)
     seconds = rows.predict(base)
     told = [
-        f"{t.name:<28}{t.tpot_s * 1e3:>9.2f}ms{s / t.tokens_per_iteration * 1e3:>9.2f}ms{s / t.seconds - 1:>+8.1%}"
+        f"{t.name:<28}{t.tpot_s * 1e3:>9.2f}ms{s / t.tokens_per_iteration * 1e3:>9.2f}ms"
+        f"{s / t.seconds - 1:>+8.1%}"
         for t, s in zip(held_out, seconds, strict=True)
     ]
     both = rows_of([*held_out, *plain], query, base)

@@ -150,7 +150,8 @@ def check(
 def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:
     """Everything that is wrong, one line each; none where the check passes."""
     found = [
-        f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, limit "
+        f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} "
+        "figures, limit "
         f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
         for part in now
         if limit is not None and not part.errors.mape <= limit
@@ -169,7 +170,10 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
     for part in now:
         lost = sorted(set(before.rows.get(part.name, ())) - {figure.row for figure in part.figures})
         if lost:
-            yield f"lost: {part.name}: {len(lost)} points of the baseline are no longer measured, such as {lost[0]}"
+            yield (
+                f"lost: {part.name}: {len(lost)} points of the baseline are no longer measured, such "
+                f"as {lost[0]}"
+            )
 
 
 def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:

@@ -131,10 +131,13 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         "",
         f"Record `{record.path.name}`, plan `{data.plan.name}`, commit {data.commit[:8]}"
         f"{' (dirty)' if data.dirty else ''}; {environment.device.name}, {environment.threads} threads, "
-        f"torch {environment.libraries.get('torch', '?')}, timer {protocol.timer}, {protocol.samples} samples of "
-        f"{protocol.iterations} iterations; weights random, cache filled with random values, acceptance scripted.",
+        f"torch {environment.libraries.get('torch', '?')}, timer {protocol.timer}, {protocol.samples} "
+        "samples of "
+        f"{protocol.iterations} iterations; weights random, cache filled with random values, "
+        "acceptance scripted.",
         "",
-        f"Predicted for `{hardware or data.hardware}` with calibration `{calibration.name}` ({calibration.kind}; "
+        f"Predicted for `{hardware or data.hardware}` with calibration `{calibration.name}` "
+        f"({calibration.kind}; "
         f"fitted on {fitted}). "
         + ("**It was fitted on this very set.**" if seen else "No time of this set was used to fit it."),
         "",
@@ -163,8 +166,8 @@ def _part(title: str, lines: Sequence[str], words: str = "") -> list[str]:
 def below_bounds(cells: Sequence[Cell]) -> list[str]:
     """A line for each time below its physical bound, and whether the last-level cache may explain it."""
     return [
-        f"{c.point.row_id}: {LABELS[c.quantity]} {1e3 * c.measured:.3g} ms is below its bound, {1e3 * c.lower:.3g} ms"
-        + ("" if c.binding else " (its working set fits the last-level cache)")
+        f"{c.point.row_id}: {LABELS[c.quantity]} {1e3 * c.measured:.3g} ms is below its bound, "
+        f"{1e3 * c.lower:.3g} ms" + ("" if c.binding else " (its working set fits the last-level cache)")
         for c in cells
         if c.lower is not None and c.measured < c.lower
     ]
@@ -198,7 +201,8 @@ def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str
     found = fit_stack(measured, calibration)
     factors = ", ".join(f"{kind} {factor:.2f}" for kind, factor in found.factors.items())
     words = (
-        "Four stack factors fitted on one half of the points (no baseline pass on both sides) and judged on the other, "
+        "Four stack factors fitted on one half of the points (no baseline pass on both sides) and "
+        "judged on the other, "
         f"both ways. On all points they are: {factors}."
     )
     errors = table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()])
@@ -228,7 +232,8 @@ def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str
         lengths = ("none" if value is None else f"{value:,.0f}" for value in (*on_grid, exact))
         rows.append([_pair(*pair), str(gamma), f"{low}..{high}", *lengths])
     words = (
-        f"Smallest context from which on speedup does not fall (by more than {TOLERANCE:.0%}) as the batch grows: on "
+        f"Smallest context from which on speedup does not fall (by more than {TOLERANCE:.0%}) as the "
+        "batch grows: on "
         "the measured grid, measured and predicted, and the engine's own, between grid points."
     )
     lines = table(["pair", "γ", "batches", "measured", "predicted, same grid", "predicted"], rows)
@@ -280,7 +285,8 @@ def _repeats(found: Sequence[Record]) -> list[str]:
         if one.data.plan == two.data.plan and (share := repeatability(one, two, NEAR)) is not None:
             wider = repeatability(one, two, WIDER)
             lines.append(
-                f"- `{one.path.name}` and `{two.path.name}`: {share:.0%} of end-to-end times agree within 5 %, "
+                f"- `{one.path.name}` and `{two.path.name}`: {share:.0%} of end-to-end times agree "
+                "within 5 %, "
                 f"{wider:.0%} within 10 %"
             )
     return ["## Repeats", "", *lines, ""] if lines else []

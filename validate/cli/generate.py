@@ -206,7 +206,8 @@ def observed(
             row = entry(target, draft, pair.kind, method, context, run.generation.histograms)
             entries.setdefault((method.name, method.budget), row)
     return table(
-        f"perfmodel validate generate, {code()}, {request.sampling}, {len(texts)} prompts, {request.new_tokens} new "
+        f"perfmodel validate generate, {code()}, {request.sampling}, {len(texts)} prompts, "
+        f"{request.new_tokens} new "
         f"tokens, gamma {request.gamma}, {pair.spelled}",
         list(entries.values()),
     )

@@ -132,7 +132,8 @@ def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
     if not request.sampling.greedy or request.script is not None:
         return []
     different = [
-        f"{run.request.cache_name}: differs from the baseline at token {d.position} of sequence {d.sequence}, "
+        f"{run.request.cache_name}: differs from the baseline at token {d.position} of sequence "
+        f"{d.sequence}, "
         f"where the two scores are {d.margin:.1f} roundings apart"
         for run in runs
         if (d := run.difference) is not None
@@ -157,12 +158,14 @@ def tree_lines(planned: "Planned", run: "Run") -> list[str]:
     by_level = "-".join(map(str, widths(parents)))
     gained = run.generation.tokens_per_iteration
     told = [
-        f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it {gained:.2f} measured",
+        f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it "
+        f"{gained:.2f} measured",
         f"  {_expected(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
     ]
     if planned.rates is not None:
         told.append(
-            f"  {_expected(parents, planned.rates):.2f} expected of {planned.source}: {_listed(planned.rates)}"
+            f"  {_expected(parents, planned.rates):.2f} expected of {planned.source}: "
+            f"{_listed(planned.rates)}"
         )
     return told
 
@@ -187,9 +190,11 @@ def level_lines(run: "Run") -> list[str]:
     gained = np.cumsum(outer.survival(request.max_accepted))[request.gamma :]
     per_round = float(inner.survival(request.inner_gamma).sum())
     return [
-        f"{request.cache_name}: gamma {request.inner_gamma} below, {request.gamma} above; measured (expected of the "
+        f"{request.cache_name}: gamma {request.inner_gamma} below, {request.gamma} above; measured "
+        "(expected of the "
         "rates):",
-        f"  small draft for the sparse target: rate {counts.alphas[0]:.2f}; tokens/round {counts.tokens_per_round:.2f} "
+        f"  small draft for the sparse target: rate {counts.alphas[0]:.2f}; tokens/round "
+        f"{counts.tokens_per_round:.2f} "
         f"({per_round:.2f}); rounds/it {counts.rounds:.2f} ({rounds.expected:.2f})",
         f"  sparse target for the full one: rate {counts.alphas[1]:.2f}; drafted/it {counts.drafted:.2f} "
         f"({rounds.expected_drafted:.2f}); tokens/it {counts.tokens_per_iteration:.2f} "

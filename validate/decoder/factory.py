@@ -120,7 +120,8 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
 def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
     if request.tree is not None or request.middle_kv is not None or request.draft_kv != "full":
         raise InputError(
-            "--draft: a head drafts chains over a whole cache of its own: without --tree, --middle-kv, --draft-kv"
+            "--draft: a head drafts chains over a whole cache of its own: without --tree, --middle-kv, "
+            "--draft-kv"
         )
     runner = _runner(head, request)
     passes = HeadRunner(target, runner, head, _view("full", runner, request), request.queries)

@@ -33,7 +33,8 @@ def check_fits(what: str, need_bytes: float, device: torch.device, remedy: str =
 def _too_large(what: str, need_bytes: float, device: torch.device, remedy: str) -> InputError:
     free_gb = _free_bytes(device) / 1e9
     return InputError(
-        f"{what}: must fit in the {free_gb:.1f} GB free on {device}, needs {need_bytes / 1e9:.1f} GB: {remedy}"
+        f"{what}: must fit in the {free_gb:.1f} GB free on {device}, needs {need_bytes / 1e9:.1f} GB: "
+        f"{remedy}"
     )
 
 

@@ -83,7 +83,8 @@ class Request:
             )
         if self.inner_gamma < 1 or self.gamma < 1:
             raise InputError(
-                f"--inner-gamma, --gamma: must be 1 or more with --middle-kv, given {self.inner_gamma}, {self.gamma}"
+                "--inner-gamma, --gamma: must be 1 or more with --middle-kv, given "
+                f"{self.inner_gamma}, {self.gamma}"
             )
 
     def plain(self) -> "Request":
@@ -129,7 +130,8 @@ def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, ba
         positions = f"the {spec.max_position_embeddings} positions of {spec.name}"
         what = positions if room > limit + new_tokens else "the caches"
         raise InputError(
-            f"prompt: must be at most {limit} tokens, to fit with {new_tokens} new ones in {what}, given {longest}"
+            f"prompt: must be at most {limit} tokens, to fit with {new_tokens} new ones in {what}, "
+            f"given {longest}"
         )
     outside = [token for prompt in prompts for token in prompt if not 0 <= token < spec.vocab_size]
     if outside:

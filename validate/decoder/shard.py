@@ -51,7 +51,8 @@ class RankShard:
         heads = spec.num_key_value_heads
         if max(heads, self.size) % min(heads, self.size):
             raise InputError(
-                f"--tp: must divide or be a multiple of num_key_value_heads of {spec.name} ({heads}), given {self.size}"
+                f"--tp: must divide or be a multiple of num_key_value_heads of {spec.name} ({heads}), "
+                f"given {self.size}"
             )
 
     def sum(self, x: Tensor) -> Tensor:

@@ -79,8 +79,10 @@ def calibrate(
     off = float(np.exp(np.median(np.abs(np.log(fitted.held_out / rows.measured)))))
     if off > np.exp(UNREACHABLE):
         raise InputError(
-            f"--from: {', '.join(seen)}: --calibration must be a base from which these steps can be reached: from "
-            f"{best} they stay {off:.1f} times off when held out; other than --model {subject.model}, --draft "
+            f"--from: {', '.join(seen)}: --calibration must be a base from which these steps can be "
+            "reached: from "
+            f"{best} they stay {off:.1f} times off when held out; other than --model {subject.model}, "
+            "--draft "
             f"{subject.draft} on --hardware {subject.hardware} was served, or try ideal"
         )
     made = _stated(fitted, rows, best, subject, seen)
@@ -154,7 +156,8 @@ def _stated(
         "fitted_on": seen,
         "measured": range_of(rows),
         "date": datetime.datetime.now(datetime.UTC).date(),
-        "notes": f"{served} serving {Path(subject.model).stem} on {subject.tp} x {device}; all else from {base}. "
+        "notes": f"{served} serving {Path(subject.model).stem} on {subject.tp} x {device}; all else "
+        f"from {base}. "
         f"Not determined by these rows: {', '.join(fitted.pinned) or 'none'}.",
         "fit": StatedFit(parameters=fitted.free, correlation=correlation) if fitted.free else None,
         "observed_error": _errors(fitted, rows),
@@ -241,7 +244,8 @@ def lines(made: EngineCalibration) -> list[str]:
     for t, seconds in zip(made.rows.timings, made.fitted.held_out, strict=True):
         odd = "  out of line: counts less" if abs(np.log(seconds / t.seconds)) > OUT_OF_LINE else ""
         table.append(
-            f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}{odd}"
+            f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{seconds * 1e3:>9.2f}ms"
+            f"{seconds / t.seconds - 1:>+8.1%}{odd}"
         )
     for t in made.aside:
         table.append(

@@ -86,7 +86,8 @@ class StreamedAnswer:
                 "" if self.total is not None else ", each counted as one: it says no number of tokens (usage)"
             )
             raise InputError(
-                f"--url: {COMPLETIONS}: no measurement: {asked} tokens were asked for, and the answer ended after "
+                f"--url: {COMPLETIONS}: no measurement: {asked} tokens were asked for, and the answer "
+                "ended after "
                 f"{sent}, in {len(self.chunks)} pieces{how}"
             )
 

@@ -17,7 +17,8 @@ FIRST_PORT = 8100
 OWN = ("ngram", "mtp")
 """Methods that need no model beside the target."""
 REPEATS = (
-    "# n-gram drafts what a text repeats, and random prompts repeat nothing: put texts of yours in their place, "
+    "# n-gram drafts what a text repeats, and random prompts repeat nothing: put texts of yours in "
+    "their place, "
     "such as --dataset-name sharegpt --dataset-path FILE"
 )
 SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
@@ -99,7 +100,10 @@ def _vllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
             config |= {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
         words += ["--speculative-config", json.dumps(config)]
     first, *longer = request.prompts
-    each = f"for c in {' '.join(map(str, request.batches))}; do {_bench(request, gamma, first, '$c', port)}; done"
+    each = (
+        f"for c in {' '.join(map(str, request.batches))}; do "
+        f"{_bench(request, gamma, first, '$c', port)}; done"
+    )
     ends = [_bench(request, gamma, prompt, str(request.batches[-1]), port) for prompt in longer]
     return _around(words, port, [each, *ends])
 
@@ -127,8 +131,10 @@ def _sglang(request: PlanRequest, gamma: int, port: int) -> list[str]:
             words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
     runs = [
         f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend sglang "
-        f"--port {port} --dataset-name random --random-input-len {prompt} --random-output-len {request.new_tokens} "
-        f"--random-range-ratio 1 --max-concurrency $c --num-prompts $((3 * c)) --output-file K{gamma}.jsonl; done"
+        f"--port {port} --dataset-name random --random-input-len {prompt} --random-output-len "
+        f"{request.new_tokens} "
+        "--random-range-ratio 1 --max-concurrency $c --num-prompts $((3 * c)) --output-file "
+        f"K{gamma}.jsonl; done"
         for prompt in request.prompts
     ]
     return _around(words, port, runs)

@@ -30,7 +30,10 @@ OTHER_WORDS = "magicdec on " + " and ".join(LITERATURE)
 PASSES = ("target_s", "draft_s", "verify_s")
 STRONG = 0.8
 """Correlation from which two constants are named together."""
-COMMENT = "Written by `perfmodel validate calibrate --write` from validate/fit/recipes.yaml and published measurements."
+COMMENT = (
+    "Written by `perfmodel validate calibrate --write` from validate/fit/recipes.yaml and "
+    "published measurements."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
     version = known[-1] if version is None and known else version
     if version not in known:
         raise InputError(
-            f"--version: must be one of {', '.join(known) or 'none'} for {engine} on {gpu.name}, given {version}"
+            f"--version: must be one of {', '.join(known) or 'none'} for {engine} on {gpu.name}, given "
+            f"{version}"
         )
     gemm, experts = _gemms(tables, gpu, engine, version), _experts(tables, gpu, engine, version)
     for other in (e for e in ("sglang", *ENGINES) if e != engine):

@@ -49,7 +49,8 @@ def check(plan: Plan, calibration: str | None = None) -> None:
             own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
             if own != drafted:
                 raise InputError(
-                    f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given {drafted}"
+                    f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given "
+                    f"{drafted}"
                 )
             most = max((point.parents or ()).count(node) for node in {*(point.parents or ())} | {0})
             if most > own:

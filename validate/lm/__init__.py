@@ -12,7 +12,8 @@ def bundled_checkpoint() -> str:
     """The folder of the trained model. Raises InputError where the package was installed without it."""
     if not (CHECKPOINT / "model.safetensors").is_file():
         raise InputError(
-            "--checkpoint: must be given: the small trained model comes with the source tree, not with the wheel"
+            "--checkpoint: must be given: the small trained model comes with the source tree, not with "
+            "the wheel"
         )
     return str(CHECKPOINT)
 

@@ -49,7 +49,8 @@ class GridBlock(Strict):
     )
     middle_kv: Names | None = Field(
         default=None,
-        description="two levels: KV methods over which the target drafts gamma tokens, from rounds of the draft's",
+        description="two levels: KV methods over which the target drafts gamma tokens, from rounds of "
+        "the draft's",
     )
     inner_gamma: Counts | None = Field(default=None, description="two levels: the draft's tokens in a round")
     inner_alpha: Rate | None = Field(

@@ -24,8 +24,10 @@ SAMPLES: dict[str, dict[str, str]] = {
         "ar_target_s": "one target pass of the baseline (T_T)",
         "ar_accept_s": "drawing its token",
         "ar_commit_s": "its caches taking the token",
-        "sd_draft_s": "all draft passes of an iteration: gamma x T_D, a tree's levels, all inner rounds of two levels",
-        "sd_verify_s": "the target's verification (T_V) of gamma + 1 tokens, a tree's nodes, or all that was drafted",
+        "sd_draft_s": "all draft passes of an iteration: gamma x T_D, a tree's levels, all inner "
+        "rounds of two levels",
+        "sd_verify_s": "the target's verification (T_V) of gamma + 1 tokens, a tree's nodes, or all "
+        "that was drafted",
         "sd_accept_s": "which drafted tokens are accepted, and the bonus token",
         "sd_commit_s": "caches and the draft's view taking them, periodic work included",
     },
@@ -84,7 +86,8 @@ class PointRow(PlanPoint, _RecordRow):
     )
     histogram: tuple[Count, ...] | None = Field(
         None,
-        description="speculative iterations by accepted drafted tokens, 0 to the most there can be, over all samples",
+        description="speculative iterations by accepted drafted tokens, 0 to the most there can be, "
+        "over all samples",
     )
     rounds: tuple[Count, ...] = Field(
         (), description="two levels: inner rounds, in each sample (`end_to_end`) or iteration (`phases`)"
@@ -205,7 +208,8 @@ class _Record(_Part):
     hardware: str = Field(description="device that predictions are for: a name, or a file beside the record")
     calibration: str | None = Field(
         None,
-        description="calibration that it was predicted with, where not the device's own: a name, or a file beside it",
+        description="calibration that it was predicted with, where not the device's own: a name, or a "
+        "file beside it",
     )
     commit: str = Field(
         pattern=r"^([0-9a-f]{8,40}|unknown)$", description="of the code that ran, or `unknown`"

@@ -247,7 +247,10 @@ def acceptance() -> Scatter:
             lists[row.positions] = tuple(b / a for a, b in itertools.pairwise(survival))
     off = np.array([error for rates in lists.values() for error in _carried(rates)])
     within = quantile(np.abs(off), np.ones(len(off)))
-    source = f"every two draft lengths of {len(lists)} acceptances by position, served.csv and engine_speculation.csv"
+    source = (
+        f"every two draft lengths of {len(lists)} acceptances by position, served.csv and "
+        "engine_speculation.csv"
+    )
     rms = float(np.sqrt(np.mean(off**2)))
     return Scatter(
         log_rms=significant(rms, 4), log_within=significant(within, 4), rows=len(off), source=source

@@ -201,7 +201,8 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
     return Iteration(
         name=row.id,
         study=row.source.partition(" ")[0].partition("@")[0],
-        group=f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel} {row.draft} gamma {row.steps}",
+        group=f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel} {row.draft} gamma "
+        f"{row.steps}",
         engine=row.engine,
         version=version_of(row),
         query=query,

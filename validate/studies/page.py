@@ -151,11 +151,13 @@ def _summary(found: Record) -> list[str]:
     rows = {
         "figures of fitted stacks (T_T, T_D, T_V, speedup)": str(overall["rows"]),
         "mean error, each predicted by a fit without its fold": f"**{_percent(overall['mape'], 2)} %**",
-        "bias; worst": f"{_signed(overall['bias'])} %; {_signed(overall['worst'])} % ({overall['worst_row']})",
+        "bias; worst": f"{_signed(overall['bias'])} %; {_signed(overall['worst'])} % "
+        f"({overall['worst_row']})",
         "side of 1.0 that the speedup is on": f"right in {side['right']} of {side['rows']} rows",
         "the others, measured (predicted)": wrong,
         "times above the last-level cache held against their lower bound": str(bounds["checked"]),
-        "below it; closest": f"{len(bounds['violations'])}; bound at {_percent(bounds['closest'])} % of the time",
+        "below it; closest": f"{len(bounds['violations'])}; bound at {_percent(bounds['closest'])} % "
+        "of the time",
         "best γ, predicted (measured)": choices,
         "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, "
         f"worst {_signed(gamma['speedup_worst'])} %",

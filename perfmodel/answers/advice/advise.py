@@ -260,7 +260,8 @@ def _reason(
     why = _why(rival, query)
     draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
     return (
-        f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch {rival.batch}) reaches "
+        f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch "
+        f"{rival.batch}) reaches "
         f"{rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
     )
 
@@ -270,7 +271,8 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
     if not would_pay:
         return ", and no draft would pay at any"
     needs = [
-        f"{b.smallest_alpha:.2f} ({b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]}"
+        f"{b.smallest_alpha:.2f} "
+        f"({b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]}"
         f", gamma {b.gamma}, batch {b.batch})"
         for b in would_pay[:3]
     ]
@@ -281,7 +283,10 @@ def _why(point: PricedPoint, query: AdviseQuery) -> str:
     """What an iteration of a chain saves and adds; of a tree, what it gains."""
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
     if point.levels:
-        return f"a tree of {point.gamma} tokens on {point.levels - 1} levels gains {point.gained:.2f} an iteration"
+        return (
+            f"a tree of {point.gamma} tokens on {point.levels - 1} levels gains {point.gained:.2f} "
+            "an iteration"
+        )
     prediction = predict(s, Workload.of(batch, context, point.gamma), int(query.max_gamma))
     return reason(prediction, str(s.target_step(batch, context).limiter))
 

@@ -240,7 +240,8 @@ def _draft(
         return None, None
     if word in ("model", "parallel") and _foreign(draft, served):
         notes.append(
-            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target {served.vocab_size}: "
+            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target "
+            f"{served.vocab_size}: "
             "engines verify drafts of the target's own vocabulary only"
         )
         return None, None

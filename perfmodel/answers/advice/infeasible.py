@@ -24,9 +24,15 @@ def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Pri
             return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
         weights = min(float(x.candidate.scenario.target_shard.stored_weight_bytes) for x in baseline) / 1e9
         have = float(room[0].available_bytes) / 1e9
-        needs = f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against {have:.1f} GB"
+        needs = (
+            f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against "
+            f"{have:.1f} GB"
+        )
         return f"{needs}{_would_fit(query, float(room[0].available_bytes))}"
-    return f"the bound of {query.max_tpot_ms:g} ms per token is below the least reachable, {min(fitting) * 1e3:.2f} ms"
+    return (
+        f"the bound of {query.max_tpot_ms:g} ms per token is below the least reachable, "
+        f"{min(fitting) * 1e3:.2f} ms"
+    )
 
 
 def _would_fit(query: AdviseQuery, available_bytes: float) -> str:

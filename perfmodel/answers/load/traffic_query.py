@@ -140,7 +140,8 @@ class TrafficQuery(CommonOptions):
         if (self.request_rate is None) == (self.max_concurrency is None):
             both = "neither" if self.request_rate is None else "both"
             raise InputError(
-                f"--request-rate, --max-concurrency: must be one of them, an open or a closed loop, given {both}"
+                "--request-rate, --max-concurrency: must be one of them, an open or a closed loop, "
+                f"given {both}"
             )
         for name in ("input", "output"):
             mean = float(getattr(self, f"{name}_len"))

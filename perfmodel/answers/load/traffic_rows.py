@@ -141,7 +141,10 @@ def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: f
     alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
     told = "not one request fits in the memory beside the weights: more devices (--tp), or smaller formats"
     if steps.gamma >= question.limits.max_num_batched_tokens - 1:
-        told = f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) verifies no draft"
+        told = (
+            f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) "
+            "verifies no draft"
+        )
     return TrafficRow(
         **question.named(value),
         gamma=gamma,
@@ -237,7 +240,8 @@ def _warnings(
         told.append(f"seats or caches are full {full:.0%} of the time: believe the replay's (--replay) TTFT")
     elif question.opens and served.requests_per_s[at] > BUSY * served.saturation_rate and splits[at]:
         told.append(
-            "prompts share passes and are split among them: believe the replay's (--replay) TTFT, up to 20 % more"
+            "prompts share passes and are split among them: believe the replay's (--replay) TTFT, up "
+            "to 20 % more"
         )
     elif short:
         told.append(

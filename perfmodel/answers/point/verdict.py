@@ -134,7 +134,8 @@ def reason(p: Prediction, limiter: str) -> str:
     worst = max(terms, key=lambda name: terms[name])
     relation = "more" if gained > added else "no more"
     return (
-        f"an iteration saves {seconds(gained)} of baseline decoding ({float(p.tokens_per_iteration):.2f} tokens; "
+        f"an iteration saves {seconds(gained)} of baseline decoding "
+        f"({float(p.tokens_per_iteration):.2f} tokens; "
         f"limited by {LIMITERS[limiter]}), {relation} than the {seconds(added)} it adds, of which "
         f"{worst}: {seconds(terms[worst])}"
     )
@@ -150,7 +151,8 @@ def warnings(
     own, run = weight_format(target.weights), scenario.precision.weights
     if run != own and run == own.within(scenario.machine.gpu.peak):
         notes.append(
-            f"{scenario.machine.gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as {run.name}"
+            f"{scenario.machine.gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as "
+            f"{run.name}"
         )
     notes += room.shortage(batch)
     c = scenario.machine.calibration
@@ -162,12 +164,14 @@ def warnings(
         notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
     if gamma and draft.kind in ("model", "parallel") and draft.model.vocab_size != target.vocab_size:
         notes.append(
-            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
+            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} "
+            f"{target.vocab_size}"
         )
     if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
         longest = max(scenario.acceptance.measured_at)
         notes.append(
-            f"an acceptance at {longest:.0f} drafted token{'s' * (longest > 1)} is stretched over {gamma}: later "
+            f"an acceptance at {longest:.0f} drafted token{'s' * (longest > 1)} is stretched over "
+            f"{gamma}: later "
             "positions mostly accept less; give it by position (--rate, --acceptance)"
         )
     if gamma and SHORT in scenario.acceptance.source and context > SHORT_TOKENS:
@@ -210,7 +214,10 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
         draft_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1))
         climbs = _climb(draft_s[0, 0], (draft_s[1, 0], batch)) > 0
     if runs >= TOLD_PADDING * batch or climbs:
-        yield f"batch {batch:.0f} pads to {runs:.0f} (CUDA graphs): up to {runs:.0f} sequences share what it costs"
+        yield (
+            f"batch {batch:.0f} pads to {runs:.0f} (CUDA graphs): up to {runs:.0f} sequences share "
+            "what it costs"
+        )
     longer = _climb(target_s[0, 0], (target_s[1, 0], batch), (target_s[0, 1], gamma + 1.0))
     if gamma and longer:
         padded = (
@@ -218,7 +225,10 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
             if (runs := float(scenario.target_shard.rows(tokens))) > tokens
             else ""
         )
-        yield f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than for one sequence or token less"
+        yield (
+            f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than for one sequence "
+            "or token less"
+        )
 
 
 def _climb(here_s: float, *fewer: tuple[float, float]) -> float:
@@ -244,7 +254,10 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
             if c.relation("target_s", scenario.target.name, gpu) == "seen"
             else "not measured here"
         )
-        yield f"{weights.name} takes {slower:.0%} longer a step than bf16 would: quantised inputs, small GEMMs ({said})"
+        yield (
+            f"{weights.name} takes {slower:.0%} longer a step than bf16 would: quantised inputs, "
+            f"small GEMMs ({said})"
+        )
 
 
 def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:

@@ -121,7 +121,8 @@ class Options(CommonOptions):
         arg.WHO_DRAFTS,
         "self|KIND|NAME|PATH",
         "--draft-model",
-        shown="one published for the model that the engine runs; self where acceptance or --draft-kv is given",
+        shown="one published for the model that the engine runs; self where acceptance or --draft-kv "
+        "is given",
         default=None,
     )
     draft_tp: arg.DraftTP = None

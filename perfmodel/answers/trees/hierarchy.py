@@ -39,7 +39,8 @@ class HierarchyQuery(CommonOptions):
         "What the small model reads of its cache.", "METHOD[:BUDGET]", default="streamingllm:256"
     )
     gamma_1: Lengths = argument(
-        f"Lengths to choose from of what the small model drafts for the middle; auto is 1..{DEFAULT_GAMMA_1}, as "
+        "Lengths to choose from of what the small model drafts for the middle; auto is "
+        f"1..{DEFAULT_GAMMA_1}, as "
         "far as it goes and acceptances are known.",
         "COUNTS|auto",
         read=gammas,
@@ -47,7 +48,8 @@ class HierarchyQuery(CommonOptions):
         default=None,
     )
     gamma_2: Lengths = argument(
-        f"Lengths to choose from of what the middle drafts for the target; auto is 1..{DEFAULT_GAMMA_2}, as far as "
+        "Lengths to choose from of what the middle drafts for the target; auto is "
+        f"1..{DEFAULT_GAMMA_2}, as far as "
         "acceptances are known.",
         "COUNTS|auto",
         "--gamma -g",
@@ -104,7 +106,8 @@ class Hierarchy(Answer):
 
     def headline(self) -> str:
         return (
-            f"{times(self.speedup)} at gamma 1 {self.gamma_1} and gamma 2 {self.gamma_2}, batch {self.batch}, context "
+            f"{times(self.speedup)} at gamma 1 {self.gamma_1} and gamma 2 {self.gamma_2}, batch "
+            f"{self.batch}, context "
             f"{self.context}; the middle alone {times(self.middle_alone.speedup)}"
         )
 

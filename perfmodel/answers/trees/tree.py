@@ -76,7 +76,10 @@ class TreeAnswer(Answer):
 
     def headline(self) -> str:
         shape = "-".join(map(str, self.widths))
-        return f"{times(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch {self.batch}"
+        return (
+            f"{times(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch "
+            f"{self.batch}"
+        )
 
 
 @asks(TreeQuery)

@@ -125,7 +125,8 @@ def _between(low: AcceptanceRow, high: AcceptanceRow, context: float, where: str
     rates = tuple(a + share * (b - a) for a, b in zip(one, two, strict=True))
     names = low.source if low.source == high.source else f"{low.source}; {high.source}"
     return AcceptanceRow(
-        f"{names} (interpolated in log context between {low.context_tokens:g} and {high.context_tokens:g} tokens)",
+        f"{names} (interpolated in log context between {low.context_tokens:g} and "
+        f"{high.context_tokens:g} tokens)",
         *low.subject,
         context,
         rates[0] if low.alpha is not None else None,

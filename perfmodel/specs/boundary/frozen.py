@@ -96,7 +96,8 @@ class Frozen:
         return hash(tuple(vars(self)[f.name] for f in fields(self)))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={vars(self)[name]!r}' for name in annotations(type(self)))})"
+        shown = ", ".join(f"{name}={vars(self)[name]!r}" for name in annotations(type(self)))
+        return f"{type(self).__name__}({shown})"
 
 
 def _checker(kind: Any) -> Any:

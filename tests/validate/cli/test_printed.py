@@ -67,7 +67,10 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
         == f"3 points of 4, those that fit, 6 rows, about {minutes:.1f} min, at most 21.2 GB a device"
     )
     for one, line in zip(found, lines[4:-2], strict=True):
-        times = f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms {one.speedup:.2f} {one.seconds:.1f} s"
+        times = (
+            f"{1e3 * one.target_s:.2f} ms {1e3 * one.iteration_s:.2f} ms {one.speedup:.2f} "
+            f"{one.seconds:.1f} s"
+        )
         fits = "" if one.fits else " (does not fit)"
         assert " ".join(line.split()) == f"{one.point.name} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
 

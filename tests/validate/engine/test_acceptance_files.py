@@ -217,7 +217,10 @@ def test_what_the_figures_are_of_must_have_a_name(tmp_path, one, says) -> None:
 
 @pytest.mark.parametrize("rates", ["0.5.5", "1.5, 0.2", ", ,", "."])
 def test_a_log_line_of_vllm_states_rates(rates) -> None:
-    line = f"SpecDecoding metrics: Accepted: 10 tokens, Drafted: 20 tokens, Per-position acceptance rate: {rates}, Avg"
+    line = (
+        "SpecDecoding metrics: Accepted: 10 tokens, Drafted: 20 tokens, Per-position acceptance "
+        f"rate: {rates}, Avg"
+    )
     refused("SpecDecoding metrics", vllm_figures.read_counters, "x.txt", line)
 
 
@@ -225,7 +228,10 @@ def test_log_lines_are_added_by_their_drafts() -> None:
     """9 tokens at .8 + .6 + .4 and 6 at .8 + .4 are 5 drafts each; 8 tokens over two positions, none right,
     are 4.
     """
-    line = "SpecDecoding metrics: Accepted: {} tokens, Drafted: {} tokens, Per-position acceptance rate: {}, Avg x\n"
+    line = (
+        "SpecDecoding metrics: Accepted: {} tokens, Drafted: {} tokens, Per-position acceptance "
+        "rate: {}, Avg x\n"
+    )
     text = (
         line.format(9, 15, "0.8, 0.6, 0.4") + line.format(6, 10, "0.8, 0.4") + line.format(0, 8, "0.0, 0.0")
     )
@@ -290,7 +296,10 @@ def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> Non
     refused("--lengths: must be left out", import_file, path, None, subject(3, lengths=(1, 3)))
 
 
-TWO = '{"completion_tokens": 95.2, "spec_verify_ct": 40}\n{"meta_info": {"completion_tokens": 200, "spec_verify_ct": 60}}'
+TWO = (
+    '{"completion_tokens": 95.2, "spec_verify_ct": 40}\n{"meta_info": {"completion_tokens": 200, '
+    '"spec_verify_ct": 60}}'
+)
 """295.2 tokens, bonus tokens among them, in 100 passes; one request a line, or a list of them."""
 
 

@@ -14,7 +14,7 @@ from perfmodel.cli import run
 
 ASK = ["--model", "qwen3-32b", "--hardware", "h100", "--tp", "2", "--draft", "eagle3"]
 VLLM = '''#!{python}
-"""vllm serve and vllm bench serve: 10 ms a step, 0.1 ms a sequence, 2 ms a drafted token, half of them accepted."""
+"""vllm serve and vllm bench serve: 10 ms a step, 0.1 ms a sequence, 2 ms a drafted token (half accepted)."""
 import json, sys, time, urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 words = sys.argv[1:]
@@ -33,11 +33,12 @@ if words[0] == "serve":
     time.sleep(0.5)
     HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 gamma = int(urllib.request.urlopen(f"http://127.0.0.1:{{port}}/gamma", timeout=9).read())
-batch, prompt, new = (int(after("--" + name)) for name in ("max-concurrency", "random-input-len", "random-output-len"))
+flags = ("--max-concurrency", "--random-input-len", "--random-output-len")
+batch, prompt, new = (int(after(flag)) for flag in flags)
 rates = [0.5**j for j in range(1, gamma + 1)]
 step_ms = 10 + batch * (0.1 + prompt / 40960) + 2 * gamma
-found = {{"endpoint_type": "openai", "duration": 9, "max_concurrency": batch, "completed": batch, "median_ttft_ms": 1,
-         "total_input_tokens": batch * prompt, "total_output_tokens": batch * new,
+found = {{"endpoint_type": "openai", "duration": 9, "max_concurrency": batch, "completed": batch,
+         "median_ttft_ms": 1, "total_input_tokens": batch * prompt, "total_output_tokens": batch * new,
          "median_tpot_ms": step_ms / (1 + sum(rates))}}
 if gamma:
     found |= {{"spec_decode_per_position_acceptance_rates": rates, "spec_decode_num_drafts": 1000}}

@@ -180,7 +180,10 @@ def test_the_file_states_what_is_above_zero() -> None:
     fitted = TableFit((0.232, 0.0, 7.37149e-7), 0.0543, 186, "sglang 3")
     found = calibration_of(replace(FOUND, index=fitted), H100, "sglang")
     stated = found.model_dump(include={*INDEX}, exclude_defaults=True)
-    source = "sparse-attention modules less the GEMMs and attention priced here: 186 calls, median error 5.4%, sglang 3"
+    source = (
+        "sparse-attention modules less the GEMMs and attention priced here: 186 calls, median "
+        "error 5.4%, sglang 3"
+    )
     assert stated == {
         "index_bandwidth_fraction": {"value": 0.232, "source": source},
         "index_token_s": {"value": 7.371e-7, "source": source},

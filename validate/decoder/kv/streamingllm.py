@@ -40,7 +40,8 @@ class StreamingView(Packed):
         if self.ring <= max_accepted:
             least = self.sinks + max_accepted
             raise InputError(
-                f"--draft-kv: streamingllm: budget must be above sinks + gamma ({least}), given {method.budget}"
+                f"--draft-kv: streamingllm: budget must be above sinks + gamma ({least}), given "
+                f"{method.budget}"
             )
         super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
 

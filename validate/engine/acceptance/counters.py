@@ -71,7 +71,8 @@ class Counters:
         reached = (self.drafts, *self.accepted)
         if not self.drafts or any(after > before for before, after in itertools.pairwise(reached)):
             raise InputError(
-                f"{where}: num_accepted_tokens_per_pos must not rise and be at most num_drafts ({self.drafts:g})"
+                f"{where}: num_accepted_tokens_per_pos must not rise and be at most num_drafts "
+                f"({self.drafts:g})"
             )
 
     def rates(self, where: str, draft: str = "", lengths: tuple[int, ...] = ()) -> dict[str, Any]:
@@ -88,16 +89,20 @@ class Counters:
             max(lengths) > len(self.accepted) or not min(lengths) <= self.draft_length <= max(lengths)
         ):
             raise InputError(
-                f"--lengths: must hold the draft lengths in use, given {','.join(map(str, lengths))}; {where} "
+                f"--lengths: must hold the draft lengths in use, given {','.join(map(str, lengths))}; "
+                f"{where} "
                 f"counts {self.draft_length:.3g} tokens a draft and {len(self.accepted)} positions"
             )
         if len(set(lengths)) > 1 and not self.one_length:
             return {"positions": self._by_length(sorted(set(lengths)))}
         if not self.one_length and not draft.startswith(TRUNCATING):
             raise InputError(
-                f"{where}: drafts of {self.draft_length:.3g} tokens on average where {len(self.accepted)} is the "
-                "longest: the draft length changed while this was counted, which biases every position beyond the "
-                "shortest; give --lengths (the draft lengths of the schedule, such as 1,3) or figures of one length"
+                f"{where}: drafts of {self.draft_length:.3g} tokens on average where "
+                f"{len(self.accepted)} is the "
+                "longest: the draft length changed while this was counted, which biases every position "
+                "beyond the "
+                "shortest; give --lengths (the draft lengths of the schedule, such as 1,3) or figures "
+                "of one length"
             )
         reached = (self.drafts, *self.accepted, 0.0)
         return {"histogram": [before - after for before, after in itertools.pairwise(reached)]}
@@ -122,4 +127,7 @@ class Counters:
             )
         if lengths:
             return f"only the {min(lengths)} positions that every draft reaches"
-        return f"drafts of {self.draft_length:.2f} tokens on average: a short draft counts as rejected beyond its end"
+        return (
+            f"drafts of {self.draft_length:.2f} tokens on average: a short draft counts as rejected "
+            "beyond its end"
+        )

@@ -86,7 +86,8 @@ def _logged(where: str, text: str, gamma: int) -> float:
 def _server(where: str, info: dict[str, Any]) -> object:
     if info.get("speculative_adaptive"):
         raise InputError(
-            f"{where}: speculative_adaptive is on: one mean over changing draft lengths says nothing of any of them; "
+            f"{where}: speculative_adaptive is on: one mean over changing draft lengths says nothing "
+            "of any of them; "
             "use the requests' spec_correct_drafts_histogram, or serve one length"
         )
     states = info.get("internal_states")

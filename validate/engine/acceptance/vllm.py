@@ -71,7 +71,8 @@ def _stated(where: str, data: dict[str, Any]) -> Counters:
 
 def _lacking(where: str) -> InputError:
     return InputError(
-        f"{where}: must hold spec_decode counters num_drafts and num_accepted_tokens_per_pos, finite and 0 or more"
+        f"{where}: must hold spec_decode counters num_drafts and num_accepted_tokens_per_pos, finite "
+        "and 0 or more"
     )
 
 
