@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 _ARGUMENT = re.compile(r"`[^`]*`|(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
+LONGEST = 500
+"""Characters of a refusal at most."""
 MOST_LISTED = 32
 """Names that a refusal lists before it says how many more there are."""
 
@@ -25,7 +27,8 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+        text = one_line(message)
+        super().__init__(text if len(text) <= LONGEST else text[: LONGEST - 3] + "...")
         self.named = False
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """The one way to write a file: its place is checked before the work, and it appears whole or not at all."""
 
-import itertools
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from perfmodel.errors import InputError, refuse
 
-_NUMBERS = itertools.count()
 Content = str | bytes | Callable[[Path], object]
 """Text, bytes, or what writes them into the path that it is given (of the same suffix)."""
 
@@ -50,7 +49,8 @@ def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
     try:
         for where, content in contents.items():
             real = Path(os.path.realpath(destination(where, flag=flag)))
-            beside = real.with_name(f".{os.getpid()}-{next(_NUMBERS)}.new{real.suffix}")
+            _remove_left_over(real)
+            beside = _unfinished(real)
             fresh.append((beside, real))
             _fill(beside, content)
         for beside, real in fresh:
@@ -63,6 +63,36 @@ def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
         for beside, _ in fresh:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
+
+
+def _unfinished(real: Path) -> Path:
+    """A new, empty file next to `real` for its content, under a name that cannot be foreseen."""
+    fresh = real.with_name(f".{real.stem[:100]}.{os.getpid()}-{os.urandom(8).hex()}.new{real.suffix}")
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return fresh
+
+
+def _remove_left_over(real: Path) -> None:
+    """Remove unfinished files of the same name whose process is gone: a killed run could not."""
+    if os.name != "posix":  # elsewhere a process cannot be asked whether it lives
+        return
+    name = re.compile(
+        rf"\.{re.escape(real.stem[:100])}\.(\d{{1,9}})-[0-9a-f]{{16}}\.new{re.escape(real.suffix)}"
+    )
+    with suppress(OSError):
+        for entry in os.scandir(real.parent):
+            if (match := name.fullmatch(entry.name)) and not _lives(int(match[1])):
+                os.unlink(entry.path)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 def _fill(path: Path, content: Content) -> None:

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,19 @@ def test_what_stops_in_the_middle_leaves_the_old_file(tmp_path: Path, error: typ
     with pytest.raises(error):
         write(path, half)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
+
+
+def test_what_a_killed_run_left_is_removed_and_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    left = [tmp_path / f".a.{pid}-{'0' * 16}.new.csv" for pid in (dead.pid, os.getpid())]
+    left[0].symlink_to(kept)
+    left[1].write_text("of a run that is alive")
+    write(tmp_path / "a.csv", "new")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([left[1].name, "a.csv", "kept"])
+    assert kept.read_text() == "kept"
 
 
 def test_none_of_several_is_replaced_before_all_are_there(tmp_path: Path) -> None:

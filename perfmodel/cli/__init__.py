@@ -3,6 +3,7 @@ for.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -127,13 +128,24 @@ def _root(
     """
 
 
+TERMINATED = 143
+"""Exit status after SIGTERM, as shells give it."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 fine, 1 a check failed, 2 the input was wrong, 130 interrupted."""
+    """Run the command line and exit: 0 fine, 1 a check failed, 2 the input was wrong, 130 interrupted (Ctrl-C),
+    143 terminated (SIGTERM). Both remove the files that are not finished.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
     status = run(sys.argv[1:] if arguments is None else arguments)
     sys.stderr.flush()
     # taking every module apart costs a sixth of a short run, and threads that gloo leaves may then abort the
     # process; `run` has flushed what it printed
     os._exit(status)
+
+
+def _terminate(*_: object) -> None:
+    sys.exit(TERMINATED)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -146,11 +158,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         status = app(args=list(arguments) or ["--help"], prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except BrokenPipeError:  # `| head` has read enough
         _print_nowhere()
-        return 1
+        return 0
     except KeyboardInterrupt:
         return 130
+    except SystemExit:  # raised by `_terminate`
+        return TERMINATED
     except (InputError, USAGE_ERROR) as error:
         if (
             type(error).__name__ == "NoArgsIsHelpError"

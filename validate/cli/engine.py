@@ -168,7 +168,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     from perfmodel.validate.engine.driver import check, served_gamma
     from perfmodel.validate.engine.plan import loads
     from perfmodel.validate.engine.record import EngineSubject
-    from perfmodel.validate.engine.session import run
+    from perfmodel.validate.engine.session import PartialRun, run
 
     server = Server.at(url)
     name = server.model()
@@ -184,6 +184,10 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     check(server, name, vocabulary)
     try:
         path = run(server, name, subject, vocabulary, points, length, q.results_folder(), q.resume)
+    except PartialRun as failed:
+        typer.echo(f"record (partial): {failed.path}")
+        typer.echo(f"error: {failed}; --resume measures them again", err=True)
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         typer.echo("\ninterrupted: every finished point is kept; go on with --resume", err=True)
         raise

@@ -1,13 +1,15 @@
 """A running OpenAI-compatible server: what it is, and streamed answers, with a bound on everything that it
 sends.
 
-Only the host of the URL that the user gave is ever contacted: no redirect, no proxy. A key is read from the
-environment variable `KEY` and goes into the request's header, nowhere else. What comes too late, too long,
-too deep or otherwise than asked for ends in one line that names the server's fault (InputError); a part of an
-answer is no answer.
+Only the host of the URL that the user gave is contacted: no redirect, no proxy. The key is read from the
+environment variable `KEY` and goes into the request's header, nowhere else: `without_key` removes it from
+everything that the server sends back. An answer that is late, too long, too deep or not of the form that was
+asked for ends in one line that names the server's fault (InputError); a part of an answer is refused.
 """
 
 import asyncio
+import base64
+import html
 import json
 import os
 import re
@@ -17,7 +19,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.reading import parse_json
@@ -34,6 +36,30 @@ PAGE_S, ANSWER_S = 30.0, 600.0
 PAGE_BYTES, LINE_BYTES, TOKEN_BYTES = 8 * 2**20, 2**16, 2**13
 """The most that is read: of a page, of a line of a stream, of a stream for each token that was asked for."""
 LONGEST_NAME = 500
+
+
+HIDDEN = "[key]"
+"""Stands where a server's text repeated the key."""
+
+
+def api_key() -> str:
+    """The key for the server, empty without one. Raises InputError where no header can carry it."""
+    key = os.environ.get(KEY, "")
+    if not (key.isascii() and key.isprintable()):
+        raise InputError(f"{KEY}: must be printable ASCII")
+    return key
+
+
+def without_key(text: str) -> str:
+    """The text without the key: as it is, as a URL spells it, and in base64."""
+    key = os.environ.get(KEY, "")
+    if not key:
+        return text
+    spelt = {key, quote(key, safe=""), quote_plus(key), base64.b64encode(key.encode()).decode().rstrip("=")}
+    spelt |= {key.encode("unicode_escape").decode(), json.dumps(key)[1:-1], html.escape(key)}
+    for form in sorted(spelt, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +87,22 @@ class StreamedAnswer:
         """
         event = event if isinstance(event, dict) else {"choices": event}
         if event.get("error"):
-            raise InputError(f"--url: {COMPLETIONS}: says {one_line(str(event['error'])[:200])}")
+            said = one_line(without_key(str(event["error"]))[:200])
+            raise InputError(f"--url: {COMPLETIONS}: says {said}")
         choices, usage = event.get("choices") or [], event.get("usage") or {}
         held = choices if isinstance(choices, list) else [choices]
         if not all(isinstance(part, dict) for part in (usage, *held)):
             raise refuse(
-                f"--url: {COMPLETIONS}", None, "events of choices and usage", json.dumps(event)[:200]
+                f"--url: {COMPLETIONS}",
+                None,
+                "events of choices and usage",
+                without_key(json.dumps(event))[:200],
             )
         count, before = usage.get("completion_tokens"), self.total or 0
         if count is not None and (type(count) is not int or not before <= count <= most):
             allowed = f"a whole number from {before} to the {most} asked for"
-            raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, count)
+            given = without_key(str(count))
+            raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, given)
         if any(choice.get("text") for choice in held) or (held and (count or 0) > before):
             self.chunks.append(Chunk(at_s, None if count is None else count - before))
         if len(self.chunks) > most:
@@ -109,7 +140,10 @@ class Server:
         except ValueError:
             known = False
         if not known:
-            raise refuse("--url", None, f"http://HOST:PORT (a key goes into {KEY})", url.rpartition("@")[2])
+            given = re.split(r"[?#]", url.rpartition("@")[2])[
+                0
+            ]  # a query may hold a key, and so may a user name
+            raise refuse("--url", None, f"http://HOST:PORT (a key goes into {KEY})", given)
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")
 
     def get(self, path: str) -> str | None:
@@ -117,7 +151,7 @@ class Server:
         status, text = self._run(path, PAGE_S, self._page(path))
         if status in (401, 403):
             raise InputError(f"--url: {self.url} asks for a key: set {KEY}")
-        return text if status == 200 else None
+        return without_key(text) if status == 200 else None
 
     def model(self) -> str:
         """The name that it serves its model under. Raises InputError."""
@@ -126,7 +160,7 @@ class Server:
             name = data["data"][0]["id"]
         except (LookupError, TypeError):
             name = None
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or without_key(name) != name:
             raise InputError(f"--url: {self.url} lists no model at /v1/models: is it OpenAI-compatible?")
         return name
 
@@ -141,7 +175,7 @@ class Server:
         ):
             data = parse_json(f"--url: {self.url}{path}", self.get(path) or "{}")
             version = data.get(key) if isinstance(data, dict) else None
-            if isinstance(version, str) and re.fullmatch(WORD, version):
+            if isinstance(version, str) and re.fullmatch(WORD, version) and without_key(version) == version:
                 return name, version
         return "openai", None
 
@@ -176,7 +210,7 @@ class Server:
         answer = StreamedAnswer(time.perf_counter())
         async with client.stream("POST", self.url + COMPLETIONS, json=body) as response:
             if response.status_code != 200:
-                said = one_line((await _start(response, LINE_BYTES, COMPLETIONS))[:300])
+                said = one_line(without_key(await _start(response, LINE_BYTES, COMPLETIONS))[:300])
                 raise InputError(f"--url: {COMPLETIONS}: HTTP {response.status_code}: {said}")
             async with aclosing(_events(response, LINE_BYTES + tokens * TOKEN_BYTES)) as events:
                 async for at_s, event in events:
@@ -190,9 +224,7 @@ class Server:
         """
         import httpx
 
-        key = os.environ.get(KEY, "")
-        if not (key.isascii() and key.isprintable()):
-            raise InputError(f"{KEY}: must be printable ASCII")
+        key = api_key()
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
         return httpx.AsyncClient(
             headers=headers,
@@ -203,7 +235,7 @@ class Server:
         )
 
     def _run(self, path: str, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """What is asked of the server, within a time; all that goes wrong on the way becomes one line."""
+        """Run a request within a time limit; whatever goes wrong becomes one line without the key."""
 
         async def within() -> T:
             async with asyncio.timeout(limit_s):
@@ -211,14 +243,14 @@ class Server:
 
         try:
             return asyncio.run(within())
-        except InputError:
-            raise
+        except InputError as error:
+            raise InputError(without_key(error.as_flags)) from None
         except TimeoutError:
             raise InputError(f"--url: {path}: is not whole after {limit_s:g} s") from None
         except Exception as error:  # httpx, its transport and the resolver have several families of them
             if not (type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)):
                 raise
-            said = one_line(str(error)[:200]) or type(error).__name__
+            said = one_line(without_key(str(error))[:200]) or type(error).__name__
             raise InputError(f"--url: {self.url} cannot be reached or breaks off at {path}: {said}") from None
 
 

@@ -68,6 +68,10 @@ def measure(
     stretches = [_stretch(server, model, vocabulary, load, draw) for _ in range(rounds)]
     after = counters(server)
     counted = after.since(before) if before and after else None
+    if counted and gamma and not counted.drafts:
+        raise InputError(
+            f"--url: {server.url}/metrics, {load.key}: counts no draft at K = {gamma}: nothing was drafted"
+        )
     if counted and counted.drafts:
         counted.check(f"--url: {server.url}/metrics, {load.key}")
     return _timing(server.url, load, gamma, stretches, counted)
@@ -112,7 +116,7 @@ def _answers(
 
 
 def common(answers: list[StreamedAnswer]) -> tuple[float, float]:
-    """The last first piece and the first last one: between them all answers decode."""
+    """The window in which every stream decodes: from the latest first chunk to the earliest last chunk."""
     return max(answer.chunks[0].at_s for answer in answers), min(answer.chunks[-1].at_s for answer in answers)
 
 

@@ -95,6 +95,8 @@ class EngineRecord(Strict):
     perfmodel_version: str
     subject: EngineSubject
     sources: tuple[str, ...] = ()
+    partial: bool = False
+    """Whether some points failed."""
     points: tuple[EnginePoint, ...] = Field(min_length=1)
 
 

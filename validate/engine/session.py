@@ -1,7 +1,9 @@
-"""A sitting with a live server: its points one after the other into a journal, then the record; resumable."""
+"""One session with a live server: its points go into a journal one by one, then into a record; resumable."""
 
+import collections
 import datetime
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from perfmodel.errors import InputError
@@ -25,8 +27,9 @@ def run(
     """Time every point that the journal does not hold yet and write ``engine-<UTC>-K<gamma>.json`` into the
     folder.
 
-    Ctrl-C leaves the journal; `resume` goes on from it. A point that fails is a row with its reason. Raises
-    InputError, and keeps nothing, where all do.
+    Ctrl-C leaves the journal; `resume` continues from it. A failed point is a row with its reason, and resume
+    measures it again. Raises `PartialRun` where some points failed: the record is written and the journal
+    stays. Raises InputError, and keeps nothing, where all failed.
     """
     journal = _resumed(folder, gamma, subject) if resume else None
     if journal is None:
@@ -34,7 +37,7 @@ def run(
             folder / f"engine-{stamp()}-K{gamma}.journal", header(folder.name, subject, ("live server",))
         )
     try:
-        done = journal.keys()
+        done = {key for key, (row, _) in _latest(journal).items() if row.get("status") != "failed"}
         progress = RowProgress(len(loads), len(done))
         for load in loads:
             key = f"{load.key}-K{gamma}"
@@ -49,6 +52,23 @@ def run(
         return _finish(journal)
     finally:
         journal.close()
+
+
+class PartialRun(Exception):
+    """Some points of a session failed. The record at `path` holds them with their reasons."""
+
+    def __init__(self, path: Path, rows: Sequence[dict[str, str]]) -> None:
+        failed = [row["error"] for row in rows if row.get("status") == "failed"]
+        why, times = collections.Counter(failed).most_common(1)[0]
+        several = f" ({times} of them)" if times < len(failed) else ""
+        super().__init__(f"{len(failed)} of {len(rows)} points failed{several}: {why}")
+        self.path = path
+
+
+def _latest(journal: Journal) -> dict[str, tuple[dict[str, str], str]]:
+    """Key of a point -> its last row, and that as text: a point that failed may have been measured again."""
+    rows = ((json.loads(text), text) for text in journal.row_texts)
+    return {row["key"]: (row, text) for row, text in rows}
 
 
 def _point(
@@ -76,10 +96,13 @@ def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
 
 
 def _finish(journal: Journal) -> Path:
-    rows = journal.row_texts
-    failed = [row for row in map(json.loads, rows) if row.get("status") == "failed"]
+    rows, texts = zip(*_latest(journal).values(), strict=True)
+    failed = [row for row in rows if row.get("status") == "failed"]
     if len(failed) == len(rows):
         journal.close()
-        journal.path.unlink()  # of nothing but faults there is nothing to go on with
+        journal.path.unlink()  # a run of nothing but failures has nothing to resume
         raise InputError(failed[0]["error"])
-    return journal.finish()
+    path = journal.finish(texts, partial=bool(failed))
+    if failed:
+        raise PartialRun(path, rows)
+    return path

@@ -106,14 +106,18 @@ class Journal(AbstractContextManager["Journal"]):
             ) from None
         self._texts.append(text)
 
-    def finish(self) -> Path:
-        """Write the record beside it, whole or not at all, rows byte for byte as here, and drop the
-        journal.
+    def finish(self, rows: Sequence[str] | None = None, *, partial: bool = False) -> Path:
+        """Write the record next to it, whole or not at all, and drop the journal.
+
+        rows: those of the record, where not all rows belong into it; each stays byte for byte as it is here.
+        partial: the record says so, and the journal stays to be resumed.
         """
         path = self.path.with_suffix(".json")
-        write(path, as_record(self._texts[0], self.row_texts), "--results")
+        header = encode(self.header | {"partial": True}) if partial else self._texts[0]
+        write(path, as_record(header, self.row_texts if rows is None else rows), "--results")
         self.close()
-        self.path.unlink()
+        if not partial:
+            self.path.unlink()
         return path
 
     def __exit__(self, *error: object) -> None:

@@ -1,11 +1,15 @@
 """Servers on loopback that answer as none should: one fault each, on a page or in the stream of an answer."""
 
+import base64
+import html
 import itertools
+import json
 import random
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from tests.validate.engine.server import HEAD, NOT_FOUND, Pieces, event, serving_bytes
 
@@ -168,6 +172,28 @@ FAULTS: dict[str, Fault] = {
     )
     for name, (says, send) in faults.items()
 }
+
+
+KEY_FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in a URL": lambda key: quote(key, safe=""),
+    "in base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "in HTML": html.escape,
+}
+"""How a server may spell a key that it repeats."""
+
+
+def repeating(place: str, key: str) -> Fault:
+    """A server that repeats a key: in the text of a status, of an event, as a version or as a model's name."""
+    text = json.dumps(f"Incorrect API key provided: {key}").encode()
+    path, body = {
+        "status": ("/v1/completions", b"HTTP/1.1 401 No\r\nConnection: close\r\n\r\n" + text),
+        "event": ("/v1/completions", HEAD + event({"error": text.decode()})),
+        "version": ("/version", HEAD + json.dumps({"version": key}).encode()),
+        "model": ("/v1/models", HEAD + json.dumps({"data": [{"id": key}]}).encode()),
+        "metrics": ("/metrics", HEAD + f"vllm:spec_decode_num_drafts {key}\n".encode()),
+    }[place]
+    return Fault(path, "", lambda: iter([body]))
 
 
 def _good(path: str) -> Pieces:

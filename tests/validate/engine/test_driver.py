@@ -12,7 +12,7 @@ from perfmodel.validate.engine.driver import ServerLoad, measure, served_gamma
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import Said, Timing
-from tests.validate.engine.hostile_server import FAULTS, broken
+from tests.validate.engine.hostile_server import FAULTS, KEY_FORMS, broken, repeating
 from tests.validate.engine.server import Engine, serving
 
 LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
@@ -140,9 +140,19 @@ def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
         assert "--url: B1-P8-N24: out of blocks" in capsys.readouterr().err
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]
         failing.remove(8)
-        assert run([*ask, url]) == 0
-    (path,) = tmp_path.rglob("*.json")
-    assert [point.error for point in read_engine_record(path).points if point.status == "failed"] == [
+        assert run([*ask, url]) == 1
+        printed = capsys.readouterr()
+        assert "2 of 4 points failed (1 of them): --url: B1-P16-N24: out of blocks; --resume" in printed.err
+        (path,) = tmp_path.rglob("*.json")
+        assert str(path) in printed.out
+        record = read_engine_record(path)
+        assert record.partial
+        failing.clear()
+        assert run([*ask, url, "--resume"]) == 0
+        again = read_engine_record(path)
+    assert (again.partial, [p.status for p in again.points]) == (False, ["ok"] * 4)
+    assert not list(tmp_path.rglob("*.journal"))
+    assert [point.error for point in record.points if point.status == "failed"] == [
         "--url: B1-P16-N24: out of blocks",
         "--url: B2-P16-N24: out of blocks",
     ]
@@ -191,3 +201,27 @@ def test_a_server_without_a_fault_is_measured(tmp_path, capsys) -> None:
         assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 0
     assert "must hold two draft lengths" in capsys.readouterr().out
     assert len(list(tmp_path.rglob("engine-*-K0.json"))) == 1
+
+
+KEYED = "sk-very secret/key"
+"""With characters that JSON, URLs and HTML spell in other ways."""
+
+
+@pytest.mark.parametrize("form", KEY_FORMS)
+@pytest.mark.parametrize("place", ["status", "event", "version", "model", "metrics"])
+def test_a_key_that_a_server_repeats_is_neither_printed_nor_kept(
+    place, form, tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv(KEY, KEYED)
+    repeated = KEY_FORMS[form](KEYED)
+    with broken(repeating(place, repeated)) as url:
+        run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)])
+    printed = capsys.readouterr()
+    kept = "".join(path.read_text() for path in tmp_path.rglob("*.*") if path.is_file())
+    assert not [f(KEYED) for f in KEY_FORMS.values() if f(KEYED) in printed.out + printed.err + kept]
+
+
+def test_a_query_of_a_url_is_not_printed(tmp_path, capsys) -> None:
+    ask = ["validate", "engine", *SHORTEST, "--url", "http://h/?api_key=hidden", "--results", str(tmp_path)]
+    assert run(ask) == 2
+    assert "hidden" not in capsys.readouterr().err
