@@ -133,8 +133,8 @@ TERMINATED = 143
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 fine, 1 a check failed, 2 the input was wrong, 130 interrupted (Ctrl-C),
-    143 terminated (SIGTERM). Both remove the files that are not finished.
+    """Run the command line and exit: 0 fine, 1 a check failed, 2 the input was wrong, 130 Ctrl-C,
+    143 SIGTERM. The last two remove the files that are not finished.
     """
     signal.signal(signal.SIGTERM, _terminate)
     status = run(sys.argv[1:] if arguments is None else arguments)
