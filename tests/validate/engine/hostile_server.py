@@ -184,7 +184,7 @@ KEY_FORMS: dict[str, Callable[[str], str]] = {
 
 
 def repeating(place: str, key: str) -> Fault:
-    """A server that repeats a key: in a status, an event, the version, the name of the model or the counters."""
+    """A server that repeats a key: in a status, an event, its version, its model or its counters."""
     text = json.dumps(f"Incorrect API key provided: {key}").encode()
     path, body = {
         "status": ("/v1/completions", b"HTTP/1.1 401 No\r\nConnection: close\r\n\r\n" + text),
