@@ -1,5 +1,6 @@
 """What one operation of a forward pass does, before any clock: FLOPs, bytes by kind, kernels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,10 +9,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Floats = Array | float
-LARGE = 4096
-"""Numbers in an array from which on results go into one that is there, so that a pass over a surface stays in
-cache.
-"""
 Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
 
 
@@ -75,23 +72,17 @@ class Op:
     stacked: bool = False
 
 
-def onto(fresh: Floats, more: Floats) -> Floats:
-    """The sum; into `fresh`, which nobody else holds, where that saves a large array."""
-    if isinstance(more, float) and more == 0.0:
-        return fresh
-    place = into(fresh, more)
-    return fresh + more if place is None else np.add(fresh, more, out=place)
+def summed(values: Sequence[Floats]) -> Floats:
+    """The sum of values that broadcast, smaller arrays first; none of them is altered."""
+    total: Floats = 0.0
+    for each in sorted(values, key=_size):
+        if isinstance(total, np.ndarray) and total.shape == np.shape(each):
+            total += each  # into the array that the line below made
+        else:
+            total = total + each
+    return total
 
 
-def larger(fresh: Floats, other: Floats) -> Floats:
-    """The larger of both; into `fresh` as `onto`."""
-    return np.maximum(fresh, other, out=into(fresh, other))
-
-
-def into(fresh: Floats, more: Floats) -> Array | None:
-    """`fresh` where it is large and holds a result of both."""
-    if not isinstance(fresh, np.ndarray) or fresh.size <= LARGE:
-        return None
-    if isinstance(more, np.ndarray) and np.broadcast_shapes(fresh.shape, more.shape) != fresh.shape:
-        return None
-    return fresh
+def _size(values: Floats) -> int:
+    """`np.size` without its overhead."""
+    return values.size if isinstance(values, np.ndarray) else 1

@@ -9,7 +9,7 @@ import numpy as np
 from perfmodel.costs.gemms import Experts, Linear
 from perfmodel.costs.shards import INDEX_KEY_BYTES, Attention, Shard, Small, States
 from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
-from perfmodel.operations import Cost, Floats, Op, onto
+from perfmodel.operations import Cost, Floats, Op
 from perfmodel.specs.models.formats import Format
 from perfmodel.specs.models.parts import Indexer
 
@@ -225,7 +225,7 @@ def _attention(
         union = attended * (1.0 + (1.0 - reuse) * (np.asarray(query, float) - 1.0))
         read = np.minimum(union, cached) * a.layout.token_bytes
     cost = Cost(
-        flops=onto(query * (each * attended), each * _causal_pairs(query, room)),
+        flops=query * (each * attended) + each * _causal_pairs(query, room),
         kv_bytes=per_sequence * read,
         activation_bytes=per_sequence
         * query

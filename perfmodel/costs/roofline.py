@@ -15,7 +15,7 @@ import numpy as np
 from perfmodel.costs.monotone import monotone_shares
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError
-from perfmodel.operations import Floats, Op, larger, onto
+from perfmodel.operations import Floats, Op, summed
 from perfmodel.specs.calibrations.calibration import Calibration, over_host
 from perfmodel.specs.calibrations.constants import Term, interpolated
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel
@@ -28,7 +28,6 @@ MEASURED_HOST_LINK = 32e9
 x16.
 """
 _TINY = float(np.finfo(float).tiny)
-Efficiencies = dict[tuple[str, str, str], tuple[Floats, Floats, Floats]]
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
 """What is loaded, what is computed meanwhile, and the power p of their overlap: (sum(loaded)^p +
@@ -57,9 +56,6 @@ class Machine:
     over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
-    _peaks: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _known_efficiencies: Efficiencies = field(default_factory=dict, init=False, repr=False, compare=False)
-    _curves: dict[tuple[str, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         count, degree = self.gpu.multiprocessors, self.tensor_parallel
@@ -71,9 +67,7 @@ class Machine:
 
     def peak(self, precision: str) -> float:
         """Dense peak in FLOP/s."""
-        if precision not in self._peaks:
-            self._peaks[precision] = self.gpu.peak_flops(precision)
-        return self._peaks[precision]
+        return self.gpu.peak_flops(precision)
 
     def reread(self, query: Floats, latent: bool = False) -> Floats:
         """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most
@@ -113,14 +107,14 @@ class Machine:
             kernels = c.expert_kernels.kernels
             return self._experts(op, kernels[curve_of(kernels, op)])
         byte_s, flop_s = self._gemm_rates(op)
-        weights = onto(cost.weight_bytes * byte_s, op.packed_weights * c.weight_unpack_s.value)
+        weights = cost.weight_bytes * byte_s + op.packed_weights * c.weight_unpack_s.value
         columns = op.columns * c.gemm_column_s.value if c.gemm_column_s.value else 0.0
         loaded: tuple[Part, ...] = (
             ("param_load", weights),
             ("fixed", columns),
             ("activations", cost.activation_bytes * byte_s),
         )
-        start = onto(op.kernels * c.gemm_fixed_s.value, op.quantisations * c.quantise_s.value)
+        start = op.kernels * c.gemm_fixed_s.value + op.quantisations * c.quantise_s.value
         power = c.gemm_blend_power.value if c.gemm_efficiency is None else np.inf
         return (("fixed", start),), (loaded, cost.flops * flop_s, power)
 
@@ -145,7 +139,7 @@ class Machine:
         cache = cost.kv_bytes * (self.reread(op.query, op.cache == "latent") * rate)
         counted = not isinstance(op.work_items, float) or op.work_items > 0
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
-            cache = larger(cache, self._longest_s(op))
+            cache = np.maximum(cache, self._longest_s(op))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
         further: Floats = {"latent": c.latent_layer_s.value, "state": c.state_layer_s.value}.get(
             op.cache, 0.0
@@ -173,19 +167,13 @@ class Machine:
         c = self.calibration
         if c.gemm_efficiency is None:
             return self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)
-        curve = self._curves.get((op.form, op.compute))
-        if curve is None:
-            curve = self._curves[op.form, op.compute] = curve_of(c.gemm_efficiency.knots, op)
-        key = curve, op.form, op.compute
-        known = self._known_efficiencies.get(key)
-        if known is None or known[0] is not op.rows:  # the GEMMs of a pass share their rows
-            ridge = self.peak(op.compute) * self._byte_s * op.bytes_per_value / 2.0
-            rows, curves = np.maximum(op.rows, 1.0), monotone_shares(c.gemm_efficiency.knots[curve], ridge)
-            factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
-            loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
-            flop_s = 1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value))
-            known = self._known_efficiencies[key] = op.rows, self._byte_s / loading, flop_s
-        return known[1:]
+        shares = c.gemm_efficiency.knots[curve_of(c.gemm_efficiency.knots, op)]
+        ridge = self.peak(op.compute) * self._byte_s * op.bytes_per_value / 2.0
+        rows, curves = np.maximum(op.rows, 1.0), monotone_shares(shares, ridge)
+        factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
+        loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
+        flop_s = 1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value))
+        return self._byte_s / loading, flop_s
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
         """Calibrated seconds per byte and per FLOP of attention."""
@@ -210,26 +198,7 @@ class Machine:
         """
         if known is not None:
             return sum(known, start=self._pass_s(tokens))
-        times: list[Floats] = []
-        for op in ops:
-            alone, overlap = self.split(op)
-            if overlap is None or op.stacked:
-                times.append(_seconds(op, (alone, overlap)))
-            else:  # apart, so that what is small is added to what is small
-                loaded, computed, power = overlap
-                (_, fresh), *more = loaded
-                for _, seconds in more:
-                    fresh = onto(fresh, seconds)
-                times += _total(alone), _blend(fresh, computed, power)
-        return self._sum(times, tokens)
-
-    def _sum(self, times: list[Floats], tokens: Floats) -> Floats:
-        """Of a pass; small arrays are added up first, onto the largest."""
-        times.sort(key=_size)
-        total = self._pass_s(tokens)
-        for seconds in times:
-            total = onto(seconds, total)
-        return total
+        return summed([self._pass_s(tokens), *(self.op_predicted_s(op) for op in ops)])
 
     def _pass_s(self, tokens: Floats) -> Floats:
         """What a pass costs beside its ops; all of it is fixed."""
@@ -270,8 +239,8 @@ class Machine:
         return PassTime(
             lower_s=_over(ops, self.op_lower_s),
             serial_s=flop_s + param_load_s + kv_load_s + activation_s + sent_s,
-            predicted_s=self._sum(
-                [_seconds(op, split) for op, split in zip(ops, splits, strict=True)], tokens
+            predicted_s=summed(
+                [self._pass_s(tokens), *(_seconds(op, split) for op, split in zip(ops, splits, strict=True))]
             ),
             param_load_s=param_load_s,
             kv_load_s=kv_load_s,
@@ -284,13 +253,14 @@ class Machine:
         """Weight-plus-KV load time and FLOP time of a pass at calibrated efficiencies, without fixed
         costs.
         """
-        counted = [op for op in ops if op.kind in ("linear", "attention")]
-        rates = {
-            id(op): self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op)
-            for op in counted
-        }
-        load = _over(counted, lambda op: (op.cost.weight_bytes + op.cost.kv_bytes) * rates[id(op)][0])
-        return load, _over(counted, lambda op: op.cost.flops * rates[id(op)][1])
+        load: Floats = 0.0
+        compute: Floats = 0.0
+        for op in ops:
+            if op.kind in ("linear", "attention"):
+                byte_s, flop_s = self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op)
+                load = load + _unstacked(op, (op.cost.weight_bytes + op.cost.kv_bytes) * byte_s)
+                compute = compute + _unstacked(op, op.cost.flops * flop_s)
+        return load, compute
 
     def _link_s(self, op: Op) -> Floats:
         """Time of a message at the link's rate."""
@@ -324,7 +294,7 @@ def _seconds(op: Op, split: Split) -> Floats:
     seconds = _total(alone)
     if overlap:
         loaded, computed, power = overlap
-        seconds = onto(_blend(_total(loaded), computed, power), seconds)
+        seconds = seconds + _blend(_total(loaded), computed, power)
     return _unstacked(op, seconds)
 
 
@@ -368,17 +338,10 @@ def _total(parts: tuple[Part, ...]) -> Floats:
     return total
 
 
-def _size(seconds: Floats) -> int:
-    """`np.size` without its overhead."""
-    return seconds.size if isinstance(seconds, np.ndarray) else 1
-
-
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
-    """(a^p + b^p)^(1/p): the sum at p = 1, the larger at infinity, where a large `b`, nobody else's, is
-    overwritten.
-    """
+    """(a^p + b^p)^(1/p): the sum at p = 1, the larger of both at infinity."""
     if power == np.inf:
-        return larger(b, a)
+        return np.maximum(a, b)
     if power == 1:
         return a + b
     if power == 2:

@@ -19,7 +19,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array, Floats, Op, into, onto
+from perfmodel.operations import Array, Floats, Op, summed
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
@@ -176,16 +176,15 @@ class Passes:
         """Over ``[gamma, batch, context]``. seconds: see `times`."""
         target, draft, verify, overhead = self.times(scenario, seconds)
         rate = self.tokens_per_s(draft, verify, overhead)
-        rate = np.multiply(rate, target, out=into(rate, target))
+        rate = rate * target
         rate[self.gammas == 0] = 1.0
         return rate
 
     def tokens_per_s(self, draft: Array, verify: Array, overhead: Floats) -> Array:
         """Of one sequence, speculating, over ``[gamma, batch, context]``."""
         along = (-1, *(1,) * (verify.ndim - 1))
-        iteration = np.asarray(onto(onto(draft * self.gammas.reshape(along), overhead), verify))
-        gained = self.gained.reshape(along)
-        return np.divide(gained, iteration, out=into(iteration, gained))
+        iteration = summed([draft * self.gammas.reshape(along), overhead, verify])
+        return np.asarray(self.gained.reshape(along) / iteration)
 
 
 def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
