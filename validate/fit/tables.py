@@ -8,7 +8,9 @@ import io
 import math
 import re
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -22,6 +24,32 @@ from perfmodel.errors import InputError, unknown_name
 MS = 1e-3
 Table = dict[str, NDArray[Any]]
 ENGINES = ("vllm", "trtllm", "sglang")
+TEXT = {
+    "attn_dtype",
+    "distribution",
+    "gemm_dtype",
+    "gemm_type",
+    "kernel_source",
+    "kv_cache_dtype",
+    "mla_dtype",
+}
+TEXT |= {"model", "moe_dtype", "op_name"}
+"""Columns that hold words; every other column holds numbers."""
+MAX_TABLE_BYTES, MAX_ROWS, MAX_WORD = 2**26, 10**6, 200
+"""The most that one table may take: bytes of its file, rows, characters of a word. Those of
+aiconfigurator-core 0.12.0 have 2 MB and 126,360 rows at most.
+"""
+
+
+class CheckedTable(Table):
+    """Column -> values, all of one length. where: the file, for messages."""
+
+    def __init__(self, where: str, columns: dict[str, NDArray[Any]]) -> None:
+        super().__init__(columns)
+        self.where = where
+
+    def __missing__(self, name: str) -> NDArray[Any]:
+        raise InputError(f"{self.where}: {name}: must be a column of {_kind(name)} without gaps")
 
 
 @dataclass(frozen=True)
@@ -66,18 +94,28 @@ class Tables:
     def read_version(self, family: str, engine: str, version: str | None, name: str) -> tuple[str, Table]:
         """A table of this version, else of the newest, and which."""
         known = self.versions(family, engine, name)
+        if not known:
+            raise InputError(f"{self.path}: must hold {self.device}/{family}/{engine}/VERSION/{name}.parquet")
         used = version if version in known else known[-1]
         return used, self.read(family, engine, used, name)
 
     def read(self, family: str, engine: str, version: str, name: str) -> Table:
-        """One table by column; a time column in seconds."""
-        import pyarrow.parquet as pq
+        """One table by column; its latency in seconds. Raises InputError for a file that is not such a table.
 
-        source = self.files[f"{family}/{engine}/{version}/{name}.parquet"]
-        table = pq.read_table(io.BytesIO(source()))
-        columns = {n: np.asarray(table[n].to_pylist()) for n in table.column_names}
-        columns["seconds"] = columns.pop("latency").astype(float) * MS
-        return columns
+        A column of another type, or with missing or infinite values, is refused only where it is used.
+        """
+        import pyarrow as pa
+
+        place = f"{family}/{engine}/{version}/{name}.parquet"
+        where = f"{self.path}: {place}"
+        try:
+            table: Table = CheckedTable(where, dict(_columns(self.files[place]())))
+        except (pa.ArrowException, OSError, zipfile.BadZipFile, zlib.error, ValueError) as error:
+            raise InputError(f"{where}: must be a Parquet table: {error}") from None
+        if not (table["latency"].size and (table["latency"] > 0).all()):
+            raise InputError(f"{where}: latency: must be above 0 in one row or more")
+        table["seconds"] = table.pop("latency").astype(float) * MS
+        return table
 
 
 def device_of(gpu: str) -> str:
@@ -87,7 +125,52 @@ def device_of(gpu: str) -> str:
 
 def where(table: Table, keep: NDArray[np.bool_]) -> Table:
     """The rows to keep."""
-    return {name: values[keep] for name, values in table.items()}
+    kept = copy(table)
+    kept.update((name, values[keep]) for name, values in table.items())
+    return kept
+
+
+def _kind(column: str) -> str:
+    return "words" if column in TEXT else "finite numbers"
+
+
+def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The columns that are what their name promises. Raises ValueError for a table that is too large."""
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(io.BytesIO(data))
+    words = [f.name for f in schema if f.name in TEXT and _is_text(f.type)]
+    wanted = [*words, *(f.name for f in schema if f.name not in TEXT and _is_number(f.type))]
+    file = pq.ParquetFile(io.BytesIO(data), read_dictionary=words)
+    stored = file.metadata
+    size = sum(stored.row_group(i).total_byte_size for i in range(stored.num_row_groups))
+    if stored.num_rows > MAX_ROWS or size > 8 * MAX_TABLE_BYTES:
+        raise ValueError(
+            f"{stored.num_rows} rows of {size} bytes, at most {MAX_ROWS} of {8 * MAX_TABLE_BYTES}"
+        )
+    table = file.read(columns=wanted).unify_dictionaries()
+    for name in wanted:
+        column = table[name].combine_chunks()
+        if column.null_count:
+            continue
+        if name not in TEXT:
+            values = column.to_numpy(zero_copy_only=False)
+            if np.isfinite(values.astype(float)).all():
+                yield name, values
+        elif max(map(len, spelt := column.dictionary.to_pylist()), default=0) <= MAX_WORD:
+            yield name, np.asarray(spelt, dtype=str)[column.indices.to_numpy()]
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _release(version: str) -> list[float]:
@@ -100,7 +183,15 @@ def _named(path: str) -> dict[str, Callable[[], bytes]]:
     """What a wheel or a folder holds: name -> how to read it; nothing where there is no folder."""
     if not path.endswith((".whl", ".zip")):
         return {found.as_posix(): found.read_bytes for found in sorted(Path(path).rglob("*"))}
-    if not zipfile.is_zipfile(path):
-        raise InputError(f"{path}: must be a wheel or a folder")
-    archive = zipfile.ZipFile(path)
-    return {name: partial(archive.read, name) for name in archive.namelist()}
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: must be a wheel or a folder: {error}") from None
+    return {entry.filename: partial(_member, archive, entry) for entry in archive.infolist()}
+
+
+def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """One file of a wheel. Raises ValueError for one that expands beyond `MAX_TABLE_BYTES`."""
+    if entry.file_size > MAX_TABLE_BYTES:
+        raise ValueError(f"{entry.file_size} bytes, at most {MAX_TABLE_BYTES}")
+    return archive.read(entry)

@@ -125,3 +125,50 @@ def test_bad_input_is_one_line(tables, change, words, capsys) -> None:
     flags = [part for pair in given.items() for part in pair]
     assert run(["calibrations", "import", "aiconfigurator", str(tables), *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+def columns(**changed: list[object]) -> bytes:
+    """The table of GEMMs with some columns changed."""
+    held = io.BytesIO()
+    rows: dict[str, list[object]] = {name: [16, 16] for name in ("m", "n", "k")}
+    rows |= {"gemm_dtype": ["float16", "float16"], "latency": [2.0, 5.0], **changed}
+    pq.write_table(pa.table(rows), held)
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (b"PAR1 none", "must be a Parquet table"),
+        (b"", "must be a Parquet table"),
+        (columns()[:-20], "must be a Parquet table"),
+        (columns(m=[1.0, float("nan")]), "m: must be a column of finite numbers without gaps"),
+        (columns(m=["a", "b"]), "m: must be a column of finite numbers"),
+        (columns(m=[None, 5]), "m: must be a column of finite numbers"),
+        (columns(gemm_dtype=[1, 2]), "gemm_dtype: must be a column of words"),
+        (columns(gemm_dtype=["x" * 10_000, "y"]), "gemm_dtype: must be a column of words"),
+        (columns(latency=[0.0, 1.0]), "latency: must be above 0"),
+        (columns(), "must hold h100_sxm/attention/vllm/VERSION/generation_attention_perf.parquet"),
+        (columns(latency=["1", "2"]), "latency: must be a column of finite numbers"),
+        (bytes(2**26 + 1), "bytes, at most"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_table_that_is_none_is_one_line(table: bytes, says: str, tmp_path: Path, capsys) -> None:
+    wheel = tmp_path / "x.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{PLACE}/gemm/vllm/0.9.1/gemm_perf.parquet", table)
+    ask = [
+        "calibrations",
+        "import",
+        "aiconfigurator",
+        str(wheel),
+        "--gpu",
+        "h100-sxm-80gb",
+        "--engine",
+        "vllm",
+    ]
+    assert run(ask) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert says in error
