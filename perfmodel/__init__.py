@@ -1,7 +1,7 @@
 """A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
 
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
-`hierarchy`, `moe`, `traffic`, `serving`, `compare`. Turned round: `inverse`, `inflection`. Every function
+`hierarchy`, `moe`, `traffic`, `compare`. Turned round: `inverse`, `inflection`. Every function
 takes the arguments that the command line has flags for, as numbers or as text (``context="32k"``), or a
 `Query` with some of them changed. Everything is loaded when it is asked for.
 """
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from perfmodel.answers.point.moe import moe
     from perfmodel.answers.point.ops import ops
     from perfmodel.answers.point.sensitivity import sensitivity
-    from perfmodel.answers.point.serving import serving
     from perfmodel.answers.point.whatif import whatif
     from perfmodel.answers.question.query import Query
     from perfmodel.answers.trees.hierarchy import hierarchy
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from perfmodel.specs.published import published_points
 
 _VERBS = {
-    "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "moe", "serving", "compare"),
+    "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "moe", "compare"),
     "advice": ("advise", "schedule"),
     "grid": ("sweep",),
     "trees": ("tree", "hierarchy"),
@@ -66,7 +65,6 @@ __all__ = [
     "hierarchy",
     "moe",
     "traffic",
-    "serving",
     "compare",
     "Query",
     "InputError",

@@ -48,8 +48,6 @@ ASKED: dict[str, dict[str, Any]] = {
         "alpha": 0.8,
         "batch": [1, 8],
     },
-    "serving": LLAMA
-    | {"batch": 4, "context": ["2k", 8192], "alpha": (0.8, 0.5), "gamma": 2, "draft": "eagle"},
     "compare": SPARSE | {"context": "8k", "gamma": 3},
     "traffic": LLAMA
     | {"input_len": "2k", "output_len": 200, "request_rate": 1, "draft": "eagle", "alpha": 0.7, "gamma": "1"},

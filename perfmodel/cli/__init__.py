@@ -32,7 +32,6 @@ HEADINGS = {
         "hierarchy": "Two levels: a small model before the sparse self-draft.",
         "moe": "Mixtures of experts: what verification reads, where speculation peaks.",
         "traffic": "A request rate: latency, saturation and replicas, with and without a draft.",
-        "serving": "A served batch: mixed contexts and acceptances, graphs.",
         "compare": "Speculation or batching, and how both compose.",
     },
     "Explore": {

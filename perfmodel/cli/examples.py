@@ -18,7 +18,6 @@ EXAMPLES = {
     "moe": "--model qwen3-30b-a3b --hardware h100 --context 4k --gamma 3 --draft mtp --alpha 0.8",
     "traffic": "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 1,2 "
     "--draft eagle:features=3 --gamma 0,3 --alpha 0.6 --slo ttft:2000,tpot:30",
-    "serving": f"{EIGHT} --batch 8 --context 4k,32k --alpha 0.6,0.9",
     "compare": f"{EIGHT} --context 32k --gamma 3 --alpha 0.8",
     "plot roofline": f"{EIGHT} --batch 8 --context 32k --gamma 3 --output roofline.svg",
     "plot surface": f"{EIGHT} --alpha 0.8 --output surface.svg",

@@ -14,10 +14,6 @@ def graph_sizes(step: int, last: int) -> tuple[int, ...]:
     return (1, 2, 4, *range(step, last + 1, step))
 
 
-VLLM_GRAPH_SIZES = graph_sizes(8, 512)
-"""Token counts vLLM captures graphs for by default (docs.vllm.ai, CompilationConfig)."""
-
-
 def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
     """Tokens of a pass rounded up to the next size; beyond the largest, and without sizes, they run as they
     are.

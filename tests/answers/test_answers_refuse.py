@@ -33,7 +33,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("advise", {"rate": {"ngram": "1.5x3"}}, "rate ngram: hit probability: must be in"),
     ("advise", {"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
     ("hierarchy", {"draft_kv": "full"}, "draft_kv: must be METHOD:BUDGET, a sparse cache"),
-    ("serving", {"gamma": 9, "draft": "medusa:heads=3"}, "gamma: must be at most 3 with medusa, given 9"),
 ]
 
 

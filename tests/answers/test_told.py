@@ -167,10 +167,6 @@ def test_units_begin_at_their_own_number() -> None:
         (pm.advise, "max_gamma", 1, 0),
         (pm.advise, "max_gamma", 256, 257),
         (pm.advise, "context", 2**40, 2**40 + 1),
-        (pm.serving, "batch", 4, 3),
-        (pm.serving, "max_gamma", 256, 257),
-        (pm.serving, "max_gamma", 1, 0),
-        (pm.serving, "gamma", 1, 0),
         (pm.compare, "gamma", 1, 0),
         (pm.moe, "gamma", 1, 0),
         (pm.moe, "batch", "1..1024", "1..1025"),
@@ -188,7 +184,6 @@ def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
     given = {
         pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},
         pm.advise: {"context": 1000},
-        pm.serving: {"batch": 8, "context": (1000, 2000), "alpha": (0.5, 0.7)},
         pm.compare: {"context": 1000},
         pm.moe: {"context": 1000, "gamma": 3},
         pm.traffic: {"input_len": 1000, "output_len": 100, "request_rate": 1},
