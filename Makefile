@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
-.PHONY: help demo test test-slow test-engine attack mutants lint format docs bench bench-compare browser lock rehearse clean
+.PHONY: help demo test test-slow test-engine attack mutants lint types format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -42,6 +42,11 @@ browser:  ## a browser for the explorer's tests, where apt may install one; they
 lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory types
+
+types:  ## mypy alone, on links that lay the package out as it is installed, with validate/ inside
+	@rm -rf .types && mkdir -p .types/perfmodel
+	@ln -s $(CURDIR)/perfmodel/* $(CURDIR)/validate .types/perfmodel/
 	$(BIN)/mypy
 
 format: $(VENV)/.dev  ## let ruff mend what it can
@@ -80,7 +85,7 @@ build/rehearsal/.made:
 	@touch $@
 
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) .lock build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .lock build dist site .types .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -7,6 +7,7 @@ takes the arguments that the command line has flags for, as numbers or as text (
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from perfmodel.specs.devices.gpu import load_gpu
     from perfmodel.specs.models.model import load_model
     from perfmodel.specs.published import published_points
+
+if not Path(__file__).with_name("validate").is_dir():  # a clone, where `validate/` lies next to `perfmodel/`
+    __path__.append(
+        str(Path(__file__).parents[1])
+    )  # installed, `perfmodel.validate` is a folder of the package
 
 _VERBS = {
     "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "moe", "compare"),

@@ -20,10 +20,10 @@ from perfmodel.specs.published import published_points
 from tests.validate.tiny_plan import BLOCK, write
 
 ROOT = Path(__file__).parents[1]
-LINKS = {"perfmodel": "perfmodel"} | {
+INSTALLED = {"perfmodel": "perfmodel"} | {
     name: f"perfmodel/{name}" for name in ("hardware", "validate", "results")
 }
-"""Folder of the repository -> where the package has it."""
+"""Folder of the repository, and of the sdist -> where the wheel has it."""
 WHATIF = shlex.split(
     "whatif --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 "
     "--draft self --draft-kv streamingllm:512 --gamma 2 --json"
@@ -70,13 +70,11 @@ NOT_IN_THE_WHEEL = ("perfmodel/validate/lm/checkpoint/", "perfmodel/validate/stu
 """The trained model and how the constants were made: no user of the package needs them."""
 
 
-def package_files() -> set[str]:
-    """Every module and data file of the source packages, as a path in the sdist and, most of them, in the
-    wheel.
-    """
+def package_files() -> dict[str, str]:
+    """Every module and data file of the source packages: its path in the sdist -> its path in the wheel."""
     return {
-        (Path(where) / path.relative_to(ROOT / folder)).as_posix()
-        for folder, where in LINKS.items()
+        path.relative_to(ROOT).as_posix(): (Path(where) / path.relative_to(ROOT / folder)).as_posix()
+        for folder, where in INSTALLED.items()
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
         and "local-" not in path.as_posix()
@@ -90,14 +88,23 @@ def test_wheel_and_sdist_hold_code_and_data_and_nothing_else(built: tuple[Path, 
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     with tarfile.open(sdist) as archive:
         packed = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {name for name in package_files() if not name.startswith(NOT_IN_THE_WHEEL)} <= names
+    assert {name for name in package_files().values() if not name.startswith(NOT_IN_THE_WHEEL)} <= names
     assert not [name for name in names if name.startswith(NOT_IN_THE_WHEEL) or name.endswith(".png")]
-    assert package_files() | {"perfmodel/validate/lm/checkpoint/model.safetensors"} <= packed
+    assert package_files().keys() | {"validate/lm/checkpoint/model.safetensors"} <= packed
     own = {"LICENSE", "README.md", "pyproject.toml", "tests/test_package.py", "notebooks/02_what_if.ipynb"}
     assert own <= packed
     assert {name.split("/")[0] for name in names} == {"perfmodel"}
     assert not [name for name in names | packed if name.endswith(".pyc")]
     assert wheel.stat().st_size < 2e6
+
+
+def test_an_editable_install_reads_the_clone(tmp_path: Path) -> None:
+    """It puts no copy of a file of this repository into the environment."""
+    command = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation")
+    run(*command, "--target", tmp_path / "site", "--editable", ROOT, cwd=tmp_path)
+    (path,) = (tmp_path / "site").glob("*perfmodel*.pth")
+    assert Path(path.read_text(encoding="utf-8").strip()).resolve() == ROOT
+    assert not [*(tmp_path / "site").rglob("*.yaml"), *(tmp_path / "site").glob("perfmodel")]
 
 
 def test_whatif_runs_from_the_wheel(installed: tuple[Path, Path]) -> None:

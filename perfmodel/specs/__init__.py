@@ -1,8 +1,14 @@
 """What is read from files: devices, models, calibrations, published rows, number formats and units."""
 
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-"""Where the bundled files are: ``models/``, ``hardware/`` and ``results/`` lie in the package (in a clone as
-links).
-"""
+"""The folder of the package `perfmodel`."""
+
+
+@cache
+def data_folder(name: str) -> Path:
+    """Folder ``models``, ``hardware`` or ``results``: in an installed package, or next to it in a clone."""
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name

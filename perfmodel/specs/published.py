@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from perfmodel.errors import unknown_name
 from perfmodel.reading import read_rows
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 
 MS = 1e-3
 SETS = ("magicdec", "gamma_optimal", "gptfast_decode", "speculation_other")
@@ -178,7 +178,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 @cache
 def read_published(name: str, row_type: type[Row], **having: str) -> tuple[Row, ...]:
     """The rows of a bundled table ``results/published/<name>.csv``; arguments as of `reading.read_rows`."""
-    return read_rows(PACKAGE / "results" / "published" / f"{name}.csv", row_type, **having)
+    return read_rows(data_folder("results") / "published" / f"{name}.csv", row_type, **having)
 
 
 @cache

@@ -222,7 +222,7 @@ def reached(tests: Collection[str]) -> Reached:
             data = coverage.CoverageData(str(path))
             data.read()
             for file in data.measured_files():
-                lines = found.lines.setdefault(Path(file.replace("/perfmodel/validate/", "/validate/")), {})
+                lines = found.lines.setdefault(Path(file), {})
                 for line, contexts in data.contexts_by_lineno(file).items():
                     ran = (
                         (test or module)

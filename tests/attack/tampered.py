@@ -8,7 +8,7 @@ from random import Random
 from unittest import mock
 
 from perfmodel.errors import InputError
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 from perfmodel.specs.boundary import files
 from perfmodel.validate.studies import gate, record
 from perfmodel.validate.studies.inputs import inputs
@@ -28,8 +28,8 @@ PATTERNS = (
 def copied(folder: Path) -> Iterator[Path]:
     """A copy of all shipped data, from which answers are made meanwhile."""
     for name in FOLDERS:
-        shutil.copytree(PACKAGE / name, folder / name, ignore=shutil.ignore_patterns("*.png", "*.md"))
-    with mock.patch.object(files, "PACKAGE", folder):
+        shutil.copytree(data_folder(name), folder / name, ignore=shutil.ignore_patterns("*.png", "*.md"))
+    with mock.patch.object(files, "data_folder", folder.joinpath):
         files.bundled_names.cache_clear()
         yield folder
     files.bundled_names.cache_clear()

@@ -4,14 +4,17 @@ import hashlib
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import PACKAGE, data_folder
 
 ROOT = PACKAGE.parent
 SOURCES = ("perfmodel", "validate", "hardware")
+FOLDERS = {"": PACKAGE, "validate": Path(__file__).parents[1], "hardware": data_folder("hardware")}
+"""Where an installed package has them -> where they are."""
 UNKNOWN = "unknown"
 WAIT_S = 20
 
@@ -23,7 +26,7 @@ def commit() -> dict[str, Any]:
     Without either the installed version and the digest say which code ran. Raises InputError for a
     PERFMODEL_COMMIT that is none.
     """
-    digest = _source_digest()
+    digest = source_digest(FOLDERS)
     given = os.environ.get("PERFMODEL_COMMIT", "")
     if given:
         if not re.fullmatch(r"[0-9a-f]{8,40}(-dirty)?", given):
@@ -56,17 +59,19 @@ def version() -> str:
     return installed("perfmodel")
 
 
-def _source_digest() -> str:
-    """SHA-256 over the code and data files that a run can depend on."""
+def source_digest(folders: Mapping[str, Path]) -> str:
+    """SHA-256 over the code and data files of `folders` that a run can depend on, equal for a clone and an
+    installed package of the same files.
+    """
+    files = {
+        Path(name) / path.relative_to(folder): path
+        for name, folder in folders.items()
+        for path in folder.rglob("*")
+    }
     total = hashlib.sha256()
-    folders = (
-        PACKAGE,
-        *(PACKAGE / name for name in SOURCES[1:]),
-    )  # which a checkout links to, and a wheel holds
-    files = {path.relative_to(PACKAGE) for folder in folders for path in folder.rglob("*") if path.is_file()}
-    for path in sorted(files):
-        if path.suffix in (".py", ".yaml") and path.parts[0] != "results":
-            total.update(path.as_posix().encode() + b"\0" + (PACKAGE / path).read_bytes() + b"\0")
+    for name in sorted(files):
+        if name.suffix in (".py", ".yaml") and name.parts[0] != "results" and files[name].is_file():
+            total.update(name.as_posix().encode() + b"\0" + files[name].read_bytes() + b"\0")
     return total.hexdigest()
 
 

@@ -11,12 +11,12 @@ from typing import Literal
 from pydantic import Field
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import PACKAGE, data_folder
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.strict import Strict
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
-BUNDLED = (PACKAGE / "results").resolve()
+BUNDLED = data_folder("results").resolve()
 """Results that come with the code."""
 IN_CHECKOUT = (PACKAGE.parent / "pyproject.toml").is_file()
 RESULTS = BUNDLED if IN_CHECKOUT else Path("results")

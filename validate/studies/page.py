@@ -31,7 +31,7 @@ FOLDS = {
     "tp": "device count",
 }
 Record = dict[str, Any]
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
 """One screen, and everything behind it."""
 INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")

@@ -22,7 +22,7 @@ from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import StepTimes, step_times
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 from perfmodel.specs.calibrations.fits import Z
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.acceptance import Acceptance
@@ -124,7 +124,7 @@ def _carried(rows: Iterable[ServedRun]) -> float:
 @cache
 def rows_of(study: str) -> tuple[ServedRun, ...]:
     """All of one study whose device and draft length are stated."""
-    with (PACKAGE / "results" / "published" / "traffic.csv").open(encoding="utf-8", newline="") as file:
+    with (data_folder("results") / "published" / "traffic.csv").open(encoding="utf-8", newline="") as file:
         rows = [ServedRun(cells) for cells in csv.DictReader(file)]
     return tuple(r for r in rows if r.study == study and r.requests and r.hardware and r.steps is not None)
 

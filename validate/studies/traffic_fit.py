@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
@@ -170,7 +170,7 @@ def main() -> None:
     }
     write_all(
         {
-            PACKAGE.parent / "hardware" / "requests.yaml": "\n".join(text),
+            data_folder("hardware") / "requests.yaml": "\n".join(text),
             BUNDLED / "requests.json": json.dumps(folds, indent=1) + "\n",
         },
         "traffic_fit",

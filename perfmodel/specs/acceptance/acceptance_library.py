@@ -16,7 +16,7 @@ from itertools import pairwise
 from statistics import fmean, median, stdev
 
 from perfmodel.reading import read_rows
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 from perfmodel.specs.models.model import hub_id, load_model
 
 DEFAULT_TASK = "chat"
@@ -66,7 +66,7 @@ def _numbers(text: str) -> tuple[float, ...]:
 @cache
 def library() -> tuple[LibraryRow, ...]:
     """The rows of the bundled file; of the heads of a target and a kind the preferred one first."""
-    return read_rows(PACKAGE / "results" / "published" / "acceptance.csv", LibraryRow)
+    return read_rows(data_folder("results") / "published" / "acceptance.csv", LibraryRow)
 
 
 def short_name(name: str) -> str:

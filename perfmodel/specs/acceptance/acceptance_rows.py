@@ -12,7 +12,7 @@ from functools import cache
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_rows
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class AcceptanceRow:
 @cache
 def published_rows() -> tuple[AcceptanceRow, ...]:
     """The rows of the bundled ``results/published/acceptance_vs_context.csv``."""
-    return read_rows(PACKAGE / "results" / "published" / "acceptance_vs_context.csv", AcceptanceRow)
+    return read_rows(data_folder("results") / "published" / "acceptance_vs_context.csv", AcceptanceRow)
 
 
 def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:

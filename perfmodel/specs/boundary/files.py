@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from perfmodel.errors import InputError, one_line, unknown_name
 from perfmodel.reading import read_bytes, read_text
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 from perfmodel.specs.boundary.frozen import Frozen, annotations, checker
 from perfmodel.specs.boundary.ready import READY, ready
 
@@ -32,7 +32,7 @@ Bundled = TypeVar("Bundled", bound=Frozen)
 
 def data_directory(kind: str) -> Path:
     """Folder of the bundled files of one kind: ``gpus``, ``calibrations`` or ``models``."""
-    return PACKAGE / ("models" if kind == "models" else f"hardware/{kind}")
+    return data_folder("models") if kind == "models" else data_folder("hardware") / kind
 
 
 @cache

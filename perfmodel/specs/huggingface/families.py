@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from perfmodel.reading import read_rows
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.huggingface.names import ours
@@ -66,7 +66,7 @@ class Family:
         return found
 
 
-_ROWS = read_rows(PACKAGE / "models" / "families.csv", Family)
+_ROWS = read_rows(data_folder("models") / "families.csv", Family)
 FAMILIES = {model_type: row for row in _ROWS for model_type in row.model_types.split()}
 HEAD_OF_BLOCKS = replace(FAMILIES["qwen3_moe"], layers="block_head", experts="")
 """Layers of DFlash and DSpark: Qwen3's, whatever family the file says."""

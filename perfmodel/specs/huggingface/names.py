@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from perfmodel.reading import read_rows
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Name:
     theirs: str
 
 
-_ROWS = read_rows(PACKAGE / "models" / "names.csv", Name)
+_ROWS = read_rows(data_folder("models") / "names.csv", Name)
 
 
 def theirs(of: str) -> dict[str, list[str]]:

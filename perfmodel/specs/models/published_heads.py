@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from perfmodel.reading import read_rows
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PublishedHead:
 @cache
 def published_heads() -> tuple[PublishedHead, ...]:
     """The rows of the bundled ``models/heads.csv``."""
-    return read_rows(PACKAGE / "models" / "heads.csv", PublishedHead)
+    return read_rows(data_folder("models") / "heads.csv", PublishedHead)
 
 
 def published_head(target: str, kind: str) -> PublishedHead | None:

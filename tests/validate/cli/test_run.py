@@ -94,16 +94,21 @@ def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     assert record.data.commit == "unknown"
 
 
-def test_the_digest_is_of_code_and_data_files(tmp_path, monkeypatch) -> None:
+def test_the_digest_is_of_code_and_data_files(tmp_path) -> None:
     """Of a wheel, too, whose results lie in the package."""
-    monkeypatch.setattr(code_version, "PACKAGE", tmp_path)
     (tmp_path / "results").mkdir()
-    seen = [code_version._source_digest()]
+    seen = [code_version.source_digest({"": tmp_path})]
     for name in ("a.py", "b.yaml", "c.json", "results/d.yaml"):
         (tmp_path / name).write_text("x")
-        seen.append(code_version._source_digest())
+        seen.append(code_version.source_digest({"": tmp_path}))
     assert len(set(seen)) == 3
     assert seen[2] == seen[4]
+    installed, clone = tmp_path / "installed", tmp_path / "clone"
+    for folder in (installed / "hardware", clone / "hardware"):
+        folder.mkdir(parents=True)
+        (folder / "b.yaml").write_text("x")
+    apart = {"": tmp_path / "none", "hardware": clone / "hardware"}
+    assert code_version.source_digest({"": installed}) == code_version.source_digest(apart)
 
 
 def noisy(record: Record, factor: float) -> Record:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from perfmodel.specs import PACKAGE
+from perfmodel.specs import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
 from perfmodel.validate.studies.traffic import (
@@ -152,7 +152,7 @@ def test_constants_that_made_the_runs_are_fitted_and_written(monkeypatch: pytest
     found, apart = yaml.safe_load(stated), json.loads(left_out)
     assert found["errors"]["tpot"]["rows"] == 238
     assert found["errors"]["tpot"]["log_rms"] == pytest.approx(math.log(1.02), rel=0.1)
-    assert found.keys() == yaml.safe_load((PACKAGE.parent / "hardware" / "requests.yaml").read_text()).keys()
+    assert found.keys() == yaml.safe_load((data_folder("hardware") / "requests.yaml").read_text()).keys()
     assert apart.keys() == folds().keys()
     assert apart[DEEPSEEK].keys() == {"common", "vllm"}, "of the others' engines no run is left"
     # near TRUTH, as far as engines may leave what all runs say; `common` moves as far as they do from another
