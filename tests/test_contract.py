@@ -11,6 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from perfmodel import kv
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.cli import gpus as gpu_catalogue
@@ -233,3 +236,26 @@ def test_a_draft_keeps_the_contract(word: str) -> None:
     a = whatif("llama-3.1-8b", "h100-sxm-80gb", 8, 4096, 2, draft=DRAFTS[word], alpha=0.7).as_dict()
     assert a["memory"]["draft_weight_bytes"] == own
     assert a["draft_setup_s"] >= 0
+
+
+ASKED = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb"}
+
+
+@pytest.mark.parametrize("word", DRAFTS)
+def test_every_verb_answers_about_a_draft(word: str) -> None:
+    draft, at = DRAFTS[word], {**ASKED, "draft": DRAFTS[word], "rate": "0.7"}
+    table = schedule(**at, context=8192, max_batch=4).as_dict()
+    assert table["tables"]
+    served = traffic(**at, input_len=1024, output_len=128, max_concurrency="1,4", gamma=2).as_dict()
+    assert [row["concurrency"] for row in served["rows"] if row["gamma"]] == [1, 4]
+    advice = advise(**ASKED, context=8192, batch="1,4", rate={draft: 0.7}, any_draft=True).as_dict()
+    assert advice["candidates"] > 1
+    assert advice["skipped"] == []
+
+
+def test_a_search_over_one_kv_method_asks_it_only_of_drafts_that_read_a_cache() -> None:
+    """And a draft kind without a measured acceptance is skipped, not refused."""
+    skipped = advise(**ASKED, context=8192, batch="1,4", draft_kv="quest:1024").as_dict()["skipped"]
+    for word, kind in kinds().items():
+        asked = [row["draft_kv"].partition(":")[0] for row in skipped if row["draft"] == word]
+        assert set(asked) <= {"quest" if kind.reads_cache else "full"}, word

@@ -70,9 +70,9 @@ def make_draft(
         found, model, options = kind_of(head.kind), head.model, dict(head.options)
     elif found is None:
         found, model = kind_of("model"), load_model(name, "--draft")
-    elif found.kind == "parallel":
+    elif found.named_model:
         if not rest:
-            raise refuse("--draft", None, "parallel:MODEL, the name or path of the drafter", name)
+            raise refuse("--draft", None, f"{found.kind}:MODEL, the name or path of the drafter", name)
         model = load_model(rest, "--draft")
     else:
         listed = published_head(target.name, "eagle3") if eagle3 and not colon else None
@@ -82,6 +82,8 @@ def make_draft(
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target
         model = model.model_copy(update=listed.shape) if listed else model
+    if kv.name != "full" and not found.reads_cache:
+        raise refuse("--draft-kv", None, f"full (or left out): {found.kind} drafts read no cache", kv.label())
     if found.kind == "self":
         options["target_weights"] = target_precision.weights.name  # another format is a second copy
     if weights is not None:

@@ -32,6 +32,10 @@ class Draft:
     """Whether one pass drafts all tokens."""
     views_target_cache: ClassVar[bool] = False
     """Whether it reads the target's cache and keeps only what `kv.stored_bytes` counts beside it."""
+    reads_cache: ClassVar[bool] = True
+    """Whether its passes read a KV cache; where they do not, only the KV method `full` is accepted."""
+    named_model: ClassVar[bool] = False
+    """Whether the user names its model, as in ``NAME`` or ``KIND:NAME``."""
     has_checkpoint: ClassVar[bool] = False
     """Whether its model is a checkpoint with formats of its own."""
 

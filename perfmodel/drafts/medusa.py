@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense
-from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.formats import BF16, Weights
 from perfmodel.specs.models.model import ModelSpec
@@ -24,6 +23,7 @@ class Medusa(Draft):
     source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
     example: ClassVar[str] = "medusa:heads=4"
     in_one_pass: ClassVar[bool] = True
+    reads_cache = False
     views_target_cache = True  # heads keep no cache
     shares_prefill = True  # heads need the last hidden state only
 
@@ -31,10 +31,6 @@ class Medusa(Draft):
 
     def __post_init__(self) -> None:
         self.check("heads", 1, 64)
-        if self.kv.name != "full":
-            raise refuse(
-                "--draft-kv", None, "full (or left out): Medusa heads read no cache", self.kv.label()
-            )
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:

@@ -14,6 +14,7 @@ class ModelDraft(Draft):
 
     source: ClassVar[str] = "Leviathan et al. 2023, arXiv 2211.17192"
     example: ClassVar[str] = "llama-3.2-1b"
+    named_model = True
     has_checkpoint = True
 
     @property

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from perfmodel import costs
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
 
 
@@ -19,15 +18,10 @@ class NGram(Draft):
 
     source: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
     example: ClassVar[str] = "ngram"
+    reads_cache = False
     views_target_cache = True  # it keeps no cache
     shares_weights = True  # it has no weights
     shares_prefill = True  # it needs the tokens only
-
-    def __post_init__(self) -> None:
-        if self.kv.name != "full":
-            raise refuse(
-                "--draft-kv", None, "full (or left out): an n-gram draft reads no cache", self.kv.label()
-            )
 
     def passes(self, gamma: Floats) -> Floats:
         """None."""

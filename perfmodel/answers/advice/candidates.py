@@ -16,7 +16,7 @@ from perfmodel.answers.question.query import UNUSED, CommonOptions, Named, resol
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.readers import Counts, Names, Number, methods, texts
 from perfmodel.answers.question.runs_in import RunsIn, runs_in
-from perfmodel.drafts import kinds, make_draft
+from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
 from perfmodel.kv import KVMethod, method, names, parse_kv
 from perfmodel.kv import methods as kv_methods
@@ -266,19 +266,16 @@ def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator
     for row in rows or ():
         if row.target == target.name:
             yield row.draft, _method(row)
-    named, kvs = query.draft, query.draft_kv
+    named = query.draft
     if named is None and (query.rates or rows is not None):
         return  # what was measured names the candidates
-    methods_asked = tuple(parse_kv(text) for text in kvs) if kvs is not None else None
+    given = tuple(map(parse_kv, query.draft_kv)) if query.draft_kv is not None else None
     for name in named if named is not None else _all_drafts(target):
         word = name.partition(":")[0].lower()
-        if word in ("ngram", "suffix", "medusa"):
-            yield name, parse_kv("full")
-        else:
-            yield from (
-                (name, kv)
-                for kv in methods_asked or (_all_methods() if word == "self" else (parse_kv("full"),))
-            )
+        kvs = given or (_all_methods() if word == "self" else (parse_kv("full"),))
+        if word in kinds() and not kind_of(word).reads_cache:
+            kvs = (parse_kv("full"),)
+        yield from ((name, kv) for kv in kvs)
 
 
 def _split(key: str) -> tuple[str, KVMethod]:
@@ -313,8 +310,11 @@ def _all_methods() -> tuple[KVMethod, ...]:
 
 def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
     """Every kind, EAGLE as its third version, and every bundled model that can draft for the target."""
-    others = ("self", "model", "parallel")
-    heads = [word for word, kind in kinds().items() if word not in others and kind.suits(target)]
+    heads = [
+        word
+        for word, kind in kinds().items()
+        if word != "self" and not kind.named_model and kind.suits(target)
+    ]
     return ("self", *smaller_models(target), *("eagle3" if word == "eagle" else word for word in heads))
 
 

@@ -128,8 +128,8 @@ def draft_source(named: str, model: str, scenario: Scenario) -> str | None:
     up.
     """
     draft = scenario.draft
-    if draft.kind in ("model", "parallel"):
-        return hub_id(named.removeprefix("parallel:"), "--draft")
+    if draft.named_model:
+        return hub_id(named.removeprefix(f"{draft.kind}:"), "--draft")
     return published_head(model, draft, scenario.acceptance)
 
 
@@ -238,7 +238,7 @@ def _draft(
             "vLLM takes the most tokens of a suffix draft, not the mean that was priced: no line for it"
         )
         return None, None
-    if word in ("model", "parallel") and _foreign(draft, served):
+    if draft.named_model and _foreign(draft, served):
         notes.append(
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, the target "
             f"{served.vocab_size}: "
@@ -246,8 +246,11 @@ def _draft(
         )
         return None, None
     if path is None:
-        own = word in ("model", "parallel")
-        which = f"checkpoint of {draft.model.name} drafts" if own else f"{word} head serves this target"
+        which = (
+            f"checkpoint of {draft.model.name} drafts"
+            if draft.named_model
+            else f"{word} head serves this target"
+        )
         notes.append(f"which {which} is yours to say: give --draft-path for a line")
         return None, None
     return known.method, path

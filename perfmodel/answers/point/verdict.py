@@ -162,7 +162,7 @@ def warnings(
         )
     if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
         notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
-    if gamma and draft.kind in ("model", "parallel") and draft.model.vocab_size != target.vocab_size:
+    if gamma and draft.named_model and draft.model.vocab_size != target.vocab_size:
         notes.append(
             f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} "
             f"{target.vocab_size}"
