@@ -75,10 +75,11 @@ lock:  ## pin in constraints.txt what CI installs: the newest that pyproject.tom
 rehearse: build/rehearsal/.made  ## every stage of benchmarks/gpu.sh with the versions of a bare GPU machine (gigabytes)
 	PYTHONPATH=$(CURDIR)/build/rehearsal/site bash benchmarks/rehearse.sh $(CURDIR)/build/rehearsal/bin/python
 
-# What such a machine has (docs/gpu-todo.md), and beside it the wheels that travel.
+# What such a machine has (docs/gpu-todo.md), and beside it the wheels that travel. Its numpy is 2.5, with which the
+# interpreter of Triton 3.6.0 fails: it needs 2.3, and only here, where a CPU stands in, is it run.
 build/rehearsal/.made:
 	$(PYTHON312) -m venv build/rehearsal
-	build/rehearsal/bin/pip install -q torch==2.11.0 triton==3.6.0 transformers==5.17.0 'numpy==2.5.*' safetensors \
+	build/rehearsal/bin/pip install -q torch==2.11.0 triton==3.6.0 transformers==5.17.0 'numpy==2.3.*' safetensors \
 		pytest hypothesis pandas matplotlib scipy pyyaml typer rich
 	bash benchmarks/wheels.sh build/rehearsal/bin/python build/rehearsal/wheels
 	build/rehearsal/bin/pip install -q --no-index --no-deps --target build/rehearsal/site build/rehearsal/wheels/*.whl

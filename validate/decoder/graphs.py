@@ -31,7 +31,7 @@ def capture(decoder: Decoder, state: State) -> None:
     with torch.cuda.stream(side):
         warm_up(decoder, state)
     torch.cuda.current_stream(device).wait_stream(side)
-    decoder.advance = decoder.replayed(state, partial(record, generator=state.generator))
+    decoder.replay = decoder.replayed(state, partial(record, generator=state.generator))
 
 
 def warm_up(decoder: Decoder, state: State) -> None:
@@ -42,9 +42,8 @@ def warm_up(decoder: Decoder, state: State) -> None:
     if isinstance(decoder, TwoLevelDecoder):
         steps = [partial(decoder.step_at, width) for width in decoder.widths]
     for step in steps:
-        decoder.advance = step
-        decoder.iterate(state)
-    decoder.advance = decoder.step
+        step(state)
+        decoder.refresh()
 
 
 def fix_bounds(decoder: Decoder) -> None:

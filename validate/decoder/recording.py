@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from weakref import WeakSet
+from weakref import WeakMethod, WeakSet
 
 import torch
 
@@ -34,9 +34,12 @@ def record(work: Callable[[], object], generator: torch.Generator | None = None)
 
 
 def replayed(step: Callable[[State], object], state: State, record: Record) -> Callable[[State], object]:
-    """`step`, from now on a replay where it is called on `state`."""
-    replay = record(partial(step, state))
-    return lambda given: replay() if given is state else step(given)
+    """The method `step`, from now on a replay where it is called on `state`.
+
+    Its object keeps the replay, and is not kept by it: caches are given back when the last name of it goes.
+    """
+    replay, eager = record(partial(step, state)), WeakMethod(step)
+    return lambda given: replay() if given is state else eager()(given)  # type: ignore[misc]
 
 
 def drop_all() -> None:

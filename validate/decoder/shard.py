@@ -45,6 +45,7 @@ class RankShard:
             ("num_attention_heads", spec.num_attention_heads),
             ("intermediate_size", spec.intermediate_size),
             ("vocab_size", spec.vocab_size),
+            ("moe_intermediate_size", spec.moe.intermediate_size if spec.moe else 0),
         ):
             if total % self.size:
                 raise InputError(f"--tp: must divide {what} of {spec.name} ({total}), given {self.size}")

@@ -31,7 +31,7 @@ class Decoder:
 
     gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models:
     those that draft. eos: tokens that end a sequence. script: decides acceptance instead of the models, at
-    the same cost (EOS is then ignored). advance: `step`, or what replays it (`graphs.capture`). watching: are
+    the same cost (EOS is then ignored). replay: of `step`, where `graphs.capture` made one. watching: are
     told what is about to be committed, on the device, as part of what a CUDA graph records. Nothing in an
     iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
     """
@@ -49,7 +49,7 @@ class Decoder:
         self.queries = self.gamma + 1
         self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
         self.watching: list[Callable[[State, AcceptedTokens], object]] = []
-        self.advance: Callable[[State], object] = self.step
+        self.replay: Callable[[State], object] | None = None
 
     @property
     def drafted(self) -> Tensor | None:
@@ -149,7 +149,7 @@ class Decoder:
 
     def iterate(self, state: State) -> None:
         """`step`, or its replay, and what the host does after it."""
-        self.advance(state)
+        (self.replay or self.step)(state)
         self.refresh()
 
     @property

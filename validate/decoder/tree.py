@@ -106,9 +106,8 @@ def move(cache: KVCache, path: Tensor) -> None:
     them on.
     """
     tokens = cache.read(cache.lengths[:, None] + path)
-    write_tokens(
-        cache.kv.flatten(0, 1), cache.rows, cache.positions(cache.lengths + 1, path.shape[1]), tokens
-    )
+    slots = cache.slot(cache.positions(cache.lengths + 1, path.shape[1]))
+    write_tokens(cache.kv.flatten(0, 1), cache.rows, slots, tokens)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor
@@ -98,16 +99,16 @@ class TwoLevelDrafter:
         self.tokens = torch.zeros(batch, self.gamma, dtype=torch.int64, device=model.device)
         self._told = torch.zeros(2, dtype=torch.int64, device=model.device)
         self._ahead: State | None = None
-        self.begin: Callable[[State], object] = self._begin
-        self.one_round: Callable[[State], object] = self._round
+        self._replays: tuple[Callable[[State], object], Callable[[State], object]] | None = None
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, longest], of which `drafted` are meant, and draft_probs [batch, longest,
         vocab].
         """
-        self.begin(state)
+        begin, one_round = self._replays or (self._begin, self._round)
+        begin(state)
         for _ in range(self.enough):
-            self.one_round(state)
+            one_round(state)
             self.rounds += 1
             done, self.longest = self._told.tolist()
             if done:
@@ -121,10 +122,7 @@ class TwoLevelDrafter:
 
     def replay_of(self, state: State, record: Record) -> None:
         """From now on what `propose` runs on `state` between two looks at the device is a replay."""
-        self.begin, self.one_round = (
-            replayed(self._begin, state, record),
-            replayed(self._round, state, record),
-        )
+        self._replays = replayed(self._begin, state, record), replayed(self._round, state, record)
 
     def _begin(self, state: State) -> None:
         """Nothing is collected yet."""
@@ -204,14 +202,15 @@ class TwoLevelDecoder(Decoder):
         """`step`, on `state` as replays: the host looks at the device between inner rounds, and chooses the
         last.
         """
-        self.levels.replay_of(state, record)
-        ends = {n: record(partial(self.conclude, state, *self.levels.proposed(n))) for n in self.widths}
+        levels, eager = self.levels, WeakMethod(self.step)
+        levels.replay_of(state, record)
+        ends = {n: record(partial(self.conclude, state, *levels.proposed(n))) for n in self.widths}
 
         def step(given: State) -> None:
             if given is not state:
-                return self.step(given)
-            self.levels.propose(state)
-            ends[self.levels.longest]()
+                return eager()(given)  # type: ignore[misc]
+            levels.propose(state)
+            ends[levels.longest]()
 
         return step
 

@@ -22,6 +22,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import joined
 from perfmodel.validate.decoder.text import end_tokens, last_tokens, tokenizer
+from perfmodel.validate.harness.clock import free_memory
 from perfmodel.validate.harness.clusters import standard_error
 from perfmodel.validate.harness.progress import RowProgress
 from perfmodel.validate.lm.data import held_out_prompts
@@ -174,29 +175,43 @@ def _observe(
     histograms: dict[tuple[int, ...], list[int]] = {}
     for start in range(0, len(prompts), setting.batch):
         batch = prompts[start : start + setting.batch]
-        request = Request(
-            batch=len(batch),
-            context=len(batch[0]),
-            new_tokens=setting.new_tokens,
-            gamma=setting.gamma,
-            draft=setting.pair.kind,
-            draft_kv=draft_kv,
-            sampling=setting.sampling,
-            eos=end_tokens(setting.pair.folder),
-            kv_dtype=setting.pair.kv_dtype,
-        )
         try:
-            decoder = make_decoder(target, request, draft)
-            state = decoder.start(batch, setting.new_tokens, setting.seed + start)
-            if setting.graphs:
-                capture(decoder, state)
-            decoder.finish(state)
+            counts = _decode(setting, target, draft, draft_kv, batch, setting.seed + start)
         except torch.OutOfMemoryError:
             raise InputError(f"{target.device}: out of memory: lower --batch or --context") from None
-        for prompt, histogram in zip(batch, state.histogram.tolist(), strict=True):
+        for prompt, histogram in zip(batch, counts, strict=True):
             before = histograms.get(tuple(prompt), [0] * len(histogram))
             histograms[tuple(prompt)] = [a + b for a, b in zip(before, histogram, strict=True)]
     return list(histograms.values())
+
+
+def _decode(
+    setting: AcceptanceSetting,
+    target: Model,
+    draft: Model | None,
+    draft_kv: str,
+    batch: list[list[int]],
+    seed: int,
+) -> list[list[int]]:
+    """Histograms of one batch; its caches are given back."""
+    request = Request(
+        batch=len(batch),
+        context=len(batch[0]),
+        new_tokens=setting.new_tokens,
+        gamma=setting.gamma,
+        draft=setting.pair.kind,
+        draft_kv=draft_kv,
+        sampling=setting.sampling,
+        eos=end_tokens(setting.pair.folder),
+        kv_dtype=setting.pair.kv_dtype,
+    )
+    free_memory(target.device)
+    decoder = make_decoder(target, request, draft)
+    state = decoder.start(batch, setting.new_tokens, seed)
+    if setting.graphs:
+        capture(decoder, state)
+    decoder.finish(state)
+    return state.histogram.tolist()
 
 
 def code() -> str:

@@ -17,7 +17,7 @@ from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.harness.clock import Clock, clock_for, keep_busy
+from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy
 
 PHASE_REPEATS = 5
 
@@ -85,6 +85,7 @@ def run(
     Scripted acceptance needs no prefill: the caches are filled at random.
     graphs: replay iterations as CUDA graphs; the iterations before the capture are not timed.
     """
+    free_memory(model.device)  # an earlier run's caches must be gone before there are new ones
     decoder, clock = make_decoder(model, request, draft), clock_for(model.device)
     counter = watched(decoder)
     clock.mark()

@@ -127,7 +127,7 @@ def eager_and_replayed(
         graphs.fix_bounds(made)
         graphs.warm_up(made, state)
         if replayed:
-            made.advance = made.replayed(state, partial(emulated, generator=state.generator))
+            made.replay = made.replayed(state, partial(emulated, generator=state.generator))
         iterate = ready(made, state, replayed)
         for _ in range(16):
             iterate()
@@ -153,7 +153,7 @@ def test_every_width_of_two_levels_is_warm_before_it_is_recorded(monkeypatch, ta
     monkeypatch.setattr(made, "conclude", seen)
     graphs.warm_up(made, state)
     assert concluded == list(made.widths) == [3, 4, 5]
-    assert made.advance == made.step
+    assert made.replay is None
 
 
 @pytest.mark.parametrize("middle", [None, "streamingllm:24"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from perfmodel.specs.models.model import MoE
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.request import Request
@@ -16,6 +17,7 @@ from tests.validate import ranks
 from tests.validate.refused import refused
 from tests.validate.tiny_spec import tiny_spec
 
+EXPERTS = MoE(num_experts=5, experts_per_token=2, intermediate_size=24, first_dense_layers=1)
 CASES: list[dict[str, Any]] = [
     {"gamma": 0},
     {"gamma": 4, "draft_kv": "snapkv:16,window=8"},
@@ -27,6 +29,7 @@ CASES: list[dict[str, Any]] = [
     {"gamma": 2, "draft_kv": "snapkv:16,window=8", "tree": branching("3x2"), "temperature": 0.8},
     {"gamma": 3, "draft": "model", "draft_tp": 1, "middle_kv": "snapkv:16,window=8", "inner_gamma": 2},
     {"gamma": 3, "draft_kv": "topk:8", "temperature": 0.8, "shape": {"qkv_bias": True, "qk_norm": True}},
+    {"gamma": 3, "draft_kv": "snapkv:16,window=8", "shape": {"moe": EXPERTS, "num_hidden_layers": 3}},
     {"gamma": 2, "shape": {"tie_word_embeddings": True, "output_bias": True, "mlp_bias": True}},
     {
         "gamma": 3,
@@ -81,4 +84,6 @@ def test_kv_heads_are_split_or_replicated_and_sizes_must_fit() -> None:
     assert [RankShard(rank, 8).kv_heads(2) for rank in range(8)] == [(0, 1)] * 4 + [(1, 2)] * 4
     for size in (3, 8):
         refused("--tp: must divide num_attention_heads of tiny", RankShard(0, size).check, tiny_spec())
+    experts = tiny_spec(**EVEN, moe=MoE(num_experts=4, experts_per_token=2, intermediate_size=25))
+    refused("--tp: must divide moe_intermediate_size of tiny", RankShard(0, 2).check, experts)
     refused(r"--tp: must be the number of processes \(1\), given 2", joined(2, torch.device("cpu")).__enter__)

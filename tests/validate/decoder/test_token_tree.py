@@ -10,7 +10,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeCounts
-from tests.validate.decoder.methods import METHODS, check_cache
+from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
 NEW = 40
 SEQUOIA = Growth(TreeAcceptance.of([0.5, 0.2, 0.1, 0.05]), 14, 5).best(14, 5).parents
@@ -59,6 +59,22 @@ def test_greedy_output_is_plain_output(target, small, prompts, plain, kind, shap
     assert out.tokens == plain.tokens
     assert len(out.histogram) == depths(TREES[shape])[-1] + 1
     assert sum(j * n for j, n in enumerate(out.histogram)) == ACCEPTED[shape][number][kind == "model"]
+
+
+@pytest.mark.parametrize("shape", ["binary", "lopsided"])
+def test_a_tree_over_a_rolling_cache(target, shape) -> None:
+    """Whose slots wrap round: accepted nodes are moved to where tokens lie in it, not to their positions."""
+    prompt = torch.randint(
+        target.spec.vocab_size, (150,), generator=torch.Generator().manual_seed(1)
+    ).tolist()
+    prompts = [prompt[:120], prompt[:90], prompt]
+    asked = Request(3, 150, NEW, depths(TREES[shape])[-1], draft_kv=PUBLISHED, tree=TREES[shape])
+    made = make_decoder(target, asked)
+    plain = make_decoder(target, asked.plain()).generate(prompts, NEW)
+    out = made.generate(prompts, NEW)
+    assert out.tokens == plain.tokens
+    (own,) = made.caches[1:]
+    assert int(own.lengths.min()) > 128 - NEW
 
 
 @pytest.mark.parametrize(

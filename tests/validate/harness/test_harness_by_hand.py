@@ -1,8 +1,11 @@
 """The harness on made-up machines: every second, byte and sample by hand."""
 
+import gc
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -10,12 +13,17 @@ import torch
 from perfmodel.kv import parse_kv
 from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
+from perfmodel.speculation.tree_shape import branching
+from perfmodel.validate.decoder import factory
+from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.harness import acceptance, environment, measure, progress
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import State
+from perfmodel.validate.harness import acceptance, environment, measure, progress, side_by_side
 from perfmodel.validate.harness.acceptance import (
     METHODS,
     AcceptanceSetting,
@@ -237,6 +245,43 @@ class Ticks(Clock):
         self._marks.append(len(self._marks) * 10**9)
 
 
+def test_one_cache_is_alive_at_a_time(target, small, prompts, monkeypatch) -> None:
+    """Without the garbage collector: nothing holds a decoder of an earlier run, eager or replayed."""
+    alive, most = WeakSet[KVCache](), list[int]()
+
+    class Counted(KVCache):
+        def __init__(self, *sizes: Any) -> None:
+            super().__init__(*sizes)
+            alive.add(self)
+            most.append(len(alive))
+
+    def captured(decoder: Decoder, state: State) -> None:
+        decoder.replay = decoder.replayed(state, lambda work: lambda: None)
+
+    monkeypatch.setattr(factory, "KVCache", Counted)
+    for module, name in ((side_by_side, "free_memory"), (acceptance, "free_memory")):
+        monkeypatch.setattr(module, name, lambda device: None)
+    monkeypatch.setattr(side_by_side, "capture", captured)
+    monkeypatch.setattr(side_by_side, "record", lambda work, generator: work)
+    doubled = [prompt * 2 for prompt in prompts]
+    two_levels = Request(4, 140, 9, 3, "model", middle_kv="streamingllm:24", inner_gamma=2)
+    chains = [Request(4, 70, 9, 3, draft_kv=method) for method in ("full", "snapkv:40", "quest:24,page=4")]
+    tree = Request(4, 70, 9, 2, tree=branching("2x1"))
+    gc.disable()
+    try:
+        compare(target, [*chains, tree], prompts)
+        assert max(most) == 1
+        before = len(most)
+        captured_run = partial(run, target, two_levels, doubled, small)
+        captured_run()
+        monkeypatch.setattr(side_by_side.Decoder, "finish", lambda *_: None)
+        for _ in range(3):
+            captured_run(graphs=True)
+        assert (len(most) - before, max(most)) == (8, 2), "the target's and the draft model's"
+    finally:
+        gc.enable()
+
+
 def test_what_is_timed(target, prompts, monkeypatch) -> None:
     """The loop is looked at after each iteration, gamma draft steps together, and the idle end does not
     count.
@@ -265,6 +310,6 @@ def test_documents_are_decoded_in_batches_each_with_a_seed_of_its_own(monkeypatc
 
     monkeypatch.setattr(acceptance, "make_decoder", made)
     setting = AcceptanceSetting(Pair("llama-68m"), (), (1,), 2, 4, Sampling(1.0), count=5, batch=2, seed=7)
-    found = acceptance._observe(setting, None, None, "full", [[1], [2], [3], [1], [5]])
+    found = acceptance._observe(setting, SimpleNamespace(device=CPU), None, "full", [[1], [2], [3], [1], [5]])
     assert started == [(2, 1, 4, 7), (2, 1, 4, 9), (1, 1, 4, 11)]
     assert found == [[2, 16], [2, 7], [3, 9], [5, 11]]
