@@ -206,11 +206,11 @@ class TwoLevelDecoder(Decoder):
         levels.replay_of(state, record)
         ends = {n: record(partial(self.conclude, state, *levels.proposed(n))) for n in self.widths}
 
-        def step(given: State) -> None:
+        def step(given: State) -> object:
             if given is not state:
                 return eager()(given)  # type: ignore[misc]
             levels.propose(state)
-            ends[levels.longest]()
+            return ends[levels.longest]()
 
         return step
 
