@@ -10,7 +10,7 @@ passes, see (C - 1) f others decode and their prompts arrive, so that
 (the arrival theorem of Reiser and Lavenberg 1980: a client sees the system of C - 1).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -38,6 +38,8 @@ BLOCK = 512
 HALVINGS = 16
 FEW, FURTHER = 8, 28
 """Batches up to which each is a node, and how many nodes there are from there on."""
+FEWER_CLIENTS = 16
+"""Numbers of clients, up to those asked about, whose throughput is a lower bound."""
 OF_ROOM = 0.1
 """Assumed: deviation of a client's wait for room over its mean."""
 REGULAR = 1.0 / 6.0
@@ -148,9 +150,11 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     most, _ = capacity(steps, lengths, limits)
     inside = np.minimum(clients, float(steps.seats))
     decoding, ttft, others = _cycle(steps, lengths, limits, inside)
-    served = inside / (decoding + ttft.mean)
-    room = (clients - inside) / served
-    ttft = ttft + Moments(room, np.square(OF_ROOM * room))
+    served = _served(steps, lengths, limits, inside, most)
+    decoding = np.minimum(decoding, inside / served)  # Little: a client is either decoding or before that
+    queued = inside / served - decoding - ttft.mean
+    room = (clients - inside) / served + np.maximum(queued, 0.0)
+    ttft = replace(ttft, mean=ttft.mean + np.minimum(queued, 0.0)) + Moments(room, np.square(OF_ROOM * room))
     mean = decoding / lengths.decoded
     prompts = Moments(others, REGULAR * others)
     tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(1.0 + others), Moments(1.0), spread)
@@ -158,6 +162,15 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     running = served * decoding
     near = np.clip(1.0 - np.abs(n - running[:, None]), 0.0, 1.0)
     return ServedLoad(lengths, running, served, no, ttft, tpot, most, near, no)
+
+
+def _served(steps: StepTimes, lengths: Lengths, limits: Limits, inside: Array, most: float) -> Array:
+    """Requests per second of so many clients: never fewer than of fewer clients, never above capacity."""
+    fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
+    tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
+    decoding, ttft, _ = _cycle(steps, lengths, limits, tried)
+    rates = np.minimum(np.maximum.accumulate(tried / (decoding + ttft.mean)), most)
+    return np.asarray(rates[places[fewer.size :]])
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
@@ -172,6 +185,7 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
         )
         alone, ends = (1.0 - share) ** (clients - 1.0), others / decoding
         queued = ends / 2.0 * backlog(ends, per_pass) / np.maximum(np.floor(per_pass), 1.0) ** 2
+        queued = np.minimum(queued, (clients - 1.0 - others) / per_pass)  # no more than all who do not decode
         decode, prompt = steps.decode_at(1.0 + others), steps.prompt_at(1.0 + others)
         pass_s, missed = decode + ends * prompt, missed_s(steps, decode, prompt, ends)
         waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
@@ -198,7 +212,7 @@ def _cycle(
     seen = np.stack([alone, 1.0 - alone], -1)
     around = np.stack([np.zeros_like(others), np.maximum(others, 1.0)], -1)
     per_pass = prompts_per_pass(steps, lengths, limits, around)
-    meeting = as_passes_end(steps, around, ends, per_pass)
+    meeting = as_passes_end(steps, around, ends, per_pass, clients - 1.0 - others)
     return decoding, first_token(steps, lengths, around, seen, per_pass, meeting), others
 
 

@@ -68,12 +68,15 @@ def at_any_time(
     return Meeting(wait, sometimes(busy, alone * queue + (1.0 - alone) * together / busy), pass_s)
 
 
-def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) -> Meeting:
+def as_passes_end(
+    steps: StepTimes, batch: Array, ends: Array, per_pass: Array, idle: Array
+) -> Meeting:
     """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then
     begins.
 
     ends: others that do so after the same pass. Half of them are before, and the other half beside as far as
-    there is room in the pass; a prompt that does not fit beside another takes one pass more.
+    there is room in the pass; a prompt that does not fit beside another takes one pass more. idle: other
+    clients that do not decode: no more prompts than theirs can be ahead.
     """
     decode, prompt = _passes(steps, batch)
     ends = ends[:, None]
@@ -82,6 +85,7 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array) 
     beside = np.clip(per_pass - 1.0, 0.0, 1.0)
     more = np.where((per_pass >= 1.0) & (per_pass < 2.0), ends / 2.0 * decode, 0.0)
     others = (ends * prompt * (1.0 + beside) / 2.0 + more) * backlog(ends, per_pass)
+    others = np.minimum(others, idle[:, None] * (prompt + decode / per_pass))
     return Meeting(wait, _prompts(others, prompt), pass_s)
 
 
