@@ -43,8 +43,8 @@ class Occupancy:
 
 
 def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float, int]:
-    """Largest rate that can be served, requests per second, and the n where that is: 0 where not one request
-    fits.
+    """Largest rate that can be served, requests per second, and the n of a saturated server: 0 where not one
+    request fits.
 
     The maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)), as far as the prompts that such a rate brings
     fit in the token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P a pass.
@@ -58,7 +58,7 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float,
     if not rate.any():  # one request that decodes already ends sooner than a prompt is read
         room = float(prompts_per_pass(steps, lengths, limits, n[:1])[0])
         return float(1.0 / (steps.decode_s[0] / room + steps.prompt_s[0])), 1
-    return float(rate.max()), int(np.argmax(rate)) + 1
+    return float(rate.max()), int(np.flatnonzero(rate)[-1]) + 1
 
 
 def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:
@@ -78,6 +78,9 @@ def occupancy(
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * lengths.decoded * pass_s / (steps.batches * steps.tokens_per_iteration)
     index = _bunching(steps, lengths, prompts[:, :1], pass_s[:, :1], burstiness)
+    # arrivals more even than Poisson's are a binomial number of whole requests
+    even = np.maximum(1.0 - index, TINY)
+    index = np.where(index < 1, 1.0 - load[:, :1] / np.ceil(load[:, :1] / even), index)
     share, _ = _stationary(load, index)
     last = load[:, -1]
     # a queue for room is served in order, and there half of what a bunch brings is served before the other

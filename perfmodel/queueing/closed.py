@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.queueing.chain import TINY, capacity, occupancy, prompts_per_pass
+from perfmodel.queueing.chain import TINY, Occupancy, capacity, occupancy, prompts_per_pass
 from perfmodel.queueing.latency import (
     FULL,
     as_passes_end,
@@ -90,12 +90,15 @@ def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     lengths = load.lengths
     if load.clients is not None:
         clients = np.minimum(np.atleast_1d(np.asarray(load.clients, float)), float(steps.seats))
-        return _cycle(steps, lengths, limits, clients)[0] / lengths.decoded
+        decoding, _, _, _ = _cycle_within(
+            steps, lengths, limits, clients, capacity(steps, lengths, limits)[0]
+        )
+        return decoding / lengths.decoded
     rate = np.atleast_1d(np.asarray(load.rate, float))
     most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
-    running = o.running + _queued_behind(steps, np.minimum(rate, most))
-    return np.where(o.saturated, at, running) / np.minimum(rate, most) / lengths.decoded
+    running = _running(steps, o, np.minimum(rate, most), most, at)
+    return running / np.minimum(rate, most) / lengths.decoded
 
 
 def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Array) -> ServedLoad:
@@ -113,27 +116,32 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     ttft = first_token(steps, lengths, n, share, per_pass, meeting)
     room, chance = o.waiting / served * burst, np.maximum(o.full, TINY)
     ttft = ttft + sometimes(chance, room / chance)
-    running = np.where(o.saturated, float(at), o.running + _queued_behind(steps, served))
+    running = _running(steps, o, served, most, at)
     mean = running / served / lengths.decoded
     busy = o.share[:, 1:] * steps.batches  # as a request sees it: by the requests that are there
     busy = busy / busy.sum(1, keepdims=True)
     typical = np.sum(busy * o.pass_s, 1)
     batch = mixed(busy, Moments(o.pass_s / typical[:, None]))
     met = served * mean * lengths.decoded
-    bunch = burst / (1.0 - np.minimum(served * steps.prompt_s[0], FULL)) ** 2
+    prompt = steps.prompt_at(np.maximum(running, 1.0))
+    bunch = burst / (1.0 - np.minimum(served * prompt, FULL)) ** 2
     prompts = Moments(met, met * bunch, met)
-    tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(np.maximum(running, 1.0)), batch, spread)
+    tpot = per_token(steps, lengths, mean, prompts, prompt, batch, spread)
     return ServedLoad(lengths, running, served, o.saturated, ttft, tpot, most, o.share, o.metastable)
 
 
-def _queued_behind(steps: StepTimes, rate: Array) -> Array:
-    """Requests that wait, having their first token, for prompts that came while their own was read."""
-    prompt = steps.prompt_s[0]
+def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, at: int) -> Array:
+    """Requests with a first token: those that decode, and those that wait meanwhile for prompts of others.
+
+    most, at: the saturation rate, and the requests of a saturated server. While a prompt is read, others
+    arrive, and they are read before decoding continues.
+    """
+    prompt = steps.prompt_at(np.maximum(o.running, 1.0))
     load = np.minimum(rate * prompt, FULL)
-    own_pass = prompt * (
-        1.0 + load**2 / (1.0 - load**2)
-    )  # beyond decoding, which the chain has: its own and others
-    return rate * load * own_pass / (1.0 - load)
+    own_pass = prompt * (1.0 + load**2 / (1.0 - load**2))  # beyond decoding, which the chain has
+    queued = rate * load * own_pass / (1.0 - load)
+    below = np.minimum(o.running + queued, at * rate / most)  # no token takes longer than when saturated
+    return np.where(o.saturated, float(at), below)
 
 
 @cache
@@ -149,9 +157,7 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     lengths = load.lengths
     most, _ = capacity(steps, lengths, limits)
     inside = np.minimum(clients, float(steps.seats))
-    decoding, ttft, others = _cycle(steps, lengths, limits, inside)
-    served = _served(steps, lengths, limits, inside, most)
-    decoding = np.minimum(decoding, inside / served)  # Little: a client is either decoding or before that
+    decoding, ttft, others, served = _cycle_within(steps, lengths, limits, inside, most)
     queued = inside / served - decoding - ttft.mean
     room = (clients - inside) / served + np.maximum(queued, 0.0)
     ttft = replace(ttft, mean=ttft.mean + np.minimum(queued, 0.0)) + Moments(room, np.square(OF_ROOM * room))
@@ -164,13 +170,20 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     return ServedLoad(lengths, running, served, no, ttft, tpot, most, near, no)
 
 
-def _served(steps: StepTimes, lengths: Lengths, limits: Limits, inside: Array, most: float) -> Array:
-    """Requests per second of so many clients: never fewer than of fewer clients, never above capacity."""
+def _cycle_within(
+    steps: StepTimes, lengths: Lengths, limits: Limits, inside: Array, most: float
+) -> tuple[Array, Moments, Array, Array]:
+    """`_cycle`, and requests per second: never fewer than of fewer clients, never above capacity (`most`).
+
+    By Little's law a client's cycle lasts clients / rate, of which decoding is no more.
+    """
     fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
     decoding, ttft, _ = _cycle(steps, lengths, limits, tried)
     rates = np.minimum(np.maximum.accumulate(tried / (decoding + ttft.mean)), most)
-    return np.asarray(rates[places[fewer.size :]])
+    served = np.asarray(rates[places[fewer.size :]])
+    decoding, ttft, others = _cycle(steps, lengths, limits, inside)
+    return np.minimum(decoding, inside / served), ttft, others, served
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:

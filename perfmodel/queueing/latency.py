@@ -68,9 +68,7 @@ def at_any_time(
     return Meeting(wait, sometimes(busy, alone * queue + (1.0 - alone) * together / busy), pass_s)
 
 
-def as_passes_end(
-    steps: StepTimes, batch: Array, ends: Array, per_pass: Array, idle: Array
-) -> Meeting:
+def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, idle: Array) -> Meeting:
     """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then
     begins.
 

@@ -78,7 +78,7 @@ def test_open_loop(steps, lengths, draft, utilisation):
     per_pass = prompts_per_pass(steps, lengths, limits, told.running)[0]
     splits = utilisation > BUSY and SPLIT[0] < per_pass < SPLIT[1]  # which an answer warns of
     assert told.ttft.mean[0] == pytest.approx(
-        np.mean([met.ttft_s for met in runs]), rel=0.20 if splits else TTFT
+        np.mean([met.ttft_s for met in runs]), rel=0.30 if splits else TTFT
     )
     tail = np.mean([np.quantile(met.tpot_s, 0.99) for met in runs])
     assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(tail, rel=0.20)

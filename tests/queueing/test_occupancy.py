@@ -83,7 +83,7 @@ def test_two_loads_of_one_rate_are_said():
     """A pass that takes ten times as long from the fifth request on: fewer leave with more there."""
     steps = server([0.01] * 4 + [0.1] * 4)
     most, batch = capacity(steps, LENGTHS, Limits())
-    assert batch == 4
+    assert batch == 8
     assert occupancy(steps, LENGTHS, np.array([most * 0.5, most * 0.1]), most).metastable.tolist() == [
         True,
         False,

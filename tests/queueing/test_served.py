@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import BLOCK, mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.steps import StepTimes
@@ -64,3 +67,33 @@ def test_lengths_and_times_by_hand() -> None:
     assert DRAFTS.alone_s(LENGTHS) == pytest.approx(100 / 2.2 * 1.4 * 0.021)
     twice = PLAIN.scaled(2.0)
     assert (twice.decode_at(2.5), twice.prompt_at(6.5), twice.own_s) == pytest.approx((0.045, 0.11, 0.004))
+
+
+SERVERS = st.builds(
+    lambda fixed_s, sequence_s, prompt_s, seats: StepTimes(
+        0, 1.0, fixed_s + sequence_s * np.arange(1.0, seats + 1), np.full(seats, prompt_s), seats, 1.0 / seats
+    ),
+    st.floats(1e-3, 0.05),
+    st.floats(1e-5, 1e-3),
+    st.floats(1e-4, 1.0),
+    st.integers(4, 300),
+)
+SIZES = st.builds(Lengths, st.floats(20, 20_000), st.floats(10, 2000))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SERVERS, SIZES, st.sampled_from([256, 2048, 16384]), st.sampled_from([0.5, 1.0, 3.0]))
+def test_more_load_is_never_served_better(steps, lengths, tokens, burstiness) -> None:
+    """More clients: no less throughput, none above capacity. A higher rate: no lower TPOT, no seat twice."""
+    limits = Limits(steps.seats, tokens)
+    most, _ = capacity(steps, lengths, limits)
+    clients = np.unique(np.round(np.geomspace(1, 1000, 20)))
+    told = serve(steps, Load(lengths, clients=clients), limits)
+    assert (np.diff(told.requests_per_s) >= -1e-9 * most).all()
+    assert (told.requests_per_s <= most * (1 + 1e-9)).all()
+    np.testing.assert_allclose(
+        (told.ttft.mean + told.tpot.mean * lengths.decoded) * told.requests_per_s, clients
+    )
+    told = serve(steps, Load(lengths, rate=np.linspace(0.05, 1.2, 20) * most, burstiness=burstiness), limits)
+    assert (np.diff(told.tpot.mean) >= -2e-3 * told.tpot.mean[:-1]).all()
+    assert (told.running <= steps.seats * (1 + 1e-9)).all()
