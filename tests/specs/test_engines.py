@@ -86,6 +86,27 @@ def test_what_one_board_is_off_by_is_of_no_other() -> None:
     assert calibration_of(load_gpu("h100-sxm-94gb"), "magicdec").gemm_flops_factor.value == 1.0
 
 
+def test_what_another_architecture_is_off_by_multiplies_and_moves_with_its_own_versions() -> None:
+    """MI300X takes an H200's kernels: SGLang's experts are slower on CDNA3, less so from 0.5.12 on; an H200's
+    do not move. An H20 reads weights at half of what kernels of an H100 do.
+    """
+    h200, mi300x = load_gpu("h200-sxm-141gb"), load_gpu("mi300x-192gb")
+    of = {v: calibration_of(mi300x, f"sglang@{v}").expert_factor.value for v in ("0.5.9", "0.5.12")}
+    kernels = calibration_of(h200, "sglang@0.5.12").expert_factor
+    slower = engines().engines["sglang"].architectures["cdna3"]["expert_factor"].value
+    faster = engines().engines["sglang"].drifts["0.5.12/cdna3"]["expert_factor"].value
+    assert of["0.5.9"] == pytest.approx(kernels.value * slower)
+    assert of["0.5.12"] == pytest.approx(of["0.5.9"] * faster)
+    assert kernels == calibration_of(h200, "sglang@0.5.9").expert_factor
+    h20, h100 = (calibration_of(load_gpu(gpu)).gemm_factor.value for gpu in ("h20", "h100"))
+    assert h20 == pytest.approx(h100 * engines().architectures["h20-sxm-96gb"]["gemm_factor"].value)
+
+
+def test_the_host_worked_between_passes_before_vllm_v1() -> None:
+    old, new = (calibration_of(load_gpu("a100-sxm-80gb"), f"vllm@{v}") for v in ("0.7.3", "0.8.5"))
+    assert old.pass_fixed_s.value > 1e-3 > 10 * new.pass_fixed_s.value > 0
+
+
 def test_a_draft_a_context_or_a_width_that_was_not_fitted_is_less_sure() -> None:
     """Nothing for what was; a kind of draft and each e-fold of context or width add their variances."""
     c = load_bundled("h200-sxm-141gb.vllm")

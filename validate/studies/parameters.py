@@ -15,13 +15,14 @@ from perfmodel.specs.engines.engines import DRIFT
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: multiplies the
-    kernels'.
+    kernels', or what other devices have. source: of one that is not fitted here, but stated as expected.
     """
 
     place: str
     expected: float
     spread: float
     times: bool = False
+    source: str = ""
 
     @property
     def name(self) -> str:
@@ -84,3 +85,42 @@ SPECULATING = (
     drift("vllm", "0.22", "drafted_token_s", 0.8),
     Parameter("h100-sxm-94gb.gemm_flops_factor", 1.0, 0.15),
 )
+
+QWEN = "QwenLM/Qwen3@4da996c speed_benchmark.rst"
+ACCELMARK = "FreedomIntelligence/AccelMark@5797fc4"
+_V0 = f"38 steps of {QWEN} and {ACCELMARK}, vLLM 0.4.2 to 0.7.3: the host works between passes"
+_V1 = "engine V1, the default from 0.8 on, schedules during the pass before"
+_H20 = f"20 steps of {QWEN}; alibaba/InferSim@f2293dab bench_data/gemm/h20: 0.37 to 0.40 of 4 TB/s"
+_CDNA3 = "42 runs of 6 models on MI300X and MI325X: sgl-cookbook, sglang, InferenceX"
+PUBLIC = (
+    Parameter("vllm.pass_fixed_s", 1.42e-3, 0.33, source=_V0),
+    Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1),
+    Parameter("sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6"),
+    Parameter("sglang@0.5.small_kernel_s", 1.0, 0.1, True, "versions from 0.5.5 on are those fitted"),
+    *(
+        Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20)
+        for board in ("h20-sxm-96gb", "h20-sxm-141gb")
+        for name, value, spread in (
+            ("gemm_factor", 0.383, 0.1),
+            ("gemm_factor_fp8", 1.22, 0.1),
+            ("gemm_flops_factor", 3.2, 0.1),
+        )
+    ),
+    Parameter("cdna3.gemm_factor", 0.749, 0.18, True, _CDNA3),
+    Parameter("cdna3.gemm_flops_factor", 0.632, 0.39, source=_CDNA3),
+    *(
+        Parameter(f"{scope}.{name}", value, spread, True, _CDNA3)
+        for scope, name, value, spread in (
+            ("sglang.cdna3", "small_kernel_s", 2.24, 0.65),
+            ("sglang.cdna3", "quantise_s", 5.86, 0.53),
+            ("sglang.cdna3", "expert_factor", 3.04, 0.16),
+            ("sglang.cdna3", "latent_layer_s", 3.04, 1.0),
+            ("sglang.cdna3", "attention_bandwidth_fraction", 0.866, 0.2),
+            ("sglang@0.5.12/cdna3", "small_kernel_s", 0.824, 0.3),
+            ("sglang@0.5.12/cdna3", "quantise_s", 0.459, 0.39),
+            ("sglang@0.5.12/cdna3", "expert_factor", 0.736, 0.21),
+            ("sglang@0.5.12/cdna3", "latent_layer_s", 0.493, 0.5),
+        )
+    ),
+)
+"""What the rows that are fitted here say nothing of: set from public runs, each by its source."""

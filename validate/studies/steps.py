@@ -14,11 +14,11 @@ from perfmodel.specs.calibrations.calibration import Calibration, read_kernels
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.stacks import calibration_of
 from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.engines import DRIFT, architecture_of, release
+from perfmodel.specs.engines.engines import DRIFT, ONLY, architecture_of, release
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.parameters import PUBLIC, Parameter
 from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow, query_of
 from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
 
@@ -64,7 +64,7 @@ class FittedConstants:
     """Constants of an engine on a device as functions of the parameters: its kernels, and which place sets
     what.
 
-    drifts: factors of the version, applied last.
+    drifts: factors of the device and of the version, applied last.
     """
 
     kernels: Calibration
@@ -80,28 +80,40 @@ class FittedConstants:
         parameters: Sequence[Parameter],
         kernels_of: str | None = None,
     ) -> "FittedConstants":
-        """kernels_of: another device whose kernels stand in for this one's."""
+        """kernels_of: another device whose kernels stand in; nothing public then counts of this one."""
+        parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
         kernels = load_kernels(calibration_of(known, engine).name)
-        scopes = ("all", architecture_of(hardware), hardware, engine, f"{engine}.{architecture_of(hardware)}")
-        chosen = {p.name: p for scope in scopes for p in parameters if p.scope == scope}
-        own = [
-            (release(p.scope.partition(DRIFT)[2]), p)
+        of, own = architecture_of(kernels.gpu or hardware), architecture_of(hardware)
+        scopes = ("all", of, engine, f"{engine}.{of}", *(() if of == own else (own, f"{engine}.{own}")))
+        scopes += (hardware, f"{engine}.{hardware}")
+        onto = {p.place: p for scope in scopes[4:] for p in parameters if p.scope == scope and p.times}
+        chosen = {p.name: p for s in scopes for p in parameters if p.scope == s and p.place not in onto}
+        since = [
+            (release(version_text), only, p)
             for p in parameters
             if p.scope.startswith(engine + DRIFT)
+            for version_text, _, only in [p.scope.partition(DRIFT)[2].partition(ONLY)]
         ]
         drifts = {
-            p.name: p for since, p in sorted(own, key=lambda drift: drift[0]) if since <= release(version)
+            (p.name, only): p
+            for at, only, p in sorted(since, key=lambda drift: drift[0])
+            if at <= release(version) and only in ("", own)
         }
-        return cls(kernels, chosen, tuple(drifts.values()))
+        return cls(kernels, chosen, (*onto.values(), *drifts.values()))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All that these constants depend on."""
         return (*self.chosen.values(), *self.drifts)
 
+    def known(self, values: Values) -> Values:
+        """The values that these constants depend on, expected ones where none is given."""
+        return {p.place: values.get(p.place, p.expected) for p in self.parameters}
+
     def calibration(self, values: Values) -> Calibration:
-        """With these values by place."""
+        """With these values by place; of a parameter without one, what is expected."""
+        values = self.known(values)
         update: dict[str, Constant] = {}
         for name, parameter in self.chosen.items():
             scale = getattr(self.kernels, name).value if parameter.times else 1.0
@@ -133,7 +145,7 @@ class StepGroup:
         """What the rows measured, by the values of the parameters; those that it does not depend on cost
         nothing.
         """
-        key = tuple(values[parameter.place] for parameter in self.constants.parameters)
+        key = tuple(self.constants.known(values).values())
         if key not in self._known:
             self._known[key] = self.predict(self.constants.calibration(values))
         return self._known[key]

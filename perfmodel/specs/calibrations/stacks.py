@@ -10,7 +10,7 @@ from perfmodel.specs.boundary.files import bundled_names, looks_like_path
 from perfmodel.specs.calibrations.calibration import Calibration, load_bundled, load_calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
-from perfmodel.specs.engines.engines import DRIFT, engines, release
+from perfmodel.specs.engines.engines import DRIFT, architecture_of, engines, release
 
 ENGINES = {
     "vllm": "vLLM",
@@ -80,11 +80,17 @@ def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | N
 
 
 def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
-    """A calibration of a serving engine with what was fitted of one board alone."""
-    if c.stack not in engines().engines:
+    """A calibration of a serving engine with what is known of a board or another architecture alone."""
+    source = engines()
+    if c.stack not in source.engines or c.gpu is None:
         return c
-    own = engines().architectures.get(gpu.name, {})
-    update = {name: Constant(value=s.value, stderr=s.stderr, source=s.source) for name, s in own.items()}
+    own, update = architecture_of(gpu), dict[str, Constant]()
+    scopes = (gpu.name,) if own == architecture_of(c.gpu) else (own, gpu.name)
+    for layer in source.of_device(c.stack, c.version, scopes, own):
+        for name, s in layer.items():
+            base = update.get(name, getattr(c, name))
+            scale = base.value if s.times else 1.0
+            update[name] = Constant(value=scale * s.value, stderr=scale * s.stderr, source=s.source)
     return c.model_copy(update=update) if update else c
 
 

@@ -16,12 +16,14 @@ from typing import Annotated
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text
 from perfmodel.specs.calibrations.fits import Quantity, Relation, Scatter, StatedFit
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 
 FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 DRIFT = "@"
 """Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
+ONLY = "/"
+"""Between a version and the architecture that a drift is of alone."""
 _NO_CANDIDATE = 10**6
 """A release comes after all candidates for it."""
 Number = Annotated[float, Constrained(ge=0, allow_inf_nan=False)]
@@ -43,9 +45,9 @@ class Engine(Frozen):
     """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
 
     versions: those of the rows, the newest last. drifts: version -> factors on constants from it on, until a
-    later one states the same. drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and
-    the most tokens that were verified at once, of the iterations. errors: of predictions, by what was held
-    out.
+    later one states the same; ``VERSION/ARCHITECTURE`` for that architecture alone. drafts, longest_tokens,
+    widest_tokens: kinds of draft, the longest context, and the most tokens that were verified at once, of the
+    iterations. errors: of predictions, by what was held out.
     """
 
     title: str
@@ -99,15 +101,29 @@ class Engines(Frozen):
             scopes |= {f"{word}.{name}": constants for name, constants in engine.architectures.items()}
         return scopes
 
-    def drifted(self, engine: str, version: str) -> dict[str, Stated]:
-        """Name of each constant that moved with an engine's versions -> its factor in this one."""
+    def drifted(self, engine: str, version: str, only: str = "") -> dict[str, Stated]:
+        """Name of each constant that moved with an engine's versions -> its factor in this one.
+
+        only: of the drifts of one architecture alone, stated as ``VERSION/ARCHITECTURE``; else of all others.
+        """
         found: dict[str, Stated] = {}
         for since, constants in sorted(
             self.engines[engine].drifts.items(), key=lambda drift: release(drift[0])
         ):
-            if release(since) <= release(version):
+            if release(since) <= release(version) and since.partition(ONLY)[2] == only:
                 found |= constants
         return found
+
+    def of_device(self, engine: str, version: str, scopes: tuple[str, ...], own: str) -> list[Constants]:
+        """What is put onto an engine's constants, in order: of these scopes (an architecture that its kernels
+        are not of, a board), and the drifts of the device's `own` architecture alone. `times` multiplies.
+        """
+        layers = (
+            constants.get(s, {})
+            for s in scopes
+            for constants in (self.architectures, self.engines[engine].architectures)
+        )
+        return [*layers, self.drifted(engine, version, own)]
 
     def chosen(self, engine: str, architecture: str) -> dict[str, str]:
         """Name of each constant that this engine has on this architecture -> its place."""
@@ -122,9 +138,9 @@ def engines() -> Engines:
     return files.load_bundled(Engines, "", FILE.removesuffix(".yaml"))
 
 
-def architecture_of(gpu: str) -> str:
+def architecture_of(gpu: str | GPUSpec) -> str:
     """First word of a device's architecture, in lower case."""
-    return load_gpu(gpu).architecture.split()[0].lower()
+    return (load_gpu(gpu) if isinstance(gpu, str) else gpu).architecture.split()[0].lower()
 
 
 def release(version: str) -> tuple[int, ...]:
