@@ -13,7 +13,14 @@ from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.models.formats import kv_format, weight_format
 from perfmodel.specs.models.model import load_model
 from perfmodel.specs.published import SETS, MeasuredPoint, PublishedRow, published_points, read_published
-from perfmodel.validate.studies.published_engines import engine_decode, engine_speculation, served, step_law
+from perfmodel.validate.studies.public_runs import PublicSource, public_runs
+from perfmodel.validate.studies.published_engines import (
+    engine_decode,
+    engine_speculation,
+    served,
+    source_of,
+    step_law,
+)
 
 ROWS = read_published("points", PublishedRow)
 HALF_DIGIT = 0.005
@@ -52,6 +59,26 @@ def test_every_row_says_where_it_is_from_names_what_is_bundled_and_is_above_zero
             value = getattr(row, name)
             may_be_zero = name in ("context_std_tokens", "context_tokens", "clean")
             assert isinstance(value, str | None) or value > 0 or (may_be_zero and value == 0), (row.id, name)
+
+
+def test_public_runs_have_a_source_with_an_address_and_count_only_where_nothing_speaks_against_it() -> None:
+    addresses = {row.id: row.url for row in read_published("public_sources", PublicSource)}
+    assert addresses.keys() == {row.source_id for row in public_runs()}
+    assert all(url.startswith("https://") for url in addresses.values())
+    for row in public_runs():
+        assert row.kind in ("step", "served", "speculation"), row.id
+        if row.counts:
+            assert (row.time_ms and row.tensor_parallel) or row.kind == "speculation", row.id
+            assert row.kind != "speculation" or (row.gamma and row.tokens_per_iteration and row.speedup), row.id
+            assert row.kind != "served" or (row.requests and row.input_tokens and row.output_tokens), row.id
+            assert load_gpu(row.hardware), row.id
+    assert sum(row.counts for row in public_runs()) == 441
+
+
+def test_a_source_is_one_repository_thread_or_paper_at_any_commit() -> None:
+    sources = ("InferenceX run 2026", "GloriaXimingLu/inferencex-profiling@237385bf nebius", "arXiv:1.2v2, Fig 1")
+    assert [*map(source_of, sources)] == ["InferenceX", "GloriaXimingLu/inferencex-profiling", "arXiv:1.2v2"]
+    assert {row.source_id for row in engine_decode()} >= {"InferenceX", "aiconfigurator"}
 
 
 def test_speculation_gains_at_most_one_token_more_than_it_drafts() -> None:

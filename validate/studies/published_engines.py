@@ -35,6 +35,16 @@ class EngineRow:
     date: str
     notes: str
 
+    @property
+    def source_id(self) -> str:
+        """See `source_of`."""
+        return source_of(self.source)
+
+
+def source_of(source: str) -> str:
+    """The repository, thread or paper of a source, which is left out whole: its first word, at any commit."""
+    return source.partition(" ")[0].partition("@")[0].rstrip(",")
+
 
 @dataclass(frozen=True, slots=True)
 class DecodeRow(EngineRow):

@@ -1,0 +1,191 @@
+"""Runs of public sources, as users of the engines measured them: each asked as its author would ask.
+
+The rows are ``results/published/public_runs.csv``, the address of each source ``public_sources.csv``. A
+*source* is one repository, page or thread: its rows err together, and it is left out whole.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.errors import InputError
+from perfmodel.specs.engines.engines import DRIFT
+from perfmodel.specs.published import MS, read_published
+
+MOST_GAINED = 0.98
+"""Of the last drafted token, at most so much counts as accepted: 1 would be an acceptance without misses."""
+DEGREES = (1, 2, 4, 8)
+"""Tried where a source does not state its tensor-parallel degree."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSource:
+    """Where a source is."""
+
+    id: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublicRun:
+    """One row. kind: ``step`` (times of passes alone), ``served`` (mean TPOT of a closed loop of `batch`
+    clients), ``speculation`` (drafting, beside a baseline).
+
+    time_ms: of a token; of ``speculation`` that with drafts, baseline_ms without. context_tokens: mean over
+    the run. lengths: ``uniform`` where they are drawn from 1 to twice their mean. left_out: why a row does not
+    count; blank where it does.
+    """
+
+    id: str
+    source_id: str
+    source: str
+    kind: str
+    engine: str
+    engine_version: str
+    model: str
+    hardware: str
+    tensor_parallel: int | None
+    expert_parallel: int
+    data_parallel: int
+    weights: str
+    kv_dtype: str
+    batch: int
+    requests: int | None
+    context_tokens: float
+    input_tokens: float | None
+    output_tokens: float | None
+    lengths: str
+    time_ms: float | None
+    measured_as: str
+    draft: str
+    gamma: int | None
+    tokens_per_iteration: float | None
+    baseline_ms: float | None
+    speedup: float | None
+    date: str
+    left_out: str
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is judged by."""
+        return not self.left_out
+
+    @property
+    def ratio(self) -> float | None:
+        """An iteration over a baseline step."""
+        if self.tokens_per_iteration and self.time_ms and self.baseline_ms:
+            return self.tokens_per_iteration * self.time_ms / self.baseline_ms
+        return None
+
+    def asked(self, degree: int | None = None) -> dict[str, Any]:
+        """Names of a question -> what this row says of them. degree: where the source states none."""
+        version = DRIFT + self.engine_version if self.engine_version else ""
+        return {
+            "model": self.model,
+            "hardware": self.hardware,
+            "tp": self.tensor_parallel or degree or 1,
+            "ep": self.expert_parallel,
+            "dp": self.data_parallel,
+            "engine": self.engine + version,
+            "weights": self.weights or None,
+            "kv_dtype": self.kv_dtype or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A row and the answer to it. figure: ``step``, ``speedup`` or ``ratio`` (an iteration over a step).
+
+    verdict: of a speedup.
+    """
+
+    run: PublicRun
+    figure: str
+    predicted: float
+    measured: float
+    interval: tuple[float, float] | None
+    rests_on: str | None
+    verdict: str = ""
+
+    @property
+    def off(self) -> float:
+        """Logarithm of predicted over measured."""
+        return math.log(self.predicted / self.measured)
+
+
+@cache
+def public_runs() -> tuple[PublicRun, ...]:
+    """All rows, those that do not count among them."""
+    return read_published("public_runs", PublicRun)
+
+
+def answers(run: PublicRun) -> list[Answered]:
+    """What the project says of a row. Raises InputError for what it cannot be asked."""
+    if run.kind == "served":
+        return [_served(run)]
+    return [_step(run)] if run.kind == "step" else _speculation(run)
+
+
+def _step(run: PublicRun) -> Answered:
+    a = whatif(batch=run.batch, context=run.context_tokens, gamma=0, **run.asked())
+    assert run.time_ms
+    return Answered(run, "step", a.ar_tpot_s, run.time_ms * MS, a.ar_tpot_interval, a.calibration.rests_on)
+
+
+def _served(run: PublicRun) -> Answered:
+    assert run.time_ms
+    assert run.input_tokens
+    assert run.output_tokens
+    drawn = {}
+    if run.lengths == "uniform":
+        lengths = {"input": run.input_tokens, "output": run.output_tokens}
+        drawn = {f"{name}_std": int(mean / 3**0.5) - 1 for name, mean in lengths.items()}
+    a = traffic(
+        input_len=int(run.input_tokens),
+        output_len=int(run.output_tokens),
+        max_concurrency=run.batch,
+        num_prompts=run.requests,
+        gamma=0,
+        replay=True,
+        **drawn,
+        **run.asked(),
+    )
+    if not a.replay:
+        raise InputError(f"{run.id}: its run cannot be replayed")
+    rests_on = getattr(a.calibration, "rests_on", None)
+    met = a.replay[0].tpot_s.mean
+    return Answered(run, "step", met, run.time_ms * MS, a.rows[0].tpot_interval, rests_on)
+
+
+def _speculation(run: PublicRun) -> list[Answered]:
+    assert run.gamma
+    assert run.tokens_per_iteration
+    assert run.speedup
+    kept = min(run.tokens_per_iteration, run.gamma + MOST_GAINED)
+    place = {"batch": run.batch, "context": run.context_tokens}
+    drafting = {"gamma": run.gamma, "draft": run.draft, "tokens_per_iteration": kept}
+    a = whatif(**place, **drafting, **run.asked(_degree(run)))
+    if a.speedup is None:
+        raise InputError(f"{run.id}: no acceptance is known")
+    rests_on = a.calibration.rests_on
+    found = [Answered(run, "speedup", a.speedup, run.speedup, a.speedup_interval, rests_on, a.verdict)]
+    if run.ratio:
+        found.append(Answered(run, "ratio", a.iteration_s / a.ar_tpot_s, run.ratio, None, rests_on))
+    return found
+
+
+def _degree(run: PublicRun) -> int:
+    """As stated, or that whose baseline is nearest."""
+    if run.tensor_parallel or not run.baseline_ms:
+        return run.tensor_parallel or 1
+    off = {}
+    for degree in DEGREES:
+        try:
+            a = whatif(batch=run.batch, context=run.context_tokens, gamma=0, **run.asked(degree))
+        except InputError:
+            continue
+        off[degree] = abs(math.log(a.ar_tpot_s / (run.baseline_ms * MS)))
+    return min(off, key=lambda degree: off[degree]) if off else 1
