@@ -69,14 +69,20 @@ def test_public_runs_have_a_source_with_an_address_and_count_only_where_nothing_
         assert row.kind in ("step", "served", "speculation"), row.id
         if row.counts:
             assert (row.time_ms and row.tensor_parallel) or row.kind == "speculation", row.id
-            assert row.kind != "speculation" or (row.gamma and row.tokens_per_iteration and row.speedup), row.id
+            assert row.kind != "speculation" or (row.gamma and row.tokens_per_iteration and row.speedup), (
+                row.id
+            )
             assert row.kind != "served" or (row.requests and row.input_tokens and row.output_tokens), row.id
             assert load_gpu(row.hardware), row.id
     assert sum(row.counts for row in public_runs()) == 441
 
 
 def test_a_source_is_one_repository_thread_or_paper_at_any_commit() -> None:
-    sources = ("InferenceX run 2026", "GloriaXimingLu/inferencex-profiling@237385bf nebius", "arXiv:1.2v2, Fig 1")
+    sources = (
+        "InferenceX run 2026",
+        "GloriaXimingLu/inferencex-profiling@237385bf nebius",
+        "arXiv:1.2v2, Fig 1",
+    )
     assert [*map(source_of, sources)] == ["InferenceX", "GloriaXimingLu/inferencex-profiling", "arXiv:1.2v2"]
     assert {row.source_id for row in engine_decode()} >= {"InferenceX", "aiconfigurator"}
 
