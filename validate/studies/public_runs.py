@@ -35,8 +35,8 @@ class PublicRun:
     clients), ``speculation`` (drafting, beside a baseline).
 
     time_ms: of a token; of ``speculation`` that with drafts, baseline_ms without. context_tokens: mean over
-    the run. lengths: ``uniform`` where they are drawn from 1 to twice their mean. left_out: why a row does not
-    count; blank where it does.
+    the run. lengths: ``uniform`` where they are drawn from 1 to twice their mean. left_out: why a row does
+    not count; blank where it does.
     """
 
     id: str
