@@ -130,7 +130,7 @@ def answers(run: PublicRun) -> list[Answered]:
 
 
 def _step(run: PublicRun) -> Answered:
-    a = whatif(batch=run.batch, context=run.context_tokens, gamma=0, **run.asked())
+    a = whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.asked())
     assert run.time_ms
     return Answered(run, "step", a.ar_tpot_s, run.time_ms * MS, a.ar_tpot_interval, a.calibration.rests_on)
 
@@ -139,7 +139,7 @@ def _served(run: PublicRun) -> Answered:
     assert run.time_ms
     assert run.input_tokens
     assert run.output_tokens
-    drawn = {}
+    drawn: dict[str, Any] = {}
     if run.lengths == "uniform":
         lengths = {"input": run.input_tokens, "output": run.output_tokens}
         drawn = {f"{name}_std": int(mean / 3**0.5) - 1 for name, mean in lengths.items()}
@@ -147,7 +147,7 @@ def _served(run: PublicRun) -> Answered:
         input_len=int(run.input_tokens),
         output_len=int(run.output_tokens),
         max_concurrency=run.batch,
-        num_prompts=run.requests,
+        num_prompts=run.requests or 10 * run.batch,
         gamma=0,
         replay=True,
         **drawn,
@@ -165,9 +165,14 @@ def _speculation(run: PublicRun) -> list[Answered]:
     assert run.tokens_per_iteration
     assert run.speedup
     kept = min(run.tokens_per_iteration, run.gamma + MOST_GAINED)
-    place = {"batch": run.batch, "context": run.context_tokens}
-    drafting = {"gamma": run.gamma, "draft": run.draft, "tokens_per_iteration": kept}
-    a = whatif(**place, **drafting, **run.asked(_degree(run)))
+    a = whatif(
+        batch=run.batch,
+        context=round(run.context_tokens),
+        gamma=run.gamma,
+        draft=run.draft,
+        tokens_per_iteration=kept,
+        **run.asked(_degree(run)),
+    )
     if a.speedup is None:
         raise InputError(f"{run.id}: no acceptance is known")
     rests_on = a.calibration.rests_on
@@ -184,7 +189,7 @@ def _degree(run: PublicRun) -> int:
     off = {}
     for degree in DEGREES:
         try:
-            a = whatif(batch=run.batch, context=run.context_tokens, gamma=0, **run.asked(degree))
+            a = whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.asked(degree))
         except InputError:
             continue
         off[degree] = abs(math.log(a.ar_tpot_s / (run.baseline_ms * MS)))
