@@ -3,8 +3,13 @@
 import os
 import platform
 import re
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
 from importlib import metadata
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +140,52 @@ def _gpu(device: torch.device) -> dict[str, Any]:
         "clocks": clocks,
         "temperature_c": temperature,
     }
+
+
+WATCH_MS = 250
+"""From look to look at a device's clocks."""
+THROTTLED = 0xFFFFFFFFFFFFFFFE
+"""Reasons of NVML for a lower clock, all but being idle (nvmlClocksEventReasonGpuIdle is the lowest bit)."""
+
+
+@contextmanager
+def watched(device: torch.device) -> Iterator[dict[str, Any]]:
+    """The ``clocks`` of a row, there when the work inside is done: what `nvidia-smi` saw of a CUDA device
+    meanwhile.
+    """
+    found: dict[str, Any] = {}
+    asked = "clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active"
+    command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader,nounits", f"--loop-ms={WATCH_MS}"]
+    try:
+        look = (
+            subprocess.Popen(
+                [*command, "-i", str(device.index or 0)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            if device.type == "cuda"
+            else None
+        )
+    except OSError:
+        look = None
+    try:
+        yield found
+    finally:
+        if look is not None:
+            look.terminate()
+            found |= _clocks(look.communicate()[0])
+
+
+def _clocks(seen: str) -> dict[str, Any]:
+    """Of the lines that were printed whole; nothing where there are none."""
+    rows = re.findall(r"^(\d+), (\d+), (\d+), 0x([0-9a-fA-F]+)$", seen, re.M)
+    if not rows:
+        return {}
+    sm, memory, hot = ([int(row[place]) for row in rows] for place in range(3))
+    reasons = reduce(or_, (int(row[3], 16) for row in rows)) & THROTTLED
+    state = {"sm_mhz": min(sm), "mem_mhz": min(memory), "temperature_c": max(hot), "throttle": hex(reasons)}
+    return {"clocks": state}
 
 
 def _version(package: str) -> str | None:

@@ -60,7 +60,8 @@ def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | Non
     """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
 
     Ctrl-C leaves the journal with every finished row; `resume` goes on from it. deadline: of
-    `time.monotonic`; the record is finished when another row as long as the longest would end later. Another
+    `time.monotonic`; the record is finished when another row as long as the longest would end later, the
+    first one aside, which loads models and compiles kernels. Another
     process measures on one GPU from the first, so that this one holds none of its memory, and wherever a
     failed row has spoilt the device for its process.
     """
@@ -119,16 +120,18 @@ def _measure(
     done = shard.of_all(journal.keys() if journal else None)[0]
     missing = [(key, measure) for key, measure in rows if key not in done]
     progress, longest = RowProgress(len(rows), len(rows) - len(missing)), 0.0
-    for key, measure in missing:
+    for number, (key, measure) in enumerate(missing):
         began = time.monotonic()
-        if longest and not all(shard.of_all(began + longest < deadline)):
+        if number and not all(shard.of_all(began + longest < deadline)):
             break
         progress.show(key)
-        row = measure()
-        longest = max(longest, time.monotonic() - began)
+        with environment.watched(device) as state:
+            row = measure()
+        if number:
+            longest = max(longest, time.monotonic() - began)
         if journal is not None:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            journal.add({"key": key, "utc": now, "load_average": os.getloadavg()[0], **row})
+            journal.add({"key": key, "utc": now, "load_average": os.getloadavg()[0], **state, **row})
         progress.step()
         if row["status"] == "failed" and not is_usable(device):
             raise SpoiltDevice

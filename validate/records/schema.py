@@ -39,7 +39,7 @@ KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "read": ("bytes",),
     "gemm": ("n", "k", "m"),
     "attention": ("heads", "kv_heads", "head_dim", "batch", "context", "query"),
-    **dict.fromkeys(("norm", "residual"), ("tokens", "hidden", "kv_heads", "head_dim")),
+    **dict.fromkeys(("add_norm", "norm", "residual"), ("tokens", "hidden", "kv_heads", "head_dim")),
     "rope": ("tokens", "heads", "kv_heads", "head_dim"),
     "activation": ("tokens", "inner", "kv_heads", "head_dim"),
     "sampling": ("batch", "vocab"),
@@ -68,6 +68,11 @@ class _RecordRow(_Part):
     error: str | None = Field(None, description="why there is none")
     utc: str | None = Field(None, description="when it was finished, ISO 8601")
     load_average: float | None = Field(None, description="of the system over the last minute, then")
+    clocks: dict[str, Any] | None = Field(
+        None,
+        description="of a CUDA device while it was measured: slowest `sm_mhz` and `mem_mhz`, highest "
+        "`temperature_c`, and every reason it gave for a lower clock (`throttle`, bits as NVML has them)",
+    )
     samples: dict[str, Samples] = Field({}, description="raw samples in seconds, by name (below)")
 
     def _check_samples(self, kind: str) -> None:

@@ -41,7 +41,7 @@ def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
     small = [(*half, 64, 64, tokens) for tokens in (1, 4, 16, 64, 256, 1024)]
     assert found == {
         **{kind: [(2**20,), (2**23,)] for kind in ("copy", "read")},
-        **dict.fromkeys(("norm", "rope", "activation", "residual"), small),
+        **dict.fromkeys(("add_norm", "rope", "activation"), small),
         "sampling": [(256, 1), (256, 4), (256, 16)],
         "shell": list(product((1, 2), batches, (1, 4))),
         "bare": list(product(("linears", "attention"), batches, (1, 4))),
@@ -56,8 +56,8 @@ def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
 
 def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
     at = {"heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 64, "inner": 48}
-    found = {kind: small_bytes(kind, at, 2) for kind in ("norm", "rope", "activation", "residual")}
-    assert found == {"norm": 256, "rope": 256, "activation": 288, "residual": 384}
+    found = [small_bytes(kind, at, 2) for kind in ("norm", "residual", "add_norm", "rope", "activation")]
+    assert found == [256, 384, 640, 256, 288]
     assert [shell_smalls(layers, plan) for layers in (1, 3)] == [9, 23]
     bare, like = shell_spec(1), shell_spec(2, {"heads": 6, "kv_heads": 3, "head_dim": 8}, 99)
 
@@ -82,10 +82,9 @@ KERNELS: list[tuple[Job, int, float, Any]] = [
     (Job("gemm", {"n": 32, "k": 32, "m": 1}), 1, 4096, (1, 32)),
     (Job("attention", {**ATTENTION, "context": 1, "batch": 1}), 8, 1024, (1, 2, 32)),  # 128 B
     (Job("attention", ATTENTION), 1, 1920, (3, 2, 32)),
-    (Job("norm", SMALL), 1, 384, (1, 3, 32)),
-    (Job("rope", SMALL), 1, 576, [(3, 4, 1, 8), (3, 2, 1, 8)]),
+    (Job("add_norm", SMALL), 1, 768, [(1, 3, 32)] * 2),
+    (Job("rope", SMALL), 1, 768, [(1, 4, 3, 8), (1, 2, 3, 8), (1, 2, 3, 8)]),
     (Job("activation", SMALL), 1, 1152, (1, 3, 48)),
-    (Job("residual", SMALL), 1, 768, (1, 3, 32)),
     (Job("sampling", {"vocab": 7, "batch": 3}), 1, 84, (3,)),
     (Job("bare", {"what": "linears", "batch": 3, "query": 2}), 1, 0, [(6, n) for n in (128, 64, 128, 64)]),
     (Job("bare", {"what": "attention", "batch": 1, "query": 2}), 1, 16384, (1, 2, 64)),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,5 +213,11 @@ def test_a_machine_is_quiet_where_seven_of_ten_timings_are_steady() -> None:
     assert (steady_share(of(7)), is_quiet(of(7)), is_quiet(of(6))) == (0.7, True, False)
     assert quiet_line(of(7)) == "70% of timings have a median within 10% of their fastest sample"
     assert quiet_line(of(6)).startswith("WARNING: the machine was not quiet (60% of timings")
+    environment = record.data.environment
+    on_gpu = environment.model_copy(update={"device": environment.device.model_copy(update={"kind": "cuda"})})
+    near = of(7).data.model_copy(update={"environment": on_gpu})
+    assert "WARNING: the machine was not quiet (0% of timings have a median within 3%" in quiet_line(
+        replace(record, data=near)
+    )
     assert steady_share(changed(record, [])) == 0.0
     assert repeatability(record, changed(record, []), 0.05) is None

@@ -63,7 +63,7 @@ def calibration_from(
     kinds = grouped((row for row in record.kernels if row.status == "ok"), lambda row: row.kind)
     missing = [
         kind
-        for kind in ("gemm", "attention", "norm", "shell", "bare", "loop", "sampling")
+        for kind in ("gemm", "attention", "rope", "shell", "bare", "loop", "sampling")
         if kind not in kinds
     ]
     if missing:
@@ -190,7 +190,7 @@ class KernelFit:
         kind.
         """
         slopes = []
-        for kind in filter(self.kinds.__contains__, SMALL):
+        for kind in filter(self.kinds.__contains__, (*SMALL, "norm", "residual")):
             rows = self.kinds[kind]
             moved = np.array(
                 [small_bytes(kind, r.at, self.precision.activation_bytes) * r.at["tokens"] for r in rows]

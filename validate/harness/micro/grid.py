@@ -12,7 +12,7 @@ from perfmodel.validate.records.plan import Plan, spec_of
 
 COPY_BYTES = (2**20, 2**23, 2**25, 2**27, 2**29, 2**31)
 MESSAGE_BYTES = (2**12, 2**14, 2**16, 2**18, 2**20, 2**23, 2**26)
-SMALL = ("norm", "rope", "activation", "residual")
+SMALL = ("add_norm", "rope", "activation")
 SMALL_TOKENS = (1, 4, 16, 64, 256, 1024)
 SMALL_CACHES = (64, 512)
 SHELL_HIDDEN = 64
@@ -120,13 +120,17 @@ def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float:
-    """Bytes that one element-wise kernel moves per token, as the engine counts them (`perfmodel.costs`)."""
+    """Bytes that one element-wise kernel moves per token, as the engine counts them (`perfmodel.costs`).
+
+    A residual and its norm are one step of a pass, ``add_norm``; records before it timed them apart.
+    """
     kv_values = 2 * at["kv_heads"] * at["head_dim"]
     values = {
         "norm": 2 * at["hidden"],
         "rope": 2 * (at["heads"] * at["head_dim"] + kv_values),
         "activation": 3 * at["inner"],
         "residual": 3 * at["hidden"],
+        "add_norm": 5 * at["hidden"],
     }
     return values[kind] * activation_bytes
 

@@ -16,13 +16,14 @@ from torch import Tensor
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.decoder import backends, graphs
 from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.fp8 import FP8, product
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.pointwise import Pointwise, rotate
+from perfmodel.validate.decoder.model import Layer, Model, Projected
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.rope import rotary
+from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from perfmodel.validate.harness.micro.grid import Job, heads_of, linear_shapes, shell_spec
@@ -35,6 +36,7 @@ MAX_BUFFERS = 512
 SHELL_CONTEXT, SHELL_ROOM = 64, 8
 LOOP_ROOM = 4096
 """Tokens that the calls of a loop may gain."""
+EPS = 1e-5
 SPACER_VALUES = 1024
 """Values of the element-wise kernel between two large ones."""
 
@@ -56,7 +58,8 @@ class Kernel:
 
 
 class KernelMaker:
-    """Makes kernels on one device in one type; matrices and caches are of fp8 where the plan's are.
+    """Makes kernels on one device in one type, small steps as its passes run them (fused ones on CUDA);
+    matrices and caches are of fp8 where the plan's are.
 
     So is the LM head's, although a model keeps it in `dtype`: one efficiency is fitted to all.
     """
@@ -67,6 +70,7 @@ class KernelMaker:
             plan.precision.weights == "fp8",
             "fp8" if plan.precision.kv == "fp8" else "auto",
         )
+        self.pointwise = backends.pointwise("auto", device, dtype, self.kv_dtype == "fp8")
         self.stored, self.cached = (FP8 if on else dtype for on in (self.fp8, self.kv_dtype == "fp8"))
         self.generator = torch.Generator(device).manual_seed(plan.protocol.seed)
         self._kept: tuple[object, list[Any]] = (None, [])
@@ -151,25 +155,28 @@ class KernelMaker:
         call, count = lambda i: attend(q, caches[i][0], caches[i][1], span, k, v), len(caches)
         return Kernel(call, count, size * count, self._spacer())
 
-    def _norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
-        x, weight = self._random(1, tokens, hidden), self._random(hidden)
-        return Kernel(lambda i: F.rms_norm(x, (hidden,), weight), 1, x.nbytes)
+    def _add_norm(self, hidden: int, tokens: int, **_: int) -> Kernel:
+        x, residual, weight = (
+            self._random(*s) for s in ((1, tokens, hidden), (1, tokens, hidden), (hidden,))
+        )
+        add_norm = self.pointwise.add_norm
+        return Kernel(lambda i: add_norm(x, residual, weight, EPS), 1, 2 * x.nbytes)
 
     def _rope(self, heads: int, kv_heads: int, head_dim: int, tokens: int, **_: int) -> Kernel:
-        q, k = self._random(tokens, heads, 1, head_dim), self._random(tokens, kv_heads, 1, head_dim)
-        shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
-        turns = rotary(shell_spec(1, shape), self.device, tokens).turns(
-            torch.arange(tokens, device=self.device)[:, None], self.dtype
-        )
-        return Kernel(lambda i: (rotate(q, *turns), rotate(k, *turns)), 1, q.nbytes + k.nbytes)
+        """As in a pass: from the projection's output into queries, keys, values and the cache."""
+        spec = shell_spec(1, {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim})
+        with torch.device("meta"):
+            layer = Layer(spec, RankShard(), 0)
+        qkv = self._random(1, tokens, (heads + 2 * kv_heads) * head_dim)
+        positions = torch.arange(tokens, device=self.device)[None]
+        turns = rotary(spec, self.device, tokens).turns(positions, self.dtype)
+        slots = KVCache((1, 1, kv_heads, tokens, head_dim), self.device, self.cached).at(0, positions)
+        given = Projected(layer, qkv, turns, self.pointwise)
+        return Kernel(lambda i: given.rotate(slots=slots), 1, qkv.nbytes)
 
     def _activation(self, inner: int, tokens: int, **_: int) -> Kernel:
-        both, silu_mul = self._random(1, tokens, 2 * inner), Pointwise().silu_mul
+        both, silu_mul = self._random(1, tokens, 2 * inner), self.pointwise.silu_mul
         return Kernel(lambda i: silu_mul(both), 1, both.nbytes)
-
-    def _residual(self, hidden: int, tokens: int, **_: int) -> Kernel:
-        x, y = self._random(1, tokens, hidden), self._random(1, tokens, hidden)
-        return Kernel(lambda i: x + y, 1, x.nbytes + y.nbytes)
 
     def _sampling(self, vocab: int, batch: int) -> Kernel:
         logits = self._random(batch, vocab)

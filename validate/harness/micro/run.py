@@ -12,7 +12,7 @@ from perfmodel.validate.decoder.backends import others
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
-from perfmodel.validate.harness.micro.grid import Job, attention_by, jobs
+from perfmodel.validate.harness.micro.grid import SMALL, Job, attention_by, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DTYPES
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
@@ -29,7 +29,7 @@ MIN_SHARE = 0.01
 """What is left at the least where another process slowed the small kernel alone."""
 LONG_S = 0.25
 """A call longer than this is not warmed up a second time."""
-CAPTURED = ("gemm", "attention", "norm", "rope", "activation", "residual", "sampling", "bare")
+CAPTURED = ("gemm", "attention", *SMALL, "sampling", "bare")
 """Kinds timed inside a CUDA graph, where the host's launches do not count; a shell is where the plan's passes
 are.
 """
