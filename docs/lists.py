@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
+from perfmodel.drafts import kinds
 from perfmodel.specs.boundary.frozen import defaults
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
@@ -216,5 +217,11 @@ def _off(errors: dict[str, Any]) -> str:
     return f"{100 * errors['mape']:.1f} %"
 
 
-MADE = {"accuracy": accuracy}
+def drafts() -> str:
+    """The table of draft kinds."""
+    rows = [(f"`{word}`", f"`{kind.example}`", kind.source) for word, kind in kinds().items()]
+    return "\n".join(table(["kind", "example", "source"], rows, text_columns=range(3))) + "\n"
+
+
+MADE = {"accuracy": accuracy, "drafts": drafts}
 """Name of a part of a page, between ``<!-- made: NAME -->`` and ``<!-- end -->`` -> what writes it."""

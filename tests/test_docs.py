@@ -224,9 +224,9 @@ def test_the_page_says_what_a_what_if_takes_today() -> None:
     for name, now in today.items():
         calls, files, passes = (int(cell) for cell in cells[name])
         assert (files, passes) == (now["files"], now["forward passes"]), (
-            f"{name}: docs/benchmarks.md is stale"
+            f"{name}: docs/benchmarks.md: run `make bench` and commit"
         )
-        assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md is stale"
+        assert calls == pytest.approx(now["calls"], rel=0.05), f"{name}: docs/benchmarks.md: run `make bench`"
     for name, what, most in (
         ("first", "calls", 14000),
         ("warm", "forward passes", 17),

@@ -162,8 +162,8 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except SystemExit:  # raised by `_terminate`
-        return TERMINATED
+    except SystemExit as ended:  # raised by `_terminate`, and by shell completion
+        return int(ended.code or 0)
     except (InputError, USAGE_ERROR) as error:
         if (
             type(error).__name__ == "NoArgsIsHelpError"

@@ -66,7 +66,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Everything that is wrong with `now` beside what was recorded, one line each; none where it passes."""
-    changed = list(_differences("", recorded.get("inputs"), now.get("inputs")))
+    inputs = _without_additions(recorded.get("inputs", {}), now.get("inputs", {}))
+    changed = list(_differences("", recorded.get("inputs"), inputs))
     found = _told(f"changed: {len(changed)} inputs are not what was recorded", changed)
     found += _bounds(now)
     for mode, replay in now.get("replays", {}).items():
@@ -75,6 +76,16 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
         found += _systems(recorded["systems"], now["systems"])
     stale = list(_differences("", recorded | {"inputs": None}, now | {"inputs": None}))
     return found + _told(f"stale: {len(stale)} recorded figures are no longer what the code gives", stale)
+
+
+def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The inputs of `now` without devices and models that were added since: no recorded figure is of them."""
+    kept = {
+        kind: {name: made_of for name, made_of in now[kind].items() if name in recorded.get(kind, {})}
+        for kind in ("gpus", "models")
+        if kind in now
+    }
+    return now | kept
 
 
 def _told(what: str, lines: list[str]) -> list[str]:

@@ -107,6 +107,13 @@ def test_a_change_is_named(
     assert any(moved in line for line in lines), lines
 
 
+def test_a_device_that_is_added_is_no_fault_and_one_that_is_gone_is(recorded: dict[str, Any]) -> None:
+    gpus = recorded["inputs"]["gpus"]
+    one_less = {"inputs": recorded["inputs"] | {"gpus": dict([*gpus.items()][1:])}}
+    assert gate.faults(one_less, {"inputs": recorded["inputs"]}) == []
+    assert gate.faults({"inputs": recorded["inputs"]}, one_less)[1].endswith("recorded, but gone")
+
+
 def test_a_changed_unit_is_named(
     recorded: dict[str, Any], shipped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
