@@ -1,9 +1,10 @@
-"""What every file in the folders of devices, models, KV methods and draft kinds must keep.
+"""What every file in the folders of devices, models, KV methods, draft kinds and draft-length policies must keep.
 
 Nothing here knows a name: a file that is added is found and held to the same, with ``-k NAME`` by itself.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from perfmodel.cli import gpus as gpu_catalogue
 from perfmodel.cli import models as model_catalogue
 from perfmodel.drafts import kinds
 from perfmodel.kv import KVLayout, KVMethod, parse_kv
+from perfmodel.queueing.policies import in_words, policies
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.devices import gpu
@@ -259,3 +261,46 @@ def test_a_search_over_one_kv_method_asks_it_only_of_drafts_that_read_a_cache() 
     for word, kind in kinds().items():
         asked = [row["draft_kv"].partition(":")[0] for row in skipped if row["draft"] == word]
         assert set(asked) <= {"quest" if kind.reads_cache else "full"}, word
+
+
+# Draft-length policies.
+
+SERVED: dict[str, Any] = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 2048, "output_len": 200}
+
+
+@pytest.mark.parametrize("name", policies())
+@pytest.mark.parametrize(
+    "load", [{"request_rate": (1.0, 8.0)}, {"max_concurrency": (1, 64)}], ids=["open", "closed"]
+)
+def test_a_policy_answers_at_every_load_and_is_replayed(name: str, load: dict[str, Any]) -> None:
+    """Named in rows, or by the fixed length that it chose; in its table no more tokens than the search may try."""
+    policy = policies()[name]
+    assert policy.help
+    assert policy.source
+    assert policy.__doc__
+    asked = SERVED | load | {"draft": "eagle", "alpha": 0.7, "gamma": name, "max_gamma": 4}
+    answer = traffic(**asked, replay=True, num_prompts=50)
+    at = [row.request_rate or row.concurrency for row in answer.rows if row.gamma == name]
+    if policy.by_load:
+        assert not at
+        assert {row.gamma for row in answer.rows} <= set(range(5))
+    else:
+        assert in_words(name) == policy.noun
+        assert at == list(next(iter(load.values())))
+        assert answer.replay is not None
+        assert name in {row.gamma for row in answer.replay}
+        table = next(limits.table for limits in answer.drafts if limits.gamma == name)
+        assert table is None or max(tokens for _, _, tokens in table) <= 4
+
+
+@pytest.mark.parametrize("name", policies())
+def test_a_policy_replays_a_trace(name: str, tmp_path: Path) -> None:
+    """Of requests of other lengths than the question's, at the trace's own rate."""
+    trace = tmp_path / "trace.csv"
+    lines = [f"{second},{500 + 7 * second},{60 + second}" for second in range(40)]
+    trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *lines]))
+    asked = SERVED | {"draft": "eagle", "alpha": 0.7, "gamma": name, "request_rate": 4.0, "trace": str(trace)}
+    answer = traffic(**asked)
+    assert answer.replay is not None
+    assert [row.gamma for row in answer.replay] == [row.gamma for row in answer.rows]
+    assert {row.request_rate for row in answer.replay} == {1.0}

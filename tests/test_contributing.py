@@ -1,5 +1,5 @@
-"""docs/contributing.md does what it says: its files, put where it says, are a device, a model, a method and a
-draft.
+"""docs/contributing.md does what it says: its files, put where it says, are a device, a model, a method, a
+draft and a policy.
 """
 
 import re
@@ -20,6 +20,7 @@ ONE_EACH = {
     "perfmodel/models": "toy-1b",
     "perfmodel/kv": "strided",
     "perfmodel/drafts": "earlyexit",
+    "perfmodel/queueing/policies": "quiet",
 }
 NAMES = " or ".join(ONE_EACH.values())
 
@@ -54,6 +55,8 @@ SHOW = """
 from perfmodel.cli import run
 for kind, name in (("gpus", "toy-9000"), ("models", "toy-1b"), ("kv", "strided")):
     print(kind, run([kind, "list"]), run([kind, "show", name]))
+asked = "traffic -m llama-3.1-8b --gpu h100 --input-len 1k --output-len 99 --request-rate 1 --draft ngram --alpha 0.5"
+print("policies", run([*asked.split(), "--gamma", "quiet"]))
 print("drafts", run("ops -m llama-3.1-8b --gpu h100 -b 1 -c 1k -g 1 --pass draft --draft earlyexit".split()))
 """
 
@@ -63,8 +66,9 @@ def test_each_is_found_by_name_there_and_only_there(tree: Path) -> None:
     for kind in ("gpus", "models", "kv"):
         assert f"{kind} 0 0\n" in there.stdout
         assert f"{kind} 0 2\n" in here.stdout
-    assert "drafts 0\n" in there.stdout
-    assert "drafts 2\n" in here.stdout
+    for name in ("drafts", "policies"):
+        assert f"{name} 0\n" in there.stdout
+        assert f"{name} 2\n" in here.stdout
     assert (there.stderr, here.stderr.count("error: ")) == ("", len(ONE_EACH))
     for name in ("toy-9000", "toy-1b", "strided"):
         assert name in there.stdout
@@ -84,6 +88,7 @@ def test_the_contract_covers_each_of_them(tree: Path) -> None:
         ("perfmodel/models/toy-1b.yaml", "num_hidden_layers: 16", "num_hidden_layers: 17"),
         ("perfmodel/kv/strided.py", ".times(self.beyond_budget(context))", ""),
         ("perfmodel/drafts/earlyexit.py", "(LayerSkip), arXiv 2404.16710", "somewhere"),
+        ("perfmodel/queueing/policies/quiet.py", "TOKENS, BUSY = 3", "TOKENS, BUSY = 9"),
     ],
 )
 def test_a_file_that_breaks_the_contract_is_caught(name: str, good: str, bad: str, tree: Path) -> None:

@@ -8,12 +8,13 @@ import typer
 
 from perfmodel.answers.load.llmd_report import llmd_report
 from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
-from perfmodel.answers.load.traffic_query import TABLE, TrafficQuery
+from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.text import NONE, clients, devices, seconds
 from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
+from perfmodel.queueing.policies import in_words
 from perfmodel.writing import destination, write
 
 app = App()
@@ -46,8 +47,8 @@ COLUMNS = (
 @app.command("traffic")
 @takes(TrafficQuery)
 def command(question: TrafficQuery, report: Report = None, json: Json = False) -> None:
-    """What does a request rate, or so many clients, meet on this server: speculate, at which length, how many
-    replicas?
+    """Should this server speculate under this request rate (or concurrency), with which draft length, and on how
+    many replicas?
 
     Rates are of one replica. Baseline decoding (0 draft tokens) is always among the answers.
     """
@@ -73,7 +74,7 @@ def _print(a: Traffic) -> None:
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)
     told = [
-        (_length(row.gamma), note)
+        (in_words(row.gamma), note)
         for row in a.rows
         for note in row.warnings
         if not note.startswith("saturated")
@@ -107,7 +108,7 @@ def _time(times: Percentiles | None, name: str) -> str:
 
 
 def _limits(limits: DraftLimits, closed: bool) -> str:
-    which = _length(limits.gamma)
+    which = in_words(limits.gamma)
     if limits.break_even_alpha is not None:
         alphas = ", ".join("never" if alpha is None else f"{alpha:.2f}" for alpha in limits.break_even_alpha)
         return f"{which}: as fast as the baseline at an acceptance of {alphas}"
@@ -122,10 +123,6 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     for low, high, tokens in limits.table or ():
         said += f"; {low}-{high}: {tokens}" if tokens else f"; {low}-{high}: off"
     return said
-
-
-def _length(gamma: int | str) -> str:
-    return "the table" if gamma == TABLE else f"{gamma} draft token{'s' if gamma != 1 else ''}"
 
 
 def _verdict(verdict: TrafficVerdict) -> str:

@@ -9,6 +9,7 @@ from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.text import devices
 from perfmodel.errors import InputError
 from perfmodel.plots.theme import BRIGHT, DARK, label, panels, styled
+from perfmodel.queueing.policies import in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,13 +32,18 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
         raise InputError("traffic: needs an answer at two loads or more")
     left, right = panels(2, (8.6, 4.2))
     closed = found.rows[0].concurrency is not None
-    lengths = sorted({str(row.gamma) for row in found.rows}, key=lambda gamma: (gamma != "0", gamma))
+    lengths = sorted({row.gamma for row in found.rows}, key=lambda gamma: (gamma != 0, str(gamma)))
     for place, (name, title, scale) in zip((left, right), PANELS, strict=True):
         for number, gamma in enumerate(lengths):
-            rows = [row for row in found.rows if str(row.gamma) == gamma and row.ttft_s is not None]
+            rows = [row for row in found.rows if row.gamma == gamma and row.ttft_s is not None]
             at, times = [_load(row) for row in rows], [getattr(row, name) for row in rows]
             colour = BRIGHT[number % len(BRIGHT)]
-            place.plot(at, [scale * t.mean for t in times], color=colour, label=_words(gamma))
+            place.plot(
+                at,
+                [scale * t.mean for t in times],
+                color=colour,
+                label=in_words(gamma) if gamma else "baseline",
+            )
             place.plot(at, [scale * t.p99 for t in times], color=colour, linestyle=":")
             if rows and not closed and loads[0] <= (end := rows[0].saturation_rate) <= loads[-1] * 1.1:
                 place.plot(
@@ -60,11 +66,6 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
         f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."
     )
     return label(left, f"Latency of {where}{drafted}", caption)
-
-
-def _words(gamma: str) -> str:
-    named = {"0": "baseline", "1": "1 draft token", "table": "by the table"}
-    return named.get(gamma, f"{gamma} draft tokens")
 
 
 def _load(row: TrafficRow) -> float:

@@ -22,7 +22,7 @@ from perfmodel import costs
 from perfmodel.errors import refuse
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array
-from perfmodel.queueing.policy import walk
+from perfmodel.queueing.policies.table import walk
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.scenario import Scenario

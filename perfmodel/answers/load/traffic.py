@@ -2,17 +2,16 @@
 docs/traffic.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.grid.sweep import pandas
-from perfmodel.answers.load.traffic_query import TABLE, TrafficQuery
+from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
 from perfmodel.answers.point.break_even import turn
@@ -25,7 +24,7 @@ from perfmodel.answers.text import clients, devices
 from perfmodel.errors import refuse
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s
-from perfmodel.queueing.policy import by_batch
+from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.calibrations.stacks import engine_of
@@ -41,10 +40,6 @@ SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
 SHARE_DIGITS, RATE_DIGITS = 3, 6
 """Decimals to which shares within the SLO and rates are compared: what differs by less is a tie."""
-FULL = 0.95
-"""Share of the saturation rate at which a table is made for whatever is beyond."""
-NEVER_S = 1e9
-"""Time per token, and the rate that it can serve, of a server that falls behind: beyond any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +106,10 @@ class Traffic(Answer):
         return pandas().DataFrame([flat(row) for row in self.rows])
 
 
-@dataclass(frozen=True, slots=True)
-class LengthChoice:
-    """A draft length that is answered: its passes, at which of the loads it is shown, and the lengths of a
-    table.
-    """
-
-    gamma: int | str
-    steps: StepTimes
-    shown: NDArray[np.int64]
-    table: NDArray[np.int64] | None = None
-
-
 @asks(TrafficQuery)
 def traffic(question: TrafficQuery) -> Traffic:
-    """What does a request rate, or so many clients, meet on this server: speculate, at which length, how many
-    replicas?
+    """Should this server speculate under this request rate (or concurrency), with which draft length, and on how
+    many replicas?
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
@@ -141,13 +124,14 @@ def traffic(question: TrafficQuery) -> Traffic:
         raise refuse(
             "--input-len", None, f"with the output at most {scenario.target.name}'s {most} positions", total
         )
-    choices, times = _choices(question, scenario, known)
+    replica = _replica(question, scenario, known)
+    choices = _choices(question, replica) if known else list(Fixed(0).choices(replica))
     by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
     shown = {c.steps.gamma: c.steps for c in choices}
     off = log_errors(question, scenario, [*shown.values()])
     for c in choices:
-        found = rows_of(question, c.gamma, c.steps, question.loads[c.shown], off[c.steps.gamma])
-        for at, row in zip(c.shown, found, strict=True):
+        found = rows_of(question, c, off[c.steps.gamma])
+        for at, row in zip(c.at, found, strict=True):
             by_load[int(at)].append(row)
     verdicts = tuple(_verdict(question, rows, known) for rows in by_load)
     pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
@@ -155,12 +139,10 @@ def traffic(question: TrafficQuery) -> Traffic:
         rows=tuple(row for rows in by_load for row in rows),
         verdict=pays if known else "unknown_acceptance",
         verdicts=verdicts,
-        drafts=tuple(_draft_limits(question, times[0], c) for c in choices[1:])
+        drafts=tuple(_draft_limits(replica, c) for c in choices[1:])
         if known
-        else tuple(_break_even(question, times, gamma) for gamma in times if gamma),
-        replay=replayed(question, scenario, [(c.gamma, c.steps) for c in choices])
-        if question.replays
-        else None,
+        else tuple(_break_even(question, replica.passes, gamma) for gamma in replica.passes if gamma),
+        replay=replayed(question, replica, choices) if question.replays else None,
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
         tp=int(question.tp),
@@ -168,41 +150,33 @@ def traffic(question: TrafficQuery) -> Traffic:
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source if known else "unknown",
         calibration=Calibrated.of(scenario),
-        warnings=assumed(_query(question), scenario) if question.asked != (0,) else (),
+        warnings=assumed(_query(question), scenario) if any(p.tokens != 0 for p in question.gamma) else (),
     )
 
 
-def _choices(
-    question: TrafficQuery, scenario: Scenario, known: bool
-) -> tuple[list[LengthChoice], dict[int, StepTimes]]:
-    """The baseline first, and the passes of all draft lengths that were priced."""
-    searched = set(question.asked) & {None, TABLE}
-    lengths = {0, *question.drafted}
-    if searched:
-        lengths |= set(range(scenario.longest(int(question.max_gamma)) + 1)) if known else SHORTEST
+def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:
+    """The replica, with the passes of all draft lengths that a policy of the question may choose."""
+    longest, lengths = scenario.longest(int(question.max_gamma)), {0}
+    for policy in question.length_policies:
+        fixed = policy.tokens is not None
+        lengths |= set(policy.lengths(longest) if known or fixed else SHORTEST)
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
-    times = {steps.gamma: steps for steps in priced}
-    everywhere = np.arange(question.loads.size)
-    choices = [LengthChoice(0, times[0], everywhere)]
-    if not known:
-        return choices, times
-    choices += [LengthChoice(gamma, times[gamma], everywhere) for gamma in question.drafted]
-    if TABLE in searched:
-        most = FULL * min(capacity(t, question.lengths, question.limits)[0] for t in priced)
-        rate = min(most, float(question.loads.max())) if question.opens else most
-        steps, table = by_batch(priced, question.lengths, rate) if most else (times[0], np.zeros(1, np.int64))
-        choices.append(LengthChoice(TABLE, steps, everywhere, table))
-    if None in searched:
-        best = _best_lengths(question, priced)
-        new = [gamma for gamma in np.unique(best).tolist() if gamma and gamma not in question.drafted]
-        choices += [LengthChoice(gamma, times[gamma], np.flatnonzero(best == gamma)) for gamma in new]
-    return choices, times
+    return Replica(scenario, question.limits, question.load(question.loads), {t.gamma: t for t in priced})
+
+
+def _choices(question: TrafficQuery, replica: Replica) -> list[Choice]:
+    """The baseline first, then what each policy runs; a length that is there already is not told again."""
+    choices: dict[int | str, Choice] = {}
+    for policy in (Fixed(0), *question.length_policies):
+        for choice in policy.choices(replica):
+            choices.setdefault(choice.gamma, choice)
+    return list(choices.values())
 
 
 def _query(question: TrafficQuery) -> Query:
     """The point that the names, formats and acceptance of the question are resolved at."""
-    numbers = [gamma for gamma in question.asked if isinstance(gamma, int)]
-    gamma = max(numbers) if len(numbers) == len(question.asked) else None
+    numbers = [policy.tokens for policy in question.gamma if policy.tokens is not None]
+    gamma = max(numbers) if len(numbers) == len(question.gamma) else None
     return question.query(batch=1, context=max(round(question.lengths.context), 1), gamma=gamma)
 
 
@@ -217,55 +191,34 @@ def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
         return resolve(query, UNUSED), False
 
 
-def _best_lengths(question: TrafficQuery, priced: Sequence[StepTimes]) -> NDArray[np.int64]:
-    """The length with the lowest mean TPOT at each load, by its mean batch; 0 where the baseline is fastest.
-
-    Waiting for memory counts: a client without a seat by the time until it has one, and of lengths that
-    cannot serve a rate the one that serves most is taken.
-    """
-    loads, decoded = question.loads, question.lengths.decoded
-    tpot = []
-    for t in priced:
-        if question.opens:
-            leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
-            batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
-            seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - loads * t.prompt_at(batch))
-            most = capacity(t, question.lengths, question.limits)[0]
-            tpot.append(np.where(loads < most, seconds, NEVER_S - most))
-        else:
-            batch = np.minimum(loads, float(max(t.seats, 1)))
-            seconds = t.decode_at(batch) / t.tokens_per_iteration + (batch - 1.0) / decoded * t.prompt_at(
-                batch
-            )
-            tpot.append(seconds * loads / batch if t.seats else np.full(loads.shape, np.inf))
-    return np.array([t.gamma for t in priced])[np.argmin(np.stack(tpot), 0)]
+def _draft_limits(replica: Replica, c: Choice) -> DraftLimits:
+    most, _ = capacity(c.steps, replica.lengths, replica.limits)
+    table = None if c.table is None else runs(np.asarray(c.table))
+    return DraftLimits(c.gamma, most, _stops_paying(replica, c.steps), None, table)
 
 
-def _draft_limits(question: TrafficQuery, baseline: StepTimes, c: LengthChoice) -> DraftLimits:
-    most, _ = capacity(c.steps, question.lengths, question.limits)
-    table = None if c.table is None else runs(c.table)
-    return DraftLimits(c.gamma, most, _stops_paying(question, baseline, c.steps), None, table)
-
-
-def _stops_paying(question: TrafficQuery, baseline: StepTimes, steps: StepTimes) -> float | None:
+def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
     """The lowest load from which on the mean TPOT is no lower than the baseline's; None where it is always
     lower.
     """
+    baseline = replica.passes[0]
     if not (steps.seats and baseline.seats):
         return None
-    if question.opens:
-        end = min(capacity(t, question.lengths, question.limits)[0] for t in (baseline, steps))
+    if replica.load.rate is not None:
+        end = min(capacity(t, replica.lengths, replica.limits)[0] for t in (baseline, steps))
         loads = np.linspace(end / SCANNED, end, SCANNED, endpoint=False)
+        load = replace(replica.load, rate=loads)
     else:
         loads = np.unique(np.round(np.geomspace(1, min(baseline.seats, steps.seats), SCANNED)))
-    slower = [mean_tpot_s(t, question.load(loads), question.limits) for t in (baseline, steps)]
+        load = replace(replica.load, clients=loads)
+    slower = [mean_tpot_s(t, load, replica.limits) for t in (baseline, steps)]
     pays = np.flatnonzero(slower[1] < slower[0])
     if not pays.size:
         return float(loads[0])
     return None if pays[-1] == loads.size - 1 else float(loads[pays[-1] + 1])
 
 
-def _break_even(question: TrafficQuery, times: dict[int, StepTimes], gamma: int) -> DraftLimits:
+def _break_even(question: TrafficQuery, times: Mapping[int, StepTimes], gamma: int) -> DraftLimits:
     """The constant acceptance at which a draft length has the baseline's mean TPOT, at each load."""
     steps, alphas = times[gamma], list[float | None]()
     for load in question.loads if steps.seats else ():
@@ -306,9 +259,8 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
     elif best.gamma == 0:
         reason = f"{place}: do not speculate"
     else:
-        reason = (
-            f"{place}: draft {'by the table' if best.gamma == TABLE else best.gamma}, TPOT {speedup:.2f}x"
-        )
+        length = f"by {in_words(best.gamma)}" if isinstance(best.gamma, str) else best.gamma
+        reason = f"{place}: draft {length}, TPOT {speedup:.2f}x"
     if replicas is not None:
         reason += f", {replicas} replica{'s' if replicas != 1 else ''}"
     if best.slo_share is not None:

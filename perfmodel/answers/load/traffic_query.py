@@ -3,7 +3,6 @@ flags.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,32 +10,21 @@ import numpy as np
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, question
 from perfmodel.answers.question.query import CommonOptions
-from perfmodel.answers.question.readers import Count, Counts, Number, Numbers, gammas, whole
+from perfmodel.answers.question.readers import Count, Counts, Number, Numbers, whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
-from perfmodel.parse import items, parse_switch, parse_text
+from perfmodel.parse import parse_switch, parse_text
 from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 
-TABLE = "table"
 DEFAULT_STD = 0.05
 """Standard deviation of acceptance between requests: the middle of what docs/accuracy.md finds in chat and
 code.
 """
 
 
-def parse_lengths(given: Any, flag: str) -> tuple[int | str | None, ...]:
-    """Draft lengths from 0, ``auto`` (None) and ``table``."""
-    parts = given.split(",") if isinstance(given, str) else items(given)
-    values: list[int | str | None] = []
-    for part in parts:
-        if isinstance(part, str) and part.strip().lower() == TABLE:
-            values.append(TABLE)
-        else:
-            values += gammas(part, flag)
-    if not values:
-        raise refuse(flag, None, "one draft length or more, auto or table", "none")
-    return tuple(dict.fromkeys(values))
+LENGTHS = f"Draft lengths; {', '.join(f'{name} is {each.help}' for name, each in policies().items())}"
 
 
 def parse_slo(given: Any, flag: str) -> dict[str, float]:
@@ -75,13 +63,13 @@ class TrafficQuery(CommonOptions):
     max_concurrency: Counts | None = argument(
         "Clients that each wait for their answer (closed loop).", COUNTS, default=None
     )
-    gamma: str | Sequence[int | str] | int | None = argument(
-        "Draft lengths; auto is the best at each load, table one by running batch. 0 is always there.",
-        "N,...|auto|table",
+    gamma: tuple[LengthPolicy, ...] = argument(
+        f"{LENGTHS}. 0 is always there.",
+        "|".join(("N,...", *policies())),
         "-g",
-        read=parse_lengths,
+        read=parse_policies,
         shown="auto",
-        default=("auto",),
+        default="auto",
     )
     tp: arg.TP = 1
     slo: str | dict[str, float] | None = argument(
@@ -153,7 +141,10 @@ class TrafficQuery(CommonOptions):
         ]
         if len(given) > 1:
             raise InputError(f"{' and '.join(map(arg.flag, given))}: only one of them may be given")
-        if self.tokens_per_iteration is not None and len(self.drafted) != 1:
+        if (
+            self.tokens_per_iteration is not None
+            and sum(policy.tokens not in (None, 0) for policy in self.gamma) != 1
+        ):
             raise InputError(
                 "--tokens-per-iteration: needs one --gamma of 1 or more, at which it was measured"
             )
@@ -161,14 +152,12 @@ class TrafficQuery(CommonOptions):
             raise InputError("--context-std: --input-std and --output-std say it here")
 
     @property
-    def asked(self) -> tuple[int | str | None, ...]:
-        """Draft lengths, None for auto and `TABLE`."""
-        return parse_lengths(self.gamma, "--gamma")
+    def length_policies(self) -> tuple[LengthPolicy, ...]:
+        """How draft lengths are chosen, in the order in which rows are shown."""
+        return tuple(sorted(self.gamma, key=lambda policy: (policy.tokens is None, policy.by_load)))
 
-    @property
-    def drafted(self) -> list[int]:
-        """Draft lengths from 1 that were given as numbers."""
-        return [gamma for gamma in self.asked if isinstance(gamma, int) and gamma]
+    def as_dict(self) -> dict[str, Any]:
+        return super().as_dict() | {"gamma": tuple(policy.given for policy in self.gamma)}
 
     @property
     def opens(self) -> bool:

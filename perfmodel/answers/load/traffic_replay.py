@@ -3,6 +3,7 @@ form's.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,17 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.operations import Array
 from perfmodel.queueing.chain import capacity
-from perfmodel.queueing.load import Lengths
-from perfmodel.queueing.policy import by_batch
+from perfmodel.queueing.load import Lengths, Load
+from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
-from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.steps import step_times
 from perfmodel.queueing.trace import read_trace
-from perfmodel.speculation.scenario import Scenario
 
 LEAST_OUTPUT = 1.001
 """Mean output tokens of a trace at the least: the lengths of a request have a second token."""
 
 
-def replayed(
-    question: TrafficQuery, scenario: Scenario, choices: Sequence[tuple[int | str, StepTimes]]
-) -> tuple[TrafficRow, ...]:
+def replayed(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]) -> tuple[TrafficRow, ...]:
     """A row for each load and draft length; of a trace at its own rate, one for each length. Raises
     InputError.
     """
@@ -33,38 +31,34 @@ def replayed(
         trace = read_trace(question.trace)
         lengths = _lengths_of(trace)
         rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else 0.0
-        drafted = {t.gamma for _, steps in choices for t in (steps.table or (steps,))}
-        priced = {t.gamma: t for t in step_times(scenario, lengths, question.limits, sorted(drafted))}
-        served = [
-            (gamma, by_batch([priced[t] for t in sorted({t.gamma for t in steps.table})], lengths, rate)[0])
-            if steps.table
-            else (gamma, priced[steps.gamma])
-            for gamma, steps in choices
-        ]
+        drafted = {t.gamma for choice in choices for t in (choice.steps.table or (choice.steps,))}
+        priced = step_times(replica.scenario, lengths, replica.limits, sorted(drafted))
+        load = Load(lengths, rate=np.array([rate]))
+        there = replace(replica, load=load, passes={t.gamma: t for t in priced})
+        served = [replace(choice, steps=choice.policy.replayed(choice, there)) for choice in choices]
         where = {"request_rate": rate, "concurrency": None}
-        return tuple(_row(question, lengths, *choice, trace, where) for choice in served if choice[1].seats)
+        return tuple(_row(question, lengths, c, trace, where) for c in served if c.steps.seats)
     rows = []
     for load in question.loads.tolist():
         where = question.named(load)
         drawn = int(question.num_prompts), where["request_rate"], float(question.burstiness), seed
         requests = arrivals(lengths, *drawn)
-        rows += [_row(question, lengths, *choice, requests, where) for choice in choices if choice[1].seats]
+        rows += [_row(question, lengths, c, requests, where) for c in choices if c.steps.seats]
     return tuple(rows)
 
 
 def _row(
     question: TrafficQuery,
     lengths: Lengths,
-    gamma: int | str,
-    steps: StepTimes,
+    choice: Choice,
     requests: Arrivals,
     where: dict[str, Any],
 ) -> TrafficRow:
-    spread, seed = float(question.acceptance_std), int(question.seed)
+    steps, spread, seed = choice.steps, float(question.acceptance_std), int(question.seed)
     met = replay(steps, lengths, question.limits, requests, where["concurrency"], spread, seed)
     return TrafficRow(
         **where,
-        gamma=gamma,
+        gamma=choice.gamma,
         running_mean=met.running,
         tpot_s=_percentiles(met.tpot_s[met.output_tokens > 1]),
         ttft_s=_percentiles(met.ttft_s),

@@ -15,6 +15,7 @@ from perfmodel.queueing.chain import prompts_per_pass
 from perfmodel.queueing.closed import ServedLoad, mean_tpot_s, serve
 from perfmodel.queueing.load import Load
 from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.calibrations.fits import Z
 from perfmodel.specs.engines.request_costs import request_constants
@@ -54,7 +55,7 @@ class Percentiles:
 class TrafficRow:
     """A load on one replica at one draft length. None where there is none: the TTFT of a saturated server.
 
-    request_rate: of an open loop, concurrency: of a closed one. gamma: tokens drafted, or ``table``.
+    request_rate: of an open loop, concurrency: of a closed one. gamma: drafted tokens, or the name of a policy (``table``).
     running_mean: requests that decode. slo_share: of requests within all limits. replicas: that the rate
     takes, within the SLO where one is given; None where no number is enough. tpot_interval: that of the mean.
     """
@@ -91,10 +92,9 @@ def flat(row: TrafficRow) -> dict[str, Any]:
     return cells
 
 
-def rows_of(
-    question: TrafficQuery, gamma: Any, steps: StepTimes, loads: Array, log_off: float | None
-) -> list[TrafficRow]:
-    """A draft length at several loads; log_off: standard deviation of the logarithm of its mean TPOT."""
+def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> list[TrafficRow]:
+    """A choice at its loads; log_off: standard deviation of the logarithm of its mean TPOT."""
+    gamma, steps, loads = choice.gamma, choice.steps, question.loads[choice.at]
     spread, limits, load = float(question.acceptance_std), question.limits, question.load(loads)
     if not steps.seats:
         return [_nothing_fits(question, gamma, steps, value) for value in loads]
@@ -136,7 +136,7 @@ def _percentiles(moments: Moments) -> list[Percentiles]:
     return [Percentiles(*map(float, row)) for row in zip(*columns, strict=True)]
 
 
-def _nothing_fits(question: TrafficQuery, gamma: Any, steps: StepTimes, value: float) -> TrafficRow:
+def _nothing_fits(question: TrafficQuery, gamma: int | str, steps: StepTimes, value: float) -> TrafficRow:
     """A row of a server on which not one request fits; its TPOT would be that of one alone."""
     alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
     told = "not one request fits in the memory beside the weights: more devices (--tp), or smaller formats"

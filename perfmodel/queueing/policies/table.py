@@ -8,26 +8,47 @@ round improves the whole table at once, by the least sum of both (Viterbi).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.switching import leaving, stacked, switched, values
 
 PASSES_OF_A_CHANGE = 1.0
 """Assumed: after a change one pass is lost, for graphs are other ones and a draft has to catch up with its
 cache.
 """
-LEAST_DECODING = 0.02
-"""Share of a pass that decoding keeps beside the prompts, at the least; no rate that needs more is
-sustained.
-"""
 ROUNDS = 8
-SELDOM = 1e-3
-"""Share of the largest share of time that every batch counts with, so that rare ones are chosen for too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table(LengthPolicy):
+    """A length for each running batch, so that the time per token is least, changes included."""
+
+    help: ClassVar[str] = "one by running batch"
+    noun: ClassVar[str] = "the table"
+    source: ClassVar[str] = "num_speculative_tokens_per_batch_size of vLLM"
+
+    def choices(self, replica: Replica) -> Sequence[Choice]:
+        """One table, made at the largest rate of the question that every length sustains."""
+        rate = replica.sustained(replica.passes)
+        if not rate:
+            return [replica.switching(self, [], rate)]
+        steps, lengths = by_batch(list(replica.passes.values()), replica.lengths, rate)
+        return [Choice(self, self.name, steps, replica.everywhere, tuple(lengths.tolist()))]
+
+    def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
+        """A table of the same lengths, made at the rate of those requests."""
+        if not choice.steps.table:
+            return replica.passes[choice.steps.gamma]
+        priced = [replica.passes[gamma] for gamma in sorted({t.gamma for t in choice.steps.table})]
+        return by_batch(priced, replica.lengths, float(replica.loads[0]))[0]
 
 
 def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
@@ -61,44 +82,15 @@ def by_batch(
     rate: at which it runs, below all saturation rates.
     """
     seats = min(t.seats for t in times)
-    n = np.arange(1.0, seats + 1)
-    gains = np.array([t.tokens_per_iteration for t in times])
-    decode, prompt = (
-        np.stack([getattr(t, name)[:seats] for t in times], 1) for name in ("decode_s", "prompt_s")
-    )
-    leave = n[:, None] * gains / (lengths.decoded * decode) * np.maximum(1.0 - rate * prompt, LEAST_DECODING)
-    chosen, at = np.argmax(leave, 1), np.arange(seats)
+    n, at = np.arange(1.0, seats + 1), np.arange(seats)
+    decode, leave = stacked(times, "decode_s", seats), leaving(times, lengths, rate, seats)
+    chosen = np.argmax(leave, 1)
     for _ in range(ROUNDS):
-        share, worth = _values(leave[at, chosen], rate)
+        share, worth = values(leave[at, chosen], rate)
         crossed = np.concatenate([[0.0], share[:-1]]) * rate
         toll = 2.0 * crossed * n * PASSES_OF_A_CHANGE * decode[at, chosen]  # down as often as up
         better = walk(-share[:, None] * leave * worth[:, None], toll)
         if np.array_equal(better, chosen):
             break
         chosen = better
-    gained, share = gains[chosen], _values(leave[at, chosen], rate)[0]
-    mean = float(np.average(gained, weights=share))
-    longest = max((times[k] for k in set(chosen.tolist())), key=lambda t: t.gamma)
-    merged = replace(
-        longest,
-        tokens_per_iteration=mean,
-        decode_s=decode[at, chosen] * mean / gained,
-        prompt_s=prompt[at, chosen],
-        seats=seats,
-        table=tuple(times[k] for k in chosen.tolist()),
-    )
-    return merged, np.array([t.gamma for t in times])[chosen]
-
-
-def _values(leave: Array, rate: float) -> tuple[Array, Array]:
-    """Share of time at n = 1 ... seats, no less than `SELDOM`, and what a request more than n - 1 costs."""
-    n = np.arange(1.0, leave.size + 1)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(rate / leave))])
-    share = np.exp(logs - logs.max())
-    share = share[1:] / share.sum()
-    mean = float(share @ n)
-    worth, later = np.empty(leave.size), 0.0
-    for i in range(leave.size - 1, -1, -1):
-        later = (n[i] - mean + rate * later) / leave[i]
-        worth[i] = later
-    return np.maximum(share, SELDOM * share.max()), np.maximum(worth, 0.0)
+    return switched(times, lengths, rate, chosen), np.array([t.gamma for t in times])[chosen]

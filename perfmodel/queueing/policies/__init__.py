@@ -1,0 +1,47 @@
+"""How a server chooses its draft lengths: one policy a file, found by name in this folder.
+
+A policy is typed by the name of its file (``auto``, ``table``), a length that never changes as its number.
+"""
+
+from functools import cache
+
+from perfmodel.errors import refuse
+from perfmodel.members import class_in, names_in
+from perfmodel.parse import items, parse_counts
+from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
+from perfmodel.queueing.policies.fixed import Fixed
+
+__all__ = ["Choice", "Fixed", "LengthPolicy", "Replica", "in_words", "parse_policies", "policies"]
+
+
+@cache
+def policies() -> dict[str, type[LengthPolicy]]:
+    """Name -> class of the policies that are typed by their names, sorted."""
+    names = [name for name in names_in(__path__) if name != "fixed"]
+    return {name: class_in(f"{__name__}.{name}", LengthPolicy) for name in names}  # type: ignore[type-abstract]
+
+
+def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
+    """Whole numbers from 0 and names of policies, each once: a list, or text with commas such as ``1..4,auto``.
+
+    Raises InputError naming `flag` where there is none, and for anything else.
+    """
+    found: list[LengthPolicy] = []
+    for part in given.split(",") if isinstance(given, str) else items(given):
+        name = "auto" if part is None else str(part).strip().lower()
+        if isinstance(part, LengthPolicy):
+            found.append(part)
+        elif name in policies():
+            found.append(policies()[name]())
+        else:
+            found += map(Fixed, parse_counts(part, flag, least=0))
+    if not found:
+        raise refuse(flag, None, f"one draft length or more, or {', '.join(policies())}", "none")
+    return tuple(dict.fromkeys(found))
+
+
+def in_words(gamma: int | str) -> str:
+    """The draft length of a row: ``3 draft tokens``, or the noun of the policy of that name."""
+    if isinstance(gamma, str):
+        return policies()[gamma].noun
+    return f"{gamma} draft token{'' if gamma == 1 else 's'}"

@@ -1,0 +1,127 @@
+"""What every draft-length policy is, and what it is given to choose from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+from perfmodel.queueing.chain import capacity
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.switching import switched
+from perfmodel.speculation.scenario import Scenario
+
+FULL = 0.95
+"""Share of the saturation rate at which a table is made for whatever is beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica at the loads of a question.
+
+    load: rates of an open loop, or clients of a closed one, each an array of one axis. passes: of each priced
+    draft length, 0 (the baseline) always among them.
+    """
+
+    scenario: Scenario
+    limits: Limits
+    load: Load
+    passes: Mapping[int, StepTimes]
+
+    @property
+    def lengths(self) -> Lengths:
+        """Tokens of a request."""
+        return self.load.lengths
+
+    @property
+    def loads(self) -> Array:
+        """Rates in requests/s, or clients."""
+        return np.atleast_1d(self.load.clients if self.load.rate is None else self.load.rate)  # type: ignore[arg-type]
+
+    def sustained(self, drafted: Iterable[int]) -> float:
+        """Requests/s at which a table of these draft lengths is made: the largest of the loads, at most `FULL`
+        of what each of them sustains; 0 where one has no seat.
+        """
+        rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits)[0] for k in drafted)
+        return rate if self.load.rate is None else min(rate, float(self.loads.max()))
+
+    def switching(self, policy: "LengthPolicy", table: Sequence[int], rate: float) -> "Choice":
+        """What a policy runs that drafts `table[n - 1]` tokens while n requests run, for as many as have a seat.
+
+        rate: see `sustained`. An empty table, where not one request fits, is the baseline's.
+        """
+        if not table:
+            return Choice(policy, policy.name, self.passes[0], self.everywhere, (0,))
+        priced = sorted(set(table))
+        chosen = np.searchsorted(priced, table)
+        steps = switched([self.passes[k] for k in priced], self.lengths, rate, chosen)
+        return Choice(policy, policy.name, steps, self.everywhere, tuple(table))
+
+    @property
+    def everywhere(self) -> NDArray[np.int64]:
+        """Indices of all loads."""
+        return np.arange(self.loads.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a policy runs. gamma: drafted tokens, or the name of the policy where the length changes as it runs.
+
+    steps: the passes. at: indices of the loads at which it is an answer. table: the length at each running
+    batch from 1, where it follows the batch.
+    """
+
+    policy: "LengthPolicy"
+    gamma: int | str
+    steps: StepTimes
+    at: NDArray[np.int64]
+    table: tuple[int, ...] | None = None
+
+
+class LengthPolicy(ABC):
+    """How many tokens a server drafts. A new policy is a new file in this folder with one subclass."""
+
+    help: ClassVar[str]
+    """What it is, after its name in the help of ``--gamma``: "the best at each load"."""
+    noun: ClassVar[str] = ""
+    """What a row that it is named in is called: "the table"."""
+    source: ClassVar[str]
+    """Where the rule is from."""
+    by_load: ClassVar[bool] = False
+    """Whether its answer at each load is one of the fixed lengths."""
+
+    @property
+    def tokens(self) -> int | None:
+        """Drafted tokens, where that is one number whatever the load; else None."""
+        return None
+
+    @property
+    def name(self) -> str:
+        """Of its file, by which it is typed."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def given(self) -> int | str | None:
+        """As questions are written to JSON: a number, a name, or None for ``auto``."""
+        return self.name
+
+    def lengths(self, longest: int) -> Collection[int]:
+        """Draft lengths whose passes `choices` needs; longest: that a search may try."""
+        return range(longest + 1)
+
+    @abstractmethod
+    def choices(self, replica: Replica) -> Sequence[Choice]:
+        """What it runs at the loads of a server."""
+
+    def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
+        """The passes of a choice on requests of other lengths: `replica` has those, and one rate."""
+        if not choice.steps.table:
+            return replica.passes[choice.steps.gamma]
+        table = [t.gamma for t in choice.steps.table]
+        table += table[-1:] * replica.limits.max_num_seqs
+        seats = min(replica.passes[gamma].seats for gamma in table)
+        return replica.switching(self, table[:seats], float(replica.loads[0])).steps

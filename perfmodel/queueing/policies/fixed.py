@@ -1,0 +1,35 @@
+"""One draft length, whatever runs."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed(LengthPolicy):
+    """`gamma` tokens in every iteration; 0 is the baseline."""
+
+    help: ClassVar[str] = "a number is used throughout"
+    source: ClassVar[str] = "num_speculative_tokens of vLLM, speculative-num-draft-tokens of SGLang"
+
+    gamma: int
+
+    @property
+    def tokens(self) -> int:
+        """The length."""
+        return self.gamma
+
+    @property
+    def given(self) -> int:
+        """The length."""
+        return self.gamma
+
+    def lengths(self, longest: int) -> Collection[int]:
+        """The length alone, also where a search would not try it."""
+        return (self.gamma,)
+
+    def choices(self, replica: Replica) -> Sequence[Choice]:
+        """At every load."""
+        return [Choice(self, self.gamma, replica.passes[self.gamma], replica.everywhere)]

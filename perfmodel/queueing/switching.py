@@ -1,0 +1,68 @@
+"""Passes of a server whose draft length follows the running batch."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operations import Array
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.steps import StepTimes
+
+LEAST_DECODING = 0.02
+"""Share of a pass that decoding keeps beside the prompts, at the least; no rate that needs more is
+sustained.
+"""
+SELDOM = 1e-3
+"""Share of the largest share of time that every batch counts with, so that rare ones are chosen for too."""
+
+
+def switched(
+    times: Sequence[StepTimes], lengths: Lengths, rate: float, chosen: NDArray[np.int64]
+) -> StepTimes:
+    """The passes of a server that drafts by `chosen`, an index into `times` for each running batch from 1.
+
+    rate: requests/s that it runs at, which decides how much time each batch has in the mean of
+    `tokens_per_iteration`.
+    """
+    at = np.arange(chosen.size)
+    gained = np.array([t.tokens_per_iteration for t in times])[chosen]
+    decode, prompt = (stacked(times, name, chosen.size)[at, chosen] for name in ("decode_s", "prompt_s"))
+    share = values(leaving(times, lengths, rate, chosen.size)[at, chosen], rate)[0]
+    mean = float(np.average(gained, weights=share))
+    return replace(
+        max((times[k] for k in set(chosen.tolist())), key=lambda t: t.gamma),
+        tokens_per_iteration=mean,
+        decode_s=decode * mean / gained,
+        prompt_s=prompt,
+        seats=chosen.size,
+        table=tuple(times[k] for k in chosen.tolist()),
+    )
+
+
+def stacked(times: Sequence[StepTimes], name: str, seats: int) -> Array:
+    """A time of all passes by name, ``[running batch, draft length]``."""
+    return np.stack([getattr(t, name)[:seats] for t in times], 1)
+
+
+def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: int) -> Array:
+    """Requests/s that leave, ``[running batch, draft length]``, where prompts arrive at a rate."""
+    gains = np.array([t.tokens_per_iteration for t in times])
+    decode, prompt = (stacked(times, name, seats) for name in ("decode_s", "prompt_s"))
+    decoding = np.maximum(1.0 - rate * prompt, LEAST_DECODING)
+    return np.arange(1.0, seats + 1)[:, None] * gains / (lengths.decoded * decode) * decoding
+
+
+def values(leave: Array, rate: float) -> tuple[Array, Array]:
+    """Share of time at n = 1 ... seats, no less than `SELDOM`, and what a request more than n - 1 costs."""
+    n = np.arange(1.0, leave.size + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(rate / leave))])
+    share = np.exp(logs - logs.max())
+    share = share[1:] / share.sum()
+    mean = float(share @ n)
+    worth, later = np.empty(leave.size), 0.0
+    for i in range(leave.size - 1, -1, -1):
+        later = (n[i] - mean + rate * later) / leave[i]
+        worth[i] = later
+    return np.maximum(share, SELDOM * share.max()), np.maximum(worth, 0.0)
