@@ -1,4 +1,4 @@
-"""What every file in the folders of devices, models, KV methods, draft kinds and draft-length policies must keep.
+"""What every file of devices, models, KV methods, draft kinds and draft-length policies must keep.
 
 Nothing here knows a name: a file that is added is found and held to the same, with ``-k NAME`` by itself.
 """
@@ -273,7 +273,7 @@ SERVED: dict[str, Any] = {"model": "llama-3.1-8b", "hardware": "h100", "input_le
     "load", [{"request_rate": (1.0, 8.0)}, {"max_concurrency": (1, 64)}], ids=["open", "closed"]
 )
 def test_a_policy_answers_at_every_load_and_is_replayed(name: str, load: dict[str, Any]) -> None:
-    """Named in rows, or by the fixed length that it chose; in its table no more tokens than the search may try."""
+    """Named in rows, or by the length that it chose; a table has no more tokens than the search may try."""
     policy = policies()[name]
     assert policy.help
     assert policy.source

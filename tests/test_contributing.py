@@ -55,7 +55,7 @@ SHOW = """
 from perfmodel.cli import run
 for kind, name in (("gpus", "toy-9000"), ("models", "toy-1b"), ("kv", "strided")):
     print(kind, run([kind, "list"]), run([kind, "show", name]))
-asked = "traffic -m llama-3.1-8b --gpu h100 --input-len 1k --output-len 99 --request-rate 1 --draft ngram --alpha 0.5"
+asked = "traffic -m llama-3.1-8b --gpu h100 --input-len 1k --output-len 99 --request-rate 1 --alpha 0.5"
 print("policies", run([*asked.split(), "--gamma", "quiet"]))
 print("drafts", run("ops -m llama-3.1-8b --gpu h100 -b 1 -c 1k -g 1 --pass draft --draft earlyexit".split()))
 """

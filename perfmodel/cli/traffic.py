@@ -47,8 +47,8 @@ COLUMNS = (
 @app.command("traffic")
 @takes(TrafficQuery)
 def command(question: TrafficQuery, report: Report = None, json: Json = False) -> None:
-    """Should this server speculate under this request rate (or concurrency), with which draft length, and on how
-    many replicas?
+    """Should this server speculate under this request rate (or concurrency), with which draft length, and on
+    how many replicas?
 
     Rates are of one replica. Baseline decoding (0 draft tokens) is always among the answers.
     """

@@ -108,8 +108,8 @@ class Traffic(Answer):
 
 @asks(TrafficQuery)
 def traffic(question: TrafficQuery) -> Traffic:
-    """Should this server speculate under this request rate (or concurrency), with which draft length, and on how
-    many replicas?
+    """Should this server speculate under this request rate (or concurrency), with which draft length, and on
+    how many replicas?
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """

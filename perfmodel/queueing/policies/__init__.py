@@ -22,7 +22,7 @@ def policies() -> dict[str, type[LengthPolicy]]:
 
 
 def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
-    """Whole numbers from 0 and names of policies, each once: a list, or text with commas such as ``1..4,auto``.
+    """Whole numbers from 0 and names of policies, each once: a list, or text such as ``1..4,auto``.
 
     Raises InputError naming `flag` where there is none, and for anything else.
     """

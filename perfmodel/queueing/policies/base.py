@@ -43,14 +43,14 @@ class Replica:
         return np.atleast_1d(self.load.clients if self.load.rate is None else self.load.rate)  # type: ignore[arg-type]
 
     def sustained(self, drafted: Iterable[int]) -> float:
-        """Requests/s at which a table of these draft lengths is made: the largest of the loads, at most `FULL`
-        of what each of them sustains; 0 where one has no seat.
+        """Requests/s at which a table of these draft lengths is made: the largest load, at most `FULL` of what
+        each of them sustains; 0 where one has no seat.
         """
         rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits)[0] for k in drafted)
         return rate if self.load.rate is None else min(rate, float(self.loads.max()))
 
     def switching(self, policy: "LengthPolicy", table: Sequence[int], rate: float) -> "Choice":
-        """What a policy runs that drafts `table[n - 1]` tokens while n requests run, for as many as have a seat.
+        """What a policy runs that drafts `table[n - 1]` tokens while n requests run, up to all seats.
 
         rate: see `sustained`. An empty table, where not one request fits, is the baseline's.
         """
@@ -69,7 +69,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a policy runs. gamma: drafted tokens, or the name of the policy where the length changes as it runs.
+    """What a policy runs. gamma: drafted tokens, or the policy's name where the length changes as it runs.
 
     steps: the passes. at: indices of the loads at which it is an answer. table: the length at each running
     batch from 1, where it follows the batch.
