@@ -56,8 +56,9 @@ class TrafficRow:
     """A load on one replica at one draft length. None where there is none: the TTFT of a saturated server.
 
     request_rate: of an open loop, concurrency: of a closed one. gamma: drafted tokens, or the name of a
-    policy (``table``). running_mean: requests that decode. slo_share: of requests within all limits. replicas: that the rate
-    takes, within the SLO where one is given; None where no number is enough. tpot_interval: that of the mean.
+    policy (``table``). running_mean: requests that decode. slo_share: of requests within all limits.
+    replicas: that the rate takes, within the SLO where one is given; None where no number is enough.
+    tpot_interval: that of the mean.
     """
 
     request_rate: float | None

@@ -43,8 +43,8 @@ class Replica:
         return np.atleast_1d(self.load.clients if self.load.rate is None else self.load.rate)  # type: ignore[arg-type]
 
     def sustained(self, drafted: Iterable[int]) -> float:
-        """Requests/s at which a table of these draft lengths is made: the largest load, at most `FULL` of what
-        each of them sustains; 0 where one has no seat.
+        """Requests/s at which a table of these draft lengths is made: the largest load, at most `FULL` of
+        what each of them sustains; 0 where one has no seat.
         """
         rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits)[0] for k in drafted)
         return rate if self.load.rate is None else min(rate, float(self.loads.max()))
