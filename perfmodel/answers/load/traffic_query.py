@@ -63,7 +63,7 @@ class TrafficQuery(CommonOptions):
     max_concurrency: Counts | None = argument(
         "Clients that each wait for their answer (closed loop).", COUNTS, default=None
     )
-    gamma: tuple[LengthPolicy, ...] = argument(
+    gamma: Any = argument(
         f"{LENGTHS}. 0 is always there.",
         "|".join(("N,...", *policies())),
         "-g",
