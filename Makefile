@@ -54,7 +54,6 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and build the site into site/
-	$(BIN)/python -m perfmodel.specs
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -65,7 +65,7 @@ CATALOGUE = Catalogue(
         _constant("iteration_fixed_s", "us an iteration", _microseconds),
         Fact("date", "date", lambda c: str(c.date), spare=4),
     ),
-    describe=lambda c: c.model_dump(mode="json", exclude=c.absent),
+    describe=lambda c: {k: v for k, v in c.model_dump().items() if k not in c.absent},
     faults=_faults,
 )
 app = app_of(CATALOGUE)

@@ -54,7 +54,7 @@ CATALOGUE = Catalogue(
         Fact("link_bytes_per_s", "link GB/s", lambda g: g.link_bytes_per_s, _scaled(1e9), spare=4),
         Fact("calibration", "calibration", _answers_with, left=True),
     ),
-    describe=lambda g: g.model_dump(mode="json") | {"calibration": _answers_with(g)},
+    describe=lambda g: g.model_dump() | {"calibration": _answers_with(g)},
     faults=_faults,
 )
 app = app_of(CATALOGUE)

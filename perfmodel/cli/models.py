@@ -29,7 +29,7 @@ def _describe(m: ModelSpec) -> dict[str, Any]:
         "active_params": m.active_params,
         "kv_bytes_per_token_bf16": m.kv_bytes_per_token(),
     }
-    return m.model_dump(mode="json") | {"counted": counted}
+    return {"name": m.name, "title": m.title} | m.model_dump() | {"counted": counted}
 
 
 def _faults(m: ModelSpec) -> list[str]:

@@ -288,7 +288,6 @@ def _load() -> None:
         "hypothesis",
         "numpy",
         "pandas",
-        "pydantic",
         "scipy.optimize",
         "torch",
         "transformers",

@@ -2,13 +2,9 @@
 refused.
 """
 
-from pathlib import Path
-
 import pytest
 
-from perfmodel.specs.__main__ import STATED, stated
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.ready import READY
 from perfmodel.specs.devices import gpu
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.models import model
@@ -42,32 +38,20 @@ def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
         assert load_model(given) == model.load_bundled(name)
 
 
-@pytest.mark.parametrize("kind", STATED)
-def test_what_is_ready_is_what_the_files_state(kind: str) -> None:
-    """Written by ``python -m perfmodel.specs``; equal to what is read and checked, which `stated` does
-    anew.
-    """
-    folder = files.data_directory(kind)
-    assert (folder / READY).read_text(encoding="utf-8") == stated(kind)
-    for name, spec in STATED[kind].items():
-        path = folder / f"{name}.yaml"
-        anew = files.parse(spec, files.read_mapping(path), str(path))
-        assert repr(files.load_bundled(spec, kind, name)) == repr(anew)
-
-
-def test_a_file_that_was_changed_or_that_the_index_lacks_is_read_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = files.data_directory("gpus")
-    (tmp_path / READY).write_bytes((folder / READY).read_bytes())
-    (tmp_path / "mine.yaml").write_text("{name: mine, title: My own, vendor: me}")
-    changed = (folder / "l4-24gb.yaml").read_text(encoding="utf-8").replace("NVIDIA L4", "Another L4")
-    (tmp_path / "l4-24gb.yaml").write_text(changed, encoding="utf-8")
-    monkeypatch.setattr(files, "data_directory", lambda kind: tmp_path)
-    monkeypatch.setattr(files, "bundled_names", lambda kind: ("h100-sxm-80gb", "mine"))
-    assert files.load_bundled(gpu.GPUSpec, "gpus", "l4-24gb").title.startswith("Another")
-    table = files.alias_table("gpus", gpu.other_names)
-    assert (table["h100"], table["my-own"], table["me-mine"]) == (("h100-sxm-80gb",), ("mine",), ("mine",))
+@pytest.mark.parametrize(
+    ("load", "names_of", "kind"),
+    [
+        (gpu, gpu.other_names, "gpus"),
+        (model, model.other_names, "models"),
+    ],
+)
+def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kind) -> None:
+    """Equal to what the whole files say."""
+    folder, whole = files.data_directory(kind), dict[str, set[str]]()
+    for name in files.bundled_names(kind):
+        for alias in names_of(files.read_mapping(folder / f"{name}.yaml")):
+            whole.setdefault(files.spelling(alias), set()).add(name)
+    assert {alias: set(names) for alias, names in load.aliases().items()} == whole
 
 
 @pytest.mark.parametrize(

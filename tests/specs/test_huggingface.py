@@ -144,7 +144,8 @@ RARE = [{"model_type": family, **row} for family, rows in table("small_files").i
 def test_every_field_of_a_small_file(row: Config) -> None:
     own = {"model_type": row["model_type"]} | row.get("keys", {}) | row.get("file", {})
     spec = from_config(BASE | own, "c.json")
-    assert spec.model_dump(mode="json", exclude=DESCRIPTIVE, exclude_defaults=True) == BASE | row["fields"]
+    stated = {k: v for k, v in spec.model_dump(exclude_defaults=True).items() if k not in DESCRIPTIVE}
+    assert stated == BASE | row["fields"]
     state, chosen = spec.linear_attention, spec.indexer
     counts = [spec.total_params, spec.active_params, spec.kv_bytes_per_token(1.0), spec.num_blocks]
     counts += [state.state_values, state.flops_per_value] if state else []

@@ -121,7 +121,7 @@ def test_what_a_file_leaves_out_of_a_part() -> None:
         "beta_fast": 32.0,
         "beta_slow": 1.0,
         "truncate": True,
-        "short_factor": (),
-        "long_factor": (),
+        "short_factor": [],
+        "long_factor": [],
     }
     assert load_model("llama-3.1-8b").model_copy(update={"partial_rotary_factor": 0.5}).rotary_dim == 64

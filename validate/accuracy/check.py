@@ -3,18 +3,17 @@ moved.
 """
 
 import json
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from msgspec import Meta, field
 
 from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.strict import Strict
+from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
@@ -31,21 +30,21 @@ TOLERANCE = 0.01
 SHOWN_MOVES = 6
 DIGITS = 6
 """Of what a baseline keeps."""
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Above = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+Finite = Annotated[float, Meta(le=FINITE)]
+Above = Annotated[float, Meta(ge=1e-12, le=1e12)]
 """Seconds and speedups; any quotient of two of them is finite and above 0."""
 
 
-class PartErrors(Strict):
+class PartErrors(Frozen):
     """Errors of one part, as a baseline keeps them."""
 
-    rows: int = Field(ge=1)
-    mape: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    rows: Annotated[int, Meta(ge=1)]
+    mape: Annotated[float, Meta(ge=0, le=FINITE)]
     bias: Finite
     worst: Finite
 
 
-class Baseline(Strict):
+class Baseline(Frozen):
     """What was found before: errors and rows by part, every prediction by figure.
 
     calibrations: those of serving engines, by what was served: records that come later are predicted with
@@ -57,8 +56,8 @@ class Baseline(Strict):
     perfmodel_version: str
     parts: dict[str, PartErrors]
     predicted: dict[str, Above]
-    rows: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    calibrations: dict[str, Calibration] = Field(default_factory=dict)
+    rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def of(self, quantities: Collection[str]) -> Self:
         """The parts of some quantities."""
@@ -195,15 +194,15 @@ def read_baseline(path: Path) -> Baseline:
     """The baseline in a file. Raises InputError naming file and key."""
     if not path.exists():
         raise InputError(one_line(f"--baseline: {path} must exist; write it with --write"))
-    return files.parse(Baseline, files.read_mapping(path), str(path))
+    return files.parse(Baseline, files.read_mapping(path, infinity=True), str(path))
 
 
 def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration]) -> str:
     """The file of a baseline that is as things are now. calibrations: see `Baseline`."""
-    names = PartErrors.model_fields
+    names = PartErrors.__struct_fields__
     errors = {p.name: {k: round(v, DIGITS) for k, v in asdict(p.errors).items() if k in names} for p in now}
     predicted = {f.name: significant(f.predicted, DIGITS) for p in now for f in p.figures}
-    pinned = {name: c.model_dump(mode="json", exclude_defaults=True) for name, c in calibrations.items()}
+    pinned = {name: c.model_dump(exclude_defaults=True) for name, c in calibrations.items()}
     content = {
         "schema_version": 1,
         "kind": "check",
@@ -211,13 +210,6 @@ def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration
         "parts": dict(sorted(errors.items())),
         "predicted": dict(sorted(predicted.items())),
         "rows": {p.name: sorted({figure.row for figure in p.figures}) for p in now},
-        "calibrations": _finite(dict(sorted(pinned.items()))),
+        "calibrations": dict(sorted(pinned.items())),
     }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    """A tree in which infinity, which JSON does not have, is the word that reads back as it."""
-    if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    return "inf" if value == math.inf else value
+    return json.dumps(content, indent=1) + "\n"

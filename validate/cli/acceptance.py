@@ -148,7 +148,7 @@ def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) ->
 
 def as_text(table: AcceptanceFile) -> str:
     """The file that `whatif --acceptance` reads, a row a line."""
-    head = table.model_dump(mode="json", exclude_none=True)
+    head = table.model_dump(exclude_none=True)
     rows = ["  " + json.dumps(row) for row in head.pop("rows")]
     opening = json.dumps(head)[:-1]
     return f'{opening}, "rows": [\n' + ",\n".join(rows) + "\n]}\n"

@@ -234,7 +234,7 @@ def record_text(
 ) -> str:
     """The record of the rows that were used."""
     points = (EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings))
-    rows = [point.model_dump_json(exclude_defaults=True) for point in points]
+    rows = [encode(point.model_dump(exclude_defaults=True)) for point in points]
     return as_record(encode(header(machine, subject, sources)), rows)
 
 

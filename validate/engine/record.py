@@ -7,26 +7,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from perfmodel.answers.question.query import Query, draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.strict import Strict
+from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records.code_version import version
 
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}$"
 """An engine and its version name a file."""
-Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
-class EngineSubject(Strict):
+class EngineSubject(Frozen):
     """What was served, in the words of a question. weights and kv_dtype None: the checkpoint's own."""
 
     model: str
     hardware: str
-    tp: int = Field(ge=1)
+    tp: Annotated[int, Meta(ge=1)]
     draft: str
     draft_kv: str
     draft_tp: int | None = None
@@ -34,13 +34,13 @@ class EngineSubject(Strict):
     draft_weights: str | None = None
     kv_dtype: str | None = None
     draft_kv_dtype: str | None = None
-    engine: str = Field(pattern=WORD)
-    engine_version: str = Field(pattern=WORD)
+    engine: Annotated[str, Meta(pattern=WORD)]
+    engine_version: Annotated[str, Meta(pattern=WORD)]
 
     @classmethod
     def of(cls, query: Query, engine: str, version: str) -> "EngineSubject":
         """The parts of a question that say what is served."""
-        said = {name: getattr(query, name) for name in cls.model_fields if hasattr(query, name)}
+        said = {name: getattr(query, name) for name in cls.__struct_fields__ if hasattr(query, name)}
         said |= {
             "draft": query.draft or "self",
             "draft_kv": draft_kv(query),
@@ -50,7 +50,7 @@ class EngineSubject(Strict):
         return files.parse(cls, said, "--engine, --version")
 
 
-class EnginePoint(Strict):
+class EnginePoint(Frozen):
     """One timed step (`Timing`), or why there is none. samples: seconds, thinned to 200 order statistics."""
 
     key: str
@@ -58,31 +58,31 @@ class EnginePoint(Strict):
     error: str | None = None
     utc: str | None = None
     kind: Literal["iteration", "pass", "pass_with_draft"] = "iteration"
-    seconds: float = Field(0.0, ge=0, lt=1e5, allow_inf_nan=False)
-    batch: float = Field(gt=0, allow_inf_nan=False)
-    context: float = Field(ge=0, allow_inf_nan=False)
-    gamma: int = Field(ge=0)
-    tokens_per_iteration: float = Field(1.0, ge=1, allow_inf_nan=False)
+    seconds: Annotated[float, Meta(ge=0, lt=1e5)] = 0.0
+    batch: Annotated[float, Meta(gt=0, le=FINITE)]
+    context: Annotated[float, Meta(ge=0, le=FINITE)]
+    gamma: Annotated[int, Meta(ge=0)]
+    tokens_per_iteration: Annotated[float, Meta(ge=1, le=FINITE)] = 1.0
     prompt: Finite | None = None
     output: Finite | None = None
     ttft_s: Finite | None = None
     how: str = ""
-    prefill_share: float = Field(0.0, ge=0, le=1)
+    prefill_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
     samples: tuple[Finite, ...] = ()
 
     @classmethod
     def of(cls, key: str, timing: Timing, utc: str | None = None) -> "EnginePoint":
         """A timing as a row."""
-        said = {name: value for name, value in asdict(timing).items() if name in cls.model_fields}
+        said = {name: value for name, value in asdict(timing).items() if name in cls.__struct_fields__}
         return files.parse(cls, said | {"key": key, "utc": utc}, timing.where)
 
     def timing(self, where: str) -> Timing:
         """The row as a timing."""
-        fields = {n: getattr(self, n) for n in Timing.__dataclass_fields__ if n in type(self).model_fields}
+        fields = {n: getattr(self, n) for n in Timing.__dataclass_fields__ if n in self.__struct_fields__}
         return Timing(**fields | {"where": f"{where}: {self.key}"})
 
 
-class EngineRecord(Strict):
+class EngineRecord(Frozen):
     """What ``perfmodel validate engine`` keeps beside a calibration, and what a run against a server
     writes.
     """
@@ -97,7 +97,7 @@ class EngineRecord(Strict):
     sources: tuple[str, ...] = ()
     partial: bool = False
     """Whether some points failed."""
-    points: tuple[EnginePoint, ...] = Field(min_length=1)
+    points: Annotated[tuple[EnginePoint, ...], Meta(min_length=1)]
 
 
 def stamp() -> str:

@@ -113,6 +113,6 @@ def fit(
     correlation = tuple(
         tuple(row[: i + 1]) for i, row in enumerate((spread / np.outer(deviation, deviation)).tolist())
     )
-    stated["fit"] = StatedFit.model_construct(parameters=names, correlation=correlation)
+    stated["fit"] = StatedFit(parameters=names, correlation=correlation)
     at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
     return Fit(made.model_copy(update=stated), values, stderr, at_bound)

@@ -5,15 +5,16 @@ recipe starts from; each recipe's `notes` and `pinned` say so where the reason i
 looks for a constant stands with its declaration, in perfmodel/specs/calibrations/calibration.py.
 """
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from perfmodel.errors import unknown_name
 from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Frozen):
     """How one fitted calibration is made.
 
     base: the calibration that it starts from. free: names of the constants that are fitted. pinned: name ->
@@ -26,7 +27,7 @@ class Recipe:
     base: str
     set_name: str
     free: tuple[str, ...]
-    pinned: dict[str, tuple[float, str]] = field(default_factory=dict, hash=False)
+    pinned: dict[str, tuple[float, str]] = field(default_factory=dict)
     shards_lm_head: bool = True
     notes: str = ""
 

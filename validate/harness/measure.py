@@ -44,7 +44,7 @@ def run_plan(
         return [(f"{point.name}/{mode}", partial(measured.row, point, mode)) for point, mode in plan.runs()]
 
     protocol = {
-        **plan.protocol.model_dump(mode="json"),
+        **plan.protocol.model_dump(),
         "acceptance": "scripted",
         "interleaved": True,
         "cache": "random values, no prefill",

@@ -4,68 +4,73 @@ import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
-from typing import Annotated, Self, cast
+from typing import Annotated, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from msgspec import Meta
 
 from perfmodel.kv import parse_kv
-from perfmodel.specs.boundary.strict import Strict
+from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, depths, sequoia, sequoia_nodes, widths
 
-Size = Annotated[int, Field(ge=1, le=10**9)]
-Counts = Annotated[tuple[Size, ...], Field(min_length=1)]
-Names = Annotated[tuple[str, ...], Field(min_length=1)]
-Rate = Annotated[float, Field(ge=0, le=1)]
+Size = Annotated[int, Meta(ge=1, le=10**9)]
+Counts = Annotated[tuple[Size, ...], Meta(min_length=1)]
+Names = Annotated[tuple[str, ...], Meta(min_length=1)]
+Rate = Annotated[float, Meta(ge=0, le=1)]
 CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
 LEVELS = ("middle_kv", "inner_gamma", "inner_alpha")
 
 
-class GridBlock(Strict):
+class GridBlock(Frozen):
     """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
 
     Chains are drafted, unless it has a `tree`, or a `middle_kv`.
     """
 
-    target: str = Field(description="a model's name, or that of a file in `validate/plans/shapes`")
-    weights: str = Field(default="random:0", pattern=r"^random:\d+$", description="`random:SEED`")
-    draft: str = Field(default="self", description="the same of the draft; `self` is the target itself")
-    draft_weights: str = Field(default="random:1", pattern=r"^random:\d+$", description="of a separate draft")
-    draft_kv: Names = Field(default=("full",), description="the draft's KV methods, `NAME[:BUDGET]`")
-    batch: Counts = Field(description="sequences")
-    context: Counts = Field(description="cached tokens per sequence when a sample starts")
-    gamma: Counts | None = Field(
-        default=None, description="drafted tokens per iteration; levels below the root of `sequoia` trees"
+    target: Annotated[str, Meta(description="a model's name, or that of a file in `validate/plans/shapes`")]
+    weights: Annotated[str, Meta(pattern=r"^random:\d+$", description="`random:SEED`")] = "random:0"
+    draft: Annotated[str, Meta(description="the same of the draft; `self` is the target itself")] = "self"
+    draft_weights: Annotated[str, Meta(pattern=r"^random:\d+$", description="of a separate draft")] = (
+        "random:1"
     )
-    alpha: Rate | None = Field(
-        default=None, description="scripted acceptance, at which speculation advances; trees have rates"
+    draft_kv: Annotated[Names, Meta(description="the draft's KV methods, `NAME[:BUDGET]`")] = ("full",)
+    batch: Annotated[Counts, Meta(description="sequences")]
+    context: Annotated[Counts, Meta(description="cached tokens per sequence when a sample starts")]
+    gamma: Annotated[
+        Counts | None,
+        Meta(description="drafted tokens per iteration; levels below the root of `sequoia` trees"),
+    ] = None
+    alpha: Annotated[
+        Rate | None, Meta(description="scripted acceptance, at which speculation advances; trees have rates")
+    ] = None
+    tree: Annotated[
+        Names | None,
+        Meta(
+            description="token trees: children by level as in `4x2x1`, or `sequoia:NODES`, best for the rates"
+        ),
+    ] = None
+    rates: Annotated[
+        tuple[float, ...] | None,
+        Meta(description="scripted acceptance of a tree: of a node's 1st, 2nd, ... child"),
+    ] = None
+    middle_kv: Annotated[
+        Names | None,
+        Meta(
+            description="two levels: KV methods over which the target drafts gamma tokens, from rounds of "
+            "the draft's"
+        ),
+    ] = None
+    inner_gamma: Annotated[Counts | None, Meta(description="two levels: the draft's tokens in a round")] = (
+        None
     )
-    tree: Names | None = Field(
-        default=None,
-        description="token trees: children by level as in `4x2x1`, or `sequoia:NODES`, best for the rates",
-    )
-    rates: tuple[float, ...] | None = Field(
-        default=None, description="scripted acceptance of a tree: of a node's 1st, 2nd, ... child"
-    )
-    middle_kv: Names | None = Field(
-        default=None,
-        description="two levels: KV methods over which the target drafts gamma tokens, from rounds of "
-        "the draft's",
-    )
-    inner_gamma: Counts | None = Field(default=None, description="two levels: the draft's tokens in a round")
-    inner_alpha: Rate | None = Field(
-        default=None, description="two levels: scripted acceptance of the draft's tokens in a round"
-    )
+    inner_alpha: Annotated[
+        Rate | None, Meta(description="two levels: scripted acceptance of the draft's tokens in a round")
+    ] = None
 
-    @field_validator("draft_kv", "middle_kv")
-    @classmethod
-    def _known(cls, methods: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
-        for text in methods or ():
-            parse_kv(text, info.field_name or "")
-        return methods
-
-    @model_validator(mode="after")
-    def _of_one_kind(self) -> Self:
+    def __post_init__(self) -> None:
+        for key, methods in (("draft_kv", self.draft_kv), ("middle_kv", self.middle_kv)):
+            for text in methods or ():
+                parse_kv(text, key)
         sequoias = {text.startswith("sequoia") for text in self.tree or ()}
         if len(sequoias) > 1:
             raise ValueError("tree: must be trees as drawn or sequoia trees, not both in one block")
@@ -85,7 +90,6 @@ class GridBlock(Strict):
             )
         for text, gamma in product(self.tree or (), self.gamma or (None,)):
             _parents(text, gamma, self.rates or ())
-        return self
 
     @property
     def count(self) -> int:
@@ -109,7 +113,7 @@ class GridBlock(Strict):
         ):
             parents = None if tree is None else _parents(tree, gamma, self.rates or ())
             deep = cast(int, gamma) if parents is None else depths(parents)[-1]
-            yield PlanPoint.model_construct(
+            yield PlanPoint(
                 target=self.target,
                 weights=self.weights,
                 draft=self.draft,
@@ -137,40 +141,42 @@ def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[in
     return sequoia(nodes, gamma + 1, accepted, "tree")
 
 
-class PlanPoint(BaseModel):
+class PlanPoint(Frozen, forbid_unknown_fields=False):
     """One point to measure: a chain of gamma tokens; a tree (its `parents`) of gamma levels below the root;
     or two levels, of gamma tokens or more from rounds of inner_gamma.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-
-    target: str = Field(description="model, or a shape of `validate/plans/shapes`")
-    weights: str = Field("random:0", description="`random:SEED`")
-    draft: str = Field(description="the same of the draft; `self` is the target")
-    draft_weights: str = Field("random:1", description="of a separate draft")
-    draft_kv: str = Field(description="the draft's KV method")
-    batch: Size = Field(description="sequences")
-    context: Size = Field(description="cached tokens per sequence when a sample starts")
-    gamma: int = Field(
-        ge=1,
-        le=4096,
-        description="drafted tokens per iteration: a tree's levels below the root, two levels' fewest",
-    )
-    alpha: Rate | None = Field(None, description="scripted acceptance; trees have rates")
-    tree: str | None = Field(None, description="the tree as the plan asked for it")
-    parents: tuple[int, ...] | None = Field(
-        None, description="of the tree's nodes, level by level, the root's -1 first"
-    )
-    rates: tuple[float, ...] | None = Field(
-        None, description="scripted acceptance of a node's 1st, 2nd, ... child"
-    )
-    middle_kv: str | None = Field(
-        None, description="two levels: KV method over which the target itself drafts"
-    )
-    inner_gamma: int | None = Field(
-        None, ge=1, le=4096, description="two levels: the draft's tokens in a round"
-    )
-    inner_alpha: Rate | None = Field(None, description="two levels: their scripted acceptance")
+    target: Annotated[str, Meta(description="model, or a shape of `validate/plans/shapes`")]
+    weights: Annotated[str, Meta(description="`random:SEED`")] = "random:0"
+    draft: Annotated[str, Meta(description="the same of the draft; `self` is the target")]
+    draft_weights: Annotated[str, Meta(description="of a separate draft")] = "random:1"
+    draft_kv: Annotated[str, Meta(description="the draft's KV method")]
+    batch: Annotated[Size, Meta(description="sequences")]
+    context: Annotated[Size, Meta(description="cached tokens per sequence when a sample starts")]
+    gamma: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=4096,
+            description="drafted tokens per iteration: a tree's levels below the root, two levels' fewest",
+        ),
+    ]
+    alpha: Annotated[Rate | None, Meta(description="scripted acceptance; trees have rates")] = None
+    tree: Annotated[str | None, Meta(description="the tree as the plan asked for it")] = None
+    parents: Annotated[
+        tuple[int, ...] | None, Meta(description="of the tree's nodes, level by level, the root's -1 first")
+    ] = None
+    rates: Annotated[
+        tuple[float, ...] | None, Meta(description="scripted acceptance of a node's 1st, 2nd, ... child")
+    ] = None
+    middle_kv: Annotated[
+        str | None, Meta(description="two levels: KV method over which the target itself drafts")
+    ] = None
+    inner_gamma: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)] | None,
+        Meta(description="two levels: the draft's tokens in a round"),
+    ] = None
+    inner_alpha: Annotated[Rate | None, Meta(description="two levels: their scripted acceptance")] = None
 
     @property
     def name(self) -> str:

@@ -5,13 +5,13 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from msgspec import Meta
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.strict import Strict
+from perfmodel.specs.boundary.frozen import Frozen, Positive
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
 from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint
@@ -25,21 +25,19 @@ MOST_POINTS = 10_000
 DType = Literal["bf16", "fp16", "fp32", "fp8"]
 
 
-class Precisions(Strict):
+class Precisions(Frozen):
     """Formats of weights (and activations) and of the cache."""
 
-    weights: DType = Field(
-        default="bf16", description="of weights and activations; beside `fp8` weights, activations are bf16"
-    )
-    kv: DType = Field(default="bf16", description="of the cache: the type of the activations, or `fp8`")
+    weights: Annotated[
+        DType, Meta(description="of weights and activations; beside `fp8` weights, activations are bf16")
+    ] = "bf16"
+    kv: Annotated[DType, Meta(description="of the cache: the type of the activations, or `fp8`")] = "bf16"
 
-    @model_validator(mode="after")
-    def _same(self) -> Self:
+    def __post_init__(self) -> None:
         if self.kv not in (self.activations, "fp8"):
             raise ValueError(
                 "a cache is of the activations' type or of fp8: kv must equal weights (bf16 by fp8) or be fp8"
             )
-        return self
 
     @property
     def activations(self) -> DType:
@@ -47,63 +45,83 @@ class Precisions(Strict):
         return "bf16" if self.weights == "fp8" else self.weights
 
 
-class Protocol(Strict):
+class Protocol(Frozen):
     """How each point is timed. Plain and speculative samples take turns, all from the same cache contents."""
 
-    modes: tuple[Mode, ...] = Field(
-        default=("end_to_end", "phases"), min_length=1, description="whole loops, their parts"
+    modes: Annotated[tuple[Mode, ...], Meta(min_length=1, description="whole loops, their parts")] = (
+        "end_to_end",
+        "phases",
     )
-    warmup: PositiveInt = Field(default=1, description="samples that are thrown away first")
-    samples: int = Field(default=MIN_SAMPLES, ge=MIN_SAMPLES, description="samples of each row")
-    iterations: PositiveInt = Field(default=4, description="iterations of the loop in a sample")
-    read_every: PositiveInt = Field(
-        default=4, description="iterations after which the loop looks at its lengths"
+    warmup: Annotated[Positive, Meta(description="samples that are thrown away first")] = 1
+    samples: Annotated[int, Meta(ge=MIN_SAMPLES, description="samples of each row")] = MIN_SAMPLES
+    iterations: Annotated[Positive, Meta(description="iterations of the loop in a sample")] = 4
+    read_every: Annotated[
+        Positive, Meta(description="iterations after which the loop looks at its lengths")
+    ] = 4
+    graphs: Annotated[bool, Meta(description="on CUDA, replay captured iterations (and captured phases)")] = (
+        True
     )
-    graphs: bool = Field(
-        default=True, description="on CUDA, replay captured iterations (and captured phases)"
-    )
-    seed: int = Field(default=0, ge=0, description="of cache contents and acceptance")
+    seed: Annotated[int, Meta(ge=0, description="of cache contents and acceptance")] = 0
 
-    @field_validator("modes")
-    @classmethod
-    def _once(cls, modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
-        if len({*modes}) < len(modes):
-            raise ValueError("must name each mode once")
-        return modes
+    def __post_init__(self) -> None:
+        if len({*self.modes}) < len(self.modes):
+            raise ValueError("modes: must name each mode once")
 
 
-class Micro(Strict):
+class Micro(Frozen):
     """Sizes of the microbenchmarks."""
 
-    rows: Counts = Field(
-        default=(1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 129, 160, 192, 256, 257, 512, 1024, 2048, 4096),
-        description="rows (M) of the GEMMs",
+    rows: Annotated[Counts, Meta(description="rows (M) of the GEMMs")] = (
+        1,
+        2,
+        4,
+        8,
+        12,
+        16,
+        24,
+        32,
+        48,
+        64,
+        96,
+        128,
+        129,
+        160,
+        192,
+        256,
+        257,
+        512,
+        1024,
+        2048,
+        4096,
     )
-    max_bytes: PositiveInt = Field(default=2**31, description="the most memory that is copied and read")
+    max_bytes: Annotated[Positive, Meta(description="the most memory that is copied and read")] = 2**31
 
 
-class Plan(Strict):
+class Plan(Frozen):
     """What to measure: a YAML file of `validate/plans`, or one of your own."""
 
     schema_version: Literal[1]
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$", description="as its file: a-z, 0-9 and -")
-    title: str = Field(min_length=8, description="what it is for, in a line")
-    device: Literal["cpu", "cuda"] = Field(description="where it runs")
-    hardware: str = Field(description="device file that predictions are for; `--hardware` names another")
-    tensor_parallel: PositiveInt = Field(
-        default=1, description="processes that share the model, started by torchrun"
+    name: Annotated[
+        str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$", description="as its file: a-z, 0-9 and -")
+    ]
+    title: Annotated[str, Meta(min_length=8, description="what it is for, in a line")]
+    device: Annotated[Literal["cpu", "cuda"], Meta(description="where it runs")]
+    hardware: Annotated[
+        str, Meta(description="device file that predictions are for; `--hardware` names another")
+    ]
+    tensor_parallel: Annotated[
+        Positive, Meta(description="processes that share the model, started by torchrun")
+    ] = 1
+    attention: Annotated[Literal["auto", "math", "sdpa", "triton"], Meta(description="attention kernel")] = (
+        "auto"
     )
-    attention: Literal["auto", "math", "sdpa", "triton"] = Field(
-        default="auto", description="attention kernel"
-    )
-    threads: PositiveInt | None = Field(default=None, description="CPU threads; torch's choice without")
+    threads: Annotated[Positive | None, Meta(description="CPU threads; torch's choice without")] = None
     precision: Precisions = Precisions()
-    grid: tuple[GridBlock, ...] = Field(min_length=1, description="each point must be in it once")
+    grid: Annotated[tuple[GridBlock, ...], Meta(min_length=1, description="each point must be in it once")]
     protocol: Protocol = Protocol()
     micro: Micro = Micro()
 
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
+    def __post_init__(self) -> None:
         points = sum(block.count for block in self.grid)
         if points > MOST_POINTS:
             raise ValueError(f"grid: must be at most {MOST_POINTS} points, given {points}")
@@ -112,7 +130,6 @@ class Plan(Strict):
             if key in seen:
                 raise ValueError(f"grid: each point must be asked for once, given twice: {key}")
             seen.add(key)
-        return self
 
     def points(self) -> list[PlanPoint]:
         """Every point of every block, in order."""
@@ -148,10 +165,8 @@ class Plan(Strict):
     def resolved(self) -> dict[str, Any]:
         """The plan with all defaults and the full shape of every model, as records keep it."""
         names = {n for block in self.grid for n in (block.target, block.draft) if n != "self"}
-        shapes = {
-            name: spec_of(name).model_dump(mode="json", exclude_defaults=True) for name in sorted(names)
-        }
-        return {**self.model_dump(mode="json"), "shapes": shapes}
+        shapes = {name: spec_of(name).model_dump(exclude_defaults=True) for name in sorted(names)}
+        return {**self.model_dump(), "shapes": shapes}
 
 
 def model_reference(name: str) -> str:

@@ -5,10 +5,12 @@ Raw samples are all that a record keeps of times; `summary.py` makes the statist
 """
 
 import statistics
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from msgspec import Meta, field
 
+from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.records.grid import PlanPoint, Size
@@ -49,69 +51,83 @@ KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "allreduce": ("bytes",),
 }
 """Kind of kernel -> the sizes that a fit reads of it."""
-Seconds = Annotated[float, Field(ge=0, lt=1e5, allow_inf_nan=False)]
-Time = Annotated[float, Field(gt=0, lt=1e5, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0, le=10**15)]
-Samples = Annotated[tuple[Time, ...], Field(min_length=1)]
-Status = Literal["ok", "out_of_memory", "failed"]
+Seconds = Annotated[float, Meta(ge=0, lt=1e5)]
+Time = Annotated[float, Meta(gt=0, lt=1e5)]
+Count = Annotated[int, Meta(ge=0, le=10**15)]
+Samples = Annotated[tuple[Time, ...], Meta(min_length=1)]
 
 
-class _Part(BaseModel):
+Key = Annotated[str, Meta(description="its name, once in a record")]
+Status = Annotated[Literal["ok", "out_of_memory", "failed"], Meta(description="whether there is a time")]
+Why = Annotated[str | None, Meta(description="why there is none")]
+Utc = Annotated[str | None, Meta(description="when it was finished, ISO 8601")]
+Load = Annotated[float | None, Meta(description="of the system over the last minute, then")]
+Clocks = Annotated[
+    dict[str, Any] | None,
+    Meta(
+        description="of a CUDA device while it was measured: slowest `sm_mhz` and `mem_mhz`, highest "
+        "`temperature_c`, and every reason it gave for a lower clock (`throttle`, bits as NVML has them)"
+    ),
+]
+SamplesByName = Annotated[dict[str, Samples], Meta(description="raw samples in seconds, by name (below)")]
+
+
+class _Part(Frozen, forbid_unknown_fields=False):
     """A record may say more than this reader needs; what it needs is checked."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
-
-class _RecordRow(_Part):
-    key: str = Field(description="its name, once in a record")
-    status: Status = Field(description="whether there is a time")
-    error: str | None = Field(None, description="why there is none")
-    utc: str | None = Field(None, description="when it was finished, ISO 8601")
-    load_average: float | None = Field(None, description="of the system over the last minute, then")
-    clocks: dict[str, Any] | None = Field(
-        None,
-        description="of a CUDA device while it was measured: slowest `sm_mhz` and `mem_mhz`, highest "
-        "`temperature_c`, and every reason it gave for a lower clock (`throttle`, bits as NVML has them)",
-    )
-    samples: dict[str, Samples] = Field({}, description="raw samples in seconds, by name (below)")
-
-    def _check_samples(self, kind: str) -> None:
-        missing = [name for name in SAMPLES[kind] if name not in self.samples]
-        if self.status == "ok" and missing:
-            raise ValueError(f"samples: must hold {', '.join(missing)} where status is ok")
-
-
-class PointRow(PlanPoint, _RecordRow):
+class PointRow(PlanPoint):
     """One point of the plan in one mode."""
 
-    mode: Mode = Field(description="`end_to_end`: whole samples of the loop; `phases`: its parts, one by one")
-    iterations: Size | None = Field(None, description="iterations in a sample")
-    tokens: dict[str, tuple[Count, ...]] = Field(
-        {}, description="tokens gained in each sample, all sequences: `ar`, `sd`"
+    key: Key
+    status: Status
+    error: Why = None
+    utc: Utc = None
+    load_average: Load = None
+    clocks: Clocks = None
+    samples: Clocks = Annotated[
+    dict[str, Any] | None,
+    Meta(
+        description="of a CUDA device while it was measured: slowest `sm_mhz` and `mem_mhz`, highest "
+        "`temperature_c`, and every reason it gave for a lower clock (`throttle`, bits as NVML has them)"
+    ),
+]
+SamplesByName = field(default_factory=dict)
+    mode: Annotated[
+        Mode, Meta(description="`end_to_end`: whole samples of the loop; `phases`: its parts, one by one")
+    ]
+    iterations: Annotated[Size | None, Meta(description="iterations in a sample")] = None
+    tokens: Annotated[
+        dict[str, tuple[Count, ...]],
+        Meta(description="tokens gained in each sample, all sequences: `ar`, `sd`"),
+    ] = field(default_factory=dict)
+    histogram: Annotated[
+        tuple[Count, ...] | None,
+        Meta(
+            description="speculative iterations by accepted drafted tokens, 0 to the most there can be, "
+            "over all samples"
+        ),
+    ] = None
+    rounds: Annotated[
+        tuple[Count, ...],
+        Meta(description="two levels: inner rounds, in each sample (`end_to_end`) or iteration (`phases`)"),
+    ] = ()
+    verified: Annotated[
+        tuple[Count, ...], Meta(description="two levels: tokens of a sequence that were verified, likewise")
+    ] = ()
+    mean_growth_tokens: Annotated[
+        float, Meta(ge=0, le=1e12, description="half of what a sequence grows by in a speculative sample")
+    ] = 0.0
+    peak_memory_bytes: Annotated[int | None, Meta(description="largest memory in use on a CUDA device")] = (
+        None
     )
-    histogram: tuple[Count, ...] | None = Field(
-        None,
-        description="speculative iterations by accepted drafted tokens, 0 to the most there can be, "
-        "over all samples",
-    )
-    rounds: tuple[Count, ...] = Field(
-        (), description="two levels: inner rounds, in each sample (`end_to_end`) or iteration (`phases`)"
-    )
-    verified: tuple[Count, ...] = Field(
-        (), description="two levels: tokens of a sequence that were verified, likewise"
-    )
-    mean_growth_tokens: float = Field(
-        0.0, ge=0, le=1e12, description="half of what a sequence grows by in a speculative sample"
-    )
-    peak_memory_bytes: int | None = Field(None, description="largest memory in use on a CUDA device")
-    attention: str | None = Field(None, description="the attention kernel that ran")
-    graphs: bool | None = Field(
-        None, description="whether the speculative iterations were captured CUDA graphs"
-    )
+    attention: Annotated[str | None, Meta(description="the attention kernel that ran")] = None
+    graphs: Annotated[
+        bool | None, Meta(description="whether the speculative iterations were captured CUDA graphs")
+    ] = None
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        self._check_samples(self.mode)
+    def __post_init__(self) -> None:
+        _check_samples(self, self.mode)
         self._check_drafted()
         most = self.max_accepted
         if self.histogram is not None and len(self.histogram) != most + 1:
@@ -121,7 +137,6 @@ class PointRow(PlanPoint, _RecordRow):
         outside = {len(self.samples[name]) for name in ("sd_accept_s", "sd_commit_s") if name in self.samples}
         if len(outside) > 1:
             raise ValueError("samples: sd_accept_s and sd_commit_s must be of the same iterations")
-        return self
 
     def _check_drafted(self) -> None:
         if self.parents is not None:
@@ -140,25 +155,39 @@ class PointRow(PlanPoint, _RecordRow):
                 raise ValueError(f"{name}: must be a count of each of the {len(timed)} samples of two levels")
 
 
-class KernelRow(_RecordRow):
+class KernelRow(_Part):
     """One kernel at one size."""
 
-    kind: str = Field(description="which kernel")
-    at: dict[str, Any] = Field(description="its sizes")
-    calls: int | None = Field(None, description="calls in a stretch that is timed as one")
-    captured: bool | None = Field(None, description="whether the stretch was a CUDA graph")
-    working_set_bytes: float = Field(0.0, ge=0, description="what its buffers take together: they take turns")
+    key: Key
+    status: Status
+    error: Why = None
+    utc: Utc = None
+    load_average: Load = None
+    clocks: Clocks = None
+    samples: Clocks = Annotated[
+    dict[str, Any] | None,
+    Meta(
+        description="of a CUDA device while it was measured: slowest `sm_mhz` and `mem_mhz`, highest "
+        "`temperature_c`, and every reason it gave for a lower clock (`throttle`, bits as NVML has them)"
+    ),
+]
+SamplesByName = field(default_factory=dict)
+    kind: Annotated[str, Meta(description="which kernel")]
+    at: Annotated[dict[str, Any], Meta(description="its sizes")]
+    calls: Annotated[int | None, Meta(description="calls in a stretch that is timed as one")] = None
+    captured: Annotated[bool | None, Meta(description="whether the stretch was a CUDA graph")] = None
+    working_set_bytes: Annotated[
+        float, Meta(ge=0, description="what its buffers take together: they take turns")
+    ] = 0.0
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        self._check_samples("kernel")
+    def __post_init__(self) -> None:
+        _check_samples(self, "kernel")
         for name in KERNEL_SIZES.get(self.kind, ()):
             size = self.at.get(name)
             if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10**15:
                 raise ValueError(
                     f"at.{name}: must be a whole number from 1 to 10^15 for a {self.kind} kernel"
                 )
-        return self
 
     @property
     def call_s(self) -> float:
@@ -174,70 +203,72 @@ class KernelRow(_RecordRow):
 class RecordedPlan(Plan):
     """The plan with all defaults, as it was run."""
 
-    shapes: dict[str, ModelSpec] = Field(description="model -> its full shape, as it was then")
+    shapes: Annotated[dict[str, ModelSpec], Meta(description="model -> its full shape, as it was then")]
 
 
 class RecordedProtocol(_Part):
     """How it was timed: the plan's protocol where points were, and what timing itself takes."""
 
-    timer: str = Field(description="`perf_counter` on a CPU, `cuda_event` on CUDA")
-    timer_overhead_s: Seconds = Field(description="mean of timing nothing, s")
-    samples: Size = Field(description="samples of each row")
-    iterations: int | None = Field(None, description="iterations in a sample (measure)")
-    stretch_s: Seconds | None = Field(None, description="aimed length of a stretch of calls, s (microbench)")
+    timer: Annotated[str, Meta(description="`perf_counter` on a CPU, `cuda_event` on CUDA")]
+    timer_overhead_s: Annotated[Seconds, Meta(description="mean of timing nothing, s")]
+    samples: Annotated[Size, Meta(description="samples of each row")]
+    iterations: Annotated[int | None, Meta(description="iterations in a sample (measure)")] = None
+    stretch_s: Annotated[
+        Seconds | None, Meta(description="aimed length of a stretch of calls, s (microbench)")
+    ] = None
 
 
 class Device(_Part):
     """The device; on CUDA with clocks, driver, power limit and temperature as `nvidia-smi` prints them."""
 
     kind: Literal["cpu", "cuda"]
-    name: str = Field(pattern=r"\w", description="as it calls itself")
-    bf16: str | None = Field(None, description="of a CPU: `amx`, `avx512` or `emulated`")
-    last_level_cache_bytes: int | None = Field(None, ge=1, le=2**50, description="as the system reports it")
+    name: Annotated[str, Meta(pattern=r"\w", description="as it calls itself")]
+    bf16: Annotated[str | None, Meta(description="of a CPU: `amx`, `avx512` or `emulated`")] = None
+    last_level_cache_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=2**50)] | None, Meta(description="as the system reports it")
+    ] = None
 
 
 class Environment(_Part):
     """What a time may depend on. No host name, no user, no path."""
 
     device: Device
-    system: str = Field(description="operating system and architecture")
-    libraries: dict[str, str] = Field(description="library -> version")
-    threads: Size = Field(description="of torch")
-    memory_bytes: int = Field(ge=1, le=2**60, description="of the host")
-    world_size: Size = Field(description="processes that share the model")
+    system: Annotated[str, Meta(description="operating system and architecture")]
+    libraries: Annotated[dict[str, str], Meta(description="library -> version")]
+    threads: Annotated[Size, Meta(description="of torch")]
+    memory_bytes: Annotated[int, Meta(ge=1, le=2**60, description="of the host")]
+    world_size: Annotated[Size, Meta(description="processes that share the model")]
 
 
 class _Record(_Part):
-    schema_version: int = Field(description=f"{SCHEMA_VERSION}; another is refused")
-    machine: str = Field(description="label of the machine: the folder under `results/`")
-    hardware: str = Field(description="device that predictions are for: a name, or a file beside the record")
-    calibration: str | None = Field(
-        None,
-        description="calibration that it was predicted with, where not the device's own: a name, or a "
-        "file beside it",
-    )
-    commit: str = Field(
-        pattern=r"^([0-9a-f]{8,40}|unknown)$", description="of the code that ran, or `unknown`"
-    )
-    dirty: bool = Field(description="whether the tree differed from it")
-    commit_from: str | None = Field(
-        None, description="what said so: `git`, `PERFMODEL_COMMIT` or the version"
-    )
-    source_sha256: str | None = Field(None, description="of the code and data files that a run can depend on")
-    plan_sha256: str | None = Field(None, description="of the plan with its shapes: what `--resume` goes by")
+    schema_version: Annotated[int, Meta(description=f"{SCHEMA_VERSION}; another is refused")]
+    machine: Annotated[str, Meta(description="label of the machine: the folder under `results/`")]
+    hardware: Annotated[
+        str, Meta(description="device that predictions are for: a name, or a file beside the record")
+    ]
+    calibration: Annotated[
+        str | None,
+        Meta(
+            description="calibration that it was predicted with, where not the device's own: a name, or a "
+            "file beside it"
+        ),
+    ] = None
+    commit: Annotated[
+        str, Meta(pattern=r"^([0-9a-f]{8,40}|unknown)$", description="of the code that ran, or `unknown`")
+    ]
+    dirty: Annotated[bool, Meta(description="whether the tree differed from it")]
+    commit_from: Annotated[
+        str | None, Meta(description="what said so: `git`, `PERFMODEL_COMMIT` or the version")
+    ] = None
+    source_sha256: Annotated[
+        str | None, Meta(description="of the code and data files that a run can depend on")
+    ] = None
+    plan_sha256: Annotated[
+        str | None, Meta(description="of the plan with its shapes: what `--resume` goes by")
+    ] = None
     plan: RecordedPlan
     environment: Environment
     protocol: RecordedProtocol
-
-    @field_validator("points", check_fields=False)
-    @classmethod
-    def _once(cls, points: tuple[_RecordRow, ...]) -> tuple[_RecordRow, ...]:
-        seen: set[str] = set()
-        for number, row in enumerate(points):
-            if row.key in seen:
-                raise ValueError(f"{number}.key: must be given once, given {row.key!r} again")
-            seen.add(row.key)
-        return points
 
 
 class PointRecord(_Record):
@@ -246,10 +277,30 @@ class PointRecord(_Record):
     kind: Literal["measure"]
     points: tuple[PointRow, ...]
 
+    def __post_init__(self) -> None:
+        _check_keys(self.points)
+
 
 class KernelRecord(_Record):
     """What `perfmodel validate microbench` writes."""
 
     kind: Literal["microbench"]
-    kinds: tuple[str, ...] = Field((), description="kinds of kernels that were timed")
+    kinds: Annotated[tuple[str, ...], Meta(description="kinds of kernels that were timed")] = ()
     points: tuple[KernelRow, ...]
+
+    def __post_init__(self) -> None:
+        _check_keys(self.points)
+
+
+def _check_samples(row: PointRow | KernelRow, kind: str) -> None:
+    missing = [name for name in SAMPLES[kind] if name not in row.samples]
+    if row.status == "ok" and missing:
+        raise ValueError(f"samples: must hold {', '.join(missing)} where status is ok")
+
+
+def _check_keys(rows: Iterable[PointRow | KernelRow]) -> None:
+    seen: set[str] = set()
+    for number, row in enumerate(rows):
+        if row.key in seen:
+            raise ValueError(f"points.{number}.key: must be given once, given {row.key!r} again")
+        seen.add(row.key)

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import PACKAGE, data_folder
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.strict import Strict
+from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
 BUNDLED = data_folder("results").resolve()
@@ -94,12 +94,12 @@ def read_record(path: Path) -> Record:
     return Record(path, files.parse(KINDS[kind], raw, str(path)))
 
 
-class _Withdrawal(Strict):
+class _Withdrawal(Frozen):
     file: str
-    reason: str = Field(min_length=8)
+    reason: Annotated[str, Meta(min_length=8)]
 
 
-class _Withdrawn(Strict):
+class _Withdrawn(Frozen):
     schema_version: Literal[1]
     withdrawn: tuple[_Withdrawal, ...]
 

@@ -5,12 +5,13 @@ record.
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from msgspec import Meta
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.specs.calibrations.calibration import CONSTANTS
 
 SCHEMA_VERSION = 2
@@ -25,25 +26,23 @@ ABSOLUTE = 1e-6
 SHOWN = 12
 
 
-class _Figures(BaseModel):
-    model_config = ConfigDict(allow_inf_nan=False, strict=True)
-
+class _Figures(Frozen, forbid_unknown_fields=False):
     rows: int
-    mape: float
+    mape: Annotated[float, Meta(ge=0, le=FINITE)]
 
 
-class _Replay(BaseModel):
+class _Replay(Frozen, forbid_unknown_fields=False):
     overall: _Figures
     partitions: dict[str, _Figures]
     predicted: list[str]
 
 
-class _Systems(BaseModel):
+class _Systems(Frozen, forbid_unknown_fields=False):
     overall: _Figures
     rows: dict[str, Any]
 
 
-class _Recorded(BaseModel):
+class _Recorded(Frozen, forbid_unknown_fields=False):
     """What the rules below look at; the rest of the record is only compared."""
 
     inputs: dict[str, dict[str, Any]]

@@ -74,9 +74,7 @@ def _content(path: Path) -> str:
 def _values(name: str) -> dict[str, Any]:
     path = files.data_directory("calibrations") / f"{name}.yaml"
     stated = files.parse(Calibration, files.read_mapping(path), str(path))
-    return {
-        key: _texts(value) for key, value in stated.model_dump(mode="json", exclude_defaults=True).items()
-    }
+    return {key: _texts(value) for key, value in stated.model_dump(exclude_defaults=True).items()}
 
 
 def _texts(value: Any) -> Any:

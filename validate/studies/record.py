@@ -6,7 +6,7 @@ it, with refits that have not seen the fold. Deterministic, and needs no GPU.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -199,16 +199,22 @@ def ablations(recipe: Recipe) -> dict[str, Any]:
     changes: dict[str, tuple[Recipe, dict[str, float]]] = {
         "as shipped": (recipe, {}),
         "LM head kept whole" if recipe.shards_lm_head else "LM head sharded": (
-            replace(recipe, shards_lm_head=not recipe.shards_lm_head),
+            recipe.model_copy(update={"shards_lm_head": not recipe.shards_lm_head}),
             {},
         ),
     }
     if recipe.pinned:
         changes["no attention waves"] = recipe, {"attention_blocks_per_multiprocessor": 0.0}
     for name in recipe.free:
-        changes[f"{name} not fitted"] = replace(recipe, free=tuple(n for n in recipe.free if n != name)), {}
+        changes[f"{name} not fitted"] = (
+            recipe.model_copy(update={"free": tuple(n for n in recipe.free if n != name)}),
+            {},
+        )
     for extra in ALSO_FITTED.get(recipe.name, ()):
-        changes[f"{' and '.join(extra)} fitted"] = replace(recipe, free=(*recipe.free, *extra)), {}
+        changes[f"{' and '.join(extra)} fitted"] = (
+            recipe.model_copy(update={"free": (*recipe.free, *extra)}),
+            {},
+        )
     return {words: _ablation(changed, values) for words, (changed, values) in changes.items()}
 
 

@@ -3,55 +3,53 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from msgspec import Meta
 
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, positions_from_histogram
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.strict import Strict
+from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
 
-Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Rate = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
-class StandardError(Strict):
+class StandardError(Frozen):
     """Of figures counted over several documents, which are its clusters; null for a position that was never
     reached.
     """
 
-    documents: int = Field(ge=2)
+    documents: Annotated[int, Meta(ge=2)]
     tokens_per_iteration: Count
     positions: tuple[Count | None, ...]
 
 
-class AcceptanceEntry(Strict):
-    target: str = Field(min_length=1)
-    draft: str = Field(min_length=1)
-    draft_kv: str = Field(min_length=1)
-    kv_budget_tokens: PositiveInt | None = None
-    context_tokens: float = Field(gt=0, allow_inf_nan=False)
+class AcceptanceEntry(Frozen):
+    target: Annotated[str, Meta(min_length=1)]
+    draft: Annotated[str, Meta(min_length=1)]
+    draft_kv: Annotated[str, Meta(min_length=1)]
+    kv_budget_tokens: Positive | None = None
+    context_tokens: Annotated[float, Meta(gt=0, le=FINITE)]
     alpha: Rate | None = None
-    positions: tuple[Rate, ...] | None = Field(None, min_length=1, max_length=4096)
-    histogram: tuple[Count, ...] | None = Field(None, min_length=2, max_length=4097)
+    positions: Annotated[tuple[Rate, ...], Meta(min_length=1, max_length=4096)] | None = None
+    histogram: Annotated[tuple[Count, ...], Meta(min_length=2, max_length=4097)] | None = None
     standard_error: StandardError | None = None
 
-    @model_validator(mode="after")
-    def _one_rate(self) -> "AcceptanceEntry":
+    def __post_init__(self) -> None:
         if sum(value is not None for value in (self.alpha, self.positions, self.histogram)) != 1:
             raise ValueError("one of alpha, positions and histogram must be given, and only one")
         if self.histogram is not None and not sum(self.histogram):
             raise ValueError("histogram must have a count above 0")
-        return self
 
 
-class AcceptanceFile(Strict):
+class AcceptanceFile(Frozen):
     """Acceptance rows with one source; `histogram` counts iterations by accepted draft tokens (0 ...
     gamma).
     """
 
     schema_version: Literal[1]
-    source: str = Field(min_length=3)
-    rows: tuple[AcceptanceEntry, ...] = Field(min_length=1)
+    source: Annotated[str, Meta(min_length=3)]
+    rows: Annotated[tuple[AcceptanceEntry, ...], Meta(min_length=1)]
 
 
 def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
@@ -66,8 +64,16 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
             source += (
                 f", tokens per iteration +/- {error.tokens_per_iteration:.2g} by {error.documents} documents"
             )
-        stated = row.model_dump(exclude={"positions", "histogram", "standard_error"})
-        entry = AcceptanceRow(source=f"{source} ({path})", positions=positions, **stated)
+        entry = AcceptanceRow(
+            target=row.target,
+            draft=row.draft,
+            draft_kv=row.draft_kv,
+            kv_budget_tokens=row.kv_budget_tokens,
+            context_tokens=row.context_tokens,
+            alpha=row.alpha,
+            positions=positions,
+            source=f"{source} ({path})",
+        )
         if rows.setdefault((entry.subject, entry.context_tokens), entry) is not entry:
             raise InputError(
                 f"{path}: rows.{number}: the same target, draft, method, budget and context as an earlier row"

@@ -1,8 +1,6 @@
 """Reading YAML and JSON: the only door through which files enter the engine.
 
-Names resolve to bundled files (or aliases); anything with a path separator or a file suffix is a path. A
-bundled file is its own, checked before it is shipped: it comes from an index of what was read and checked
-(`ready.py`) where that is of the same text.
+Names resolve to bundled files (or aliases); anything with a path separator or a file suffix is a path.
 """
 
 import json
@@ -10,24 +8,20 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
+
+from msgspec import convert
 
 from perfmodel.errors import InputError, one_line, unknown_name
-from perfmodel.reading import read_bytes, read_text
+from perfmodel.reading import read_text
 from perfmodel.specs import data_folder
-from perfmodel.specs.boundary.frozen import Frozen, annotations, checker
-from perfmodel.specs.boundary.ready import READY, ready
+from perfmodel.specs.boundary.faults import find_fault
+from perfmodel.specs.boundary.strict_yaml import read_yaml
 
 MAX_FILE_BYTES = 4 * 2**20
-MAX_SHOWN = 10**40
-"""A whole number of a file that a refusal still writes out."""
-UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-"""What pydantic calls a key that there is not, in a model and in a dataclass."""
 Spec = TypeVar("Spec")
-Bundled = TypeVar("Bundled", bound=Frozen)
 
 
 def data_directory(kind: str) -> Path:
@@ -41,11 +35,10 @@ def bundled_names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(name[:-5] for name in os.listdir(data_directory(kind)) if name.endswith(".yaml")))
 
 
-def load_bundled(spec: type[Bundled], kind: str, name: str) -> Bundled:
-    """A bundled file by its exact name, from the index of those that were checked if that has this text."""
+def load_bundled(spec: type[Spec], kind: str, name: str) -> Spec:
+    """A bundled file by its exact name."""
     path = data_directory(kind) / f"{name}.yaml"
-    found = ready(spec, data_directory(kind) / READY, name, read_bytes(path, MAX_FILE_BYTES))
-    return parse(spec, read_mapping(path), str(path)) if found is None else found
+    return parse(spec, read_mapping(path), str(path))
 
 
 def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
@@ -58,14 +51,7 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     kind = "JSON" if path.suffix == ".json" else "YAML"
     text = read_text(path, MAX_FILE_BYTES)
     try:
-        if kind == "JSON":
-            data = _printable(_read_json(text, infinity))
-        else:
-            from perfmodel.specs.boundary.strict_yaml import (
-                read_yaml,
-            )  # no answer from bundled names needs it
-
-            data = _printable(read_yaml(text))
+        data = _printable(_read_json(text, infinity) if kind == "JSON" else read_yaml(text))
     except (ValueError, RecursionError, OverflowError) as error:
         detail = one_line(str(error))[:200] or type(error).__name__
         raise InputError(f"{path}: must be valid {kind}: {detail}") from None
@@ -106,43 +92,12 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
     """Check a mapping; the first fault becomes one line that names file, key, what is allowed and what was
     given.
     """
-    from pydantic import ValidationError  # see `frozen.py`
-
     try:
-        checked: Spec = checker(spec).validate_python(data)
-        return checked
-    except ValidationError as error:
-        faults = error.errors(include_url=False)
-    # an unknown key first: it is often the misspelt one that another fault misses
-    fault = next((found for found in faults if found["type"] in UNKNOWN), faults[0])
-    key = ".".join(str(part) for part in fault["loc"])[:200]
-    value = fault.get("input")
-    plain = isinstance(value, (str, float, bool, type(None))) or (
-        isinstance(value, int) and abs(value) < MAX_SHOWN
-    )
-    given = (
-        ""
-        if fault["type"] in ("missing", "value_error")
-        else f", given {value if plain else type(value)!r}"[:100]
-    )
-    message = fault["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
-    if fault["type"] == "missing":
-        message = "must be given, and it is missing"
-    if fault["type"] in UNKNOWN:
-        message = f"must not be given (allowed keys: {', '.join(_keys_at(spec, fault['loc'][:-1]))})"
-    raise InputError(f"{where}: {key + ': ' if key else ''}{message}{given}")
-
-
-def _keys_at(kind: Any, place: tuple[str | int, ...]) -> Iterable[str]:
-    """The keys of a record at some place inside; of several that may be there, those of the first."""
-    if is_dataclass(kind):
-        inner = annotations(kind)
-    elif stated := getattr(kind, "__pydantic_fields__", None):
-        inner = {name: field.annotation for name, field in stated.items()}
-    else:
-        deeper = place[1:] if get_origin(kind) in (dict, list, tuple) else place
-        return next(filter(None, (_keys_at(one, deeper) for one in get_args(kind))), ())
-    return _keys_at(inner.get(str(place[0])), place[1:]) if place else inner
+        return convert(data, spec, str_keys=True)
+    except (ValueError, OverflowError):  # the latter of numbers with thousands of digits
+        place, message = find_fault(spec, data)
+    key = ".".join(str(part) for part in place)[:200]
+    raise InputError(f"{where}: {key + ': ' if key else ''}{message}")
 
 
 def newest(path: Path, pattern: str) -> Path:
@@ -162,15 +117,19 @@ def spelling(name: str) -> str:
     return "-".join(name.replace("_", " ").lower().split())
 
 
-def alias_table(kind: str, names_of: Callable[[dict[str, Any]], Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Spelling of an alias -> the bundled names that list it, by what the index, else the file, states of
-    each.
+def alias_table(
+    kind: str, keys: tuple[str, ...], names_of: Callable[[dict[str, Any]], Iterable[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Spelling of an alias -> the bundled names that list it.
+
+    keys: what the names are made of. Only the lines that begin with them are parsed: all files whole would take
+    longer than an answer.
     """
     folder, table = data_directory(kind), dict[str, dict[str, None]]()
-    index = json.loads(read_text(folder / READY, MAX_FILE_BYTES))
+    stated = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
     for name in bundled_names(kind):
-        stated = index[name][1] if name in index else read_mapping(folder / f"{name}.yaml")
-        for alias in names_of(stated):
+        lines = stated.findall(read_text(folder / f"{name}.yaml", MAX_FILE_BYTES))
+        for alias in names_of(read_yaml("\n".join(lines))):
             table.setdefault(spelling(alias), {})[name] = None
     return {alias: tuple(names) for alias, names in table.items()}
 

@@ -1,5 +1,6 @@
 """YAML as users may give it: plain keys, each once, no aliases, not deep."""
 
+import re
 from typing import Any
 
 import yaml
@@ -25,6 +26,11 @@ class _StrictLoader(SafeLoader):  # type: ignore[misc]
                 raise yaml.YAMLError(f"line {key_node.start_mark.line + 1}: key {key!r} is given twice")
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789")
+)  # 1e-5, which YAML 1.1 takes for text
 
 
 def read_yaml(text: str) -> Any:

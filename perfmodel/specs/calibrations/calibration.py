@@ -4,26 +4,23 @@ error.
 
 import datetime
 import math
-from dataclasses import field, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
+from msgspec import Meta, field
 
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Constrained, Frozen
+from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.calibrations.constants import (
     ABSENT,
-    DECLARED,
     AllReduce,
     Constant,
     Declared,
     Scope,
-    declared,
-    optional,
 )
 from perfmodel.specs.calibrations.engine_constants import ONE, EngineConstants
 from perfmodel.specs.calibrations.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
@@ -38,11 +35,11 @@ class AttentionChoice(Frozen):
     for what is taken where nothing was measured.
     """
 
-    heads: Annotated[int, Constrained(ge=1)]
-    kv_heads: Annotated[int, Constrained(ge=1)]
-    head_dim: Annotated[int, Constrained(ge=1)]
-    query: Annotated[int, Constrained(ge=1)]
-    from_tokens: Annotated[int, Constrained(ge=0)]
+    heads: Annotated[int, Meta(ge=1)]
+    kv_heads: Annotated[int, Meta(ge=1)]
+    head_dim: Annotated[int, Meta(ge=1)]
+    query: Annotated[int, Meta(ge=1)]
+    from_tokens: Annotated[int, Meta(ge=0)]
     name: Literal["auto", "math", "sdpa", "triton"]
 
 
@@ -73,71 +70,134 @@ class Calibration(EngineConstants):
     date: datetime.date
     notes: str = ""
 
-    gemm_bandwidth_fraction: Constant = declared(
-        "linear", "param_load", "fraction", "share of bandwidth that GEMMs reach", Scope(0.75, 0.4, 1)
-    )
-    gemm_flops_fraction: Constant = declared(
-        "linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1)
-    )
-    gemm_fixed_s: Constant = declared("linear", "fixed", "s", "time of each GEMM kernel, however small")
-    gemm_blend_power: Constant = declared(
-        "linear", None, "power", "how GEMMs overlap loading and computing: 1 adds, infinity takes the larger"
-    )
-    gemm_column_s: Constant = optional(
-        "linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)"
-    )
-    weight_unpack_s: Constant = optional(
-        "linear", "param_load", "s", "time to unpack each packed weight", Scope(1e-13, 0, 1e-11, 1e-13)
-    )
-    attention_bandwidth_fraction: Constant = declared(
-        "attention", "kv_load", "fraction", "share of bandwidth that attention reaches", Scope(0.85, 0.5, 1)
-    )
-    attention_flops_fraction: Constant = declared(
-        "attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches"
-    )
-    attention_fixed_s: Constant = declared(
-        "attention", "fixed", "s", "time of each attention call, however short"
-    )
-    attention_blocks_per_multiprocessor: Constant = optional(
-        "attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves are counted"
-    )
-    kv_reread_per_query: Constant = declared(
-        "attention", "kv_load", "share", "cache read again per further query token", Scope(0.01, 0, 0.5, 0.01)
-    )
-    small_kernel_s: Constant = declared(
-        "small", "fixed", "s", "time of each element-wise kernel, however small", Scope(3e-6, 0, 3e-5, 1e-6)
-    )
-    small_bandwidth_fraction: Constant = declared(
-        "small", "activations", "fraction", "share of bandwidth that element-wise kernels reach"
-    )
-    allreduce_multiplier: Constant = declared(
-        "allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1, 0.3, 6)
-    )
-    allreduce: AllReduce | None = optional(
-        "allreduce",
-        "comm",
-        "s",
-        "time of one all-reduce by devices and message bytes; else the link's rate",
-        default=None,
-    )
-    pass_fixed_s: Constant = declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))
-    token_s: Constant = declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")
-    full_cache_pass_s: Constant = optional(
-        "pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)
-    )
-    sparse_cache_sequence_s: Constant = optional(
-        "pass",
-        "fixed",
-        "s",
-        "time of a draft step on a budget, by sequence and layer",
-        Scope(5e-7, 0, 1e-5, 1e-7),
-    )
-    iteration_fixed_s: Constant = declared(
-        "iteration", "overhead", "s", "time outside the passes, per iteration", Scope(1e-3, 0, 1e-2, 1e-4)
-    )
-    iteration_sequence_s: Constant = optional(
-        "iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)
-    )
+    gemm_bandwidth_fraction: Annotated[
+        Constant,
+        Declared(
+            "linear", "param_load", "fraction", "share of bandwidth that GEMMs reach", Scope(0.75, 0.4, 1)
+        ),
+    ]
+    gemm_flops_fraction: Annotated[
+        Constant,
+        Declared(
+            "linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1)
+        ),
+    ]
+    gemm_fixed_s: Annotated[
+        Constant, Declared("linear", "fixed", "s", "time of each GEMM kernel, however small")
+    ]
+    gemm_blend_power: Annotated[
+        Constant,
+        Declared(
+            "linear",
+            None,
+            "power",
+            "how GEMMs overlap loading and computing: 1 adds, infinity takes the larger",
+        ),
+    ]
+    gemm_column_s: Annotated[
+        Constant,
+        Declared("linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)"),
+    ] = ABSENT
+    weight_unpack_s: Annotated[
+        Constant,
+        Declared(
+            "linear", "param_load", "s", "time to unpack each packed weight", Scope(1e-13, 0, 1e-11, 1e-13)
+        ),
+    ] = ABSENT
+    attention_bandwidth_fraction: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "fraction",
+            "share of bandwidth that attention reaches",
+            Scope(0.85, 0.5, 1),
+        ),
+    ]
+    attention_flops_fraction: Annotated[
+        Constant,
+        Declared("attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches"),
+    ]
+    attention_fixed_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "time of each attention call, however short")
+    ]
+    attention_blocks_per_multiprocessor: Annotated[
+        Constant,
+        Declared(
+            "attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves are counted"
+        ),
+    ] = ABSENT
+    kv_reread_per_query: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "share",
+            "cache read again per further query token",
+            Scope(0.01, 0, 0.5, 0.01),
+        ),
+    ]
+    small_kernel_s: Annotated[
+        Constant,
+        Declared(
+            "small",
+            "fixed",
+            "s",
+            "time of each element-wise kernel, however small",
+            Scope(3e-6, 0, 3e-5, 1e-6),
+        ),
+    ]
+    small_bandwidth_fraction: Annotated[
+        Constant,
+        Declared("small", "activations", "fraction", "share of bandwidth that element-wise kernels reach"),
+    ]
+    allreduce_multiplier: Annotated[
+        Constant,
+        Declared("allreduce", "comm", "factor", "multiplies the times of `allreduce`", Scope(1, 0.3, 6)),
+    ]
+    allreduce: Annotated[
+        AllReduce | None,
+        Declared(
+            "allreduce",
+            "comm",
+            "s",
+            "time of one all-reduce by devices and message bytes; else the link's rate",
+        ),
+    ] = None
+    pass_fixed_s: Annotated[
+        Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))
+    ]
+    token_s: Annotated[
+        Constant, Declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")
+    ]
+    full_cache_pass_s: Annotated[
+        Constant,
+        Declared(
+            "pass", "fixed", "s", "further time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)
+        ),
+    ] = ABSENT
+    sparse_cache_sequence_s: Annotated[
+        Constant,
+        Declared(
+            "pass",
+            "fixed",
+            "s",
+            "time of a draft step on a budget, by sequence and layer",
+            Scope(5e-7, 0, 1e-5, 1e-7),
+        ),
+    ] = ABSENT
+    iteration_fixed_s: Annotated[
+        Constant,
+        Declared(
+            "iteration", "overhead", "s", "time outside the passes, per iteration", Scope(1e-3, 0, 1e-2, 1e-4)
+        ),
+    ]
+    iteration_sequence_s: Annotated[
+        Constant,
+        Declared(
+            "iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)
+        ),
+    ] = ABSENT
     shards_lm_head: bool = True
     attention_choices: tuple[AttentionChoice, ...] = ()
     fit: StatedFit | None = None
@@ -210,7 +270,9 @@ class Calibration(EngineConstants):
 
 
 CONSTANTS: dict[str, Declared] = {
-    f.name: f.metadata[DECLARED] for f in fields(Calibration) if DECLARED in f.metadata
+    name: stated.__metadata__[0]
+    for name, stated in get_type_hints(Calibration, include_extras=True).items()
+    if isinstance(getattr(stated, "__metadata__", (None,))[0], Declared)
 }
 """Name -> declaration of every constant, in the order of the files."""
 
@@ -231,16 +293,12 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     for name, place in chosen.items():
         s = places[place]
         scale = getattr(kernels, name).value if s.times else 1.0
-        update[name] = Constant.model_construct(
-            value=scale * s.value, stderr=scale * s.stderr, source=s.source
-        )
+        update[name] = Constant(value=scale * s.value, stderr=scale * s.stderr, source=s.source)
     version = version or engine.versions[-1]
     for name, factor in source.drifted(kernels.stack, version).items():
         base = update.get(name, getattr(kernels, name))
         error = math.hypot((base.stderr or 0.0) * factor.value, base.value * factor.stderr)
-        update[name] = Constant.model_construct(
-            value=base.value * factor.value, stderr=error, source=factor.source
-        )
+        update[name] = Constant(value=base.value * factor.value, stderr=error, source=factor.source)
     measured = engine.measured.get(kernels.gpu, ())
     update |= {
         "kind": "fitted" if measured else "kernels",

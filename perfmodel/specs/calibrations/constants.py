@@ -1,20 +1,21 @@
 """What a calibration constant is: its value with error and source, and the one declaration of what it means.
 
-A constant is declared where `perfmodel.specs.calibrations.calibration.Calibration` names it, by `declared` or
-`optional`. Its validation, the bounds of fits, sensitivity's fixed costs, the stack factors and the table in
+A constant is declared where `perfmodel.specs.calibrations.calibration.Calibration` names it, by a `Declared` in its
+annotation; one that a file may leave out has a default, `ABSENT`. Its validation, the bounds of fits, sensitivity's fixed costs, the stack factors and the table in
 docs/calibrations.md follow from there; only the formula that uses it (costs/roofline.py) names it again.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field
-from functools import cache, partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from perfmodel.operations import Array, Floats
-from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text, Validated
+from perfmodel.specs.boundary.frozen import FINITE, Frozen, Text
 
 Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
 """What a constant is a cost of: one kind of op, a whole pass, or an iteration outside its passes."""
@@ -48,7 +49,7 @@ class Constant(Frozen):
     """One number: its value, standard error where it was fitted, and where it is from."""
 
     value: float
-    stderr: Annotated[float, Constrained(ge=0, allow_inf_nan=False)] | None = None
+    stderr: Annotated[float, Meta(ge=0, le=FINITE)] | None = None
     source: Text
 
     def values(self) -> Iterator[float]:
@@ -56,23 +57,23 @@ class Constant(Frozen):
         yield self.value
 
 
-ABSENT = Constant.model_construct(value=0.0, source="not part of this calibration")
+ABSENT = Constant(value=0.0, source="not part of this calibration")
 """What a constant is in a calibration that does not state it: no cost."""
 
 
-def _rising(knots: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
-    places = [place for place, _ in knots]
-    if (
-        len(knots) < 2
-        or places != sorted(set(places))
-        or not all(0 < n < math.inf for knot in knots for n in knot)
-    ):
-        raise ValueError("must be two or more pairs of numbers above 0, by rising first number")
-    return knots
-
-
-Knots = Annotated[tuple[tuple[float, float], ...], Validated(_rising)]
+Knots = tuple[tuple[float, float], ...]
 """A curve: (place, value) pairs by rising place."""
+
+
+def check_curves(curves: Mapping[Any, Knots]) -> None:
+    """Refuse (ValueError) knots that do not rise, or that have no logarithm."""
+    for name, knots in curves.items():
+        places = [place for place, _ in knots]
+        rising = len(knots) >= 2 and places == sorted(set(places))
+        if not rising or not all(0 < n < math.inf for knot in knots for n in knot):
+            raise ValueError(
+                f"knots.{name}: must be two or more pairs of numbers above 0, by rising first number"
+            )
 
 
 def interpolated(knots: Knots, at: Floats) -> Floats:
@@ -100,9 +101,10 @@ class AllReduce(Frozen):
     knots: dict[int, Knots]
     source: Text
     link: Literal["device", "host"] = "device"
-    box_log_rms: Annotated[float, Constrained(ge=0, le=2)] = 0.0
+    box_log_rms: Annotated[float, Meta(ge=0, le=2)] = 0.0
 
     def __post_init__(self) -> None:
+        check_curves(self.knots)
         if not self.knots or any(not 2 <= devices <= MAX_DEVICES for devices in self.knots):
             raise ValueError(f"knots must be given for 2 to {MAX_DEVICES} devices")
 
@@ -136,7 +138,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declaration of one constant, by `declared`.
+    """The declaration of one constant.
 
     work: what it is a cost of. term: what its time is counted as (None: it shapes how terms overlap). unit:
     also says which values are possible (`_BOUNDS`). meaning: one line for the documentation. search: given
@@ -148,7 +150,7 @@ class Declared:
     term: Term | None
     unit: Unit
     meaning: str
-    search: Scope | None
+    search: Scope | None = None
 
     @property
     def is_fixed_cost(self) -> bool:
@@ -188,23 +190,3 @@ class Declared:
         for value in () if stated is None else stated.values():
             if not (low <= value <= high or (self.unit == "power" and value == math.inf)):
                 raise ValueError(f"{name}: must be {words}, given {value:g}")
-
-
-DECLARED = "declared"
-"""Where a field holds its declaration, among its metadata."""
-
-
-def declared(
-    work: Work,
-    term: Term | None,
-    unit: Unit,
-    meaning: str,
-    search: Scope | None = None,
-    default: Any = MISSING,
-) -> Any:
-    """The field of a constant that every file states: ``name: Constant = declared(...)``."""
-    return field(default=default, metadata={DECLARED: Declared(work, term, unit, meaning, search)})
-
-
-optional = partial(declared, default=ABSENT)
-"""The field of a constant that a file may leave out, and what it is then."""

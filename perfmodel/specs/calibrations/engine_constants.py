@@ -5,10 +5,12 @@ of it.
 from collections.abc import Iterator
 from typing import Annotated
 
-from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text
-from perfmodel.specs.calibrations.constants import Constant, Knots, optional
+from msgspec import Meta
 
-ONE = Constant.model_construct(value=1.0, source="not part of this calibration")
+from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.calibrations.constants import ABSENT, Constant, Declared, Knots, check_curves
+
+ONE = Constant(value=1.0, source="not part of this calibration")
 """What a factor is in a calibration that does not state it."""
 
 
@@ -17,6 +19,9 @@ class Curves(Frozen):
 
     knots: dict[str, Knots]
     source: Text
+
+    def __post_init__(self) -> None:
+        check_curves(self.knots)
 
     def values(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
@@ -28,10 +33,10 @@ class ExpertKernel(Frozen):
     at.
     """
 
-    fixed_s: Annotated[float, Constrained(ge=0, le=10)]
-    bandwidth_fraction: Annotated[float, Constrained(gt=0, le=2)]
-    flops_fraction: Annotated[float, Constrained(gt=0, le=2)]
-    median_error: Annotated[float, Constrained(ge=0)] | None = None
+    fixed_s: Annotated[float, Meta(ge=0, le=10)]
+    bandwidth_fraction: Annotated[float, Meta(gt=0, le=2)]
+    flops_fraction: Annotated[float, Meta(gt=0, le=2)]
+    median_error: Annotated[float, Meta(ge=0)] | None = None
 
 
 class ExpertKernels(Frozen):
@@ -52,81 +57,101 @@ class ExpertKernels(Frozen):
 class EngineConstants(Frozen):
     """What `Calibration` has for serving engines (vLLM, TensorRT-LLM, SGLang)."""
 
-    gemm_efficiency: Curves | None = optional(
-        "linear",
-        "param_load",
-        "factor",
-        "share of the roofline that GEMMs reach, for both shares",
-        default=None,
-    )
-    gemm_factor: Constant = optional(
-        "linear", "param_load", "factor", "multiplies `gemm_efficiency`", default=ONE
-    )
-    gemm_factor_fp8: Constant = optional(
-        "linear", "param_load", "factor", "multiplies it for fp8 with no block scales", default=ONE
-    )
-    gemm_flops_factor: Constant = optional(
-        "linear", "flops", "factor", "multiplies it where computing takes longer than loading", default=ONE
-    )
-    quantise_s: Constant = optional(
-        "linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM"
-    )
-    expert_kernels: ExpertKernels | None = optional(
-        "linear",
-        "param_load",
-        "factor",
-        "routed experts and routing by weight format; else GEMMs",
-        default=None,
-    )
-    expert_factor: Constant = optional(
-        "linear", "param_load", "factor", "multiplies experts' time", default=ONE
-    )
-    expert_popularity: Constant = optional(
-        "linear", "param_load", "count", "shape of the gamma distribution of experts' shares; 0: all alike"
-    )
-    routing_independence: Constant = optional(
-        "linear",
-        "param_load",
-        "factor",
-        "share of further query tokens that route as another sequence's",
-        default=ONE,
-    )
-    attention_bandwidth_fraction_fp8: Constant = optional(
-        "attention", "kv_load", "factor", "the same over a cache of 8 bits; 0: as over 16"
-    )
-    latent_bandwidth_fraction: Constant = optional(
-        "attention", "kv_load", "factor", "the same over a latent cache (MLA); 0: as over any other"
-    )
-    latent_bandwidth_fraction_fp8: Constant = optional(
-        "attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16"
-    )
-    latent_reread_per_query: Constant = optional(
-        "attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: as over any other"
-    )
-    latent_layer_s: Constant = optional(
-        "attention", "fixed", "s", "further time of each layer with a latent cache"
-    )
-    index_bandwidth_fraction: Constant = optional(
-        "attention", "kv_load", "factor", "the same over the keys of an indexer; 0: as over any other"
-    )
-    index_layer_s: Constant = optional(
-        "attention", "fixed", "s", "further time of each layer with an indexer"
-    )
-    index_token_s: Constant = optional(
-        "attention", "fixed", "s", "further time of each token in each layer with an indexer"
-    )
-    state_layer_s: Constant = optional("attention", "fixed", "s", "further time of each recurrent layer")
-    multiprocessor_bandwidth: Constant = optional(
-        "attention",
-        "kv_load",
-        "factor",
-        "one multiprocessor's share of bandwidth, for the longest sequence; 0: none",
-    )
-    wide_norm_s: Constant = optional(
-        "allreduce", "fixed", "s", "further time of each layer that norms queries and keys over all heads"
-    )
-    drafted_token_s: Constant = optional(
-        "pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences"
-    )
+    gemm_efficiency: Annotated[
+        Curves | None,
+        Declared("linear", "param_load", "factor", "share of the roofline that GEMMs reach, for both shares"),
+    ] = None
+    gemm_factor: Annotated[
+        Constant, Declared("linear", "param_load", "factor", "multiplies `gemm_efficiency`")
+    ] = ONE
+    gemm_factor_fp8: Annotated[
+        Constant, Declared("linear", "param_load", "factor", "multiplies it for fp8 with no block scales")
+    ] = ONE
+    gemm_flops_factor: Annotated[
+        Constant,
+        Declared("linear", "flops", "factor", "multiplies it where computing takes longer than loading"),
+    ] = ONE
+    quantise_s: Annotated[
+        Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
+    ] = ABSENT
+    expert_kernels: Annotated[
+        ExpertKernels | None,
+        Declared("linear", "param_load", "factor", "routed experts and routing by weight format; else GEMMs"),
+    ] = None
+    expert_factor: Annotated[
+        Constant, Declared("linear", "param_load", "factor", "multiplies experts' time")
+    ] = ONE
+    expert_popularity: Annotated[
+        Constant,
+        Declared(
+            "linear",
+            "param_load",
+            "count",
+            "shape of the gamma distribution of experts' shares; 0: all alike",
+        ),
+    ] = ABSENT
+    routing_independence: Annotated[
+        Constant,
+        Declared(
+            "linear", "param_load", "factor", "share of further query tokens that route as another sequence's"
+        ),
+    ] = ONE
+    attention_bandwidth_fraction_fp8: Annotated[
+        Constant, Declared("attention", "kv_load", "factor", "the same over a cache of 8 bits; 0: as over 16")
+    ] = ABSENT
+    latent_bandwidth_fraction: Annotated[
+        Constant,
+        Declared(
+            "attention", "kv_load", "factor", "the same over a latent cache (MLA); 0: as over any other"
+        ),
+    ] = ABSENT
+    latent_bandwidth_fraction_fp8: Annotated[
+        Constant,
+        Declared("attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16"),
+    ] = ABSENT
+    latent_reread_per_query: Annotated[
+        Constant,
+        Declared(
+            "attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: as over any other"
+        ),
+    ] = ABSENT
+    latent_layer_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
+    ] = ABSENT
+    index_bandwidth_fraction: Annotated[
+        Constant,
+        Declared(
+            "attention", "kv_load", "factor", "the same over the keys of an indexer; 0: as over any other"
+        ),
+    ] = ABSENT
+    index_layer_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "further time of each layer with an indexer")
+    ] = ABSENT
+    index_token_s: Annotated[
+        Constant,
+        Declared("attention", "fixed", "s", "further time of each token in each layer with an indexer"),
+    ] = ABSENT
+    state_layer_s: Annotated[
+        Constant, Declared("attention", "fixed", "s", "further time of each recurrent layer")
+    ] = ABSENT
+    multiprocessor_bandwidth: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "factor",
+            "one multiprocessor's share of bandwidth, for the longest sequence; 0: none",
+        ),
+    ] = ABSENT
+    wide_norm_s: Annotated[
+        Constant,
+        Declared(
+            "allreduce", "fixed", "s", "further time of each layer that norms queries and keys over all heads"
+        ),
+    ] = ABSENT
+    drafted_token_s: Annotated[
+        Constant,
+        Declared("pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences"),
+    ] = ABSENT
     graph_tokens: tuple[int, int] | None = None
     """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""

@@ -4,13 +4,14 @@ from functools import cache
 from typing import Annotated, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from perfmodel.operations import Array
-from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text
+from perfmodel.specs.boundary.frozen import Frozen, Text
 
 MAX_LOG_RMS = 10.0
 """An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""
-LogError = Annotated[float, Constrained(ge=0, le=MAX_LOG_RMS, allow_inf_nan=False)]
+LogError = Annotated[float, Meta(ge=0, le=MAX_LOG_RMS)]
 ROUNDED = 0.005
 """Half a unit of the last digit that the correlations of shipped files are rounded to."""
 COVERAGE = 0.90
@@ -32,7 +33,7 @@ class StatedFit(Frozen):
     row, of their estimates; with the constants' own `stderr` it makes the covariance.
     """
 
-    parameters: Annotated[tuple[str, ...], Constrained(min_length=1)]
+    parameters: Annotated[tuple[str, ...], Meta(min_length=1)]
     correlation: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class Scatter(Frozen):
 
     log_rms: LogError
     log_within: LogError | None = None
-    rows: Annotated[int, Constrained(ge=1)]
+    rows: Annotated[int, Meta(ge=1)]
     source: Text
 
     @property

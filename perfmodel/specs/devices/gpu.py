@@ -1,15 +1,17 @@
 """What a vendor says of a device (or what was measured of a CPU host): peaks, memory, links."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from msgspec import Meta, field
+
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files, units
-from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text, Validated
+from perfmodel.specs.boundary.frozen import Frozen, Text
 
 Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 
@@ -17,8 +19,8 @@ Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 class Quantity(Frozen):
     """One number with its unit and where it was read. `evidence` marks what no vendor page prints."""
 
-    value: Annotated[float, Constrained(ge=1e-6, le=1e18, strict=True, allow_inf_nan=False)]
-    unit: Annotated[str, Validated(units.known)]
+    value: Annotated[float, Meta(ge=1e-6, le=1e18)]
+    unit: units.Unit
     source: Text
     evidence: Literal["published", "derived", "recalled", "measured"] = "published"
 
@@ -28,31 +30,37 @@ class Quantity(Frozen):
         return self.value * units.FACTORS[self.unit]
 
 
-def _within(
-    units_allowed: tuple[str, ...], low: float, high: float, words: str, whole: bool = False
-) -> Validated:
+@dataclass(frozen=True, slots=True)
+class Range:
     """What a quantity may be: its units, and the range in SI units that any device of these decades is in."""
 
-    def check(q: Quantity) -> Quantity:
-        if q.unit not in units_allowed:
-            raise ValueError(f"unit must be {' or '.join(units_allowed)}, given {q.unit}")
-        if not low <= q.si <= high or (whole and q.si != int(q.si)):
-            raise ValueError(f"must be {words}, given {q.value:g} {q.unit}")
-        return q
+    units: tuple[str, ...]
+    low: float
+    high: float
+    words: str
+    whole: bool = False
 
-    return Validated(check)
+    def check(self, name: str, q: Quantity | None) -> None:
+        """Refuse (ValueError) what is outside."""
+        if q is None:
+            return
+        if q.unit not in self.units:
+            raise ValueError(f"{name}: unit must be {' or '.join(self.units)}, given {q.unit}")
+        if not self.low <= q.si <= self.high or (self.whole and q.si != int(q.si)):
+            raise ValueError(f"{name}: must be {self.words}, given {q.value:g} {q.unit}")
 
 
-Memory = Annotated[Quantity, _within(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB")]
-Cache = Annotated[Quantity, _within(units.BYTES, 1e4, 1e11, "from 10 kB to 100 GB")]
-Bandwidth = Annotated[Quantity, _within(units.BYTES_PER_S, 1e8, 1e15, "from 0.1 GB/s to 1000 TB/s")]
-Flops = Annotated[Quantity, _within(units.FLOPS, 1e9, 1e18, "from 1 GFLOP/s to 1000000 TFLOP/s")]
-Multiprocessors = Annotated[
-    Quantity, _within(("count",), 1, 1e6, "a whole number from 1 to 1000000", whole=True)
-]
-Clock = Annotated[Quantity, _within(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz")]
-Power = Annotated[Quantity, _within(("W",), 0.1, 1e6, "from 0.1 to 1000000 W")]
-
+BANDWIDTH = Range(units.BYTES_PER_S, 1e8, 1e15, "from 0.1 GB/s to 1000 TB/s")
+FLOPS = Range(units.FLOPS, 1e9, 1e18, "from 1 GFLOP/s to 1000000 TFLOP/s")
+RANGES = {
+    "memory": Range(units.BYTES, 1e8, 1e14, "from 0.1 GB to 100 TB"),
+    "memory_bandwidth": BANDWIDTH,
+    "last_level_cache": Range(units.BYTES, 1e4, 1e11, "from 10 kB to 100 GB"),
+    "multiprocessors": Range(("count",), 1, 1e6, "a whole number from 1 to 1000000", whole=True),
+    "boost_clock": Range(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz"),
+    "power": Range(("W",), 0.1, 1e6, "from 0.1 to 1000000 W"),
+}
+"""Field of a device -> what it may be."""
 
 PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
 """Generation of a box's PCIe -> nominal GB/s of 16 lanes, one way."""
@@ -64,8 +72,11 @@ class Link(Frozen):
     """
 
     name: str
-    per_direction: Bandwidth
-    devices: Annotated[int, Constrained(ge=2)] | None = None
+    per_direction: Quantity
+    devices: Annotated[int, Meta(ge=2)] | None = None
+
+    def __post_init__(self) -> None:
+        BANDWIDTH.check("per_direction", self.per_direction)
 
 
 class GPUSpec(Frozen):
@@ -76,25 +87,29 @@ class GPUSpec(Frozen):
     refused.
     """
 
-    name: Annotated[str, Constrained(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     title: str
     vendor: str
     architecture: str
     kind: Literal["gpu", "tpu", "cpu"] = "gpu"
     aliases: tuple[str, ...] = ()
     calibration: str
-    memory: Memory | None = None
-    memory_bandwidth: Bandwidth
-    peak: dict[Precision, Flops] = field(default_factory=dict)
-    last_level_cache: Cache | None = None
-    multiprocessors: Multiprocessors | None = None
-    boost_clock: Clock | None = None
-    power: Power | None = None
+    memory: Quantity | None = None
+    memory_bandwidth: Quantity
+    peak: dict[Precision, Quantity] = field(default_factory=dict)
+    last_level_cache: Quantity | None = None
+    multiprocessors: Quantity | None = None
+    boost_clock: Quantity | None = None
+    power: Quantity | None = None
     link: Link | None = None
     host_link: Link | None = None
     notes: str = ""
 
     def __post_init__(self) -> None:
+        for name, allowed in RANGES.items():
+            allowed.check(name, getattr(self, name))
+        for precision, peak in self.peak.items():
+            FLOPS.check(f"peak.{precision}", peak)
         if self.kind != "cpu" and not (self.memory and self.peak):
             raise ValueError(f"memory and at least one peak must be given for kind {self.kind}")
 
@@ -153,7 +168,7 @@ def other_names(stated: Mapping[str, Any]) -> list[str]:
 @cache
 def aliases() -> dict[str, tuple[str, ...]]:
     """Spelling of another name -> the bundled devices that have it; more than one is refused."""
-    return files.alias_table("gpus", other_names)
+    return files.alias_table("gpus", ("name", "title", "vendor", "aliases"), other_names)
 
 
 @cache

@@ -9,12 +9,13 @@ moved with an engine's versions is a factor on that, from a version on.
 
 import datetime
 import re
-from dataclasses import field
 from functools import cache
 from typing import Annotated
 
+from msgspec import Meta, field
+
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text
+from perfmodel.specs.boundary.frozen import FINITE, Frozen, Text
 from perfmodel.specs.calibrations.fits import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 
@@ -26,7 +27,7 @@ ONLY = "/"
 """Between a version and the architecture that a drift is of alone."""
 _NO_CANDIDATE = 10**6
 """A release comes after all candidates for it."""
-Number = Annotated[float, Constrained(ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
 class Stated(Frozen):
@@ -51,7 +52,7 @@ class Engine(Frozen):
     """
 
     title: str
-    versions: Annotated[tuple[str, ...], Constrained(min_length=1)]
+    versions: Annotated[tuple[str, ...], Meta(min_length=1)]
     drifts: dict[str, Constants] = field(default_factory=dict)
     constants: Constants = field(default_factory=dict)
     architectures: dict[str, Constants] = field(default_factory=dict)
@@ -161,4 +162,4 @@ def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:
     rows = tuple(
         tuple(fit.correlation[i][j] for j, _ in members[: k + 1]) for k, (i, _) in enumerate(members)
     )
-    return StatedFit.model_construct(parameters=tuple(name for _, name in members), correlation=rows)
+    return StatedFit(parameters=tuple(name for _, name in members), correlation=rows)

@@ -6,8 +6,10 @@ import datetime
 from functools import cache
 from typing import Annotated
 
+from msgspec import Meta
+
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Constrained, Frozen, Text
+from perfmodel.specs.boundary.frozen import Frozen, Text
 
 
 class EngineRequests(Frozen):
@@ -20,19 +22,19 @@ class EngineRequests(Frozen):
     take.
     """
 
-    request_s: Annotated[float, Constrained(ge=0, lt=10)] = 0.0
-    prompt_token_s: Annotated[float, Constrained(ge=0, lt=1e-3)] = 0.0
-    prompt_factor: Annotated[float, Constrained(gt=0, lt=10)] = 1.0
-    passes_ahead: Annotated[float, Constrained(ge=0, le=2)] = 0.0
-    passes_ahead_model_draft: Annotated[float, Constrained(ge=0, le=2)] = 0.0
-    reserved_bytes: Annotated[float, Constrained(ge=0, lt=1e12)] = 0.0
+    request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
+    prompt_token_s: Annotated[float, Meta(ge=0, lt=1e-3)] = 0.0
+    prompt_factor: Annotated[float, Meta(gt=0, lt=10)] = 1.0
+    passes_ahead: Annotated[float, Meta(ge=0, le=2)] = 0.0
+    passes_ahead_model_draft: Annotated[float, Meta(ge=0, le=2)] = 0.0
+    reserved_bytes: Annotated[float, Meta(ge=0, lt=1e12)] = 0.0
 
 
 class TrafficError(Frozen):
     """How far the traffic model is off by itself, step times being known: rms of the logarithm, held out."""
 
-    log_rms: Annotated[float, Constrained(ge=0, lt=2)]
-    rows: Annotated[int, Constrained(ge=1)]
+    log_rms: Annotated[float, Meta(ge=0, lt=2)]
+    rows: Annotated[int, Meta(ge=1)]
     source: Text
 
 

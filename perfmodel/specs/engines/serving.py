@@ -5,8 +5,10 @@ mode.
 from functools import cache
 from typing import Annotated
 
+from msgspec import Meta
+
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Constrained, Frozen
+from perfmodel.specs.boundary.frozen import Frozen
 
 
 class ServedDraft(Frozen):
@@ -29,7 +31,7 @@ class DynamicMode(Frozen):
     where not.
     """
 
-    price: Annotated[float, Constrained(ge=0, lt=1)]
+    price: Annotated[float, Meta(ge=0, lt=1)]
     since: str
     mended: str
     source: str

@@ -5,10 +5,8 @@ which.
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated
 
 from perfmodel.errors import InputError, refuse, unknown_name
-from perfmodel.specs.boundary.frozen import Validated
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +215,6 @@ def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
     if key not in KV_FORMATS:
         raise unknown_name(flag, "KV format", name, KV_FORMATS)
     return KV_FORMATS[key]
-
-
-WeightName = Annotated[str, Validated(lambda name: weight_format(name, "weights").name)]
-"""A weight format in a file, under the key ``weights``."""
-KVName = Annotated[str, Validated(lambda name: kv_format(name, "kv_dtype").name)]
-"""A KV-cache format in a file, under the key ``kv_dtype``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def other_names(stated: Mapping[str, Any]) -> list[str]:
 @cache
 def aliases() -> dict[str, tuple[str, ...]]:
     """Spelling of another name -> the bundled models that have it."""
-    return files.alias_table("models", other_names)
+    return files.alias_table("models", ("name", "hf_id", "aliases"), other_names)
 
 
 @cache

@@ -4,23 +4,20 @@ heads.
 
 from typing import Annotated, Literal
 
-from perfmodel.specs.boundary.frozen import Constrained, Flag, Frozen, Text
+from msgspec import Meta
+
+from perfmodel.specs.boundary.frozen import Frozen, Text
 
 MAX_LAYERS, MAX_SIZE, MAX_TOKENS = 10_000, 2**24, 2**40
-Layers = Annotated[int, Constrained(strict=True, ge=0, le=MAX_LAYERS)]
-Size = Annotated[int, Constrained(strict=True, ge=1, le=MAX_SIZE)]
-Tokens = Annotated[int, Constrained(strict=True, ge=1, le=MAX_TOKENS)]
-Number = Annotated[float, Constrained(strict=True, gt=0, le=1e15)]
+Layers = Annotated[int, Meta(ge=0, le=MAX_LAYERS)]
+SomeLayers = Annotated[int, Meta(ge=1, le=MAX_LAYERS)]
+Size = Annotated[int, Meta(ge=1, le=MAX_SIZE)]
+Tokens = Annotated[int, Meta(ge=1, le=MAX_TOKENS)]
+Number = Annotated[float, Meta(gt=0, le=1e15)]
 RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportional"]
 
 
-class Shape(Frozen):
-    """A mapping of a model's file; unknown keys are refused."""
-
-    __pydantic_config__ = Frozen.__pydantic_config__ | {"allow_inf_nan": False}
-
-
-class MoE(Shape):
+class MoE(Frozen):
     """Routed experts (MLPs of `intermediate_size`), shared experts and the dense layers.
 
     first_dense_layers: layers with a dense MLP in place of experts, wherever they stand (first in
@@ -32,12 +29,12 @@ class MoE(Shape):
     num_experts: Size
     experts_per_token: Size
     intermediate_size: Size
-    shared_intermediate_size: Annotated[int, Constrained(strict=True, ge=0, le=MAX_SIZE)] = 0
+    shared_intermediate_size: Annotated[int, Meta(ge=0, le=MAX_SIZE)] = 0
     first_dense_layers: Layers = 0
-    normalized_weights: Flag = True
-    router_bias: Flag = False
-    expert_bias: Flag = False
-    shared_gate: Flag = False
+    normalized_weights: bool = True
+    router_bias: bool = False
+    expert_bias: bool = False
+    shared_gate: bool = False
     latent_size: Size | None = None
 
     def __post_init__(self) -> None:
@@ -45,7 +42,7 @@ class MoE(Shape):
             raise ValueError(f"experts_per_token must be at most num_experts ({self.num_experts})")
 
 
-class MLA(Shape):
+class MLA(Frozen):
     """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer.
 
     unrotated_layers: those without rotary part, which cache the latent alone (Mistral-Large-4).
@@ -54,7 +51,7 @@ class MLA(Shape):
     q_lora_rank: Size | None = None
     kv_lora_rank: Size
     qk_nope_head_dim: Size
-    qk_rope_head_dim: Annotated[int, Constrained(strict=True, ge=0, le=MAX_SIZE)]
+    qk_rope_head_dim: Annotated[int, Meta(ge=0, le=MAX_SIZE)]
     v_head_dim: Size
     unrotated_layers: Layers = 0
 
@@ -64,7 +61,7 @@ class MLA(Shape):
         return self.kv_lora_rank + self.qk_rope_head_dim
 
 
-class Indexer(Shape):
+class Indexer(Frozen):
     """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores
     highest.
 
@@ -81,7 +78,7 @@ class Indexer(Shape):
     topk: Tokens
     layers: Layers
     dense_layers: Layers = 0
-    head_weights: Flag = True
+    head_weights: bool = True
     stride: Tokens = 1
     key_projections: Size = 1
 
@@ -98,18 +95,18 @@ class Indexer(Shape):
         return 2 * self.head_dim
 
 
-class Compressed(Shape):
+class Compressed(Frozen):
     """Layers that attend, beside their window, to one cached entry for each `stride` tokens (DeepSeek-V4).
 
     chosen: to those entries alone that the indexer scores highest.
     """
 
-    layers: Annotated[Layers, Constrained(ge=1)]
+    layers: SomeLayers
     stride: Tokens
-    chosen: Flag = False
+    chosen: bool = False
 
 
-class LowRank(Shape):
+class LowRank(Frozen):
     """Queries of plain heads behind a projection to `query_rank`, outputs through `output_groups` to
     `output_rank` each (DeepSeek-V4).
     """
@@ -119,7 +116,7 @@ class LowRank(Shape):
     output_groups: Size = 1
 
 
-class Projection(Shape):
+class Projection(Frozen):
     """A dense projection of some layers beside those that every family has, such as a gate of the heads.
 
     name: its part among `formats.PARTS`, and what may follow. split: cut over the devices by its outputs, its
@@ -127,7 +124,7 @@ class Projection(Shape):
     """
 
     name: str
-    layers: Annotated[Layers, Constrained(ge=1)]
+    layers: SomeLayers
     inputs: Size
     outputs: Size
     split: Literal["outputs", "inputs", "none"] = "none"
@@ -138,7 +135,7 @@ class Projection(Shape):
         return self.layers * self.inputs * self.outputs
 
 
-class LinearAttention(Shape):
+class LinearAttention(Frozen):
     """Layers that keep a state per sequence in place of a cache: gated delta rule (Qwen3-Next), Mamba-2
     (Nemotron-H), Kimi's delta attention (a decay for each channel of a key, from a projection of low rank), a
     short convolution alone (LFM2: gated inputs and outputs, nothing but the inputs of the convolution is
@@ -152,15 +149,15 @@ class LinearAttention(Shape):
     """
 
     kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "mamba1", "lightning"]
-    layers: Annotated[Layers, Constrained(ge=1)]
+    layers: SomeLayers
     num_key_heads: Size
     num_value_heads: Size
     key_head_dim: Size
     value_head_dim: Size
     conv_kernel: Size = 4
     state_dtype: Literal["fp32", "bf16"] = "fp32"
-    full_rank_gate: Flag = True
-    gated_norm: Flag = True
+    full_rank_gate: bool = True
+    gated_norm: bool = True
 
     @property
     def inner(self) -> int:
@@ -231,7 +228,7 @@ class LinearAttention(Shape):
         return hidden * (self.projected + self.inner) + self.small_params
 
 
-class AttentionHeads(Shape):
+class AttentionHeads(Frozen):
     """Heads of attention layers. value_head_dim None: as `head_dim`. one_kv_projection: it makes keys and
     values, which are the same where they are `cached_once`.
     """
@@ -240,8 +237,8 @@ class AttentionHeads(Shape):
     num_key_value_heads: Size
     head_dim: Size
     value_head_dim: Size | None = None
-    one_kv_projection: Flag = False
-    cached_once: Flag = False
+    one_kv_projection: bool = False
+    cached_once: bool = False
 
     @property
     def value_dim(self) -> int:
@@ -259,7 +256,7 @@ class AttentionHeads(Shape):
         return self.num_key_value_heads * (self.head_dim + (0 if self.one_kv_projection else self.value_dim))
 
 
-class RopeScaling(Shape):
+class RopeScaling(Frozen):
     """Rotary frequency scaling, in Hugging Face's words (`dynamic` and `proportional` by type and factor
     only).
 
@@ -276,14 +273,14 @@ class RopeScaling(Shape):
     attention_factor: Number | None = None
     beta_fast: Number = 32.0
     beta_slow: Number = 1.0
-    truncate: Flag = True
+    truncate: bool = True
     mscale: Number | None = None
     mscale_all_dim: Number | None = None
     short_factor: tuple[Number, ...] = ()
     long_factor: tuple[Number, ...] = ()
 
 
-class Published(Shape):
+class Published(Frozen):
     """Parameter counts a model's makers print, to check the computed ones against (billions)."""
 
     total_b: Number | None = None

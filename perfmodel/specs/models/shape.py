@@ -2,8 +2,11 @@
 
 from typing import Annotated
 
-from perfmodel.specs.boundary.frozen import Constrained, Flag, Text
-from perfmodel.specs.models.formats import KVName, WeightName
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from perfmodel.specs.boundary.frozen import Text
+from perfmodel.specs.models.formats import kv_format, weight_format
 from perfmodel.specs.models.parts import (
     MLA,
     AttentionHeads,
@@ -17,23 +20,13 @@ from perfmodel.specs.models.parts import (
     Projection,
     Published,
     RopeScaling,
-    Shape,
     Size,
+    SomeLayers,
     Tokens,
 )
 
 
-class ModelName(Shape):
-    """What a model is called, and of which family it is."""
-
-    name: str
-    title: str
-    hf_id: str | None = None
-    aliases: tuple[str, ...] = ()
-    model_type: str
-
-
-class ModelSpec(AttentionHeads, ModelName):
+class ModelSpec(AttentionHeads):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
     Its own heads are those of the full layers. `num_sliding_layers` of the attention layers attend to the
@@ -48,26 +41,31 @@ class ModelSpec(AttentionHeads, ModelName):
     num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None: not said.
     """
 
-    num_hidden_layers: Annotated[Layers, Constrained(ge=1)]
+    name: str
+    title: str
+    hf_id: str | None = None
+    aliases: tuple[str, ...] = ()
+    model_type: str
+    num_hidden_layers: SomeLayers
     hidden_size: Size
     intermediate_size: Size
     vocab_size: Size
     max_position_embeddings: Tokens
-    tie_word_embeddings: Flag = False
-    qkv_bias: Flag = False
-    output_bias: Flag = False
-    mlp_bias: Flag = False
-    gated_mlp: Flag = True
-    qk_norm: Flag = False
-    wide_qk_norm: Flag = False
-    attention_gate: Flag = False
+    tie_word_embeddings: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    gated_mlp: bool = True
+    qk_norm: bool = False
+    wide_qk_norm: bool = False
+    attention_gate: bool = False
     norms_per_layer: Size = 2
-    norm_bias: Flag = False
-    attention_sinks: Flag = False
+    norm_bias: bool = False
+    attention_sinks: bool = False
     rms_norm_eps: Number = 1e-5
     rope_theta: Number = 10000.0
     rope_scaling: RopeScaling | None = None
-    partial_rotary_factor: Annotated[float, Constrained(strict=True, gt=0, le=1)] = 1.0
+    partial_rotary_factor: Annotated[float, Meta(gt=0, le=1)] = 1.0
     sliding_window: Tokens | None = None
     num_sliding_layers: Layers = 0
     sliding_heads: AttentionHeads | None = None
@@ -76,7 +74,7 @@ class ModelSpec(AttentionHeads, ModelName):
     shared_kv_layers: Layers = 0
     shared_kv_sliding: Layers = 0
     residual_streams: Size = 1
-    table_params: Annotated[int, Constrained(strict=True, ge=0, le=2**48)] = 0
+    table_params: Annotated[int, Meta(ge=0, le=2**48)] = 0
     moe: MoE | None = None
     mla: MLA | None = None
     indexer: Indexer | None = None
@@ -85,13 +83,15 @@ class ModelSpec(AttentionHeads, ModelName):
     compressed: tuple[Compressed, ...] = ()
     projections: tuple[Projection, ...] = ()
     num_nextn_predict_layers: Layers | None = None
-    weights: WeightName = "bf16"
-    kv_dtype: KVName = "bf16"
+    weights: str = "bf16"
+    kv_dtype: str = "bf16"
     published: Published | None = None
     source: Text
     notes: str = ""
 
     def __post_init__(self) -> None:
+        force_setattr(self, "weights", weight_format(self.weights, "weights").name)
+        force_setattr(self, "kv_dtype", kv_format(self.kv_dtype, "kv_dtype").name)
         for heads in (self.heads(False), self.heads(True)):
             if heads.num_attention_heads % heads.num_key_value_heads:
                 raise ValueError(

@@ -1,5 +1,6 @@
 """Acceptance figures as engines print them; what a schedule does to counters, and how it is undone."""
 
+import json
 import random
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def subject(gamma: int, draft: str = "draft", lengths: tuple[int, ...] = ()) -> 
 def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> Acceptance:
     """Imported by its content alone, written, read back: as `whatif --acceptance` would have it."""
     out = tmp_path / "table.json"
-    out.write_text(import_file(path, None, subject(gamma, draft)).model_dump_json())
+    out.write_text(json.dumps(import_file(path, None, subject(gamma, draft)).model_dump()))
     return Acceptance.from_row(read_acceptance(out)[0])
 
 

@@ -89,9 +89,7 @@ def test_command_line(tmp_path, monkeypatch) -> None:
 
 
 def test_pairs_above_0_8_are_named_whatever_their_sign() -> None:
-    fitted = StatedFit.model_construct(
-        parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (-0.9, 0.81, 1.0))
-    )
+    fitted = StatedFit(parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (-0.9, 0.81, 1.0)))
     assert strong(fitted) == [("c", "a", -0.9), ("c", "b", 0.81)]
 
 

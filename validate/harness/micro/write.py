@@ -14,7 +14,7 @@ from perfmodel.writing import destination, write_all
 
 def as_yaml(value: Frozen, comment: str) -> str:
     """The text of a file, its first line the comment."""
-    data: dict[str, Any] = value.model_dump(mode="json", exclude_defaults=True)
+    data: dict[str, Any] = value.model_dump(exclude_defaults=True)
     lines = [f"# {comment}"]
     for key, entry in data.items():
         shown = yaml.safe_dump(

@@ -1,0 +1,116 @@
+"""Where a mapping that msgspec refused is wrong: the key, what is allowed, and what was given.
+
+msgspec's own path leaves out the keys of dictionaries and its message the allowed words, so the first part that
+is refused alone is looked for.
+"""
+
+import re
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from msgspec import Struct, convert
+
+from perfmodel.specs.boundary.frozen import annotations, defaults
+
+Place = tuple[Any, ...]
+MAX_SHOWN = 10**40
+"""A whole number of a file that a refusal still writes out."""
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "null",
+    "date": "a date",
+    "datetime": "a date with a time",
+}
+"""msgspec's name of a type -> plain words."""
+
+
+def find_fault(kind: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
+    """The keys that lead to the first fault of a refused value, and what must be there instead.
+
+    An unknown key comes first: it is often the misspelt one that another fault misses.
+    """
+    inside = _bare(kind)
+    allowed: dict[str, Any] = {}
+    if isinstance(value, dict) and isinstance(inside, type) and issubclass(inside, Struct):
+        allowed = annotations(inside)
+        unknown = [key for key in value if key not in allowed]
+        if unknown and inside.__struct_config__.forbid_unknown_fields:
+            return (*place, unknown[0]), f"must not be given (allowed keys: {', '.join(allowed)})"
+    for key, inner_kind, inner in _parts(inside, value):
+        if _refusal(inner_kind, inner):
+            return find_fault(inner_kind, inner, (*place, key))
+    if missing := [key for key in allowed if key not in value and key not in defaults(inside)]:
+        return (*place, missing[0]), "must be given, and it is missing"
+    error = _refusal(kind, value)
+    if error and error.__cause__:
+        key, colon, message = str(error).partition(": ")  # of a `__post_init__`
+        own = bool(colon) and re.fullmatch(r"\w+(\.\w+)*", key)
+        return ((*place, key), message) if own else (place, str(error))
+    return place, f"{_allowed(inside, str(error))}, given {_shown(value)}"
+
+
+def _parts(kind: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Key, type and value of each part; keys of a dictionary stand before the value that they lead to."""
+    arguments = get_args(kind)
+    if isinstance(value, dict):
+        if get_origin(kind) is dict:
+            for key, inner in value.items():
+                yield key, arguments[0], key if arguments[0] is not int else _whole(key)
+                yield key, arguments[1], inner
+        elif isinstance(kind, type) and issubclass(kind, Struct):
+            yield from ((key, of, value[key]) for key, of in annotations(kind).items() if key in value)
+    elif isinstance(value, list | tuple) and get_origin(kind) in (tuple, list):
+        repeated = arguments[1:] in ((), (...,))
+        yield from zip(
+            range(len(value)), arguments[:1] * len(value) if repeated else arguments, value, strict=False
+        )
+
+
+def _whole(key: Any) -> Any:
+    """The key of a JSON mapping as the whole number that it stands for."""
+    return int(key) if isinstance(key, str) and re.fullmatch(r"-?\d{1,20}", key) else key
+
+
+def _bare(kind: Any) -> Any:
+    """A type without limits, and without that it may be null."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        others = [one for one in get_args(kind) if one is not type(None)]
+        return _bare(others[0]) if len(others) == 1 else kind
+    return kind
+
+
+def _refusal(kind: Any, value: Any) -> Exception | None:
+    try:
+        convert(value, kind, str_keys=True)
+    except (ValueError, OverflowError) as error:
+        return error
+    return None
+
+
+def _allowed(kind: Any, message: str) -> str:
+    """What must be there, in plain words."""
+    if get_origin(kind) is Literal:
+        return f"must be {' or '.join(str(word) for word in get_args(kind))}"
+    stated = re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)
+    if not stated:
+        return f"must be in range ({message})"
+    types = [
+        _WORDS.get(word, word) for word in stated[1].split(" | ") if word != "null" or " | " not in stated[1]
+    ]
+    return f"must be {' or '.join(types)}{stated[2]}"
+
+
+def _shown(value: Any) -> str:
+    """What was given, where it is short and plain."""
+    plain = isinstance(value, str | float | bool | None) or (
+        isinstance(value, int) and abs(value) < MAX_SHOWN
+    )
+    return f"{value if plain else type(value)!r}"[:100]
