@@ -8,12 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+import msgspec
 
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
 from perfmodel.drafts import kinds
-from perfmodel.specs.boundary.frozen import defaults
+from perfmodel.specs.boundary.frozen import Frozen, defaults
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
@@ -107,7 +107,7 @@ names. A field that is not required may be missing, and a reader ignores fields 
 
 Version {version} is the newest.
 """
-SECTIONS: dict[type[BaseModel], type[BaseModel] | None] = {
+SECTIONS: dict[type[Frozen], type[Frozen] | None] = {
     schema.PointRecord: None,
     schema.PointRow: None,
     schema.KernelRecord: schema.PointRecord,
@@ -128,8 +128,7 @@ def _records() -> str:
     """The schema of records and plans, from the models that read them."""
     parts = [NOTE, "", RECORDS.format(version=schema.SCHEMA_VERSION)]
     for model, like in SECTIONS.items():
-        described = model.model_json_schema()
-        known = like.model_json_schema()["properties"] if like else {}
+        described, known = _schema(model), _schema(like)["properties"] if like else {}
         also = f" It has the fields of [{like.__name__}](#{like.__name__.lower()}), and:" if like else ""
         rows = [
             [
@@ -142,7 +141,7 @@ def _records() -> str:
             if field != known.get(name)
         ]
         fields = table(["field", "type", "default", "meaning"], rows, text_columns=range(4))
-        parts += [f"## {model.__name__}", "", described["description"] + also, "", *fields, ""]
+        parts += [f"## {model.__name__}", "", f"{inspect.getdoc(model)}{also}", "", *fields, ""]
     parts += [
         "## Samples",
         "",
@@ -155,6 +154,11 @@ def _records() -> str:
     return (
         "\n".join([*parts, *table(["sample", "mode", "what was timed"], rows, text_columns=range(3))]) + "\n"
     )
+
+
+def _schema(model: type[Frozen]) -> dict[str, Any]:
+    schema: dict[str, Any] = msgspec.json.schema(model)["$defs"][model.__name__]
+    return schema
 
 
 def _default(field: dict[str, Any], required: bool) -> str:

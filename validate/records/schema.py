@@ -85,14 +85,7 @@ class PointRow(PlanPoint):
     utc: Utc = None
     load_average: Load = None
     clocks: Clocks = None
-    samples: Clocks = Annotated[
-    dict[str, Any] | None,
-    Meta(
-        description="of a CUDA device while it was measured: slowest `sm_mhz` and `mem_mhz`, highest "
-        "`temperature_c`, and every reason it gave for a lower clock (`throttle`, bits as NVML has them)"
-    ),
-]
-SamplesByName = field(default_factory=dict)
+    samples: SamplesByName = field(default_factory=dict)
     mode: Annotated[
         Mode, Meta(description="`end_to_end`: whole samples of the loop; `phases`: its parts, one by one")
     ]
@@ -164,14 +157,7 @@ class KernelRow(_Part):
     utc: Utc = None
     load_average: Load = None
     clocks: Clocks = None
-    samples: Clocks = Annotated[
-    dict[str, Any] | None,
-    Meta(
-        description="of a CUDA device while it was measured: slowest `sm_mhz` and `mem_mhz`, highest "
-        "`temperature_c`, and every reason it gave for a lower clock (`throttle`, bits as NVML has them)"
-    ),
-]
-SamplesByName = field(default_factory=dict)
+    samples: SamplesByName = field(default_factory=dict)
     kind: Annotated[str, Meta(description="which kernel")]
     at: Annotated[dict[str, Any], Meta(description="its sizes")]
     calls: Annotated[int | None, Meta(description="calls in a stretch that is timed as one")] = None

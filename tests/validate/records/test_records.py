@@ -116,7 +116,7 @@ def test_repeats_agree_by_their_times() -> None:
         ),
         (
             lambda data, first: first.update(histogram=[1, 2], gamma=3),
-            r"points\.0: histogram: must have gamma \+ 1 =",
+            r"points\.0\.histogram: must have gamma \+ 1 =",
         ),
         (lambda data, first: first.update(histogram=[-1] * 9), r"points\.0\.histogram\.0"),
         (lambda data, first: first.update(batch=10**400), r"points\.0\.batch"),
@@ -128,7 +128,7 @@ def test_repeats_agree_by_their_times() -> None:
         ),
         (
             lambda data, first: first["samples"].pop("sd_s"),
-            r"points\.0: samples: must hold sd_s where status is ok",
+            r"points\.0\.samples: must hold sd_s where status is ok",
         ),
     ],
 )
