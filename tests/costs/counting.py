@@ -28,7 +28,7 @@ def tiny(**shape) -> ModelSpec:
         "vocab_size": 100,
         "max_position_embeddings": 4096,
     }
-    return ModelSpec(**(base | shape))
+    return ModelSpec.model_validate(base | shape)
 
 
 def part(model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "bf16", **kwargs) -> Shard:

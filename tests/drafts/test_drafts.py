@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict
 
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.drafts import kind_of, make_draft
@@ -194,7 +195,9 @@ def test_what_a_bare_word_means(draft: str, model: str, stated: dict, vocab: int
 )
 def test_a_target_cut_to_two_layers(target: str, changes: dict, experts: bool, expected: dict) -> None:
     cut = few_layers(load_model(target).model_copy(update=changes), "x", 2, keep_experts=experts)
-    found = {"heads": cut.num_attention_heads, "kv": cut.num_key_value_heads, "dim": cut.head_dim} | vars(cut)
+    found = {"heads": cut.num_attention_heads, "kv": cut.num_key_value_heads, "dim": cut.head_dim} | asdict(
+        cut
+    )
     found["routed"] = cut.num_moe_layers
     assert {name: found[name] for name in expected} == expected
     few = Eagle.shape(cut.model_copy(update={"vocab_size": 1000}), {"features": 3})

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface.heads import load_head
@@ -67,7 +68,7 @@ def test_what_a_file_states_of_its_head(tmp_path: Path, kind: str, changes: dict
     config = {key: value for key, value in (HEADS["heads"][kind] | changes).items() if value != "absent"}
     found = load_head(head(tmp_path, config), load_model("qwen3-8b"))
     assert found is not None
-    stated = {"vocab": 0, "target_width": 0} | vars(found.model) | found.options
+    stated = {"vocab": 0, "target_width": 0} | asdict(found.model) | found.options
     assert (found.kind, {name: stated[name] for name in fields}) == (kind.removesuffix("3"), fields)
 
 

@@ -21,4 +21,4 @@ def tiny_spec(**changes: Any) -> ModelSpec:
         "max_position_embeddings": 2048,
         "source": "a test",
     }
-    return ModelSpec(**{**shape, **changes})
+    return ModelSpec.model_validate({**shape, **changes})

@@ -16,7 +16,7 @@ from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records.code_version import version
 
-WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}$"
+WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
 """An engine and its version name a file."""
 Finite = Annotated[float, Meta(ge=0, le=FINITE)]
 

@@ -110,9 +110,8 @@ def fit(
     stderr = dict(zip(names, (residual * deviation * scale[inner]).tolist(), strict=True))
     made = with_values(start, values)
     stated = {name: getattr(made, name).model_copy(update={"stderr": e}) for name, e in stderr.items()}
-    correlation = tuple(
-        tuple(row[: i + 1]) for i, row in enumerate((spread / np.outer(deviation, deviation)).tolist())
-    )
+    rows = np.clip(spread / np.outer(deviation, deviation), -1.0, 1.0).tolist()
+    correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rows))
     stated["fit"] = StatedFit(parameters=names, correlation=correlation)
     at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
     return Fit(made.model_copy(update=stated), values, stderr, at_bound)

@@ -31,6 +31,9 @@ class Recipe(Frozen):
     shards_lm_head: bool = True
     notes: str = ""
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
 
 def _read(path: Path) -> dict[str, Recipe]:
     stated = files.read_mapping(path)

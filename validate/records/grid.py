@@ -28,9 +28,9 @@ class GridBlock(Frozen):
     """
 
     target: Annotated[str, Meta(description="a model's name, or that of a file in `validate/plans/shapes`")]
-    weights: Annotated[str, Meta(pattern=r"^random:\d+$", description="`random:SEED`")] = "random:0"
+    weights: Annotated[str, Meta(pattern=r"^random:\d+\Z", description="`random:SEED`")] = "random:0"
     draft: Annotated[str, Meta(description="the same of the draft; `self` is the target itself")] = "self"
-    draft_weights: Annotated[str, Meta(pattern=r"^random:\d+$", description="of a separate draft")] = (
+    draft_weights: Annotated[str, Meta(pattern=r"^random:\d+\Z", description="of a separate draft")] = (
         "random:1"
     )
     draft_kv: Annotated[Names, Meta(description="the draft's KV methods, `NAME[:BUDGET]`")] = ("full",)

@@ -102,7 +102,7 @@ class Plan(Frozen):
 
     schema_version: Literal[1]
     name: Annotated[
-        str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$", description="as its file: a-z, 0-9 and -")
+        str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,60}\Z", description="as its file: a-z, 0-9 and -")
     ]
     title: Annotated[str, Meta(min_length=8, description="what it is for, in a line")]
     device: Annotated[Literal["cpu", "cuda"], Meta(description="where it runs")]

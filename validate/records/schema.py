@@ -240,7 +240,7 @@ class _Record(_Part):
         ),
     ] = None
     commit: Annotated[
-        str, Meta(pattern=r"^([0-9a-f]{8,40}|unknown)$", description="of the code that ran, or `unknown`")
+        str, Meta(pattern=r"^([0-9a-f]{8,40}|unknown)\Z", description="of the code that ran, or `unknown`")
     ]
     dirty: Annotated[bool, Meta(description="whether the tree differed from it")]
     commit_from: Annotated[

@@ -33,8 +33,10 @@ class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=
 
     @classmethod
     def model_validate(cls, stated: Any) -> Self:
-        """A checked mapping. Raises msgspec.ValidationError, which is a ValueError."""
-        return convert(stated, cls, str_keys=True)
+        """A checked mapping that code made; its numbers may be numpy's. Raises msgspec.ValidationError, which is a
+        ValueError.
+        """
+        return convert(builtins(stated), cls, str_keys=True)
 
     def model_copy(self, update: Mapping[str, Any]) -> Self:
         """The same with some values exchanged, unchecked."""
@@ -74,7 +76,12 @@ def _plain(value: Any, exclude_defaults: bool, exclude_none: bool) -> Any:
             if (name not in left_out or inner != left_out[name]) and not (exclude_none and inner is None)
         }
     if isinstance(value, dict):
-        return {key: _plain(inner, exclude_defaults, exclude_none) for key, inner in value.items()}
+        return {str(key): _plain(inner, exclude_defaults, exclude_none) for key, inner in value.items()}
     if isinstance(value, tuple):
         return [_plain(inner, exclude_defaults, exclude_none) for inner in value]
-    return to_builtins(value)
+    return builtins(value)
+
+
+def builtins(value: Any) -> Any:
+    """The same of plain types alone: mappings, lists, text and numbers that are Python's own."""
+    return to_builtins(value, enc_hook=lambda number: number.item())

@@ -87,7 +87,7 @@ class GPUSpec(Frozen):
     refused.
     """
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
     title: str
     vendor: str
     architecture: str

@@ -89,8 +89,8 @@ def test_command_line(tmp_path, monkeypatch) -> None:
 
 
 def test_pairs_above_0_8_are_named_whatever_their_sign() -> None:
-    fitted = StatedFit(parameters=("a", "b", "c"), correlation=((1.0,), (0.8, 1.0), (-0.9, 0.81, 1.0)))
-    assert strong(fitted) == [("c", "a", -0.9), ("c", "b", 0.81)]
+    fitted = StatedFit(parameters=("a", "b", "c"), correlation=((1.0,), (0.9, 1.0), (-0.81, -0.8, 1.0)))
+    assert strong(fitted) == [("b", "a", 0.9), ("c", "a", -0.81)]
 
 
 def test_a_report_in_words() -> None:

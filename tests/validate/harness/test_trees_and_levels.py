@@ -60,7 +60,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ({**TREE, "gamma": [3]}, "grid.0: gamma: must not be given with trees as drawn"),
+        ({**TREE, "gamma": [3]}, "grid.0.gamma: must not be given with trees as drawn"),
         ({**TREE, "rates": [0.6, 0.5]}, "tree rates: must be 0 or more and at most 1 in sum"),
         ({**TREE, "tree": ["2y"]}, "tree: must be sequoia:NODES or children by level"),
         ({**TREE, "tree": ["2x2", "sequoia:6"]}, "must be trees as drawn or sequoia trees, not both"),
