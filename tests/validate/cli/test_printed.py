@@ -1,5 +1,6 @@
 """What the verbs that measure print and refuse, on figures made up: every line by hand."""
 
+import json
 import time
 from types import SimpleNamespace
 
