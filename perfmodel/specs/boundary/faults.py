@@ -1,7 +1,7 @@
 """Where a mapping that msgspec refused is wrong: the key, what is allowed, and what was given.
 
-msgspec's own path leaves out the keys of dictionaries and its message the allowed words, so the first part that
-is refused alone is looked for.
+msgspec's path leaves out the keys of dictionaries, and its message the allowed words. So the first part that
+is refused on its own is looked for.
 """
 
 import re

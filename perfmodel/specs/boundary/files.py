@@ -122,8 +122,8 @@ def alias_table(
 ) -> dict[str, tuple[str, ...]]:
     """Spelling of an alias -> the bundled names that list it.
 
-    keys: what the names are made of. Only the lines that begin with them are parsed: all files whole would take
-    longer than an answer.
+    keys: what the names are made of. Only the lines that begin with them are parsed: to parse all files
+    whole would take longer than an answer.
     """
     folder, table = data_directory(kind), dict[str, dict[str, None]]()
     stated = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)

@@ -27,14 +27,15 @@ class _GivenByName(StructMeta):
 class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=True):
     """A mapping of a file: known keys only, never changed.
 
-    `__post_init__` of a subclass refuses (ValueError) what does not go together. Types and limits are checked
-    where a mapping is read (`files.parse`, `model_validate`), not where code makes a record of its own values.
+    `__post_init__` of a subclass refuses (ValueError) what does not go together. Types and limits are
+    checked where a mapping is read (`files.parse`, `model_validate`), not where code makes a record itself.
     """
 
     @classmethod
     def model_validate(cls, stated: Any) -> Self:
-        """A checked mapping that code made; its numbers may be numpy's. Raises msgspec.ValidationError, which is a
-        ValueError.
+        """A checked mapping that code made; its numbers may be numpy's.
+
+        Raises msgspec.ValidationError, which is a ValueError.
         """
         return convert(builtins(stated), cls, str_keys=True)
 

@@ -1,8 +1,9 @@
 """What a calibration constant is: its value with error and source, and the one declaration of what it means.
 
-A constant is declared where `perfmodel.specs.calibrations.calibration.Calibration` names it, by a `Declared` in its
-annotation; one that a file may leave out has a default, `ABSENT`. Its validation, the bounds of fits, sensitivity's fixed costs, the stack factors and the table in
-docs/calibrations.md follow from there; only the formula that uses it (costs/roofline.py) names it again.
+A constant is declared where `perfmodel.specs.calibrations.calibration.Calibration` names it, by a
+`Declared` in its annotation; one that a file may leave out has a default, such as `ABSENT`. Its validation,
+the bounds of fits, sensitivity's fixed costs, the stack factors and the table in docs/calibrations.md follow
+from there; only the formula that uses it (costs/roofline.py) names it again.
 """
 
 import math
