@@ -1,6 +1,6 @@
-"""Counting one forward pass on one device of a tensor-parallel group. Nothing here knows a device's speed.
+"""Counts the work of one forward pass on one device of a tensor-parallel group, without any device's speed.
 
-`shard` works out what does not change between passes; `forward` counts a pass.
+`shard` computes everything that does not change between passes; `forward` counts one pass.
 """
 
 from perfmodel.costs.gemms import Experts

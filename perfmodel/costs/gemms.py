@@ -1,6 +1,4 @@
-"""The GEMMs of one device: weights, FLOPs and activations of each projection, summed over the layers that
-have it.
-"""
+"""The GEMMs of one device: weights, FLOPs and activations of each projection, summed over its layers."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -34,8 +32,8 @@ class Linear:
 
 
 def stacks(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
-    """Projections of one format and of the same tokens as one, on an axis before the `ndim` axes of the
-    tokens.
+    """Merges projections of one format that run on the same tokens, on an axis before the `ndim`
+    token axes.
     """
     by_format: dict[tuple[Format, bool], list[Linear]] = {}
     for one in projections:
@@ -53,11 +51,11 @@ def stacks(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Routed experts of all MoE layers: what one token computes and what one touched expert costs to read.
+    """Routed experts of all MoE layers: the work of one token and the cost of reading one touched expert.
 
-    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0: all are chosen alike.
-    groups: of devices that whole experts are dealt out to (expert parallelism), each expert cut within its
-    group only; of those that are touched every group reads its share, as steps of engines say
+    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0 means that all experts
+    are equally likely. groups: expert-parallel groups of devices; each expert is split within its group only,
+    and every group reads its share of the touched experts, as measured engine steps show
     (docs/accuracy_tables.md).
     """
 
@@ -84,12 +82,12 @@ class Experts:
 
 
 def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:
-    """Expected distinct ones of E experts that tokens touch which independently choose k each: E (1 - (1 -
+    """Expected number of distinct experts, of E, that t tokens touch when each chooses k: E (1 - (1 -
     k/E)^t).
 
-    Where shares differ, x ~ Gamma(a) and an expert stays idle with chance e^(-x t): E (1 - (1 + b t)^-a),
-    with the b that has one token touch its k; at large a it is the formula above. popularity: a, see
-    `Experts`.
+    With unequal shares x ~ Gamma(a), an expert stays idle with probability e^(-x t), which gives E (1 - (1 +
+    b t)^-a), where b makes one token touch k experts; for large a this is the formula above. popularity: a,
+    see `Experts`.
     """
     if per_token == experts:
         return float(experts)
@@ -131,10 +129,10 @@ def linear(
 
 
 def linears(model: ModelSpec, devices: int, precision: Precision, groups: int) -> Iterator[Linear]:
-    """All dense projections of the layers on one of some devices, in the order of a layer.
+    """All dense projections of the layers on one device, in the order of a layer.
 
-    groups: that each hold all of attention, for sequences of their own; what follows it is cut across all
-    devices.
+    groups: data-parallel attention groups, each with all of attention for its own sequences; later
+    projections are split across all devices.
     """
     n = devices // groups
     if model.mla:
@@ -223,7 +221,7 @@ def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> 
 
 
 def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:
-    """Value heads divide; key heads (groups) divide until there is one a device and are replicated past
+    """Value heads are divided; key heads (groups) are divided down to one per device and replicated beyond
     that.
     """
     keys = 2 * part.num_key_heads * part.key_head_dim

@@ -1,4 +1,4 @@
-"""CUDA graphs: a pass runs for the tokens of the smallest captured graph that holds them."""
+"""CUDA graphs: a pass runs as the smallest captured graph that holds its tokens."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -15,8 +15,8 @@ def graph_sizes(step: int, last: int) -> tuple[int, ...]:
 
 
 def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
-    """Tokens of a pass rounded up to the next size; beyond the largest, and without sizes, they run as they
-    are.
+    """Tokens of a pass, rounded up to the next captured size; unchanged beyond the largest size or without
+    sizes.
 
     Raises InputError for sizes that do not rise from 1.
     """
@@ -28,7 +28,7 @@ def padded(tokens: Floats, sizes: Sequence[int]) -> Floats:
 
 @cache
 def _captured(sizes: tuple[int, ...]) -> Array:
-    """The sizes, and 0 behind them: what a pass beyond the largest is padded to."""
+    """The sizes and a final 0, which stands for a pass beyond the largest size."""
     captured = np.asarray((*sizes, 0), float)
     if captured[0] < 1 or np.any(np.diff(captured[:-1]) <= 0):
         raise refuse("--graph-sizes", None, "rising whole numbers from 1", list(sizes)[:4])

@@ -1,11 +1,11 @@
-"""GEMM times that never fall as rows are added, from measured shares of the roofline, which are noisy.
+"""GEMM times that never fall as rows are added, from measured (noisy) shares of the roofline.
 
-A table states the share of the ideal roofline that a GEMM reaches by its rows. Its time over that of one
-ideal row, max(1, rows / ridge) / share, must not fall as rows are added; where a table says so (kernels
-chosen badly, tiles that are half empty, noise) neighbours are pooled to their geometric mean: isotonic
-regression by pool adjacent violators (Ayer et al. 1955). What comes out are two curves, of what is loaded up
-to the ridge and of what is computed beyond it, so that the time of any GEMM rises with its rows, its weights
-and what it moves, whatever its own proportions are.
+A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. Its time relative to
+one ideal row, max(1, rows / ridge) / share, must not fall as rows are added. Where a table violates this
+(badly chosen kernels, half-empty tiles, noise), neighbours are pooled to their geometric mean: isotonic
+regression by pool adjacent violators (Ayer et al. 1955). The results are two curves, one for loading up to
+the ridge and one for computing beyond it, so the time of any GEMM rises with its rows, its weights and its
+bytes, whatever its own proportions are.
 """
 
 import math
@@ -17,7 +17,7 @@ import numpy as np
 from perfmodel.specs.calibrations.constants import Knots, interpolated
 
 _RISE = 1e-9
-"""By what pooled times still differ: above rounding, below anything that matters."""
+"""Difference kept between pooled times: above rounding, below any effect."""
 _UNMEASURED = 1e-6
 """Weight of the ridge, between measured places that each count 1."""
 
@@ -44,9 +44,7 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
 
 
 def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[float, float, int]]:
-    """Blocks (mean, weight, members) of the rising sequence nearest to these: each block of violators at its
-    mean.
-    """
+    """Blocks (mean, weight, members) of the closest rising sequence: each block of violators at its mean."""
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):
         blocks.append((value, weight, 1))

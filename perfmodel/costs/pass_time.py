@@ -1,4 +1,4 @@
-"""The time of one pass: its bounds, what is predicted, and what that is spent on."""
+"""The time of one pass: its bounds, its prediction and the terms of that prediction."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
@@ -15,19 +15,18 @@ LIMITERS: dict[str, str] = {
     "comm": "all-reduce",
     "fixed": "launches",
 }
-"""Name of each term of a pass -> the word for it."""
+"""Name of each term of a pass -> the word that outputs use for it."""
 Number = TypeVar("Number", bound=Floats)
 
 
 @dataclass(frozen=True, slots=True)
 class PassTime(Generic[Number]):
-    """One pass over ``[batch, context, ...]``, or a single one, in seconds of the whole tensor-parallel
-    group.
+    """One pass, or passes over ``[batch, context, ...]``, in seconds of the whole tensor-parallel group.
 
-    serial_s: no overlap, at peak rates; at most twice lower_s, and no bound of predicted_s. param_load_s,
-    kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and add up to
-    none of the others. terms_s: predicted_s by what it is spent on (`LIMITERS`), at the calibration's rates;
-    they add up to predicted_s.
+    serial_s: peak rates without overlap; at most twice lower_s, and not a bound of predicted_s. param_load_s,
+    kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and do not
+    sum to another field. terms_s: predicted_s split into `LIMITERS` at the calibration's rates; the terms sum
+    to predicted_s.
     """
 
     lower_s: Number
@@ -46,7 +45,7 @@ class PassTime(Generic[Number]):
 
     @property
     def fixed_s(self) -> Number:
-        """What costs time whatever is loaded or computed, as calibrated."""
+        """Calibrated time that does not depend on the bytes or FLOPs of the pass."""
         return self.terms_s["fixed"]
 
     @property

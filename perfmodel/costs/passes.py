@@ -30,15 +30,15 @@ def forward(
     topk_reuse: float = 0.0,
     longer_tokens: Floats = 0.0,
 ) -> list[Op]:
-    """Count one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read
+    """Counts one pass: each of `batch` sequences runs `query` tokens against `context` cached ones, read
     through `kv`.
 
-    Arguments broadcast; the result lists ops in the order of a layer. head_query: tokens per sequence that
-    reach the LM head (default: all; 1 in prefill). independent_query: tokens per sequence that route
-    independently to experts (1 ... query; default: all). kept_states: recurrent states that a sequence writes
-    (1: the last one alone; a verification that may go back to any token: all). topk_reuse: share of an
-    indexer's choice that the next query token of the sequence makes again, so that it is not read again.
-    longer_tokens: by which the longest context exceeds the mean.
+    Arguments broadcast; the ops are in the order of a layer. head_query: tokens per sequence that reach the
+    LM head (default: all; 1 in prefill). independent_query: tokens per sequence that route independently to
+    experts (1 ... query; default: all). kept_states: recurrent states that a sequence writes (1: the last
+    one; all for a verification that may roll back to any token). topk_reuse: share of an indexer's choice
+    that the next query token of the sequence chooses again and does not read again. longer_tokens: tokens by
+    which the longest context exceeds the mean.
     """
     batch = part.sequences(batch)
     tokens = part.rows(batch * query)
@@ -71,12 +71,11 @@ def forward(
 
 
 def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
-    """What devices tell each other: all-reduces behind each block.
+    """Communication between devices: the all-reduce after each block.
 
-    With data-parallel attention only the devices of a group add up its attention, and each other block
-    gathers the tokens of all groups and scatters its sums, which together move what an all-reduce does; where
-    whole experts are dealt out, only to the share of the groups that is expected to hold one of a token's
-    experts (all-to-all).
+    With data-parallel attention only the devices of a group reduce its attention; each other block gathers
+    the tokens of all groups and scatters its sums, which moves as many bytes as an all-reduce. With expert
+    parallelism a token goes only to the groups that are expected to hold one of its experts (all-to-all).
     """
     ops, model, attends = list[Op](), part.model, part.tensor_parallel // part.groups
     blocks, token_bytes = model.num_blocks, model.hidden_size * part.precision.activation_bytes
@@ -100,8 +99,8 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
 
 
 def core(ops: list[Op]) -> list[Op]:
-    """Linear and attention ops alone, without activation traffic: what the closed forms of docs/model.md
-    count.
+    """Linear and attention ops without activation traffic, as the closed forms of docs/model.md
+    count them.
     """
     kept = ((op, replace(op.cost, activation_bytes=0.0)) for op in ops if op.kind in ("linear", "attention"))
     return [Op(op.name, op.kind, op.kernels, cost, op.compute, op.query) for op, cost in kept]
@@ -114,7 +113,7 @@ def selection(
     kv: KVMethod,
     when: Literal["step", "iteration", "setup"] = "step",
 ) -> list[Op]:
-    """What choosing the draft's tokens costs beside attending to them.
+    """Cost of choosing the draft's tokens, in addition to attention.
 
     when: per draft ``step``, per ``iteration`` or once at ``setup``.
     """
@@ -131,11 +130,10 @@ def selection(
 
 
 def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
-    """What a stack does about the cache beside attending to it, in host and bookkeeping time that moves few
-    bytes.
+    """Host and bookkeeping time for the cache, in addition to attention; it moves few bytes.
 
-    A pass over the whole cache plans its page table once (`kernels` 1), a step that leaves tokens out keeps a
-    small cache per sequence and layer (`work_items`). What either costs is the calibration's.
+    A pass over the whole cache plans its page table once (`kernels` 1); a step that leaves tokens out keeps a
+    small cache per sequence and layer (`work_items`). The calibration has the cost of both.
     """
     if kv.budget is None:
         return Op("cache upkeep", "upkeep", 1, Cost())
@@ -280,11 +278,10 @@ def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: 
 
 
 def _causal_pairs(query: Floats, room: Floats | None) -> Floats:
-    """Query-key pairs among a sequence's new tokens: each sees itself and those before it, at most `room` of
-    them.
+    """Query-key pairs among a sequence's new tokens: each attends to itself and at most `room` earlier ones.
 
-    room: tokens by which the attended span may still grow (None: no end); past it an old token leaves for
-    each new one.
+    room: tokens by which the attended span may still grow (None: unlimited); beyond it an old token leaves
+    for each new one.
     """
     if room is None:
         return query * (query + 1) / 2

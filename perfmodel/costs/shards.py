@@ -1,4 +1,4 @@
-"""One device's share of a model: everything about a pass that batch, context and query do not change."""
+"""One device's share of a model: everything about a pass that does not depend on batch, context and query."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -19,8 +19,7 @@ INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """An element-wise kernel: launches and bytes per token. expert_layers: see `Op`, for what serves routed
-    experts.
+    """An element-wise kernel: launches, and bytes per token. expert_layers: see `Op`, for routed experts.
 
     gathered: see `Linear`.
     """
@@ -34,12 +33,11 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The layers that share one attention span (`window` None: the whole context) and one layout of the
-    cache.
+    """The layers that share one attention span (`window` None: the whole context) and one cache layout.
 
-    topk: cached tokens that each query token attends to, chosen by an indexer; None: all within the span.
-    stride: tokens that a cached entry stands for; above 1 the kernel is that of the same layers' window.
-    shared: of the layers those that keep no cache.
+    topk: cached tokens that each query token attends to, chosen by an indexer; None: all in the span. stride:
+    tokens per cached entry; above 1 the kernel is that of the same layers' window. shared: layers among these
+    that keep no cache.
     """
 
     name: str
@@ -65,9 +63,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The recurrent layers: bytes of one sequence's state over all of them, and what one token computes and
-    moves.
-    """
+    """The recurrent layers: bytes of one sequence's state over all of them, and the work of one token."""
 
     name: str
     layers: int
@@ -78,11 +74,12 @@ class States:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One device's share of a model: everything about a pass that batch, context and query do not change.
+    """One device's share of a model: everything about a pass that does not depend on batch, context and
+    query.
 
-    graph_sizes: tokens of the CUDA graphs that passes run as (`graphs.padded`); empty: none. groups: that
-    each hold all of attention, for sequences of their own (data-parallel attention); 1: none. itemised:
-    whether a pass lists every op; `summed` is the same share with fewer, larger ops of the same total time.
+    graph_sizes: tokens of the captured CUDA graphs (`graphs.padded`); empty: none. groups: data-parallel
+    attention groups, each with all of attention for its own sequences; 1: none. itemised: whether a pass
+    lists every op; `summed` is the same share with fewer, larger ops of the same total time.
     """
 
     model: ModelSpec
@@ -104,7 +101,7 @@ class Shard:
     )
 
     def summed(self) -> "Shard":
-        """For the time of a pass alone: projections of one format stacked, element-wise kernels added up."""
+        """The share with stacked projections and added element-wise kernels, for the time of a pass only."""
         lumps = []
         for expert_layers, gathered in sorted(
             {(small.expert_layers, small.gathered) for small in self.smalls}
@@ -118,8 +115,8 @@ class Shard:
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
     def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:
-        """All but the LM head, unless asked; `summed` has them stacked before the `ndim` axes of the
-        tokens.
+        """All projections, with the LM head only on request; `summed` stacks them before the `ndim` token
+        axes.
         """
         if self.itemised:
             return self.linears
@@ -132,7 +129,7 @@ class Shard:
         return batch if self.groups == 1 else np.ceil(np.asarray(batch, float) / self.groups)
 
     def rows(self, tokens: Floats) -> Floats:
-        """Tokens that the kernels of a pass run for."""
+        """Tokens that the kernels of a pass run on."""
         return padded(tokens, self.graph_sizes)
 
     @property
@@ -159,8 +156,8 @@ class Shard:
         return cached + self.states.bytes_per_sequence * states if self.states else cached
 
     def context_of(self, kv_bytes: float) -> float | None:
-        """Context whose cache a pass reads `kv_bytes` of, pages left aside; None where windows keep it below
-        that.
+        """Context whose cache has `kv_bytes`, ignoring pages; None where windows keep the cache below that
+        size.
         """
         spans = [
             (a.window or (a.topk and a.topk * a.stride), a.layers * a.layout.token_bytes / a.stride)
@@ -178,14 +175,12 @@ class Shard:
         return None
 
     def paged(self, tokens: Floats) -> Floats:
-        """Cached tokens as the pages hold them: rounded up to whole pages of `kv_page` tokens (1: as they
-        are).
-        """
+        """Cached tokens rounded up to whole pages of `kv_page` tokens (1: unchanged)."""
         return tokens if self.kv_page == 1 else np.ceil(np.asarray(tokens) / self.kv_page) * self.kv_page
 
 
 def _divisible(model: ModelSpec) -> int:
-    """What a degree must divide."""
+    """Counts that a tensor-parallel degree must divide."""
     heads = math.gcd(model.num_attention_heads, model.heads(sliding=True).num_attention_heads)
     return math.gcd(heads, model.linear_attention.num_value_heads) if model.linear_attention else heads
 
@@ -308,10 +303,10 @@ def _span(
 
 
 def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
-    """Bytes per value of a latent that sparse attention reads in fp8: a scale per 128, the rotary part in
-    bf16.
+    """Bytes per value of a latent that sparse attention reads in fp8: one scale per 128 values, the rotary
+    part in bf16.
 
-    656 bytes a token in DeepSeek-V3.2 (vLLM, v1/attention/backends/mla/flashmla_sparse.py, "fp8_ds_mla").
+    656 bytes per token in DeepSeek-V3.2 (vLLM, v1/attention/backends/mla/flashmla_sparse.py, "fp8_ds_mla").
     """
     if not model.indexer or not model.mla or precision.kv.name != "fp8":
         return None
@@ -321,9 +316,7 @@ def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None
 
 
 def _states(model: ModelSpec, n: int, act: float) -> States | None:
-    """The state's heads divide; what the convolution keeps of the keys is replicated as their projections
-    are.
-    """
+    """Divides the heads of the state; the convolution's keys are replicated as their projections are."""
     if not (part := model.linear_attention):
         return None
     keys = 2 * part.num_key_heads * part.key_head_dim

@@ -1,7 +1,6 @@
-"""Draft kinds, one file each, found by name in this folder; `make_draft` builds one from the words of a
-command line.
+"""Draft kinds, one per file, found by name in this folder; `make_draft` builds one from a command-line value.
 
-A new kind is a new file with one `Draft` subclass. Fields that it adds are the options of
+A new kind is a new file with one `Draft` subclass. Its added fields are the options of
 ``KIND:option=value,...``; a kind with a `shape` derives its model from the target's.
 """
 
@@ -50,13 +49,13 @@ def make_draft(
     weights: str | None = None,
     own_on: Collection[str] | None = None,
 ) -> Draft:
-    """``self``, a kind such as ``eagle``, ``medusa:heads=4`` or ``parallel:MODEL``, a model, or a head's
-    config.json.
+    """Builds a draft from ``self``, a kind (``eagle``, ``medusa:heads=4``, ``parallel:MODEL``), a model, or a
+    head's config.json.
 
     ``eagle3`` is the published head of the target (`specs.published_heads`), else an EAGLE head with three
     features.
 
-    Degree and weight format default to the target's; own_on: with these peaks of the device the draft's
+    Degree and weight format default to the target's. own_on: peaks of the device; if given, the draft's
     default is its own checkpoint's format. Raises InputError for an unknown model or option.
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
@@ -96,9 +95,7 @@ def make_draft(
 
 
 def _head(name: str, target: ModelSpec) -> Any:
-    """The drafting head that a ``config.json``, or a folder that holds one, is of; None where it is not of
-    one.
-    """
+    """The drafting head in a ``config.json`` or in a folder that holds one; None for any other name."""
     if not (name.endswith(".json") or os.path.isdir(name)):
         return None
     from perfmodel.specs.huggingface.heads import load_head  # most drafts are no file

@@ -1,6 +1,4 @@
-"""What a draft is to the engine: how many passes it makes, what one pass counts, and what it keeps in
-memory.
-"""
+"""The interface of a draft: how many passes it makes, what one pass counts, and what it keeps in memory."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,12 +15,11 @@ from perfmodel.specs.models.model import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The fields that every draft kind carries, and the behaviour of most: one token per pass of a whole
-    model.
+    """Fields of every draft kind, and the default behaviour: one token per pass of a whole model.
 
     A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind`
-    is the word of the command line and the name of its file, `source` the paper, `example` a spelling that
-    works for any target.
+    is its name on the command line and of its file, `source` the paper, `example` a value that works for any
+    target.
     """
 
     kind: ClassVar[str]
@@ -31,7 +28,7 @@ class Draft:
     in_one_pass: ClassVar[bool] = False
     """Whether one pass drafts all tokens."""
     views_target_cache: ClassVar[bool] = False
-    """Whether it reads the target's cache and keeps only what `kv.stored_bytes` counts beside it."""
+    """Whether it reads the target's cache and keeps only `kv.stored_bytes` of its own."""
     reads_cache: ClassVar[bool] = True
     """Whether its passes read a KV cache; where they do not, only the KV method `full` is accepted."""
     named_model: ClassVar[bool] = False
@@ -49,8 +46,8 @@ class Draft:
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """Formats that it comes in beside a target at `target`: its checkpoint's (bf16 without a file), or
-        those.
+        """Weight formats of its checkpoint next to a target at `target`: its own (bf16 without a file), or
+        the target's.
         """
         return weight_format(model.weights) if cls.has_checkpoint else target
 
@@ -66,21 +63,21 @@ class Draft:
 
     @property
     def shares_weights(self) -> bool:
-        """Whether it runs the target's own weights, so that it needs no memory for any: no."""
+        """Whether it runs the target's own weights and needs no memory for weights; by default not."""
         return False
 
     @property
     def shares_prefill(self) -> bool:
-        """Whether the target's prefill leaves everything that it needs except what `kv.setup` counts: no."""
+        """Whether the target's prefill leaves everything it needs except `kv.setup`; by default not."""
         return False
 
     @property
     def max_gamma(self) -> int | None:
-        """The longest draft that it can make at all; None: any."""
+        """The longest possible draft; None: unlimited."""
         return None
 
     def passes(self, gamma: Floats) -> Floats:
-        """Draft passes of one iteration: one per drafted token, or one for all of them (none at gamma 0)."""
+        """Draft passes per iteration: one per drafted token, or one in total (zero at gamma 0)."""
         return np.minimum(gamma, 1.0) if self.in_one_pass else gamma
 
     def query(self, gamma: Floats) -> Floats:
@@ -92,11 +89,11 @@ class Draft:
         return costs.forward(part, batch, query, context, self.kv)
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
-        """Ops of one iteration outside its passes, at one token per sequence: none."""
+        """Ops of one iteration outside its passes, for one token per sequence; by default empty."""
         return []
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """Weights kept on one device beside the target's."""
+        """Bytes of weights on one device in addition to the target's."""
         return 0.0 if self.shares_weights else part.stored_weight_bytes
 
     def check(self, option: str, least: int, most: int) -> None:
@@ -122,10 +119,10 @@ def dense(
     copies: Floats = 1.0,
     tensor: str = "",
 ) -> Op:
-    """A projection beside a draft's layers, sharded like the others; copies: separate weights, each run on
+    """A projection outside a draft's layers, sharded like the layers. copies: separate weights, each run on
     `tokens`.
 
-    tensor: of which its format is; left out, as the layers.
+    tensor: name of the tensor that decides its format; by default that of the layers.
     """
     n, form, act = part.tensor_parallel, part.precision.weights.of(tensor), part.precision.activation_bytes
     weights = inputs * outputs / n

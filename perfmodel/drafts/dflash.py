@@ -19,13 +19,13 @@ LAYERS = 5
 
 @dataclass(frozen=True, slots=True)
 class DFlash(Draft):
-    """`layers` dense layers of the target's shape, or of its own config.json, with a cache of their own.
+    """`layers` dense layers of the target's shape, or of its own config.json, with their own cache.
 
-    A pass runs the last token and gamma masks of each sequence and samples at the masks. Once an iteration
-    `features` hidden states of the target are projected to one width and that to the keys and values of every
-    layer (vLLM, models/qwen3_dflash.py). block: positions of a pass; at most block - 1 tokens are drafted.
-    vocab: as for EAGLE. The attention among the block's positions is counted as causal, half of what it is:
-    under 1 % from 1k tokens on.
+    A pass runs the last token and gamma masks of each sequence and samples at the masks. Once per iteration
+    `features` hidden states of the target are projected to one width, and that to the keys and values of
+    every layer (vLLM, models/qwen3_dflash.py). block: positions of a pass; at most block - 1 tokens are
+    drafted. vocab: as for EAGLE. Attention among the block's positions is counted as causal, which is half of
+    it: under 1 % from 1k tokens on.
     """
 
     source: ClassVar[str] = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
@@ -63,7 +63,7 @@ class DFlash(Draft):
         return costs.forward(part, batch, query, context, self.kv, head_query=self.sampled(query))
 
     def sampled(self, query: Floats) -> Floats:
-        """Positions of a pass that a token is drafted at."""
+        """Positions of a pass at which a token is drafted."""
         return np.asarray(query) - 1.0
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:

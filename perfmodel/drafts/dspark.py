@@ -1,6 +1,4 @@
-"""DSpark: DFlash's block in one pass, then a low-rank step per token that makes each depend on the one
-before.
-"""
+"""DSpark: DFlash's block in one pass, then a low-rank step per token that depends on the token before."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,11 +13,11 @@ from perfmodel.operations import Floats, Op
 
 @dataclass(frozen=True, slots=True)
 class DSpark(DFlash):
-    """The last token's position predicts too, so that a block of gamma positions drafts gamma tokens.
+    """The last token's position predicts too, so a block of gamma positions drafts gamma tokens.
 
     rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json
-    (256 in both that are known: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and
-    @08218962 configs/); each drafted token reads rank x vocabulary weights more, one after another (vLLM,
+    (256 in both known ones: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and @08218962
+    configs/). Each drafted token reads rank x vocabulary more weights, one after another (vLLM,
     models/qwen3_dspark.py).
     """
 

@@ -17,17 +17,17 @@ OWN_VOCAB = 32000
 
 @dataclass(frozen=True, slots=True)
 class Eagle(Draft):
-    """A dense layer of the target's shape, or of its own config.json, with a cache of its own.
+    """A dense layer of the target's shape, or of its own config.json, with its own cache.
 
-    features: hidden states of the target that go in. 1 is EAGLE and EAGLE-2: in every step one is projected
-    to one width with the token's embedding. More is EAGLE-3: they are projected to one width once an
-    iteration, and the first layer's query, key and value projections take that beside the embedding (vLLM,
-    models/llama_eagle3.py). vocab: tokens that a head of its own can draft; left out, EAGLE and EAGLE-2 use
-    the target's LM head, which every draft step then reads whole, and EAGLE-3 keeps `OWN_VOCAB`, as its heads
+    features: hidden states of the target that it takes. 1 is EAGLE and EAGLE-2: every step projects one
+    hidden state and the token's embedding to one width. More is EAGLE-3: they are projected to one width once
+    per iteration, and the first layer's query, key and value projections take that and the embedding (vLLM,
+    models/llama_eagle3.py). vocab: tokens that a head of its own can draft; by default EAGLE and EAGLE-2 use
+    the target's LM head, which every draft step then reads whole, and EAGLE-3 has `OWN_VOCAB`, as its heads
     commonly do. The embedding is the target's. parallel: 1 for a head that drafts all tokens in one pass over
-    masks (P-EAGLE). target_width: of the target's hidden states, where it is not the head's own (0). The
-    first pass of an iteration also takes in the accepted tokens; it is counted as one token, as the others,
-    which leaves out under 1 % of an iteration (docs/decisions.md).
+    masks (P-EAGLE). target_width: width of the target's hidden states, if it differs from the head's (else
+    0). The first pass of an iteration also processes the accepted tokens; it is counted as one token like the
+    others, which omits under 1 % of an iteration (docs/decisions.md).
     """
 
     source: ClassVar[str] = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
@@ -47,7 +47,7 @@ class Eagle(Draft):
         return np.minimum(gamma, 1.0) if self.parallel else gamma
 
     def query(self, gamma: Floats) -> Floats:
-        """One token a pass, or all that are drafted: the last one and masks."""
+        """One token per pass, or all drafted tokens at once: the last token and masks."""
         return gamma if self.parallel else 1.0
 
     @property
@@ -86,8 +86,8 @@ class Eagle(Draft):
 
 
 def _wider(part: costs.Shard, tokens: Floats) -> Op:
-    """The embedding's half of the first layer's input projection; it is the same GEMM, so it launches
-    nothing.
+    """The embedding's half of the first layer's input projection: part of the same GEMM, so without
+    a launch.
     """
     first, hidden = part.linears[0], part.model.hidden_size
     columns = first.columns / first.kernels * part.tensor_parallel
@@ -99,13 +99,13 @@ def _wider(part: costs.Shard, tokens: Floats) -> Op:
 def few_layers(
     target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_experts: bool = False
 ) -> ModelSpec:
-    """The target cut to some layers of attention without window and MLP, and `vocab` tokens (0: the
+    """The target cut to some layers of attention without window and an MLP, and `vocab` tokens (0: the
     target's).
 
-    Without `keep_experts` they are what makers of heads train: dense, of plain attention with the target's
-    heads, in place of a latent as many heads of 128 as make up its width over 8 of keys and values, and in
-    place of experts alone an MLP of three widths (as the published heads of Qwen3-30B-A3B and MiniMax-M2.5).
-    With it its experts and its choice of tokens stay. Its formats do not.
+    Without `keep_experts` the layers are those of published heads: dense, with plain attention of the
+    target's heads. In place of a latent they have as many heads of 128 as fill its width over 8 heads of keys
+    and values; in place of experts alone, an MLP of three widths (as the published heads of Qwen3-30B-A3B and
+    MiniMax-M2.5). With it the experts and the token selection stay. The weight formats are not kept.
     """
     if vocab and not 1 < vocab <= target.vocab_size:
         raise InputError(

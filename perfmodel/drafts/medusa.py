@@ -1,5 +1,5 @@
-"""Medusa heads: several LM heads on the target's last hidden state, each predicting one token further, all at
-once.
+"""Medusa heads: several LM heads on the target's last hidden state, each predicting one token further, in one
+pass.
 """
 
 from dataclasses import dataclass

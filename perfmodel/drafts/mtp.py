@@ -1,4 +1,4 @@
-"""Multi-token prediction: a layer trained with the target that predicts one token further, run again or
+"""Multi-token prediction: a layer trained with the target predicts one token further, run repeatedly or
 stacked.
 """
 
@@ -38,7 +38,7 @@ class MTP(Draft):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Not where the checkpoint says that it has no such layer."""
+        """False for a target whose checkpoint has no such layer."""
         return target.num_nextn_predict_layers != 0
 
     @classmethod

@@ -10,10 +10,10 @@ from perfmodel.operations import Floats, Op
 
 @dataclass(frozen=True, slots=True)
 class NGram(Draft):
-    """No model and no pass: only verification costs anything. Acceptance is hit probability x run length.
+    """No model and no pass: only verification costs time. Acceptance is hit probability x run length.
 
-    `model` is the target itself; nothing of it is run. Not counted: the look-up on the host, and that a
-    sequence without a match has nothing verified (docs/decisions.md says what that makes of large batches).
+    `model` is the target and is not run. Not counted: the look-up on the host, and that a sequence without a
+    match verifies nothing (docs/decisions.md describes the effect on large batches).
     """
 
     source: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
@@ -24,9 +24,9 @@ class NGram(Draft):
     shares_prefill = True  # it needs the tokens only
 
     def passes(self, gamma: Floats) -> Floats:
-        """None."""
+        """Zero: it runs no model."""
         return 0.0
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """None."""
+        """Empty: it runs no model."""
         return []

@@ -9,9 +9,7 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Parallel(ModelDraft):
-    """Another model, trained to predict gamma tokens from gamma query tokens (the last one and gamma - 1
-    masks).
-    """
+    """A model trained to predict gamma tokens from gamma query tokens (the last one and gamma - 1 masks)."""
 
     source: ClassVar[str] = "An et al. 2025 (PARD), arXiv 2504.18583"
     example: ClassVar[str] = "parallel:llama-3.2-1b"

@@ -1,4 +1,4 @@
-"""Suffix decoding: tokens that followed the same words in the prompt or in answers before, found on the
+"""Suffix decoding: drafts the tokens that followed the same words in the prompt or in earlier outputs, on the
 host.
 """
 
@@ -10,8 +10,7 @@ from perfmodel.drafts.ngram import NGram
 
 @dataclass(frozen=True, slots=True)
 class Suffix(NGram):
-    """As n-gram drafting, only verification costs anything; engines draft a length of their own for each
-    sequence.
+    """Only verification costs time, as with n-gram drafts; engines choose a draft length per sequence.
 
     gamma is then the mean length. Give the acceptance as hit probability x run length, or by position.
     """

@@ -1,7 +1,7 @@
-"""KV methods of a draft, one file each, found by name in this folder.
+"""KV methods of a draft, one per file, found by name in this folder.
 
-A new method is a new file ``<name>.py`` with one `KVMethod` subclass; nothing else needs to know of it.
-A method's module is imported when it is first asked for.
+A new method is a new file ``<name>.py`` with one `KVMethod` subclass; no list names it. A method's module is
+imported on first use.
 """
 
 import dataclasses
@@ -43,11 +43,10 @@ def methods() -> dict[str, type[KVMethod]]:
 
 
 def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
-    """The method that ``METHOD[:BUDGET][,option=value...]`` spells, as in ``snapkv:2k`` or
-    ``quest:1024,page=16``.
+    """The method of ``METHOD[:BUDGET][,option=value...]``, such as ``snapkv:2k`` or ``quest:1024,page=16``.
 
-    Options are the method's dataclass fields; counts take ``k`` (1024) and ``m`` (1048576).
-    Raises InputError for an unknown method or option, a missing budget, and values out of range.
+    Options are the method's dataclass fields; counts take ``k`` (1024) and ``m`` (1048576). Raises InputError
+    for an unknown method or option, a missing budget, and values out of range.
     """
     head, *options = text.strip().lower().split(",")
     name, colon, budget = head.partition(":")
@@ -92,7 +91,7 @@ def _resolve(name: str, flag: str) -> type[KVMethod]:
 
 
 def _value(text: str, kind: Any, where: str, key: str) -> bool | int | float:
-    """One option's text as its field's type: bool, int, float, or one of these with None."""
+    """Converts an option's text to its field's type: bool, int, float, or one of these or None."""
     if kind is bool:
         if text not in ("true", "false"):
             raise refuse(where, key, "true or false", text)

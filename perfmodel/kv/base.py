@@ -1,11 +1,11 @@
-"""What a KV method costs a draft: bytes that attention reads, selection, one-off set-up and extra memory.
+"""The cost of a KV method to a draft: bytes that attention reads, selection, one-off set-up and extra memory.
 
 Everything is per sequence and layer on one device. `context` (S) is the number of cached tokens, a float or a
 float64 array of any shape; results have its shape, or are 0.0 where there is no such cost. Nothing is rounded
 up: S is real.
 
-At or below its budget a method has nothing to choose: the draft reads the target's own cache, as `full` does,
-and selection, set-up and extra memory are zero.
+At or below its budget a method chooses nothing: the draft reads the target's own cache, as `full` does, and
+selection, set-up and extra memory are zero.
 """
 
 import dataclasses
@@ -47,8 +47,8 @@ class KVLayout:
 
     @property
     def key_bytes(self) -> float:
-        """Bytes of one cached token that scoring it against a query reads: the keys, or MLA's whole
-        latent.
+        """Bytes of one cached token that scoring it against a query reads: its keys, or the whole
+        MLA latent.
         """
         return min(self.num_kv_heads * self.head_dim, self.values_per_token) * self.bytes_per_value
 
@@ -60,9 +60,7 @@ class KVLayout:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Work beside the attention itself: FLOPs, bytes read plus written, and dependent kernels launched for
-    it.
-    """
+    """Work in addition to attention: FLOPs, bytes read plus written, and dependent kernel launches."""
 
     flops: Floats
     bytes: Floats
@@ -80,7 +78,7 @@ class KVMethod:
     """How a draft keeps or chooses the cached tokens that it reads; subclasses are frozen dataclasses of
     options.
 
-    One draft step reads `read_bytes + select_step().bytes`: what docs/kv.md says of the method.
+    One draft step reads `read_bytes + select_step().bytes`, which docs/kv.md lists for each method.
     """
 
     __slots__ = ()
@@ -93,13 +91,11 @@ class KVMethod:
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
     predicted_only: ClassVar[bool] = False
-    """Whether the decoder of `perfmodel validate` does not run it, so that no own measurement stands behind
-    it.
+    """Whether the decoder of `perfmodel validate` cannot run it, so no measurement of this project covers it.
     """
 
     budget: int | None
-    """K: cached tokens that one draft step reads; None where the method reads a share, or all, of the
-    context.
+    """K: cached tokens that one draft step reads; None where the method reads a share or all of the context.
     """
 
     def __init_subclass__(cls) -> None:
@@ -112,9 +108,7 @@ class KVMethod:
 
     @property
     def needs_own_prefill(self) -> bool:
-        """True where the draft must run its own pass over the prompt; `setup` leaves that pass to the
-        caller.
-        """
+        """True where the draft must run its own pass over the prompt; `setup` does not count that pass."""
         return False
 
     def attended_tokens(self, context: Floats) -> Floats:
@@ -132,23 +126,21 @@ class KVMethod:
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
         """Work of choosing tokens once per iteration (gamma draft steps and a verification).
 
-        What is done every r iterations counts 1/r here.
+        Work that is done every r iterations counts 1/r.
         """
         return NOTHING
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Work once per sequence, when the prompt's S tokens are in the target's cache and drafting is to
-        begin.
-        """
+        """Work once per sequence, after the target's prefill of S tokens and before the first draft."""
         return NOTHING
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Memory beside the target's own cache."""
+        """Memory in addition to the target's own cache."""
         return 0.0
 
     def own_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """Memory of a cache that only the draft uses, as a separate model's: all tokens, unless the method
-        evicts.
+        """Memory of a cache that only the draft uses, such as a separate model's: all tokens, unless the
+        method evicts.
         """
         return context * layout.token_bytes + self.stored_bytes(context, layout)
 

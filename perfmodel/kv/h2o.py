@@ -9,10 +9,10 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class H2O(KVMethod):
-    """The tokens with the largest accumulated attention and the latest ones; the weakest is evicted in each
+    """Keeps the tokens with the largest accumulated attention and the latest ones; evicts the weakest in each
     step.
 
-    One running score per kept token and KV head is read and written in each step.
+    Each step reads and writes one running score per kept token and KV head.
     """
 
     source: ClassVar[str] = "Zhang et al. 2023, arXiv 2306.14048"
@@ -31,7 +31,7 @@ class H2O(KVMethod):
         )
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Column sums of the prompt's causal attention, recomputed since fused prefill attention keeps no
+        """Column sums of the prompt's causal attention, recomputed because fused prefill attention keeps no
         scores.
 
         FLOPs of half a score matrix, S^2/2 pairs; bytes: the keys once (tiles stay in cache) and the sums.

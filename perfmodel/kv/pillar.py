@@ -12,8 +12,8 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Pillar(KVMethod):
-    """Reads the tokens that the last verification's own attention scored highest: no extra pass over the
-    cache.
+    """Reads the tokens that the last verification's own attention scored highest, without another pass over
+    the cache.
 
     Either a budget in tokens or a `share` of the context, in (0, 1].
     """
@@ -45,7 +45,7 @@ class Pillar(KVMethod):
         return np.greater(context, 0.0) * float(self.share < 1)
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
-        """Verification writes one score per token and KV head; the choice reads them and writes an index
+        """Verification writes one score per token and KV head; the selection reads them and writes an index
         list.
         """
         moved = SCORE_BYTES * layout.num_kv_heads * (2.0 * context + self.attended_tokens(context))

@@ -9,10 +9,10 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class PQCache(KVMethod):
-    """Scores `subvectors` codes of `bits` bits for each key in every step, then reads the best tokens.
+    """Scores `subvectors` codes of `bits` bits per key in every step, then reads the best tokens.
 
     `iterations` of k-means cluster the keys after the prompt. No option has one published default (codes are
-    chosen by benchmark, k-means by the time that prefill leaves), so all must be given. Centroids are small
+    chosen by benchmark, k-means by the time that prefill leaves), so all are required. Centroids are small
     enough to stay in cache: their reads are not counted.
     """
 
@@ -40,8 +40,8 @@ class PQCache(KVMethod):
         return Step(flops, self._codes(context, layout), 3.0).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """K-means: each iteration reads the keys and takes their distance to every centroid; then codes are
-        written.
+        """K-means: each iteration reads the keys and computes their distances to all centroids; then codes
+        are written.
         """
         distances = 2.0 * context * layout.num_kv_heads * layout.head_dim * 2.0**self.bits
         moved = self.iterations * context * layout.key_bytes + self._codes(context, layout)

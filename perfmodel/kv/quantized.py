@@ -12,11 +12,11 @@ SCALE_BYTES = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Quantized(KVMethod):
-    """Every cached token, read from a copy of `bits` bits a value with a scale and a zero point for each
+    """Reads every cached token from a copy of `bits` bits per value, with a scale and a zero point for each
     `group`.
 
-    The default group is one head's key or value. `shared`: the target reads the same codes (with more bits
-    beside them), so only the scales are extra memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).
+    The default group is one head's key or value. `shared`: the target reads the same codes (plus more bits),
+    so only the scales are extra memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).
     """
 
     source: ClassVar[str] = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"

@@ -9,10 +9,10 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Quest(KVMethod):
-    """Bounds every page's score by its channel-wise smallest and largest key, and reads the best pages in
-    each step.
+    """Bounds every page's score by its channel-wise smallest and largest key; reads the best pages in each
+    step.
 
-    Default of 16 tokens a page: Tang et al. 2024.
+    Default of 16 tokens per page: Tang et al. 2024.
     """
 
     source: ClassVar[str] = "Tang et al. 2024, arXiv 2406.10774"
@@ -33,9 +33,7 @@ class Quest(KVMethod):
         return Step(flops, self._bounds(context, layout), 2.0).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Read the keys once, compare each twice, write the bounds; later tokens update their page as they
-        come.
-        """
+        """Reads the keys once, compares each twice and writes the bounds; later tokens update their page."""
         flops = 2.0 * context * layout.num_kv_heads * layout.head_dim
         moved = context * layout.key_bytes + self._bounds(context, layout)
         return Step(flops, moved, 1.0).times(self.beyond_budget(context))

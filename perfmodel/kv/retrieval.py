@@ -9,11 +9,10 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Retrieval(KVMethod):
-    """Copies the chunks whose mean key scores highest into the draft's cache, and again `every` so many
-    iterations.
+    """Copies the chunks whose mean key scores highest into the draft's cache, every `every` iterations.
 
-    `keep_means`: chunk means are stored; else every rebuild reads all keys for them.
-    Default of 8 tokens a chunk: TriForce's released code. `every` has no published default and must be given.
+    `keep_means`: chunk means are stored; otherwise every rebuild reads all keys for them. Default of 8 tokens
+    per chunk: TriForce's released code. `every` has no published default and is required.
     """
 
     source: ClassVar[str] = "Sun et al. 2024 (TriForce), arXiv 2404.11912"
@@ -35,8 +34,8 @@ class Retrieval(KVMethod):
         )
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
-        """A rebuild's share: score the means (or average all keys anew), find the best chunks, gather
-        them.
+        """A rebuild's share of one iteration: scores the means (or averages all keys anew), selects and
+        gathers chunks.
         """
         return self._rebuild(context, layout, self.keep_means).times(self.beyond_budget(context) / self.every)
 

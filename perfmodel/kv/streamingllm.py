@@ -38,7 +38,7 @@ class StreamingLLM(KVMethod):
         return self.own_prefill
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Gather sinks and window into the ring buffer; nothing for a view or where a prefill of its own
+        """Gathers sinks and window into the ring buffer; no work for a view, or where the draft's own prefill
         fills it.
         """
         if self.own_prefill or not self.copy:

@@ -9,8 +9,8 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class TOVA(KVMethod):
-    """The tokens that the latest query attends to most; the weakest, averaged over heads, is evicted in each
-    step.
+    """Keeps the tokens that the latest query attends to most; evicts the weakest, averaged over heads, in
+    each step.
     """
 
     source: ClassVar[str] = "Oren et al. 2024, arXiv 2401.06104"

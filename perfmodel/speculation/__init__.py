@@ -1,3 +1,3 @@
-"""Speculation: acceptance, chains, trees and two levels of drafts, what fits in memory, and how sure a
-speedup is.
+"""Speculation: acceptance; chains, trees and two levels of drafts; memory; and the uncertainty of a
+speedup.
 """

@@ -75,12 +75,13 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What a draft's tokens are worth, for any gamma up to `max_gamma`; build it with one of the `from_...`.
+    """The acceptance of a draft's tokens for any gamma up to `max_gamma`; build it with one of the
+    `from_...`.
 
-    `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: nothing is
-    known of them, and a longer draft is refused). measured_at: draft lengths at which it was measured, exact
-    there and modelled elsewhere; empty where each position was. spread: standard deviation of ln(tokens per
-    iteration) at the longest of them, from text to text.
+    `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: unknown, so
+    a longer draft is refused). measured_at: draft lengths at which it was measured, exact there and modelled
+    elsewhere; empty where each position was measured. spread: standard deviation of ln(tokens per iteration)
+    at the longest of them, from text to text.
     """
 
     source: str
@@ -122,11 +123,11 @@ class Acceptance:
         spread: float = 0.0,
         decay: float = 1.0,
     ) -> "Acceptance":
-        """From tokens per iteration at rising draft lengths, and survival by position where that was printed.
+        """From tokens per iteration at rising draft lengths, and survival by position where it was published.
 
-        Printed curves are noisy: what a further token gains is smoothed so that it never grows with the
-        length (pool adjacent violators); between two lengths the conditional acceptance is constant. Known to
-        the longest length; where that is below `LEAST_KNOWN`, to that, each further position accepting
+        Published curves are noisy: the gain of each further token is smoothed so that it never grows with the
+        length (pool adjacent violators); between two lengths the conditional acceptance is constant. Known up
+        to the longest length; if that is below `LEAST_KNOWN`, up to that, each further position accepting
         `decay` times the one before. Raises InputError outside [1, gamma + 1].
         """
         lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
@@ -167,10 +168,9 @@ class Acceptance:
         return cls.from_alpha(row.alpha, row.source)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:
-        """How far it is carried from the nearest draft length it was measured at, m: |ln (gamma + 1)/(m +
-        1)|.
+        """Distance from the nearest measured draft length m: |ln (gamma + 1)/(m + 1)|.
 
-        0 at positions that were measured each, and without a draft.
+        0 where every position was measured, and without a draft.
         """
         drafted = np.asarray(gamma, np.float64)
         if not self.measured_at:
@@ -179,8 +179,8 @@ class Acceptance:
         return np.where(drafted == 0, 0.0, np.abs(apart).min(-1))
 
     def log_spread(self, gamma: npt.ArrayLike) -> Array:
-        """Standard deviation of ln(tokens per iteration) from text to text: that of the accepted tokens is
-        the same.
+        """Standard deviation of ln(tokens per iteration) from text to text, equal to that of the accepted
+        tokens.
         """
         drafted = np.asarray(gamma)
         if not self.spread:
@@ -196,7 +196,7 @@ class Acceptance:
 
     @property
     def max_gamma(self) -> int | None:
-        """The longest draft this says anything of; None where there is no end."""
+        """The longest draft with known acceptance; None: unlimited."""
         return len(self.prefix) if self.tail is None else None
 
     def survival(self, gamma_max: int) -> Array:
@@ -231,7 +231,7 @@ class Acceptance:
 
 
 def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
-    """Lengths, and the tokens gained since the one before; gains a token never grow (pool adjacent
+    """Lengths, and tokens gained since the previous one; gains per token never grow (pool adjacent
     violators).
     """
     _require("gamma", lengths, 1, np.inf)
@@ -260,7 +260,7 @@ def _require(name: str, value: Floats, low: float, high: float) -> None:
 
 
 def _whole(name: str, value: Array, low: int) -> None:
-    """Refuse what is not a whole number in [low, MAX_GAMMA]."""
+    """Refuses a value that is not a whole number in [low, MAX_GAMMA]."""
     _require(name, value, low, MAX_GAMMA)
     if np.any(value != np.floor(value)):
         raise refuse(name, None, "a whole number", _brief(value))

@@ -1,4 +1,4 @@
-"""Does it fit, and what is the largest batch that does, with and without speculation."""
+"""Memory: whether a workload fits, and the largest batch that fits, with and without speculation."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
@@ -80,7 +80,7 @@ def memory_of(
 
 
 def draft_stored_bytes(drafter: Shard, draft: Draft, context: Floats) -> Floats:
-    """KV bytes per sequence that the draft keeps beside the target's cache, on one device."""
+    """KV bytes per sequence on one device that the draft keeps in addition to the target's cache."""
     per_layer = draft.kv.stored_bytes if draft.views_target_cache else draft.kv.own_bytes
     return sum(
         (a.layers * per_layer(drafter.paged(a.span(context)), a.layout) for a in drafter.attentions),

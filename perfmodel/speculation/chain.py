@@ -1,10 +1,9 @@
-"""A chain of gamma drafted tokens, one verification: what an iteration costs and what it gains.
+"""A chain of gamma drafted tokens and one verification: the cost and the gain of an iteration.
 
-    iteration = gamma (T_D + T_select) + T_V(gamma) + overhead speedup   = tokens_per_iteration * T_T /
-    iteration
+iteration = gamma (T_D + T_select) + T_V(gamma) + overhead; speedup = tokens_per_iteration * T_T / iteration.
 
-(Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline: speedup exactly 1.
-All functions broadcast over ``[batch, context]``; a trailing axis of gammas is added where the text says so.
+(Leviathan et al. 2023; MagicDec, arXiv 2408.11049). gamma = 0 is the baseline: speedup exactly 1. All
+functions broadcast over ``[batch, context]``; some add a trailing axis of gammas and say so.
 """
 
 import math
@@ -105,11 +104,11 @@ def check_draft_length(draft: Draft, gamma: int, flag: str = "--gamma") -> None:
 
 
 class Passes:
-    """The passes of iterations at some points, counted once, to be timed under one calibration or several.
+    """The passes of iterations at some points, counted once and timed under one or several calibrations.
 
     batch and context broadcast together; gammas are a leading axis of everything, so that the innermost loops
-    run over contexts (a trailing axis of 17 makes them three times as long). query: tokens per sequence of
-    the target's passes, of which the first is the baseline's.
+    run over contexts (a trailing axis of 17 makes them three times as slow). query: tokens per sequence of
+    the target's passes, the first of which is the baseline's.
     """
 
     def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> None:
@@ -148,9 +147,11 @@ class Passes:
     def times(
         self, scenario: Scenario, seconds: OpSeconds | None = None
     ) -> tuple[Array, Array, Array, Floats]:
-        """Target, draft per token and verification on the axis of gammas, of length 1 or left out where it
-        can be; overhead. scenario: the one that was counted, perhaps with a calibration that changes no
-        count. seconds: of the ops (`op_seconds`), where they are known.
+        """Times of target, draft per token and verification on the axis of gammas (length 1 or absent where
+        possible), and overhead.
+
+        scenario: the counted one, perhaps with a calibration that changes no count. seconds: of the ops
+        (`op_seconds`), if known.
         """
         target_s, draft_s = seconds or (None, None)
         passes = np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query, target_s))
@@ -162,7 +163,7 @@ class Passes:
         return passes[:1], np.asarray(draft), passes[self._baseline :], overhead
 
     def steps(self, scenario: Scenario) -> tuple[PassTime[Floats], PassTime[Floats]]:
-        """All times of the target's passes, at a first gamma above 0 the baseline before them, and of a draft
+        """Times of the target's passes (the baseline first, if the first gamma is above 0) and of a draft
         pass.
         """
         target = scenario.machine.time(self.target_ops, self.batch * self.query)
@@ -195,10 +196,10 @@ def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray
 def predict(
     scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX_GAMMA, at_best: bool = False
 ) -> Prediction:
-    """Answer a workload of any size at flat memory beside its result.
+    """Answers a workload of any size with constant memory in addition to its result.
 
-    gamma_optimal is sought from 0 to `max_gamma`, or as far as the acceptance data reaches. at_best: the
-    answer is of that gamma, and the workload's own counts for nothing. Raises InputError where the workload's
+    gamma_optimal is searched from 0 to `max_gamma`, or as far as the acceptance data reaches. at_best: the
+    answer is for that gamma, and the workload's own gamma is ignored. Raises InputError where the workload's
     gamma is beyond that data, and for an answer that is not finite.
     """
     batch, context, gamma = workload.batch, workload.context, workload.gamma

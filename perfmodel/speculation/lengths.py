@@ -1,11 +1,11 @@
-"""Three context lengths that people mix up, found on whatever model is in use.
+"""Three context lengths that are easily confused, found for whatever model is in use.
 
 * `memory_bound_context`: from here on a decoding step loads for longer than it computes.
 * `break_even_context`: from here on speculation is faster than the baseline, at one batch.
-* `inflection_context` (S_inflection): from here on speedup does not fall as the batch grows.
+* `inflection_context` (S_inflection): from here on the speedup does not fall as the batch grows.
 
-Lengths are real numbers of tokens (round up for a whole one); None means there is none up to `SEARCH_TO`.
-Closed forms, for self-speculation on the ideal roofline, are derived in docs/model.md.
+Lengths are real numbers of tokens (round up for a whole one); None means that there is none up to
+`SEARCH_TO`. Closed forms, for self-speculation on the ideal roofline, are derived in docs/model.md.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ POINTS = 64
 ROUNDS = 5
 BATCHES_PER_OCTAVE = 4
 _ROUNDING = 1e-12
-"""Relative fall between two speedups that is none."""
+"""Largest relative fall between two speedups that counts as rounding."""
 DEFAULT_BATCH_RANGE = (32.0, 256.0)
 """Batches over which speedup must not fall at the inflection context."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextLengths:
-    """The three lengths in tokens; None where there is none."""
+    """The three lengths in tokens; None where a length does not exist."""
 
     memory_bound_context: float | None
     break_even_context: float | None
@@ -40,7 +40,7 @@ class ContextLengths:
 def context_lengths(
     scenario: Scenario, batch: float, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE
 ) -> ContextLengths:
-    """All three lengths for one batch, gamma and batch range; each round of their searches counts its passes
+    """All three lengths for one batch, gamma and batch range; each round of the searches counts its passes
     once.
     """
     if gamma == 0:
@@ -67,11 +67,12 @@ def context_lengths(
 
 
 def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -> float | None:
-    """From where on a pass loads KV and weights for at least as long as it computes: 1 if at every length.
+    """Context from which a pass loads KV and weights for at least as long as it computes; 1 if it always
+    does.
 
-    None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs a
+    None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs per
     byte. Counts every linear op and attention, not the input embedding; efficiencies are the calibration's,
-    fixed costs none.
+    without fixed costs.
     """
 
     def computes_longer(context: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -95,12 +96,11 @@ def inflection_context(
     batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE,
     tolerance: float = 0.0,
 ) -> float | None:
-    """Smallest context from which on speedup at `gamma` does not fall anywhere in the batch range as the
-    batch grows.
+    """Smallest context from which the speedup at `gamma` does not fall as the batch grows over its range.
 
-    The range is walked in quarter octaves; tolerance: relative fall between two steps that still counts as
-    none. The attention kernel's last, partial wave is left out: its saw-tooth over the batch is no trend, and
-    would hide one.
+    The range is walked in quarter octaves; tolerance: relative fall between two steps that is ignored. The
+    attention kernel's last, partial wave is left out: its saw-tooth over the batch is not a trend and would
+    hide one.
     """
     if gamma == 0:
         return 1.0
@@ -135,10 +135,10 @@ def without_waves(scenario: Scenario, where: NDArray[np.bool_] | bool = True) ->
 
 
 class ContextSearch:
-    """Seeks the first context in 1 ... SEARCH_TO with a property, on a log grid that is refined around where
-    it turns.
+    """Searches 1 ... SEARCH_TO for the first context with a property, on a log grid refined around the
+    change.
 
-    found: that context, None where there is none; settled: whether no finer grid can tell more.
+    found: that context, None if there is none; settled: whether a finer grid would find the same.
     """
 
     def __init__(self) -> None:
@@ -162,9 +162,7 @@ def no_more(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def first_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Smallest context in 1 ... SEARCH_TO for which a property holds (as seen on a log grid, then refined),
-    or None.
-    """
+    """Smallest context in 1 ... SEARCH_TO with a property (on a log grid, then refined), or None."""
     search = ContextSearch()
     for _ in range(ROUNDS):
         search.narrow(property_of(search.grid))
@@ -174,5 +172,5 @@ def first_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]])
 
 
 def last_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
-    """Context from which on a property is false up to SEARCH_TO, or None if it holds at the end."""
+    """Context from which a property is false up to SEARCH_TO, or None if it is true at the end."""
     return first_where(lambda context: no_more(property_of(context)))

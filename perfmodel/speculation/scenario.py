@@ -1,7 +1,6 @@
-"""A question without its workload: models, devices, draft and acceptance, and the time of each pass it is
-made of.
+"""A question without its workload: models, devices, draft and acceptance, and the times of its passes.
 
-All times broadcast over ``[batch, context]``; a trailing axis of gammas is added where the text says so.
+All times broadcast over ``[batch, context]``; some functions add a trailing axis of gammas and say so.
 """
 
 from dataclasses import dataclass, field
@@ -30,14 +29,14 @@ class Scenario:
 
     machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances
     by its own count. kv_page: tokens per page of both caches. routing_independence: 1 routes the tokens of
-    one sequence to experts independently, 0 all alike, None what the calibration says (MoE). core_ops: count
-    linear and attention ops alone. topk_reuse: share of the tokens that an indexer chose which it chooses
-    again for the next query token, so that a verification reads them once. state_rollback: a verification
-    over recurrent layers keeps the state after every token, or replays the accepted tokens from the state
-    before them. context_std: standard deviation of the context over the sequences of a batch, in tokens.
-    graph_sizes: tokens of the captured CUDA graphs that passes are padded to (empty: none; None: as the
-    calibration's engine does). expert_parallel: groups of the target's devices that whole experts are dealt
-    out to. data_parallel: groups that each hold all of attention, for their own sequences.
+    one sequence to experts independently, 0 all alike, None as calibrated (MoE). core_ops: count only linear
+    and attention ops. topk_reuse: share of an indexer's tokens that it chooses again for the next query
+    token, so a verification reads them once. state_rollback: a verification over recurrent layers keeps the
+    state after every token, or replays the accepted tokens from the state before them. context_std: standard
+    deviation of the context over the sequences of a batch, in tokens. graph_sizes: tokens of the captured
+    CUDA graphs that passes are padded to (empty: none; None: those of the calibration's engine).
+    expert_parallel: groups of the target's devices, each holding whole experts. data_parallel: groups that
+    each hold all of attention, for their own sequences.
     """
 
     target: ModelSpec
@@ -90,8 +89,8 @@ class Scenario:
     def target_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of a target pass: decoding at query 1, verification at gamma + 1. part: of another share than
-        its own.
+        """Ops of a target pass: decoding at query 1, verification at gamma + 1. part: another share of the
+        model.
         """
         ops = costs.forward(
             part or self.target_shard,
@@ -108,9 +107,7 @@ class Scenario:
 
     @property
     def independence(self) -> float:
-        """How independently the query tokens of a sequence route: as asked, else as the calibration has
-        it.
-        """
+        """How independently the query tokens of a sequence route: as given, else as calibrated."""
         asked = self.routing_independence
         return self.machine.calibration.routing_independence.value if asked is None else asked
 
@@ -120,21 +117,19 @@ class Scenario:
         return min(end for end in ends if end is not None)
 
     def longer_tokens(self, batch: Floats) -> Floats:
-        """Tokens by which the longest context of a batch is expected to exceed the mean, contexts being
-        uniform.
-        """
+        """Expected tokens by which a batch's longest context exceeds the mean, for uniform contexts."""
         if isinstance(self.context_std, float | int) and not self.context_std:
             return 0.0
         return np.sqrt(3.0) * self.context_std * (np.asarray(batch) - 1.0) / (np.asarray(batch) + 1.0)
 
     def kept_states(self, query: Floats) -> Floats:
-        """Recurrent states per sequence that a pass over `query` tokens leaves."""
+        """Recurrent states per sequence after a pass over `query` tokens."""
         return query if self.state_rollback == "keep" else 1.0
 
     def draft_ops(
         self, batch: Floats, context: Floats, query: Floats = 1.0, part: costs.Shard | None = None
     ) -> list[Op]:
-        """Ops of one draft pass, selection included; query: tokens per sequence (a tree's level, a parallel
+        """Ops of one draft pass with selection; query: tokens per sequence (a tree's level, a parallel
         draft).
         """
         ops = self.draft.ops(part or self.draft_shard, batch, context, query)
@@ -162,15 +157,13 @@ class Scenario:
     def draft_token_s(self, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
         """Calibrated draft time per drafted token; all three broadcast.
 
-        Without the axes of the gammas where a token is one pass at any gamma, or none.
+        Without gamma axes where a token takes one pass at any gamma, or no pass.
         """
         query, share = self.drafting(gammas)
         return np.asarray(0.0 if share is None else self.draft_pass_s(batch, context, query) * share)
 
     def drafting(self, gammas: NDArray[np.int64]) -> tuple[Floats, Floats | None]:
-        """Query tokens of a draft pass, and the share of it that each drafted token takes (None: nothing is
-        run).
-        """
+        """Query tokens of a draft pass, and the share of it per drafted token (None: no pass)."""
         drafted = np.asarray(gammas, float)
         tokens = np.maximum(drafted, 1.0)
         passes, query = self.draft.passes(drafted), self.draft.query(tokens)
@@ -179,13 +172,15 @@ class Scenario:
         return (query, passes / tokens) if np.any(passes) else (1.0, None)
 
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
-        """Time of an iteration outside any pass, plus what KV method and draft do once per iteration."""
+        """Time of an iteration outside its passes, with the once-per-iteration work of KV method
+        and draft.
+        """
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
         once = [*rebuild, *self.draft.iteration_ops(self.draft_shard, batch)]
         return sum((self.draft_machine.op_predicted_s(op) for op in once), start=self.end_s(batch))
 
     def end_s(self, batch: Floats) -> Floats:
-        """Time of accepting what was verified, of an iteration or of an inner round of two levels."""
+        """Time of accepting verified tokens, per iteration or per inner round of two levels."""
         c = self.machine.calibration
         fixed: Floats = c.iteration_fixed_s.value
         return fixed + c.iteration_sequence_s.value * batch if c.iteration_sequence_s.value else fixed

@@ -1,11 +1,11 @@
-"""The shapes of trees of drafted tokens: the best for a size and a number of levels, by Sequoia's dynamic
+"""Shapes of trees of drafted tokens: the best for a size and a number of levels, by Sequoia's dynamic
 programme.
 
-A node's k-th child is accepted with probability p_k, given that the node was reached; the tokens an iteration
-gains are F(T) = sum over nodes of the product of p along the path, the root (the token that verification
-adds) counting 1. Sizes and levels count the root. A chain of gamma drafts is the tree with one child
-everywhere: size = levels = gamma + 1. Chen et al. 2024, arXiv 2402.12374, section 3. What a tree costs is
-`perfmodel.speculation.tree_cost`.
+A node's k-th child is accepted with probability p_k, given that the node was reached. The tokens per
+iteration are F(T) = sum over nodes of the product of p along the path; the root (the token that verification
+adds) counts 1. Sizes and levels count the root. A chain of gamma drafts is the tree with one child
+everywhere: size = levels = gamma + 1. Chen et al. 2024, arXiv 2402.12374, section 3.
+`perfmodel.speculation.tree_cost` has the cost of a tree.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,7 @@ class Tree:
     """One tree. `parents` lists the nodes level by level, the root first (parent -1), siblings in order of
     rank.
 
-    `widths` are the nodes of each level. `tokens_per_iteration` is F(T). Nodes that gain nothing are left
-    out.
+    `widths` are the nodes of each level. `tokens_per_iteration` is F(T). Nodes without gain are left out.
     """
 
     parents: tuple[int, ...]
@@ -112,9 +111,7 @@ class Growth:
         return Tree(tuple(parents), tuple(widths), float(self.tokens[levels - 1, size - 1]))
 
     def _level(self, row: int, rates: Array) -> None:
-        """All subtrees with one more level: children from the last to the first, each given its share of the
-        nodes.
-        """
+        """All subtrees with one more level: children from last to first, each with its share of the nodes."""
         size = self.size
         later, later_widths = np.zeros(size), np.zeros((size, self.levels), np.int64)
         choice = np.zeros((len(rates), size), np.int64)
@@ -133,9 +130,7 @@ class Growth:
         self._choice.append(choice)
 
     def _children(self, remaining: int, nodes: int) -> list[int]:
-        """Sizes of the subtrees of a node that has `remaining` levels and `nodes` nodes, itself included in
-        both.
-        """
+        """Sizes of the subtrees of a node with `remaining` levels and `nodes` nodes, including itself."""
         if remaining < 2:
             return []
         left, sizes = nodes - 1, []

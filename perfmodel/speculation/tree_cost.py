@@ -1,12 +1,11 @@
-"""What a tree of drafted tokens costs, and which tree is best for a batch and a context.
+"""The cost of a tree of drafted tokens, and the best tree for a batch and a context.
 
-    speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(level width) +
-    overhead)
+speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(level width) + overhead)
 
 A draft pass runs one level of the tree and proposes the next: d - 1 passes, as wide as levels 1 ... d - 1.
 Verification is counted as a chain of n query tokens: a tree's mask hides pairs, but kernels compute the whole
 block. n = 1 is the baseline: speedup exactly 1. The first-order rule (the largest tree that keeps
-verification memory-bound) stands beside the search. Chen et al. 2024, arXiv 2402.12374, section 4.1.
+verification memory-bound) is computed too. Chen et al. 2024, arXiv 2402.12374, section 4.1.
 """
 
 from dataclasses import dataclass
@@ -26,10 +25,9 @@ DEFAULT_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class TreeChoice:
-    """The best tree of a batch and a context, a root alone for the baseline; seconds are those of the whole
-    group.
+    """The best tree for a batch and a context, only a root for the baseline; seconds of the whole group.
 
-    rule_size, rule_speedup: of the first-order rule's tree of the same acceptance, at its best number of
+    rule_size, rule_speedup: the first-order rule's tree with the same acceptance, at its best number of
     levels.
     """
 
@@ -46,9 +44,7 @@ growth = lru_cache(maxsize=8)(Growth)
 
 
 def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Time of one iteration with this tree; broadcasts over ``[batch, context]``. The baseline for a root
-    alone.
-    """
+    """Time of one iteration with this tree over ``[batch, context]``; the baseline for only a root."""
     check_draftable(scenario, tree.levels)
     if tree.size == 1:
         return scenario.target_pass_s(batch, context)
@@ -69,10 +65,10 @@ def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> F
 def surface(
     scenario: Scenario, batch: Floats, context: Floats, table: Growth, sizes: NDArray[np.int64] | None = None
 ) -> tuple[Array, Array, Array]:
-    """Speedup and iteration time over ``[batch, context, levels, size]``, the baseline over ``[batch,
+    """Speedup and iteration time over ``[batch, context, levels, size]``, and the baseline over ``[batch,
     context]``.
 
-    sizes: rising sizes from 1 to look at; all of the table's unless given.
+    sizes: rising sizes from 1; by default all of the table's.
     """
     b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
     at = np.arange(1, table.size + 1) if sizes is None else sizes
@@ -105,10 +101,10 @@ def choose(
     size: int = DEFAULT_SIZE,
     levels: int | None = None,
 ) -> TreeChoice:
-    """The tree with the largest speedup, the smaller one on a tie.
+    """The tree with the largest speedup; on a tie the smaller one.
 
-    levels: the most there may be; `DEFAULT_LEVELS`, or as many as the draft makes, unless given. Raises
-    InputError as `check_draftable` and `Growth` do.
+    levels: the maximum; by default `DEFAULT_LEVELS`, or as many as the draft makes. Raises InputError as
+    `check_draftable` and `Growth` do.
     """
     table = growth(acceptance, size, levels_within(scenario, size, levels))
     fast, total, target = surface(scenario, batch, context, table)
@@ -131,7 +127,7 @@ def levels_within(scenario: Scenario, size: int, levels: int | None) -> int:
 
 
 def first_order_size(scenario: Scenario, batch: float, context: float, size: int) -> int:
-    """The largest tree up to `size` whose verification still loads for longer than it computes, at calibrated
+    """The largest tree up to `size` whose verification loads for longer than it computes, at calibrated
     rates.
     """
     load, compute = scenario.machine.load_and_compute_s(

@@ -12,7 +12,7 @@ from perfmodel.speculation.tree import MAX_LEVELS, MAX_SIZE, Growth, TreeAccepta
 
 
 def check_parents(parents: Sequence[int]) -> None:
-    """Refuse what is no tree in level order, or one without a drafted token."""
+    """Refuses parents that are not a tree in level order, or a tree without a drafted token."""
     ordered = all(a <= b for a, b in pairwise(parents))
     good = ordered and all(0 <= parent < node for node, parent in enumerate(parents[1:], 1))
     if not (2 <= len(parents) <= MAX_SIZE and parents[0] == -1 and good):
@@ -59,7 +59,7 @@ def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree"
 
 
 def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
-    """Parents of the tree in which every node of a level has as many children: ``4x2x1`` is 4, then 2 each,
+    """Parents of the tree where all nodes of a level have equally many children: ``4x2x1`` is 4, then 2 each,
     then 1.
 
     Raises InputError for other text, more than `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.

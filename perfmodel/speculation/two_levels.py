@@ -1,12 +1,12 @@
-"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, and that for
-the target.
+"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, which drafts
+for the target.
 
 Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until m >=
 gamma_2 tokens are drafted (gamma_2 <= m <= gamma_2 + gamma_1); then the target with the full cache verifies m
 + 1 tokens.
 
-    speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead)
-    T_round = gamma_1 T_small + T_sparse(gamma_1 + 1) + the time outside the passes of any iteration
+speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead), where T_round = gamma_1
+T_small + T_sparse(gamma_1 + 1) + the time of an iteration outside its passes.
 
 E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_2 / Omega(gamma_1, alpha_1))
 is biased. Sun et al. 2024, arXiv 2404.11912.
@@ -46,7 +46,9 @@ class Rounds:
 
 
 def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
-    """The renewal recursion. Raises InputError for gammas outside 1 ... 256 or beyond what is known."""
+    """The renewal recursion. Raises InputError for gammas outside 1 ... 256 or beyond the known
+    acceptance.
+    """
     for flag, value in (("--gamma-1", gamma_1), ("--gamma-2", gamma_2)):
         if not 1 <= value <= MAX_GAMMA:
             raise refuse(flag, None, f"a whole number from 1 to {MAX_GAMMA}", value)
@@ -87,7 +89,7 @@ class TwoLevels:
 
     @property
     def iteration_s(self) -> Floats:
-        """All of an iteration."""
+        """Time of one whole iteration."""
         return self.draft_s + self.verify_s + self.overhead_s
 
     @property
@@ -99,12 +101,13 @@ class TwoLevels:
 def predict_two_levels(
     small: Scenario, sparse: Scenario, batch: Floats, context: Floats, gamma_1: int, gamma_2: int
 ) -> TwoLevels:
-    """small: the small model drafting, its acceptance that of the sparse target; sparse: the target's
-    self-draft, its acceptance that of the full target. Both scenarios are of one target and machine.
+    """Predicts two levels of drafting.
 
-    What the sparse cache rebuilds per iteration is in the overhead. Raises InputError where the scenarios
-    differ in target or machine, the middle is no self-draft, or a draft is longer than the small model makes
-    or an acceptance knows.
+    small: the small model as draft, with its acceptance by the sparse target; sparse: the target's
+    self-draft, with its acceptance by the full target. Both scenarios have one target and machine. The
+    overhead contains the sparse cache's rebuild per iteration. Raises InputError where the scenarios differ
+    in target or machine, the middle is not a self-draft, or a draft is longer than the small model makes or
+    an acceptance covers.
     """
     if (
         small.target != sparse.target
@@ -147,7 +150,7 @@ def best_two_levels(
     gammas_1: Sequence[int] | None,
     gammas_2: Sequence[int] | None,
 ) -> TwoLevels:
-    """The fastest pair of the given lengths; the shorter ones on a tie. Raises InputError as
+    """The fastest pair of the given lengths; on a tie the shorter ones. Raises InputError as
     `predict_two_levels` does.
 
     None tries 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the small draft and the
@@ -163,7 +166,7 @@ def best_two_levels(
 def memory_of_both(
     small: Scenario, sparse: Scenario, batch: float, context: float, drafted: int, fraction: float
 ) -> Memory[Floats]:
-    """`capacity.memory_of` with what both drafts keep; drafted: the most tokens that one iteration drafts."""
+    """`capacity.memory_of` including both drafts; drafted: the most tokens that one iteration drafts."""
     middle, inner = (memory_of(level, batch, context, drafted, fraction) for level in (sparse, small))
     weights = middle.draft_weight_bytes + inner.draft_weight_bytes
     draft_kv = middle.draft_kv_bytes + inner.draft_kv_bytes
@@ -180,7 +183,7 @@ def memory_of_both(
 def _pairs(
     small: Scenario, sparse: Scenario, gammas_1: Sequence[int] | None, gammas_2: Sequence[int] | None
 ) -> list[tuple[int, int]]:
-    """Pairs of lengths to try; what was left open keeps within what is known, what was given does not."""
+    """Pairs of lengths to try; defaults stay within the known acceptance, given lengths need not."""
     ones = gammas_1 or range(1, small.longest(DEFAULT_GAMMA_1) + 1)
     pairs = list(product(ones, gammas_2 or range(1, DEFAULT_GAMMA_2 + 1)))
     known = sparse.acceptance.max_gamma

@@ -1,9 +1,9 @@
-"""How sure a predicted speedup is: the calibration's own error, never a guess.
+"""The uncertainty of a predicted speedup, from the calibration's own error.
 
-The variance of log speedup has two parts: the fitted constants' covariance, carried through the model by
-finite differences, and the error that the calibration showed on rows it was not fitted to, or, where it is
-another device's, the error it showed when it was used for another device. Acceptance is taken as given; where
-it is carried to a draft length at which it was not measured, what that is off by is a third.
+The variance of log speedup has two parts: the covariance of the fitted constants, carried through the model
+by finite differences, and the error of the calibration on rows that it was not fitted to (for another
+device's calibration, its error when used for other devices). The given acceptance has no error; carried to a
+draft length at which it was not measured, the error of that step is a third part.
 """
 
 import math
@@ -26,14 +26,14 @@ from perfmodel.speculation.scenario import Scenario
 STEP_STDERR = 0.25
 """Finite-difference step in standard errors: small against the curvature, large against rounding."""
 WIDER, NEAR = 0.5, 0.35
-"""Of an engine's own rows: how much wider an error is for each doubling beyond them, and doublings that still
-count as within. vLLM on a CPU (results/cpu-engine): steps at batch 8 from those at 1 and 4 are off by 3.5 %,
-at 4 from 1 and 8 by 6.9 %; on the record before, which 0.5 is of, by 5.4 and 3.6 %.
+"""Of an engine's own rows: growth of the error for each doubling beyond them, and doublings that still count
+as within. vLLM on a CPU (results/cpu-engine): steps at batch 8 from those at 1 and 4 are off by 3.5 %, at 4
+from 1 and 8 by 6.9 %; on the earlier record, from which 0.5 comes, by 5.4 and 3.6 %.
 """
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
-"""What of a calibration decides one device's share of a model."""
+"""Constants of a calibration that change one device's share of a model."""
 OF_EXPERTS = ("expert_popularity", "routing_independence")
-"""What of a fit decides how routed experts are counted."""
+"""Constants of a fit that change how routed experts are counted."""
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 """Ends of an interval that should hold the measured value in `COVERAGE` of cases, the lower one first."""
@@ -42,7 +42,7 @@ Interval = tuple[float, float]
 def speedup_interval(
     scenario: Scenario, batch: float, context: float, gamma: int, speedup: float
 ) -> Interval | None:
-    """Interval around a predicted speedup; None where the calibration states no observed error (ideal)."""
+    """Interval around a predicted speedup; None where the calibration has no observed error (ideal)."""
     passes = Passes(scenario, batch, context, np.array([gamma]))
     return interval_of_speedup(scenario, passes, speedup, ratio_log_error(scenario, passes))
 
@@ -64,7 +64,9 @@ def interval_of_speedup(
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
-    """Of speedups with this error of their logarithm; none above the tokens per iteration, `most`."""
+    """Ends of intervals of speedups with this error of their logarithm, at most the tokens per iteration,
+    `most`.
+    """
     factor = np.exp(Z * np.asarray(error))
     return np.asarray(speedup / factor), np.maximum(np.minimum(speedup * factor, most), speedup)
 
@@ -73,7 +75,7 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
     """Standard deviation of log speedup over ``[batch, context]`` with a trailing axis of gammas, 0 at gamma
     0.
 
-    None where the calibration states no observed error (ideal).
+    None where the calibration has no observed error (ideal).
     """
     deviation = stated_log_error(scenario, batch, context, gammas)
     if deviation is None:
@@ -86,8 +88,8 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
 def stated_log_error(
     scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]
 ) -> Array | None:
-    """What the calibration says a ratio of an iteration to a step is off by, more where a question is unlike
-    its rows.
+    """The calibration's error of the ratio of an iteration to a step, larger where a question is unlike its
+    rows.
 
     Over ``[batch, context]`` with a trailing axis of gammas; None where no error was observed.
     """
@@ -103,11 +105,11 @@ def stated_log_error(
 def widening(
     scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64] | None = None
 ) -> Floats:
-    """How many times as wide an error is that an engine's own rows showed, where a question lies beyond them.
+    """Factor by which an engine's own observed error widens for a question beyond its rows.
 
-    Over ``[batch, context]``, and gammas where they are given. 1 within the ranges that the calibration
-    states, or where it states none; `WIDER` more for each doubling of batch, context and tokens beyond, for
-    another model and for another draft.
+    Over ``[batch, context]``, and gammas where given. 1 within the ranges of the calibration, or where it has
+    none; `WIDER` more for each doubling of batch, context and tokens beyond them, for another model and for
+    another draft.
     """
     held = scenario.machine.calibration.measured
     if held is None:
@@ -131,8 +133,8 @@ def doublings(value: Floats, held: tuple[float, float]) -> Floats:
 
 
 def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) -> Array:
-    """Standard deviation of ln(tokens per iteration): carried to another draft length, and from text to
-    text.
+    """Standard deviation of ln(tokens per iteration): from the draft length it was measured at, and from text
+    to text.
     """
     acceptance = scenario.acceptance
     return np.hypot(
@@ -141,7 +143,7 @@ def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) ->
 
 
 def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
-    """Standard deviation of the logarithm of an iteration over a baseline step, of the passes of one point.
+    """Standard deviation of the logarithm of an iteration over a baseline step, from the passes of one point.
 
     None where no error was observed; 0 at gamma 0, which is the baseline.
     """
@@ -152,8 +154,8 @@ def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
 
 
 def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, context: float) -> Floats | None:
-    """Standard deviation of the logarithm of a baseline step's time; None where the calibration states no
-    error.
+    """Standard deviation of the logarithm of a baseline step's time; None where the calibration has
+    no error.
     """
     machine = scenario.machine
     scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
@@ -178,9 +180,9 @@ def is_transferred(scenario: Scenario) -> bool:
 
 
 def variance_of(scenario: Scenario, passes: Passes) -> Array:
-    """Variance of log speedup from the covariance of the fitted constants, and from what a PCIe box may be.
+    """Variance of log speedup from the covariance of the fitted constants and the spread between PCIe boxes.
 
-    Over ``[gamma, batch, context]``; 0 where no constant was fitted and no box matters.
+    Over ``[gamma, batch, context]``; 0 without fitted constants and PCIe.
     """
     c = scenario.machine.calibration
     known = passes.op_seconds(scenario)
@@ -216,9 +218,7 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
-    """The same question answered with another calibration; shards are worked out anew only where they
-    differ.
-    """
+    """The same question with another calibration; shards are computed again only where they differ."""
     machine, before = replace(scenario.machine, calibration=calibration), scenario.machine.calibration
     if any(getattr(calibration, name) != getattr(before, name) for name in OF_SHARDS):
         return replace(scenario, machine=machine)
@@ -229,8 +229,8 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
 
 
 def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
-    """A calibration with some constants' values exchanged, perhaps by point; bounds are the caller's to
-    keep.
+    """A calibration with other values for some constants, perhaps by point; the caller keeps them within
+    bounds.
     """
     return c.model_copy(
         update={name: _constant(c, name).model_copy(update={"value": v}) for name, v in values.items()}

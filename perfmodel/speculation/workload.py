@@ -24,8 +24,8 @@ class Workload:
 
     @classmethod
     def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
-        """Check and convert. Raises InputError for numbers that are not positive and finite (gamma: whole, >=
-        0).
+        """Checks and converts. Raises InputError for numbers that are not positive and finite (gamma: whole,
+        >= 0).
         """
         axes = (
             _numbers(batch, "batch", 1, MAX_BATCH),
