@@ -1,3 +1,1 @@
-"""How far predictions are from measurements: comparison, record, page, history and the gate that guards
-them.
-"""
+"""The distance of predictions from measurements: comparison, record, page, history and the gate."""

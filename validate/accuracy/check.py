@@ -1,4 +1,4 @@
-"""What makes ``perfmodel validate check`` fail: errors above a limit or above a baseline's, predictions that
+"""The rules of ``perfmodel validate check``: errors above a limit or a baseline's, and predictions that
 moved.
 """
 
@@ -24,12 +24,12 @@ from perfmodel.writing import destination
 from perfmodel.writing import write as write_file
 
 DEFAULT_MAX_ERROR = 0.10
-"""Where neither a limit nor a baseline is given."""
+"""Limit of the mean error, used without a given limit and without a baseline."""
 TOLERANCE = 0.01
 """How far a mean error may rise above the baseline's, and how far predictions of its rows may move."""
 SHOWN_MOVES = 6
 DIGITS = 6
-"""Of what a baseline keeps."""
+"""Significant digits that a baseline keeps."""
 Finite = Annotated[float, Meta(le=FINITE)]
 Above = Annotated[float, Meta(ge=1e-12, le=1e12)]
 """Seconds and speedups; any quotient of two of them is finite and above 0."""
@@ -45,10 +45,11 @@ class PartErrors(Frozen):
 
 
 class Baseline(Frozen):
-    """What was found before: errors and rows by part, every prediction by figure.
+    """The result that later checks are compared with: errors and rows by part, and every prediction by
+    figure.
 
-    calibrations: those of serving engines, by what was served: records that come later are predicted with
-    them, since a calibration that is fitted anew to a slower engine would hide that it is slower.
+    calibrations: those of serving engines, by configuration. Later records are predicted with them, because a
+    calibration fitted again to a slower engine would hide the slowdown.
     """
 
     schema_version: Literal[1]
@@ -67,7 +68,7 @@ class Baseline(Frozen):
 
 @dataclass(frozen=True)
 class CheckedPart:
-    """The figures that an error is stated of."""
+    """The figures of one part, and their error."""
 
     name: str
     figures: tuple[Figure, ...]
@@ -75,7 +76,7 @@ class CheckedPart:
 
     @property
     def calibration(self) -> str:
-        """What predicted them; ``*`` where it was fitted on these very records."""
+        """Name of the calibration; ``*`` where it was fitted on the same records."""
         names = dict.fromkeys(f.calibration + "*" * f.fitted for f in self.figures)
         return ", ".join(names)
 
@@ -92,8 +93,8 @@ def parts(found: list[Figure]) -> list[CheckedPart]:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found: errors by part, what is wrong (nothing where it passes), and what it was held
-    against.
+    """The result of a check: errors by part, faults (empty if it passes), and the limit or baseline that was
+    applied.
     """
 
     parts: tuple[CheckedPart, ...]
@@ -117,11 +118,12 @@ def check(
     figure: Collection[str] = (),
     write: bool = False,
 ) -> Checked:
-    """Predictions beside the records of a folder: what ``perfmodel validate check`` says. Raises InputError.
+    """Compares the records of a folder with predictions, as ``perfmodel validate check`` does. Raises
+    InputError.
 
-    max_error: largest mean error, a share; without it and without a baseline `DEFAULT_MAX_ERROR`. baseline: a
-    file that `write` made; what has grown, moved or gone since is a fault. calibration: for all records.
-    figure: quantities.
+    max_error: largest mean error, a fraction; by default `DEFAULT_MAX_ERROR`, unless there is a baseline.
+    baseline: a file made by `write`; an error that grew, a prediction that moved and a figure that is gone
+    are faults. calibration: for all records. figure: quantities.
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
@@ -147,7 +149,7 @@ def check(
 
 
 def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:
-    """Everything that is wrong, one line each; none where the check passes."""
+    """All faults, one line each; empty if the check passes."""
     found = [
         f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} "
         "figures, limit "
@@ -176,7 +178,7 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
 
 
 def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
-    """Predictions of the baseline's own figures: the measurement is the same, so that model or calibration
+    """Changes of the baseline's own predictions: the measurement is the same, so the model or calibration
     changed.
     """
     moves = []

@@ -1,7 +1,7 @@
-"""Predicted beside measured, one cell a figure: the one comparison behind the gate, the reports and every
-printout.
+"""Predicted and measured figures, one cell each: the comparison that the gate, the reports and all printouts
+use.
 
-The measured tokens per iteration are given, so that this tests time; ``speedup_alpha`` models acceptance too,
+The measured tokens per iteration are used, so that this tests time; ``speedup_alpha`` also models acceptance,
 where a published acceptance row of the same pair, budget and context exists.
 """
 
@@ -54,8 +54,8 @@ BOUNDED = {"target_s": "target_s", "draft_s": "draft_s", "verify_s": "verify_s",
 class Cell:
     """One measured figure and its prediction.
 
-    fitted: the calibration was fitted to this device and stack. lower: its physical bound; binding: its
-    working set exceeds the last-level cache, so that the bound holds.
+    fitted: the calibration was fitted to this device and stack. lower: its physical bound; binding: whether
+    the working set exceeds the last-level cache, so that the bound holds.
     """
 
     point: MeasuredPoint
@@ -140,7 +140,7 @@ def gated_sets(results: Path = RESULTS) -> tuple[str, ...]:
 
 
 def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]:
-    """Sets by name, a machine's label for all of its records. Raises InputError for what is neither."""
+    """Sets by name; a machine's label means all of its records. Raises InputError for other names."""
     own = own_records(results)
     found: list[str] = []
     for name in names:
@@ -185,7 +185,7 @@ def compare_points(points: Iterable[MeasuredPoint], calibration: Calibration) ->
 
 
 def compare_record(record: Record, calibration: Calibration, hardware: str | None = None) -> list[Cell]:
-    """All cells of an own record, for its own device unless another is given."""
+    """All cells of an own record, predicted for its own device by default."""
     return compare_points(
         (replace(p, hardware=hardware or p.hardware) for p in own_points(record)), calibration
     )
@@ -194,9 +194,7 @@ def compare_record(record: Record, calibration: Calibration, hardware: str | Non
 def calibration_of(
     record: Record, hardware: str | None = None, calibration: str | None = None
 ) -> Calibration:
-    """What an own record is compared with by default: what its run made or was given, else what its device
-    names.
-    """
+    """Default calibration for an own record: the one that its run made or was given, else its device's."""
     if calibration:
         return load_calibration(calibration)
     made, where = None if hardware else record.calibration, str(record.path)
@@ -227,13 +225,13 @@ def cells_of(points: PointSet, times: dict[str, Array], used: Calibration) -> li
 
 
 def file_label(name: str) -> str:
-    """The name of a model or device, where it is given as a file."""
+    """The name inside a model or device file; other names unchanged."""
     return Path(name).stem if name.endswith(".yaml") else name
 
 
 @cache
 def _modelled_tokens(p: MeasuredPoint) -> float:
-    """Tokens per iteration from a published acceptance row, NaN where there is none."""
+    """Tokens per iteration from a published acceptance row; NaN without one."""
     if p.gamma is None or p.draft is None or p.draft_kv is None:
         return float("nan")
     kv = parse_kv(p.draft_kv)
@@ -245,7 +243,7 @@ def _modelled_tokens(p: MeasuredPoint) -> float:
 
 
 def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
-    """(point, quantity) -> its physical lower bound and whether its working set exceeds the last-level
+    """(point, quantity) -> its physical lower bound, and whether its working set exceeds the last-level
     cache.
     """
     found = {}
@@ -275,14 +273,12 @@ PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "drafted": lambda p: "/trees" if p.widths else "/two levels" if p.gammas else None,
     "context": lambda p: f"/{band(p.context)}",
 }
-"""Ways to cut the cells of a set and device; each is cut by quantity too. None: the cell has no part in
-it.
-"""
+"""Partitions of the cells of a set and device, each also cut by quantity. None: the cell is in no part."""
 
 
 def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
-    """``set/device[/part]/quantity`` -> its cells; a predicted 0, as of ideal's overhead, has no error and no
-    part.
+    """``set/device[/part]/quantity`` -> its cells. A prediction of 0, such as ideal's overhead, has no error
+    and no part.
     """
     cut: dict[str, list[Cell]] = {}
     for cell in (cell for cell in cells if cell.predicted > 0):
@@ -302,8 +298,8 @@ def error(rows: Sequence[Any]) -> Errors:
 
 
 def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
-    """What a calibration's `observed_error` says of a record that it was not fitted to: the scatter of its
-    cells.
+    """The `observed_error` of a calibration on a record that it was not fitted to: the scatter of
+    its cells.
     """
     source = f"results/{record.data.machine}/{record.path.name}"
     cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}

@@ -1,4 +1,4 @@
-"""The records of any folder, each figure beside its prediction: own decoder's and serving engines' alike."""
+"""The records of any folder, each figure with its prediction, of the decoder and of serving engines."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,14 +21,14 @@ from perfmodel.validate.records.store import beside, read_record, withdrawn
 
 KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
 HEAD_BYTES = 1000
-"""A record says within so many bytes what it is of; any other JSON file of the folder is none."""
+"""A record names its schema within this many bytes; any other JSON file of the folder is ignored."""
 NOT_CHECKED = ("overhead_s", "speedup_alpha")
-"""A small part of `sd_tpot_s`, and what needs a published acceptance; all else has tokens per iteration as
-measured.
+"""A small part of `sd_tpot_s`, and a figure that needs a published acceptance; the others use the measured
+tokens per iteration.
 """
 ENGINE_FIGURES = {"pass": "verify_s", "pass_with_draft": "draft_and_verify_s"}
-"""Kind of an engine's timing -> what is predicted; of an iteration the time per token, plain or
-speculating.
+"""Kind of an engine's timing -> the predicted quantity; for an iteration the time per token, baseline or
+speculative.
 """
 
 
@@ -36,8 +36,8 @@ speculating.
 class Figure:
     """One measured figure and its prediction.
 
-    part: what its error counts under, ``machine/plan/quantity``: later runs of the plan come under the same.
-    fitted: the calibration was fitted on this very record.
+    part: its place in the error table, ``machine/plan/quantity``, equal for later runs of the plan. fitted:
+    the calibration was fitted on this very record.
     """
 
     part: str
@@ -67,11 +67,11 @@ def quantity_of(part: str) -> str:
 def figures(
     folder: Path, calibration: str | None = None, pinned: Mapping[str, Calibration] | None = None
 ) -> list[Figure]:
-    """Every figure of every record below a folder that is not withdrawn. Raises InputError where there is
+    """Every figure of every record below a folder, without withdrawn records. Raises InputError if there is
     none.
 
-    calibration: for all of them, by name or path; else, of an engine's, the one in `pinned` (`served_by`), or
-    what a record's run made or was given, else the device's own.
+    calibration: for all of them, by name or path. By default an engine's record uses the one in `pinned`
+    (`served_by`), another the one that its run made or was given, else its device's.
     """
     found: list[Figure] = []
     for path, kind in _records(folder):
@@ -92,13 +92,13 @@ def _records(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _kind(path: Path) -> str | None:
-    """Of what a file is a record, None where of nothing. Raises InputError for one that cannot be read."""
+    """The kind of record in a file; None for another file. Raises InputError for one that cannot be read."""
     kind = KIND.search(read_head(path, HEAD_BYTES).decode("utf-8", errors="replace"))
     return kind[1] if kind else None
 
 
 def engine_calibrations(folder: Path) -> dict[str, Calibration]:
-    """What was served (`served_by`) -> the calibration that the engine's record is predicted with."""
+    """Served configuration (`served_by`) -> the calibration that predicts the engine's record."""
     records = [(path, read_engine_record(path)) for path, kind in _records(folder) if kind == "engine"]
     return {served_by(record): _made_from(path, record) for path, record in records}
 
@@ -161,7 +161,9 @@ def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibra
 
 
 def _made_from(path: Path, record: EngineRecord) -> Calibration:
-    """The calibration beside an engine's record that was fitted to it, else the one that its device names."""
+    """The calibration next to an engine's record that was fitted to it, else the one that its
+    device names.
+    """
     for made in sorted(path.parent.glob("*.yaml")):
         fitted_on = files.read_mapping(made).get("fitted_on") or ()
         if fitted_on and (made.stem == path.stem or path.name in fitted_on):

@@ -1,6 +1,4 @@
-"""What a measured grid shows beyond single points: the best draft length, and from where batching costs no
-speedup.
-"""
+"""Results of a measured grid beyond single points: the best draft length, and the inflection context."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,7 +9,7 @@ from perfmodel.validate.solving import grouped
 
 Key = tuple[Any, ...]
 Found = dict[Key, tuple[int | None, int | None]]
-"""What is measured and what is predicted."""
+"""(measured, predicted)."""
 
 
 def chain_of(c: Cell) -> Key:
@@ -20,8 +18,8 @@ def chain_of(c: Cell) -> Key:
 
 
 def best_gammas(speedups: Sequence[Cell]) -> Found:
-    """The gamma with the best speedup by target, draft, KV method, batch and context that have more than
-    one.
+    """The gamma with the best speedup, for each target, draft, KV method, batch and context with several
+    gammas.
     """
     groups = grouped(
         speedups, lambda c: (*chain_of(c)[:3], c.point.batch, c.point.asked_context or c.point.context)
@@ -37,10 +35,10 @@ def best_gammas(speedups: Sequence[Cell]) -> Found:
 
 
 def inflections(speedups: Sequence[Cell], tolerance: float) -> Found:
-    """By `chain_of` the smallest measured context from which on speedup does not fall with batch.
+    """By `chain_of`, the smallest measured context from which the speedup does not fall with the batch.
 
-    Both by the same rule on the same grid; None where it falls at the longest context. A fall within
-    `tolerance` (relative) counts as none. What was not measured at two batches of one context has no entry.
+    Measured and predicted by the same rule on the same grid; None where it falls at the longest context. A
+    relative fall within `tolerance` is ignored. A context measured at one batch only has no entry.
     """
     found = {}
     for key, group in grouped(speedups, chain_of).items():

@@ -38,7 +38,7 @@ def _at(c: Cell) -> Place:
 
 @styled
 def passes(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
-    """What the predicted times of the passes are made of, the measured ones as dots."""
+    """Draws the predicted times of the passes by term, and the measured ones as dots."""
     p, found = cells[0].point, sorted({_at(c) for c in cells}, key=lambda place: place[::-1])
     shown = found[:: -(-len(found) // MAX_POINTS)]
     figure = plots.breakdown(scenario_of(p, calibration), shown, p.gamma or 0)
@@ -56,7 +56,9 @@ def passes(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
 
 @styled
 def speedup(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
-    """Predicted speedup over context, a line for each batch, and what was measured as dots of its colour."""
+    """Draws the predicted speedup over context, a line per batch, and the measurements as dots of
+    its colour.
+    """
     p, measured = cells[0].point, [(_at(c), c.measured) for c in cells if c.quantity == "speedup"]
     contexts = [context for (_, context), _ in measured]
     batches = sorted({batch for (batch, _), _ in measured})

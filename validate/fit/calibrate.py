@@ -1,4 +1,4 @@
-"""Making the fitted calibrations: fit, judge on held-out rows, write
+"""Makes the fitted calibrations: fit, judge on held-out rows, write
 ``hardware/calibrations/<gpu>.<stack>.yaml``.
 """
 
@@ -78,7 +78,7 @@ def as_dict(made: Report) -> dict[str, Any]:
 
 
 def strong(fitted: StatedFit) -> list[tuple[str, str, float]]:
-    """Pairs of constants that the rows hardly tell apart."""
+    """Pairs of constants that the rows barely separate."""
     names, rows = fitted.parameters, enumerate(fitted.correlation)
     return [(names[i], names[j], r) for i, row in rows for j, r in enumerate(row[:-1]) if abs(r) > STRONG]
 
@@ -120,10 +120,10 @@ def _elsewhere(recipe: Recipe) -> list[Recipe]:
 
 
 def observed(made: Report) -> dict[str, Scatter]:
-    """Per quantity the kind of fold that went worst, as the file states it.
+    """Per quantity the kind of fold with the largest error, as the file states it.
 
-    Rows of one model cannot say what another is off by: its passes are stated as on the stack's other device,
-    by model.
+    Rows of one model give no error for another model: its passes have that of the stack's other device, by
+    model.
     """
     tried = [by for by in HELD_OUT if by in made.held_out]
     folds = {f"rows held out by {by} (the worst of {', '.join(tried)})": made.held_out[by] for by in tried}
@@ -139,8 +139,8 @@ def observed(made: Report) -> dict[str, Scatter]:
 
 
 def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
-    """Errors on another device of the same stack with each model held out, in words; none where no device has
-    two.
+    """Errors on another device of the same stack with each model held out, in words; empty if no device has
+    two models.
     """
     for other in _elsewhere(recipe):
         if has_folds(other, "model"):
@@ -151,8 +151,8 @@ def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
 
 
 def as_shipped(made: Report, date: datetime.date) -> Calibration:
-    """What the file of a fitted calibration states: rounded, with its errors on rows that it was not fitted
-    to.
+    """The content of a fitted calibration's file: rounded, with its errors on rows that it was not
+    fitted to.
     """
     recipe, fitted = made.recipe, made.fit
     rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
@@ -191,7 +191,7 @@ def path_of(name: str) -> Path:
 
 
 def refreshed(recipe: Recipe, today: datetime.date) -> str:
-    """What the file of a recipe must hold: dated `today` only if anything in it has changed."""
+    """The content that a recipe's file must have, dated `today` only if anything in it has changed."""
     made, path = report(recipe), path_of(recipe.name)
     before = load_calibration(str(path)) if path.is_file() else None
     if before is not None and as_shipped(made, before.date) == before:
@@ -200,8 +200,7 @@ def refreshed(recipe: Recipe, today: datetime.date) -> str:
 
 
 def literature_error(gpu: str, of: Callable[[str], str] = lambda device: device) -> tuple[Errors, str]:
-    """Speedup error of literature calibrations on MagicDec's rows: the device's own, or all where it has
-    none.
+    """Speedup error of literature calibrations on MagicDec's rows: the device's own, or all if it has none.
 
     of: the device whose literature calibration predicts the rows of another.
     """

@@ -1,7 +1,6 @@
-"""Measured points with their operations counted once, so that many calibrations can be tried on them in
-little time.
+"""Measured points whose operations are counted once, so that many calibrations can be tried quickly.
 
-The scenarios are those that `perfmodel whatif` would build, so what is predicted here is what a user is told.
+The scenarios are those of `perfmodel whatif`, so the predictions are those that a user gets.
 """
 
 from dataclasses import dataclass, replace
@@ -20,16 +19,16 @@ from perfmodel.speculation.uncertainty import with_calibration
 
 Array = NDArray[np.float64]
 TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
-"""What is fitted: the three passes and the time of an iteration outside them."""
+"""The fitted times: the three passes, and the time of an iteration outside them."""
 ANY_ALPHA = 0.8
 """Of rows that print no acceptance: no time depends on it."""
 
 
 @dataclass(frozen=True)
 class PassPart:
-    """A pass over `tokens` of all sequences, which a quantity holds `times` times.
+    """A pass over `tokens` of all sequences, which a quantity contains `times` times.
 
-    The mean over a tree's levels, and an inner round of two levels, have several.
+    The mean over a tree's levels and an inner round of two levels have several.
     """
 
     machine: Machine
@@ -80,7 +79,7 @@ class Group:
         return PassTime(**sums, terms_s=terms)
 
     def bytes_read(self, quantity: str) -> Array:
-        """Weights and cache that a pass of a quantity reads, the least of its parts."""
+        """Bytes of weights and cache that a pass of a quantity reads, the least of its parts."""
         of = [
             sum(op.cost.weight_bytes + op.cost.kv_bytes for op in part.ops) for part in self.passes[quantity]
         ]
@@ -173,7 +172,7 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
 def _draft_passes(
     p: MeasuredPoint, drafting: Scenario, middle: Scenario
 ) -> list[tuple[Scenario, float, float]]:
-    """(whose draft, tokens of a sequence, how often) of what `draft_s` is the time of."""
+    """(draft scenario, tokens per sequence, number of times) of the passes in `draft_s`."""
     if p.widths:
         run = p.widths[:-1]
         return [(drafting, float(width), run.count(width) / len(run)) for width in dict.fromkeys(run)]

@@ -1,4 +1,4 @@
-"""Errors of predictions: what every table, gate and calibration states of predicted against measured."""
+"""Errors of predictions: the statistics that every table, gate and calibration uses."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from perfmodel.validate.fit.counted import TIMES, Array, PointSet
 from perfmodel.validate.solving import significant
 
 DIGITS = 3
-"""Of an error that is stated."""
+"""Digits of an error in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Errors:
     log_rms: float
 
     def scatter(self, source: str) -> Scatter:
-        """What a calibration states of them."""
+        """The form that a calibration states."""
         return Scatter(log_rms=significant(self.log_rms, DIGITS), rows=self.rows, source=source)
 
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:
-    """Errors over the rows that have both; None where no row has. A predicted 0 is none (ideal has no
+    """Errors over the rows that have both; None without rows. A predicted 0 is skipped (ideal has no
     overhead).
     """
     both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)
@@ -51,8 +51,8 @@ def errors_of(predicted: Array, measured: Array) -> Errors | None:
 
 
 def errors_by_quantity(points: PointSet, times: dict[str, Array]) -> dict[str, Errors]:
-    """Errors of every quantity that the points measure, speedup at the measured tokens per iteration
-    included.
+    """Errors of every quantity that the points measure; the speedup uses the measured tokens per
+    iteration.
     """
     speedup = np.array([p.speedup for p in points.points], dtype=float)
     found = {name: errors_of(times[name], points.measured(name)) for name in TIMES}

@@ -1,4 +1,4 @@
-"""Bounded least squares on log ratios: from measured points to a calibration's constants with their
+"""Bounded least squares on log ratios: from measured points to a calibration's constants and their
 covariance.
 """
 
@@ -19,9 +19,11 @@ from perfmodel.validate.solving import least_squares
 
 Array = NDArray[np.float64]
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
-"""The overhead is a difference of printed figures and a twentieth of an iteration: it counts for less."""
+"""The overhead is a difference of published figures and a twentieth of an iteration, so its weight
+is lower.
+"""
 SOFT = 0.05
-"""Log ratio from which a residual counts linearly (soft L1), so that one odd row does not bend the fit."""
+"""Log ratio from which a residual counts linearly (soft L1), so that one outlier does not bend the fit."""
 ENOUGH = 1e-8
 """Relative change of parameters or cost below which a fit is done."""
 SEARCHED = {name: declared.search for name, declared in CONSTANTS.items() if declared.search}
@@ -30,10 +32,9 @@ SEARCHED = {name: declared.search for name, declared in CONSTANTS.items() if dec
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted calibration, which states standard errors and correlation, and the values of its free
-    constants.
+    """A fitted calibration with standard errors and correlation, and the values of its free constants.
 
-    Those at a bound have no standard error and no part in the correlation.
+    Constants at a bound have no standard error and no correlation.
     """
 
     calibration: Calibration
@@ -53,7 +54,7 @@ def points_of(recipe: Recipe) -> PointSet:
 
 @cache
 def start_of(recipe: Recipe) -> Calibration:
-    """The literature calibration with what the recipe pins elsewhere."""
+    """The literature calibration with the values that the recipe pins."""
     pinned = {name: Constant(value=value, source=why) for name, (value, why) in recipe.pinned.items()}
     return load_calibration(recipe.base).model_copy(
         update={**pinned, "shards_lm_head": recipe.shards_lm_head}
@@ -61,9 +62,7 @@ def start_of(recipe: Recipe) -> Calibration:
 
 
 def used(points: tuple[MeasuredPoint, ...], train: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
-    """Which points speak for which quantity: a plain decoding time printed in several rows is one
-    measurement.
-    """
+    """The points used for each quantity: a baseline time that several rows repeat is one measurement."""
     first = np.zeros(len(points), dtype=bool)
     seen: set[tuple[object, ...]] = set()
     for i in np.flatnonzero(train):

@@ -1,6 +1,4 @@
-"""Judging a fit on rows that it has not seen: refits without a fold, and the errors that the held-out rows
-show.
-"""
+"""Judges a fit on rows that it has not seen: refits without a fold, and the errors on the held-out rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,14 +34,14 @@ FOLDS: dict[str, Key] = {
     "context": lambda p: (_context(p),),
     "tp": lambda p: (p.tp,),
 }
-"""What is held out together. ``point`` is the rule of the gate: device, target, batch and context, so that no
-plain decoding time is on both sides.
+"""Keys of folds. ``point`` is the rule of the gate: device, target, batch and context, so no baseline time is
+on both sides.
 """
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Times of every point as predicted by a fit without its fold. `fold`: each point's fold; `fits`: one a
+    """Times of every point, predicted by a fit without its fold. `fold`: each point's fold; `fits`: one per
     fold.
     """
 
@@ -68,9 +66,7 @@ def folds_of(points: tuple[MeasuredPoint, ...], by: str) -> NDArray[np.intp]:
 
 @cache
 def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
-    """Refit a recipe once without each fold and predict the fold with it; there are two or more
-    (`has_folds`).
-    """
+    """Refits a recipe once without each of two or more folds (`has_folds`) and predicts that fold."""
     points = points_of(recipe)
     fold = folds_of(points.points, by)
     times = {name: np.full(len(points.points), np.nan) for name in TIMES}
@@ -85,8 +81,6 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
 
 
 def has_folds(recipe: Recipe, by: str) -> bool:
-    """Whether a recipe's rows differ in what the folds are made by; plain decoding rows have no draft to
-    differ in.
-    """
+    """Whether a recipe's rows differ in the key of the folds; baseline rows have no draft to differ in."""
     points = points_of(recipe).points
     return bool(folds_of(points, by).any()) and (by != "draft" or any(p.draft for p in points))

@@ -1,9 +1,9 @@
-"""Constants of an indexer, from public tables of modules of sparse attention: a layer's GEMMs, indexer and
+"""Constants of an indexer, from public tables of sparse-attention modules: a layer's GEMMs, indexer and
 attention.
 
-What such a module takes beyond its kernels as a calibration prices them, the indexer's at the full bandwidth,
-is ``layer + tokens * token + (1/f - 1) * bytes / BW``, bytes those of keys and scores: least squares of
-relative errors, nothing below zero.
+The time of a module beyond its kernels, as a calibration prices them with the indexer at the full bandwidth,
+is ``layer + tokens * token + (1/f - 1) * bytes / BW``, where bytes are keys and scores: least squares of
+relative errors, with no negative constant.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", 
 def with_indexer(
     found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
 ) -> Kernels:
-    """The same with `index`, where the tables have these modules and it brings their median error down by a
+    """The same constants with `index`, if the tables have these modules and it lowers their median error by a
     tenth.
     """
     if not tables.versions("sparse_attention", engine, NAME):

@@ -27,13 +27,13 @@ KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
 """Tokens at which a GEMM's efficiency is taken: kernels change their tiles past 16, 64, 128 and 256."""
 POPULARITY = 1.2
-"""Evenness of routing in the tables' rows "power_law_1.01": that at which their times fit those of balanced
+"""Evenness of routing in the tables' rows "power_law_1.01", at which their times fit those of balanced
 routing.
 """
 SMALL_WEIGHTS, LARGE_WEIGHTS = 1e6, 16e6
 LARGE_CACHE = 1e6
 HIDDEN_S = 5e-5
-"""A last-level cache that takes longer to read from memory hides what repeated calls read."""
+"""Reading a larger last-level cache takes longer than this and would hide repeated reads."""
 GRAPHED_START_S = 30e-6
 """A small GEMM that takes longer was not launched from a CUDA graph."""
 WORST_MEDIAN, LEAST_SHARE = 0.25, 0.3
@@ -68,7 +68,7 @@ class Kernels:
 
 
 def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
-    """All kernel constants, of the newest version if none is named.
+    """All kernel constants, by default of the newest version.
 
     Raises InputError where the engine has no GEMM table of this version.
     """
@@ -182,13 +182,13 @@ def _expert_fit(part: Table, gpu: GPUSpec, name: str, peak: float, source: str) 
 
 
 def _usual(part: Table) -> Table:
-    """The rows of the kernel that most rows are of."""
+    """The rows of the most frequent kernel."""
     names, counts = np.unique(part["kernel_source"], return_counts=True)
     return where(part, part["kernel_source"] == names[np.argmax(counts)])
 
 
 def _main_source(part: Table) -> Table:
-    """The kernel that most rows are of; where another one timed the same call faster, that time."""
+    """The most frequent kernel; where another one timed the same call faster, that time."""
     keys = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
     calls = np.unique(np.stack([part[c] for c in keys]), axis=1, return_inverse=True)[1].ravel()
     best = np.full(len(calls), np.inf)
@@ -267,8 +267,8 @@ def _roof_fit(moved_s: Array, computed_s: Array, seconds: Array, source: str) ->
 
 
 def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:
-    """By devices: (message bytes, seconds) of the fastest kernel of any engine at each knot; sizes are in
-    values.
+    """By devices: (message bytes, seconds) of any engine's fastest kernel at each knot; sizes are
+    in values.
     """
     best: dict[int, dict[float, float]] = {}
     for engine, name in (*((e, "custom_allreduce_perf") for e in ENGINES), ("nccl", "nccl_perf")):

@@ -1,4 +1,4 @@
-"""A calibration of kind ``kernels``: what `kernels.distil` found, with sources and fit errors."""
+"""A calibration of kind ``kernels``: the result of `kernels.distil`, with sources and fit errors."""
 
 import datetime
 from typing import Any
@@ -15,7 +15,7 @@ INDEX = ("index_bandwidth_fraction", "index_layer_s", "index_token_s")
 
 
 def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | None = None) -> Calibration:
-    """The calibration of these kernels, of today if no date is given."""
+    """The calibration of these kernels, dated today by default."""
     curve, (start_s, fixed_s) = dict(_pairs(k.gemm["bf16"])), k.gemm["bf16"].values[:2]
     wide, narrow = k.attention["bfloat16"], k.attention.get("fp8")
     latent, latent_fp8 = k.latent.get("bfloat16"), k.latent.get("fp8")

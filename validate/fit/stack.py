@@ -1,7 +1,7 @@
-"""Stack factors: what whole passes cost beyond their kernels, fitted to one half of an own record, judged on
-the other.
+"""Stack factors: the cost of whole passes beyond their kernels, fitted to one half of a record, judged on the
+other.
 
-Four factors, no more: a record of a few dozen points can carry these. Each scales all constants of one kind
+Four factors, because a record of a few dozen points determines no more. Each scales all constants of one kind
 of work.
 """
 
@@ -33,9 +33,7 @@ LOW, HIGH = 0.25, 4.0
 
 @dataclass(frozen=True)
 class StackFit:
-    """Factors fitted to all points, and the errors of every point under the factors of the half it is not
-    in.
-    """
+    """Factors fitted to all points, and the errors of every point under the factors of the other half."""
 
     factors: dict[str, float]
     calibration: Calibration
@@ -61,7 +59,7 @@ def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]
     """The factors that bring the points of `train` closest, in logarithms of the times of passes and
     overhead.
 
-    What is predicted to be 0, as ideal's overhead, no factor brings closer.
+    A predicted 0, such as ideal's overhead, is left out.
     """
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     plain = points.predict(kernels)

@@ -36,8 +36,8 @@ TEXT = {
 TEXT |= {"model", "moe_dtype", "op_name"}
 """Columns that hold words; every other column holds numbers."""
 MAX_TABLE_BYTES, MAX_ROWS, MAX_WORD = 2**26, 10**6, 200
-"""The most that one table may take: bytes of its file, rows, characters of a word. Those of
-aiconfigurator-core 0.12.0 have 2 MB and 126,360 rows at most.
+"""Limits of one table: bytes of its file, rows, characters of a word. Those of aiconfigurator-core 0.12.0
+have at most 2 MB and 126,360 rows.
 """
 
 
@@ -54,7 +54,7 @@ class CheckedTable(Table):
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one device. `path` is what the user gave, `device` the folder's name for it."""
+    """The tables of one device. `path` is the user's, `device` the folder's name for it."""
 
     path: str
     device: str
@@ -63,7 +63,7 @@ class Tables:
 
     @classmethod
     def of(cls, path: str, gpu: str) -> "Tables":
-        """Raises InputError where the path holds no such tables, or none of this device."""
+        """Raises InputError where the path holds no such tables, or none for this device."""
         named, device = _named(path), device_of(gpu)
         places = {
             name.partition("systems/data/")[2]: read
@@ -119,7 +119,7 @@ class Tables:
 
 
 def device_of(gpu: str) -> str:
-    """How the tables name a device: without its memory."""
+    """The tables' name of a device: without its memory size."""
     return gpu.rpartition("-")[0].replace("-", "_")
 
 
@@ -135,7 +135,9 @@ def _kind(column: str) -> str:
 
 
 def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The columns that are what their name promises. Raises ValueError for a table that is too large."""
+    """The columns, checked against the types of their names. Raises ValueError for a table that is
+    too large.
+    """
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(io.BytesIO(data))
@@ -180,7 +182,7 @@ def _release(version: str) -> list[float]:
 
 
 def _named(path: str) -> dict[str, Callable[[], bytes]]:
-    """What a wheel or a folder holds: name -> how to read it; nothing where there is no folder."""
+    """Content of a wheel or folder: name -> how to read it; empty without a folder."""
     if not path.endswith((".whl", ".zip")):
         return {found.as_posix(): found.read_bytes for found in sorted(Path(path).rglob("*"))}
     try:

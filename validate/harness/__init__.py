@@ -1,5 +1,5 @@
-"""Measuring the decoder: points of a plan, kernels alone, and how often drafted tokens are accepted.
+"""Measures the decoder: points of a plan, kernels alone, and the acceptance of drafted tokens.
 
 Read it in this order: `session` (one sitting of a run), `measure` (the points of a plan), `point_runner` (one
-point made ready), `journal` (what survives an interruption), `micro` (kernels), `acceptance`.
+point, ready to run), `journal` (recovery after an interruption), `micro` (kernels), `acceptance`.
 """

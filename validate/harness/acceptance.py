@@ -1,6 +1,4 @@
-"""How often drafted tokens are accepted, observed by decoding real text: a table that `whatif --acceptance`
-reads.
-"""
+"""Acceptance of drafted tokens, observed by decoding real text: a table that `whatif --acceptance` reads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,17 +27,16 @@ from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.code_version import UNKNOWN, commit
 
 METHODS = ("full", "streamingllm:256", "snapkv:256", "quest:256", "topk:256")
-"""Of a draft that is the target itself; another draft reads its whole cache where nothing is said."""
+"""Methods of a self-draft; another draft reads its whole cache by default."""
 
 
 @dataclass(frozen=True)
 class AcceptanceSetting:
     """What to observe.
 
-    texts: tokens of each document, None for the held-out text of the bundled model; name: what they are, for
-    the source. count: documents for each context, at most; batch: of them decoded together. chat: documents
-    end in a question, so that their end is kept, not their beginning. graphs: iterations are replayed as CUDA
-    graphs.
+    texts: tokens of each document, None for the held-out text of the bundled model; name: their name, for the
+    source. count: most documents per context; batch: documents decoded together. chat: documents end in a
+    question, so their end is kept instead of their beginning. graphs: iterations are replayed as CUDA graphs.
     """
 
     pair: Pair
@@ -60,12 +57,12 @@ class AcceptanceSetting:
 def measure(
     setting: AcceptanceSetting, keep: Callable[[AcceptanceFile], object] = lambda table: None
 ) -> AcceptanceFile | None:
-    """Decode every document with every method at every context; `keep` is given the table after every row.
+    """Decodes every document with every method at every context; `keep` receives the table after every row.
 
-    Ranks that share the target decode together, and rank 0 alone has the table; the others return None.
+    Ranks that share the target decode together; only rank 0 has the table, and the others return None.
 
-    histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, the bonus token
-    aside. Raises InputError, before anything is decoded, where documents or positions do not suffice.
+    histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, without the bonus
+    token. Raises InputError, before anything is decoded, where documents or positions do not suffice.
     """
     spec, methods = load_model(setting.pair.target), _methods(setting)
     prompts = {context: _prompts(setting, spec, context) for context in dict.fromkeys(setting.contexts)}
@@ -125,8 +122,8 @@ def entry(
 
 
 def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
-    """The draft's KV methods by spelling. Raises InputError for what cannot be run, or told apart in a
-    table.
+    """The draft's KV methods by spelling. Raises InputError for methods that cannot run, or that a table
+    cannot distinguish.
     """
     if setting.gamma > MAX_GAMMA:
         raise refuse("--gamma", None, f"at most {MAX_GAMMA}", setting.gamma)
@@ -193,7 +190,7 @@ def _decode(
     batch: list[list[int]],
     seed: int,
 ) -> list[list[int]]:
-    """Histograms of one batch; its caches are given back."""
+    """Histograms of one batch; frees its caches."""
     request = Request(
         batch=len(batch),
         context=len(batch[0]),
@@ -222,7 +219,7 @@ def code() -> str:
 
 
 def _source(setting: AcceptanceSetting) -> str:
-    """What a reader needs to do it again."""
+    """The settings that a reader needs to repeat it."""
     with_options = "".join(
         f"{spelled}; " for spelled in setting.draft_kv if "," in spelled
     )  # rows lack options

@@ -14,7 +14,7 @@ EMPTY_LAPS = 2000
 
 
 class Clock:
-    """`mark` a moment; `laps` gives the seconds between the marks so far and forgets them. For work that is
+    """`mark` a moment; `laps` returns the seconds between the marks so far and clears them. For work that is
     done when its call returns.
     """
 
@@ -50,7 +50,7 @@ class DeviceClock(Clock):
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock of a device."""
+    """The clock for a device."""
     return DeviceClock() if device.type == "cuda" else Clock()
 
 
@@ -61,7 +61,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def free_memory(device: torch.device) -> None:
-    """Give back what nothing refers to. Raises RuntimeError where a failed capture has spoilt torch's
+    """Frees unreferenced memory. Raises RuntimeError where a failed capture has corrupted torch's
     allocator.
     """
     gc.collect()
@@ -70,7 +70,7 @@ def free_memory(device: torch.device) -> None:
 
 
 def is_usable(device: torch.device) -> bool:
-    """Whether a device still works for this process, after whatever failed there."""
+    """Whether a device still works for this process after a failure."""
     try:
         synchronize(device)
         free_memory(device)
@@ -80,13 +80,13 @@ def is_usable(device: torch.device) -> bool:
 
 
 def keep_busy(device: torch.device) -> None:
-    """Give a device something to do, so that what is enqueued next does not wait for the host's launches."""
+    """Enqueues work on a device, so that the next kernels do not wait for the host's launches."""
     if device.type == "cuda":
         torch.cuda._sleep(BUSY_CYCLES)
 
 
 def overhead_s(clock: Clock) -> float:
-    """What timing itself adds to one timed stretch: the mean lap around nothing."""
+    """The clock's own time per lap: the mean lap around nothing."""
     for _ in range(EMPTY_LAPS):
         clock.mark()
     return fmean(clock.laps())

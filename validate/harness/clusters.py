@@ -1,5 +1,5 @@
-"""Standard errors of acceptance: the iterations of one document are alike, so that documents are what is
-counted.
+"""Standard errors of acceptance: the iterations of one document are correlated, so documents are
+the samples.
 """
 
 import math
@@ -9,8 +9,8 @@ from typing import Any
 
 
 def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None:
-    """Of tokens per iteration and of acceptance by position, None for fewer than two documents that were
-    decoded.
+    """Standard errors of tokens per iteration and of acceptance by position; None for fewer than two decoded
+    documents.
 
     histograms [documents, gamma + 1]: iterations of each document by accepted draft tokens, 0 to gamma.
     """
@@ -30,7 +30,7 @@ def ratio_error(numerators: Sequence[float], denominators: Sequence[float]) -> f
     """Standard error of sum(numerators) / sum(denominators) over clusters; None where the denominators sum to
     0.
 
-    The ratio estimator's, linearised: Cochran 1977, Sampling Techniques, equation 6.13 without finite
+    The linearised ratio estimator: Cochran 1977, Sampling Techniques, equation 6.13 for an infinite
     population.
     """
     count, total = len(numerators), sum(denominators)

@@ -1,4 +1,4 @@
-"""On what it ran: device, clocks, threads, libraries. No host name, no user, no path."""
+"""The environment of a run: device, clocks, threads, libraries. No host name, no user, no path."""
 
 import os
 import platform
@@ -45,9 +45,7 @@ def device_of(kind: str) -> torch.device:
 
 
 def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:
-    """Share of all CPU time that somebody used in the next `seconds`, 0 to 1; 0 where the system does not
-    say.
-    """
+    """Share of all CPU time used in the next `seconds`, 0 to 1; 0 where the system does not report it."""
     before = _jiffies(stat)
     time.sleep(seconds)
     (idle, total), (idle_before, total_before) = _jiffies(stat), before
@@ -79,7 +77,7 @@ def capture(device: torch.device) -> dict[str, Any]:
 
 
 def fingerprint(environment: Any) -> dict[str, Any]:
-    """The part that must not change between the sittings of one run: what does not drift by itself."""
+    """The part that must be equal in all sittings of one run: everything that does not drift by itself."""
     device = environment.get("device") if isinstance(environment, dict) else None
     if not isinstance(device, dict):
         return {}
@@ -107,8 +105,8 @@ def _cpu() -> dict[str, Any]:
 
 
 def last_level_cache() -> int | None:
-    """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it with
-    others).
+    """Bytes of the largest cache of processor 0, as the system reports it (a guest may share it
+    with others).
     """
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
@@ -143,14 +141,14 @@ def _gpu(device: torch.device) -> dict[str, Any]:
 
 
 WATCH_MS = 250
-"""From look to look at a device's clocks."""
+"""Milliseconds between samples of a device's clocks."""
 THROTTLED = 0xFFFFFFFFFFFFFFFE
 """Reasons of NVML for a lower clock, all but being idle (nvmlClocksEventReasonGpuIdle is the lowest bit)."""
 
 
 @contextmanager
 def watched(device: torch.device) -> Iterator[dict[str, Any]]:
-    """The ``clocks`` of a row, there when the work inside is done: what `nvidia-smi` saw of a CUDA device
+    """The ``clocks`` of a row, complete when the work inside is done: `nvidia-smi`'s samples of a CUDA device
     meanwhile.
     """
     found: dict[str, Any] = {}
@@ -178,7 +176,7 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def _clocks(seen: str) -> dict[str, Any]:
-    """Of the lines that were printed whole; nothing where there are none."""
+    """Clocks from the lines that were printed completely; empty if there are none."""
     rows = re.findall(r"^(\d+), (\d+), (\d+), 0x([0-9a-fA-F]+)$", seen, re.M)
     if not rows:
         return {}

@@ -1,4 +1,4 @@
-"""What the engine says of a plan's points before anything is run: refusals, memory and time."""
+"""The engine's answers about a plan's points before anything runs: refusals, memory and time."""
 
 from dataclasses import dataclass, replace
 
@@ -16,9 +16,9 @@ from perfmodel.validate.records.plan import Plan, model_reference
 
 
 def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> tuple[Scenario, ...]:
-    """The question that a point asks, of two levels the lower one's and the upper one's.
+    """The question of a point; for two levels that of the lower and that of the upper level.
 
-    calibration: by name or path, the device's own unless given.
+    calibration: by name or path, by default the device's own.
     """
     query = Query(
         model=model_reference(point.target),
@@ -41,8 +41,8 @@ def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
-    """Refuse (InputError) what could be timed but never compared: a pair that cannot draft, a device without
-    a peak.
+    """Refuses (InputError) points that could be timed but not compared: a pair that cannot draft, a device
+    without a peak.
     """
     for point in {(p.target, p.draft, p.draft_kv, p.middle_kv, p.parents): p for p in plan.points()}.values():
         for scenario in scenarios_of(plan, point, calibration):
@@ -62,8 +62,8 @@ def check(plan: Plan, calibration: str | None = None) -> None:
 
 
 def fitting(plan: Plan, calibration: str | None = None) -> Plan:
-    """The plan without the batches and contexts that do not fit its device. Raises InputError where nothing
-    does.
+    """The plan without the batches and contexts that do not fit its device. Raises InputError where none
+    fits.
     """
     fits = {found.point: found.fits for found in estimate(plan, calibration)}
     left = plan.only(lambda point: fits[point])
@@ -117,10 +117,10 @@ def predicted_times(
     tree: Tree | None,
     upper: Scenario | None,
 ) -> tuple[float, float, float]:
-    """T_T, an iteration (seconds) and the speedup, as `whatif`, `tree` and `hierarchy` have them.
+    """T_T, an iteration (seconds) and the speedup, as `whatif`, `tree` and `hierarchy` compute them.
 
-    gammas: drafted tokens of an inner round of two levels, and of an iteration. tree: what is drafted if no
-    chain. upper: the scenario of two levels above `scenario`.
+    gammas: drafted tokens of an inner round of two levels, and of an iteration. tree: the drafted tree, if
+    not a chain. upper: the scenario of two levels above `scenario`.
     """
     if tree is not None:
         target_s = scenario.target_pass_s(batch, context)

@@ -1,4 +1,4 @@
-"""What survives an interruption: one checked line per finished row, flushed to the disk before the next one
+"""Recovery after an interruption: one checked line per finished row, flushed to the disk before the next one
 begins.
 """
 
@@ -79,7 +79,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     @property
     def header(self) -> dict[str, Any]:
-        """What the run was begun with."""
+        """The header that the run began with."""
         return json.loads(self._texts[0])
 
     @property
@@ -107,10 +107,10 @@ class Journal(AbstractContextManager["Journal"]):
         self._texts.append(text)
 
     def finish(self, rows: Sequence[str] | None = None, *, partial: bool = False) -> Path:
-        """Write the record next to it, whole or not at all, and drop the journal.
+        """Writes the record next to it, completely or not at all, and deletes the journal.
 
-        rows: those of the record, where not all rows belong into it; each stays byte for byte as it is here.
-        partial: the record says so, and the journal stays to be resumed.
+        rows: those of the record, if not all belong to it; each stays as it is here, byte for byte. partial:
+        the record says so, and the journal stays for a resumed run.
         """
         path = self.path.with_suffix(".json")
         header = encode(self.header | {"partial": True}) if partial else self._texts[0]
@@ -124,7 +124,7 @@ class Journal(AbstractContextManager["Journal"]):
         self.close()
 
     def close(self) -> None:
-        """Let go of the file, and of what a full disk would not take."""
+        """Closes the file, and drops data that a full disk rejected."""
         with suppress(OSError):
             self._file.close()
 

@@ -1,5 +1,5 @@
-"""The points of a plan measured: end-to-end samples without a wait in the loop, and phases apart from
-them.
+"""Measures the points of a plan: end-to-end samples without a wait in the loop, and phases in
+separate runs.
 """
 
 import math
@@ -21,7 +21,7 @@ from perfmodel.validate.records.schema import SAMPLES
 from perfmodel.validate.records.store import RESULTS
 
 PHASES = {"ar": ("", "target", "accept", "commit"), "sd": ("draft", "verify", "accept", "commit")}
-"""The four parts of an iteration, as their samples are named; plain decoding drafts nothing."""
+"""The four parts of an iteration, as their samples are named; the baseline drafts nothing."""
 
 
 def run_plan(
@@ -83,7 +83,7 @@ class PointMeasurer:
         return {**base, **row, "peak_memory_bytes": peak_bytes}
 
     def _runner_of(self, point: PlanPoint) -> PointRunner | Row:
-        """The runner of a point, or what its rows say where it cannot be made on every rank."""
+        """The runner of a point, or the failure that its rows state where a rank cannot make it."""
         if self._runner is None or self._runner[0] != point.name:
             self._runner = None
             try:
@@ -137,7 +137,7 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
 
 
 def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:
-    """Each phase of each iteration between marks on a device that has work already; plain iterations in
+    """Each phase of each iteration between marks, on a device that is already busy; baseline iterations in
     between.
     """
     protocol = plan.protocol

@@ -1,5 +1,5 @@
-"""One point made ready to be timed: plain and speculative decoding over one cache, and a way back to the
-start.
+"""One point ready to be timed: baseline and speculative decoding over one cache, and a way back to
+the start.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class LoadedModels:
         self._pair: tuple[Model, Model | None] | None = None
 
     def pair(self, point: PlanPoint) -> tuple[Model, Model | None]:
-        """Target and draft model (None for a draft that is the target)."""
+        """Target and draft model (None for a self-draft)."""
         key = (point.target, point.weights, point.draft, point.draft_weights)
         if self._pair is None or key != self._key:
             self._pair = None  # let go before the next ones are made
@@ -67,10 +67,10 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; where `recorded`, a graph for each of them and each number
-    of tokens.
+    """The four parts of an iteration one by one; if `recorded`, a graph for each of them and each number of
+    tokens.
 
-    What two levels draft is replayed by the decoder itself, whose graphs were captured before.
+    The decoder itself replays the drafting of two levels, whose graphs were captured before.
     """
 
     def __init__(self, run: DecoderRun, recorded: bool) -> None:
@@ -93,8 +93,8 @@ class PhaseRunner:
             self._record(*self.parts)
 
     def run(self, part: str) -> None:
-        """One of `parts`: "draft" is all draft steps (nothing in plain decoding), "commit" has periodic work
-        in it.
+        """Runs one of `parts`: "draft" is all draft steps (nothing in the baseline), "commit" includes
+        periodic work.
         """
         self._graphs.get(self._key(part), partial(self._keep, part))()
         if part == "commit":
@@ -112,9 +112,9 @@ class PhaseRunner:
 
 
 class Snapshot:
-    """Runs, their caches and the draft's views as they were when it was taken.
+    """Runs, their caches and the draft's views at the time of the snapshot.
 
-    What was written beyond a length is never read, so the contents may stay. Histograms go on counting.
+    Data beyond a length is never read, so the contents may stay. Histograms go on counting.
     """
 
     def __init__(self, *runs: DecoderRun) -> None:
@@ -139,10 +139,10 @@ class Snapshot:
 
 
 class PointRunner:
-    """Plain (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache: one copy has to
-    fit.
+    """Baseline (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache, so one copy
+    has to fit.
 
-    choices: of `backends.choose`. graphs: whether iterations are captured ones.
+    choices: of `backends.choose`. graphs: whether iterations are captured.
     """
 
     def __init__(
@@ -175,9 +175,7 @@ class PointRunner:
         return self.runs["sd"].state.histogram
 
     def tally(self) -> dict[str, int]:
-        """Of two levels: inner rounds, and tokens a sequence that were verified, since this was asked
-        last.
-        """
+        """For two levels: inner rounds, and verified tokens per sequence, since the last call."""
         draft = self.runs["sd"].decoder.draft
         if not isinstance(draft, TwoLevelDrafter):
             return {}
@@ -186,7 +184,7 @@ class PointRunner:
 
 
 def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
-    """The point as the decoder is asked, acceptance scripted."""
+    """The point as a decoder request, with scripted acceptance."""
     inner = point.inner_gamma or 0
     return Request(
         batch=point.batch,

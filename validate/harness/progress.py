@@ -1,6 +1,4 @@
-"""How far a run is and how long it still takes, on stderr: a line that changes on a terminal, lines in a
-log.
-"""
+"""Progress and remaining time of a run on stderr: one changing line on a terminal, several lines in a log."""
 
 import sys
 import time

@@ -1,6 +1,4 @@
-"""One sitting of a run: device and ranks, the record that it begins or goes on with, and every row that is
-missing.
-"""
+"""One sitting of a run: device and ranks, the record that it begins or continues, and every missing row."""
 
 import datetime
 import os
@@ -29,22 +27,22 @@ from perfmodel.validate.records.store import machine_folder
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Callable[[], Row]]]
-"""Keys and what measures each, in order."""
+"""Keys and the functions that measure them, in order."""
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
 """Header fields that must not have changed between the sittings of one run."""
 
 
 class SpoiltDevice(Exception):
-    """A row failed and left a device that this process cannot go on with; another may."""
+    """A row failed and left a device that this process cannot use any more; another process may."""
 
 
 @dataclass(frozen=True)
 class RowsToMeasure:
-    """What one record is to hold.
+    """The rows that one record is to hold.
 
-    kind, machine, header: what it says of itself; of the protocol less the timer. rows: makes them, once
-    device and ranks are known. again: the whole run in another process, given `resume` and `deadline`.
+    kind, machine, header: of the record; the protocol lacks its timer. rows: makes them, once device and
+    ranks are known. again: the whole run in another process, given `resume` and `deadline`.
     """
 
     plan: Plan
@@ -57,13 +55,12 @@ class RowsToMeasure:
 
 
 def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
-    """Measure the rows that are not in the record yet and write it; None on ranks other than 0.
+    """Measures the rows that are missing in the record and writes it; None on ranks other than 0.
 
-    Ctrl-C leaves the journal with every finished row; `resume` goes on from it. deadline: of
-    `time.monotonic`; the record is finished when another row as long as the longest would end later, the
-    first one aside, which loads models and compiles kernels. Another
-    process measures on one GPU from the first, so that this one holds none of its memory, and wherever a
-    failed row has spoilt the device for its process.
+    Ctrl-C leaves the journal with every finished row, and `resume` continues it. deadline: of
+    `time.monotonic`; the record is finished when another row as long as the longest would end later (without
+    the first one, which loads models and compiles kernels). On one GPU another process measures, so that this
+    one holds none of its memory; so it does after a failed row has corrupted the device for its process.
     """
     if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:
@@ -139,7 +136,7 @@ def _measure(
 
 
 def failure(error: BaseException) -> Row:
-    """What a row says where there is no time."""
+    """The text of a row without times."""
     text = " ".join(str(error).split())[:300]
     memory = isinstance(error, OUT_OF_MEMORY) or "must fit" in text
     return {"status": "out_of_memory" if memory else "failed", "error": f"{type(error).__name__}: {text}"}
@@ -164,7 +161,7 @@ def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) 
 
 
 def finish_journal(path: Path) -> Path:
-    """Make a record of what an interrupted run has finished. Raises InputError for a journal without a
+    """Makes a record from the finished rows of an interrupted run. Raises InputError for a journal without a
     row.
     """
     if path.suffix != ".journal" or not path.is_file():

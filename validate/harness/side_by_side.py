@@ -1,5 +1,5 @@
-"""Plain and speculative decoding side by side: speed, acceptance, phases, and whether the text is the
-same.
+"""Baseline and speculative decoding side by side: speed, acceptance, phases, and whether the texts
+are equal.
 """
 
 import math
@@ -36,12 +36,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Run:
-    """One way to decode, timed.
+    """One timed way to decode.
 
-    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch; without prefill and
-    what was run after the last sequence was finished. draft_s, verify_s: one draft step (all that is drafted
-    over gamma) and one verification, each alone, on the caches as the prompts left them. counts: see
-    `factory.watched`.
+    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch, without prefill and
+    without iterations after the last sequence was finished. draft_s, verify_s: one draft step (all drafting
+    over gamma) and one verification, each alone, on the caches after prefill. counts: see `factory.watched`.
     """
 
     request: Request
@@ -62,12 +61,12 @@ class Run:
 
     @property
     def outside_s(self) -> float:
-        """Seconds of an iteration outside its passes: the loop's own cost."""
+        """Seconds of an iteration outside its passes: the cost of the loop."""
         passes = self.request.gamma * self.draft_s + self.verify_s
         return self.seconds / self.timed_iterations - passes
 
     def speedup_from_parts(self, plain: "Run") -> float:
-        """Omega T_T / (gamma T_D + T_V): what acceptance and phases, measured apart, say the speedup is."""
+        """Omega T_T / (gamma T_D + T_V): the speedup from acceptance and phases, measured separately."""
         iteration = self.request.gamma * self.draft_s + self.verify_s
         return self.generation.tokens_per_iteration * plain.verify_s / iteration
 
@@ -154,7 +153,7 @@ def compare(
 def difference(
     model: Model, request: Request, prompts: list[list[int]], plain: Generation, other: Generation
 ) -> Difference | None:
-    """The first difference in the batch with the largest margin, None where all tokens are the same."""
+    """The first difference in the batch with the largest margin; None where all tokens are equal."""
     differences = []
     for row, (prompt, ours, theirs) in enumerate(zip(prompts, plain.tokens, other.tokens, strict=True)):
         at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)

@@ -1,3 +1,3 @@
-"""Own measurements: plans, what a record holds (`schema`), where it is (`store`), and its statistics
+"""Own measurements: plans, the content of a record (`schema`), its place (`store`) and its statistics
 (`summary`).
 """

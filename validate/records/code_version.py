@@ -23,8 +23,8 @@ def commit() -> dict[str, Any]:
     """Commit and dirty flag from PERFMODEL_COMMIT, or from git in a checkout, else `UNKNOWN`; and a source
     digest.
 
-    Without either the installed version and the digest say which code ran. Raises InputError for a
-    PERFMODEL_COMMIT that is none.
+    Without either, the installed version and the digest identify the code. Raises InputError for an invalid
+    PERFMODEL_COMMIT.
     """
     digest = source_digest(FOLDERS)
     given = os.environ.get("PERFMODEL_COMMIT", "")
@@ -76,7 +76,7 @@ def source_digest(folders: Mapping[str, Path]) -> str:
 
 
 def run(*command: str) -> str | None:
-    """Standard output of a command without its last line break; None where it fails."""
+    """Standard output of a command without its last line break; None if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     except (OSError, subprocess.SubprocessError):

@@ -106,7 +106,7 @@ class GridBlock(Frozen):
         return math.prod(len(values) for values in lists if values is not None)
 
     def points(self) -> Iterator["PlanPoint"]:
-        """Target and context outermost, so that models and caches change as seldom as possible."""
+        """Target and context are the outer loops, so that models and caches change as rarely as possible."""
         shapes = product(self.tree or (None,), self.middle_kv or (None,), self.inner_gamma or (None,))
         for context, batch, kv, (tree, middle, inner), gamma in product(
             self.context, self.batch, self.draft_kv, list(shapes), self.gamma or (None,)
@@ -134,7 +134,7 @@ class GridBlock(Frozen):
 
 @cache
 def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[int, ...]:
-    """Of a tree as drawn (gamma None), or the best of gamma levels below the root."""
+    """Parents of a tree as given (gamma None), or of the best tree with gamma levels below the root."""
     nodes, accepted = sequoia_nodes(text, "tree"), TreeAcceptance.of(rates)
     if nodes is None or gamma is None:
         return branching(text, "tree")
@@ -198,8 +198,8 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
 
     @property
     def queries(self) -> tuple[int, ...]:
-        """Tokens of a sequence in the passes of an iteration, the largest last; two levels verify from gamma
-        + 1 on.
+        """Tokens per sequence in the passes of an iteration, the largest last; two levels verify gamma + 1 or
+        more.
         """
         if self.parents is not None:
             return (*widths(self.parents)[:-1], len(self.parents))

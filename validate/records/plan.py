@@ -1,4 +1,4 @@
-"""What to measure: a YAML plan, checked, and the points it spells out."""
+"""The points to measure: a YAML plan, checked, and the points that it describes."""
 
 import hashlib
 import itertools
@@ -98,7 +98,7 @@ class Micro(Frozen):
 
 
 class Plan(Frozen):
-    """What to measure: a YAML file of `validate/plans`, or one of your own."""
+    """A plan of measurements: a YAML file of `validate/plans`, or your own."""
 
     schema_version: Literal[1]
     name: Annotated[
@@ -136,7 +136,7 @@ class Plan(Frozen):
         return [point for block in self.grid for point in block.points()]
 
     def only(self, wanted: Callable[[PlanPoint], bool]) -> "Plan | None":
-        """The plan with those batches and contexts whose points are all wanted; None where there are none."""
+        """The plan with those batches and contexts whose points are all wanted; None if there are none."""
         blocks = [
             block.model_copy(update={"context": (context,), "batch": (batch,)})
             for block in self.grid
@@ -159,7 +159,7 @@ class Plan(Frozen):
 
     @property
     def digest(self) -> str:
-        """What a run is resumed against: the plan's contents and those of the shapes it names."""
+        """Digest that a resumed run is compared with: the plan's contents and those of its shapes."""
         return hashlib.sha256(json.dumps(self.resolved(), sort_keys=True).encode()).hexdigest()
 
     def resolved(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Plan(Frozen):
 
 
 def model_reference(name: str) -> str:
-    """What `load_model` understands: the path of a shape of this folder, else the name itself."""
+    """A name for `load_model`: the path of a shape of this folder, else the name itself."""
     path = SHAPES / f"{name}.yaml"
     return str(path) if path.is_file() else name
 
@@ -186,8 +186,8 @@ def plan_names() -> tuple[str, ...]:
 
 
 def load_plan(name: str) -> Plan:
-    """A plan by bundled name or path. Raises InputError naming file and key; every model it names must
-    exist.
+    """A plan by bundled name or path. Raises InputError naming file and key; every model it names
+    must exist.
     """
     path = Path(name) if files.looks_like_path(name) else FOLDER / f"{name}.yaml"
     if not files.looks_like_path(name) and name not in plan_names():

@@ -1,7 +1,7 @@
-"""What a record of own measurements holds, declared once: the reader checks it, docs/records.md is written
+"""The content of a record of own measurements, declared once: the reader checks it, docs/records.md is made
 from it.
 
-Raw samples are all that a record keeps of times; `summary.py` makes the statistics.
+Of times a record keeps only raw samples; `summary.py` makes the statistics.
 """
 
 import statistics
@@ -35,7 +35,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     },
     "kernel": {"call_s": "one call of the kernel, the mean of a stretch of `calls` calls"},
 }
-"""Mode of a row (or ``kernel``) -> its samples: name -> what was timed, in seconds."""
+"""Mode of a row (or ``kernel``) -> its samples: name -> the timed work, in seconds."""
 KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "copy": ("bytes",),
     "read": ("bytes",),
@@ -73,7 +73,7 @@ SamplesByName = Annotated[dict[str, Samples], Meta(description="raw samples in s
 
 
 class _Part(Frozen, forbid_unknown_fields=False):
-    """A record may say more than this reader needs; what it needs is checked."""
+    """A record may have more keys than this reader needs; the needed ones are checked."""
 
 
 class PointRow(PlanPoint):
@@ -193,7 +193,7 @@ class RecordedPlan(Plan):
 
 
 class RecordedProtocol(_Part):
-    """How it was timed: the plan's protocol where points were, and what timing itself takes."""
+    """How it was timed: the plan's protocol for points, and the clock's own time."""
 
     timer: Annotated[str, Meta(description="`perf_counter` on a CPU, `cuda_event` on CUDA")]
     timer_overhead_s: Annotated[Seconds, Meta(description="mean of timing nothing, s")]
@@ -216,7 +216,7 @@ class Device(_Part):
 
 
 class Environment(_Part):
-    """What a time may depend on. No host name, no user, no path."""
+    """Everything that a time may depend on. No host name, no user, no path."""
 
     device: Device
     system: Annotated[str, Meta(description="operating system and architecture")]
@@ -258,7 +258,7 @@ class _Record(_Part):
 
 
 class PointRecord(_Record):
-    """What `perfmodel validate measure` writes."""
+    """A record of `perfmodel validate measure`."""
 
     kind: Literal["measure"]
     points: tuple[PointRow, ...]
@@ -268,7 +268,7 @@ class PointRecord(_Record):
 
 
 class KernelRecord(_Record):
-    """What `perfmodel validate microbench` writes."""
+    """A record of `perfmodel validate microbench`."""
 
     kind: Literal["microbench"]
     kinds: Annotated[tuple[str, ...], Meta(description="kinds of kernels that were timed")] = ()

@@ -1,5 +1,5 @@
-"""Own records, ``results/<machine>/*.json``: found, read and checked; ``results/withdrawn.yaml`` lists what
-counts no longer.
+"""Own records, ``results/<machine>/*.json``: found, read and checked; ``results/withdrawn.yaml`` lists
+withdrawn ones.
 """
 
 import re
@@ -20,8 +20,8 @@ BUNDLED = data_folder("results").resolve()
 """Results that come with the code."""
 IN_CHECKOUT = (PACKAGE.parent / "pyproject.toml").is_file()
 RESULTS = BUNDLED if IN_CHECKOUT else Path("results")
-"""Where own records are kept unless said otherwise: ``results/`` of a checkout, else of the folder one is in,
-for an installed package is not written to.
+"""Default folder of own records: ``results/`` of a checkout, else of the current folder, because an installed
+package is not written to.
 """
 KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "microbench": KernelRecord}
 
@@ -44,7 +44,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        """``<machine>/<file>``: what a calibration's `fitted_on` and a comparison call the set."""
+        """``<machine>/<file>``: the name of the set in a calibration's `fitted_on` and in comparisons."""
         return f"{self.data.machine}/{self.path.stem}"
 
     @property
@@ -75,8 +75,8 @@ class Record:
 
 
 def beside(record: Path, name: str) -> str:
-    """What a record calls `name`: the file that it is from there, or beside it where both have gone, else as
-    it is.
+    """The file that a record calls `name`: seen from the record's folder, or next to it if both were moved,
+    else unchanged.
     """
     paths = (record.parent / name, record.parent / Path(name).name) if files.looks_like_path(name) else ()
     return next((str(path) for path in paths if path.is_file()), name)

@@ -1,5 +1,5 @@
-"""Statistics of own records, made on reading: measured points as published rows have them, and how steady
-they are.
+"""Statistics of own records, made on reading: measured points in the form of published rows, and their
+steadiness.
 """
 
 import math
@@ -13,8 +13,8 @@ from perfmodel.validate.records.schema import PointRow
 from perfmodel.validate.records.store import Record
 
 STEADY = {"cpu": 1.1, "cuda": 1.03}
-"""A median within this factor of the fastest sample: nothing else ran at the same time for long. A GPU is
-nobody else's, and what its second run is to agree with is 3 %.
+"""A median within this factor of the fastest sample: nothing else ran for long. A GPU is not shared, and its
+second run should agree within 3 %.
 """
 QUIET_SHARE = 0.7
 """Below this share of steady timings the machine was not quiet, and its medians are not to be believed."""
@@ -63,8 +63,8 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
 
 
 def _drafted(row: PointRow, whole: PointRow | None, parts: PointRow | None) -> dict[str, Any]:
-    """A chain, a tree or two levels; rounds of whole samples, tokens of verifications that were timed
-    alone.
+    """A chain, a tree or two levels; rounds of whole samples, tokens of verifications that were
+    timed alone.
     """
     if row.parents is not None:
         by_level = widths(row.parents)
@@ -102,8 +102,8 @@ def _phases(row: PointRow) -> dict[str, Any]:
 
 
 def repeatability(one: Record, two: Record, within: float) -> float | None:
-    """Share of end-to-end times of two runs of one plan that agree within a fraction; None where none are
-    common.
+    """Share of end-to-end times of two runs of one plan that agree within a fraction; None without common
+    points.
     """
     other = {p.row_id: p for p in points(two)}
     both = [(p, other[p.row_id]) for p in points(one) if p.row_id in other]
@@ -126,7 +126,7 @@ def is_quiet(record: Record) -> bool:
 
 
 def quiet_line(record: Record) -> str:
-    """What a reader should know of it, in a line."""
+    """The steadiness of a record, in a line."""
     near = STEADY[record.data.environment.device.kind] - 1
     line = f"{steady_share(record):.0%} of timings have a median within {near:.0%} of their fastest sample"
     return line if is_quiet(record) else f"WARNING: the machine was not quiet ({line}): measure again"

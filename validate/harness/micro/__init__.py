@@ -1,6 +1,5 @@
-"""Kernels by themselves, at the shapes that a plan's models really have, and the constants they give a
-calibration.
+"""Kernels alone, at the shapes of a plan's models, and the calibration constants from them.
 
-`grid` (which kernels), `kernels` (each made ready to be called), `run` (timed), `fit` (constants of the
-engine), `host` (the facts of a CPU that no vendor prints).
+`grid` (which kernels), `kernels` (each one ready to call), `run` (timed), `fit` (constants of the engine),
+`host` (facts of a CPU that no vendor publishes).
 """

@@ -35,17 +35,15 @@ Found = dict[str, tuple[float, float]]
 Ranges = tuple[tuple[float, float, float], ...]
 GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.0, 16.0), (0.1, 0.0, 1e3))
 ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
-"""Where the fit of each constant begins, and from where to where it looks; the first three by their
-logarithm.
-"""
+"""Start and search range of the fit of each constant; the first three by their logarithm."""
 LEAST_KNOTS = 2
 """Of a curve; fewer messages that could be timed say nothing."""
 ATTENTION_SIZES = ("heads", "kv_heads", "head_dim", "query", "batch", "context")
 CLEARLY = 0.02
 """Share of the time by which another implementation of attention has to be faster to be chosen."""
 KINK = 1.02
-"""A fit that no FLOP-limited call holds stops where FLOPs begin to limit one; beyond this ratio one really
-is.
+"""A fit without FLOP-limited calls stops at the FLOP limit of one; beyond this ratio a call is really
+FLOP-limited.
 """
 FAR, LEAST_FRACTION = 0.25, 0.0105
 """Log rms of kernels, and share of the bandwidth at the end of its range, that speak for another device."""
@@ -54,7 +52,7 @@ FAR, LEAST_FRACTION = 0.25, 0.0105
 def calibration_from(
     record: Record, gpu: GPUSpec | None = None, name: str | None = None, statistic: Statistic = "median"
 ) -> Calibration:
-    """The calibration of a microbenchmark record. Raises InputError for one that lacks a kind of kernel.
+    """The calibration of a microbenchmark record. Raises InputError for one without some kind of kernel.
 
     gpu: the device (default: the one that the record names). name: the calibration's (default
     ``<device>.micro``). statistic: which of a kernel's samples counts; ``best`` where other work shared the
@@ -110,7 +108,7 @@ class KernelFit:
         return files.parse(Calibration, fixed | constants, str(self.record.path))
 
     def _doubts(self, found: Found) -> str:
-        """What to say of kernels that no efficiency of this device explains."""
+        """Warnings about kernels that no efficiency of this device explains."""
         ends = {kind: found[f"{kind}_bandwidth_fraction"][0] for kind in self.residuals}
         far = [
             k for k, error in self.residuals.items() if error > FAR and not LEAST_FRACTION < ends[k] < 0.999
@@ -143,7 +141,7 @@ class KernelFit:
         return _ends("gemm", x, error) | others
 
     def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
-        """Share of each shape in the linear time of a pass at its M: an error counts for what it costs."""
+        """Share of each shape in the linear time of a pass at its M: the weight of its error."""
         launches = Counter[tuple[int, int]]()
         for spec in self.plan.shapes.values():
             *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
@@ -154,7 +152,7 @@ class KernelFit:
         )
 
     def attention(self, gemm_flops: tuple[float, float]) -> Found:
-        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache, each shape's
+        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache, from each shape's
         fastest.
         """
         rows = [min(timed.values(), key=self._s) for timed in by_shape(self.kinds["attention"]).values()]
@@ -186,7 +184,7 @@ class KernelFit:
         return found
 
     def small(self) -> Found:
-        """Bandwidth fraction of element-wise kernels: the slope of time over bytes, an intercept for each
+        """Bandwidth fraction of element-wise kernels: the slope of time over bytes, with an intercept per
         kind.
         """
         slopes = []
@@ -202,9 +200,7 @@ class KernelFit:
         return {"small_bandwidth_fraction": (float(np.median(fractions)), spread)}
 
     def host(self) -> Found:
-        """What a pass with next to no work takes beyond its linear ops and attention; drawing a draft's
-        token.
-        """
+        """Time of a nearly empty pass beyond its linear ops and attention, and of drawing a draft's token."""
         rows = self.kinds["shell"]
         bare = defaultdict[tuple[int, int], float](float)
         for row in self.kinds["bare"]:
@@ -253,9 +249,7 @@ class KernelFit:
         return solution.x, np.sqrt(np.abs(np.diag(solution.covariance)) * spread)
 
     def _stated(self, name: str, value: float, error: float) -> dict[str, Any]:
-        """The constant with a standard error that its file may state: of one that is not determined, the
-        widest.
-        """
+        """The constant with a standard error that its file may state; an undetermined one has the widest."""
         stderr = significant(error, 4) if error <= CONSTANTS[name].widest else CONSTANTS[name].widest
         return {
             "value": significant(value, 4),
@@ -287,10 +281,10 @@ def by_shape(rows: Sequence[KernelRow]) -> dict[tuple[int, ...], dict[str, Kerne
 def attention_choices(
     rows: Sequence[KernelRow], seconds: Callable[[KernelRow], float]
 ) -> list[dict[str, Any]]:
-    """Fields of an `AttentionChoice` wherever another implementation begins to win; none where ``auto``
-    always does.
+    """Fields of an `AttentionChoice` where another implementation begins to win; empty where ``auto`` always
+    does.
 
-    It wins by `CLEARLY` in all calls with as many cached tokens together.
+    It wins if it is faster by `CLEARLY` in all calls with as many cached tokens in total.
     """
     spent: dict[tuple[int, ...], Counter[str]] = {}
     for (*shape, _), timed in by_shape(rows).items():

@@ -1,6 +1,4 @@
-"""Which kernels to time for a plan: every linear shape over M, attention over cache size and n, and the
-floors.
-"""
+"""Kernels to time for a plan: every linear shape over M, attention over cache size and n, and the floors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ BARE = ("linears", "attention")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One kernel at one size: `kind` says which, `at` holds its sizes."""
+    """One kernel at one size: `kind` names it, `at` holds its sizes."""
 
     kind: str
     at: dict[str, Any]
@@ -33,8 +31,8 @@ class Job:
 
 
 def jobs(plan: Plan) -> list[Job]:
-    """All jobs of a plan, each once; the many of attention last, so that a run cut short has some of every
-    kind.
+    """All jobs of a plan, each once; the many attention jobs last, so a run that is cut short has some of
+    every kind.
     """
     return list({job.key: job for job in _all(plan)}.values())
 
@@ -106,8 +104,8 @@ def _small(plan: Plan, spec: ModelSpec) -> list[Job]:
 
 
 def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
-    """Passes with next to no work in them (hidden size `SHELL_HIDDEN`), what their linear ops and attention
-    take alone (``bare``, of one layer), and iterations of one such layer.
+    """Nearly empty passes (hidden size `SHELL_HIDDEN`), their linear ops and attention alone (``bare``, of
+    one layer), and iterations of one such layer.
     """
     batches = sorted({min(b.batch) for b in plan.grid} | {max(b.batch) for b in plan.grid})
     layers = sorted({1, spec.num_hidden_layers})
@@ -122,7 +120,7 @@ def _host(plan: Plan, spec: ModelSpec) -> list[Job]:
 def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float:
     """Bytes that one element-wise kernel moves per token, as the engine counts them (`perfmodel.costs`).
 
-    A residual and its norm are one step of a pass, ``add_norm``; records before it timed them apart.
+    A residual and its norm are one step of a pass, ``add_norm``; earlier records timed them separately.
     """
     kv_values = 2 * at["kv_heads"] * at["head_dim"]
     values = {

@@ -1,6 +1,4 @@
-"""The facts of a CPU that no vendor prints, from its own microbenchmarks: every figure with the command
-behind it.
-"""
+"""The facts of a CPU that no vendor publishes, from its own microbenchmarks, each figure with its command."""
 
 from typing import Any
 
@@ -18,10 +16,9 @@ MOVING = ("copy", "read", "gemm")
 def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
     """A device file for the CPU of a record. Raises InputError for another device.
 
-    calibration: the one it names, by name or by file beside it [``<name>.micro``].
+    calibration: the one it names, by name or as a file next to it [``<name>.micro``].
 
-    Bandwidth and peak are the best that any kernel reached, so that no time measured with it can be below its
-    bound.
+    Bandwidth and peak are the best of all kernels, so that no time measured with it can be below its bound.
     """
     environment, plan = record.data.environment, record.data.plan
     device = environment.device

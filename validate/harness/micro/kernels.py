@@ -1,4 +1,4 @@
-"""Each kernel of a job made ready: a function to call over and over, and how large what it touches is.
+"""Prepares each kernel of a job: a function to call repeatedly, and the size of its data.
 
 Inputs are random, never zeros. Buffers take turns so that together they exceed the caches as a pass's do.
 """
@@ -43,10 +43,12 @@ SPACER_VALUES = 1024
 
 @dataclass
 class Kernel:
-    """`call(i)` runs it on buffer i (modulo `buffers`); working_set_bytes is what all buffers take together.
+    """`call(i)` runs it on buffer i (modulo `buffers`); working_set_bytes is the size of all buffers
+    together.
 
     spacer: a kernel that is called before each call, as an element-wise one lies between any two large ones
-    of a pass; its own time is taken off. restore: to be called before a stretch of at most `max_calls` calls.
+    of a pass; its own time is subtracted. restore: to be called before a stretch of at most `max_calls`
+    calls.
     """
 
     call: Callable[[int], Any]
@@ -59,9 +61,9 @@ class Kernel:
 
 class KernelMaker:
     """Makes kernels on one device in one type, small steps as its passes run them (fused ones on CUDA);
-    matrices and caches are of fp8 where the plan's are.
+    matrices and caches are fp8 where the plan's are.
 
-    So is the LM head's, although a model keeps it in `dtype`: one efficiency is fitted to all.
+    So is the LM head, although a model keeps it in `dtype`: one efficiency is fitted to all.
     """
 
     def __init__(self, plan: Plan, device: torch.device, dtype: torch.dtype) -> None:
@@ -80,9 +82,7 @@ class KernelMaker:
         return getattr(self, f"_{job.kind}")(**job.at)
 
     def _spacer(self) -> Callable[[], Any] | None:
-        """A CPU's threads lose each other in the element-wise work between two large kernels; a device's do
-        not.
-        """
+        """A CPU's threads drift apart in the element-wise work between two large kernels; a GPU's do not."""
         if self.device.type != "cpu":
             return None
         x = self._random(1, SPACER_VALUES)
@@ -97,8 +97,8 @@ class KernelMaker:
         )
 
     def _rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
-        """Random tensors of these shapes, and copies of them elsewhere in memory; kept for the next job like
-        this.
+        """Random tensors of these shapes and copies of them elsewhere in memory, kept for the next similar
+        job.
         """
         if self._kept[0] != (dtype, shapes):
             self._kept = (None, [])  # let go before the next ones are made
@@ -209,7 +209,7 @@ class KernelMaker:
         return Kernel(lambda i: model.logits(decoder.target.extend(tokens)), 1, 0.0)
 
     def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
-        """Deciding and committing alone, on a cache that is as long as a draft's budget asks for."""
+        """Deciding and committing alone, on a cache as long as a draft's budget requires."""
         model = self._model(shell_spec(layers, heads, vocab))
         context, room = 4 * SHELL_CONTEXT, LOOP_ROOM
         request = Request(

@@ -20,18 +20,18 @@ from perfmodel.validate.records.plan import MIN_SAMPLES, Plan
 from perfmodel.validate.records.store import RESULTS
 
 STRETCH_S = 4e-3
-"""Calls are timed in stretches of about this long, so that the clock's own cost does not count."""
+"""Seconds of a stretch of calls that is timed together, so that the clock's own cost is negligible."""
 SPACER_STRETCHES = 3
 """Stretches of the small kernel between two large ones; the fastest is taken off."""
 LEAST_S = 1e-9
-"""Of a call, where the clock sees none."""
+"""Least time of a call, used where the clock shows 0."""
 MIN_SHARE = 0.01
-"""What is left at the least where another process slowed the small kernel alone."""
+"""Least share left after subtracting a spacer that another process slowed down."""
 LONG_S = 0.25
 """A call longer than this is not warmed up a second time."""
 CAPTURED = ("gemm", "attention", *SMALL, "sampling", "bare")
-"""Kinds timed inside a CUDA graph, where the host's launches do not count; a shell is where the plan's passes
-are.
+"""Kinds timed inside a CUDA graph, where the host's launches do not count; a shell is timed as the plan's
+passes are.
 """
 
 
@@ -44,7 +44,7 @@ def run_micro(
     only: tuple[str, ...] = (),
     deadline: float = math.inf,
 ) -> Path | None:
-    """Time the kernels of a plan's models, of the kinds in `only` or all, and write the record; see
+    """Times the kernels of a plan's models, of the kinds in `only` or all, and writes the record; see
     `run_rows`.
     """
     wanted = [job for job in jobs(plan) if not only or job.kind in only]

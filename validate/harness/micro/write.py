@@ -1,4 +1,4 @@
-"""Device and calibration files of what was measured: one key a line, figures with their source on it."""
+"""Device and calibration files of measurements: one key per line, each figure with its source."""
 
 from pathlib import Path
 from typing import Any
