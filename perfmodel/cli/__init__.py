@@ -1,6 +1,4 @@
-"""The ``perfmodel`` command: the roof over the engine. Every verb is a module, loaded when it is asked
-for.
-"""
+"""The ``perfmodel`` command. Every verb is a module that is loaded on use."""
 
 import os
 import signal
@@ -46,7 +44,7 @@ HEADINGS = {
     },
     "Measure": {"validate": "Measure, calibrate and compare with measurements (extra: validate)."},
 }
-"""Heading in ``--help`` -> the verbs below it -> what each is for."""
+"""Heading in ``--help`` -> the verbs below it -> the purpose of each."""
 COMMANDS = {verb: said for verbs in HEADINGS.values() for verb, said in verbs.items()}
 
 BY_RANK = "a tree's acceptance is by rank of the child: --rates 0.6,0.1"
@@ -60,7 +58,7 @@ INSTEAD = {
         ("--draft", "--draft-model"), "the small model is --small, the middle's cache --draft-kv"
     ),
 }
-"""Verb -> flag of other verbs that it does not have -> what it has."""
+"""Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[
     1
 ]  # click's UsageError, wherever this typer has it from
@@ -191,14 +189,14 @@ def _refused(sentence: str) -> int:
 
 
 def _print_nowhere() -> None:
-    """Let what is left to flush go nowhere."""
+    """Discards the rest of the output."""
     with suppress(OSError, ValueError):  # ValueError: stdout is no file, as under a test
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _sentence(error: Any) -> str:
-    """One line for a mistake, arguments as flags; typer's own message about a number does not say what was
-    given.
+    """One line for a mistake, with arguments as flags; typer's own message about a number lacks the given
+    value.
     """
     faults = getattr(error.__cause__, "errors", None)
     if faults is not None and getattr(error, "param", None) is not None:

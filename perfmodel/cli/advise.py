@@ -1,4 +1,4 @@
-"""``perfmodel advise``: which draft, cache, length and devices, or none."""
+"""``perfmodel advise``: the best draft, cache, draft length and devices, or the baseline."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -104,7 +104,7 @@ def _in_short(a: Advice) -> str:
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
-    """Rows of the table: what was chosen, the next best, and the best baseline where it is neither."""
+    """Rows of the table: the choice, the second best, and the best baseline if it is neither."""
     named = {"chosen": a.chosen, "runner-up": a.runner_up, "best baseline": a.baseline}
     rows: list[tuple[str, Pick]] = []
     for name, pick in named.items():
@@ -114,7 +114,7 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
 
 
 def _searched(a: Advice) -> str:
-    """What was tried, so that nobody has to know the defaults."""
+    """The search space, so that nobody has to know the defaults."""
     q, c = a.query, a.calibration
     batches, degrees = q.batches[[0, -1]], "/".join(map(str, q.degrees))
     drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)

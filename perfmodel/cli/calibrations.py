@@ -25,9 +25,7 @@ def _microseconds(value: float) -> str:
 
 
 def _rests_on(c: Calibration) -> str:
-    """What the constants were fitted to: of an engine's file the models that were measured on this very
-    device.
-    """
+    """The data that the constants were fitted to; for an engine's file the models measured on this device."""
     if c.errors:
         iterations = [model for model in c.speculating_models if model not in c.measured_models]
         measured = {"steps": c.measured_models, "iterations": iterations}
@@ -37,9 +35,7 @@ def _rests_on(c: Calibration) -> str:
 
 
 def _faults(c: Calibration) -> list[str]:
-    """What a reader of one file cannot see: the device must be known, and a fit must say what it was fitted
-    on.
-    """
+    """Faults that reading one file cannot find: an unknown device, and a fit without its data set."""
     unsaid = c.kind == "fitted" and not c.fitted_on
     faults = ["fitted_on: must name what a fitted calibration was fitted on"] * unsaid
     try:
@@ -86,8 +82,8 @@ def import_(
     ] = None,
     out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout")] = None,
 ) -> None:
-    """Distil public kernel tables of one device and engine into a calibration, with the errors of the
-    fits.
+    """Distil public kernel tables of one device and engine into a calibration, with the errors of
+    the fits.
     """
     from perfmodel.validate.fit.indexers import with_indexer
     from perfmodel.validate.fit.kernels import distil

@@ -1,6 +1,4 @@
-"""``list``, ``show`` and ``check`` of one kind of data file; each kind says what its columns and its checks
-are.
-"""
+"""``list``, ``show`` and ``check`` for one kind of data file; each kind declares its columns and checks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from perfmodel.errors import InputError, unknown_name
 
 
 class Verbs(TyperGroup):
-    """A group that names its verbs where another one is asked for."""
+    """A group that lists its verbs when the given one does not exist."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """See `TyperGroup`. Raises InputError for an unknown verb."""
@@ -27,8 +25,8 @@ class Verbs(TyperGroup):
 
 @dataclass(frozen=True)
 class Fact:
-    """One column of a table: key in JSON, heading, value of a spec, how people read it, whether it is text,
-    and whether a narrow terminal may do without it (see `output.Column`).
+    """One column of a table: key in JSON, heading, value of a spec, its form for people, whether it is text,
+    and whether a narrow terminal may drop it (see `output.Column`).
     """
 
     key: str

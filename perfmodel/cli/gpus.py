@@ -28,12 +28,12 @@ def _peak(precision: Precision) -> Fact:
 
 
 def _answers_with(gpu: GPUSpec) -> str:
-    """The calibration of an answer that says neither --engine nor --calibration."""
+    """The calibration that is used without --engine and --calibration."""
     return calibration_of(gpu).name
 
 
 def _faults(gpu: GPUSpec) -> list[str]:
-    """What a reader of one file cannot see: the calibration it names must be there."""
+    """A fault that reading one file cannot find: the calibration that it names must exist."""
     try:
         load_calibration(gpu.calibration, "calibration")
     except InputError as error:

@@ -79,8 +79,8 @@ HEADING = {name: heading for heading, names in HEADINGS.items() for name in name
 
 
 class AsTyped:
-    """What typer makes of a text or a switch: nothing, since its `Argument` reads it. (It would build a
-    validator.)
+    """typer's type of a flag: it converts nothing, because its `Argument` reads the text. (typer would build
+    a validator.)
     """
 
     @staticmethod
@@ -134,7 +134,7 @@ def _flags(param: Any) -> str:
 
 
 def _said(param: Any) -> str:
-    """What a flag means, and its default."""
+    """Meaning of a flag, and its default."""
     default = param.show_default if isinstance(param.show_default, str) else param.default
     unsaid = default in (None, "", (), []) or default is False or param.required
     shown = "" if unsaid else f" [default: {default}]"

@@ -1,4 +1,4 @@
-"""``perfmodel hierarchy``: a small model drafts for the target with a sparse cache, and that for the
+"""``perfmodel hierarchy``: a small model drafts for the target over a sparse cache, which drafts for the
 target.
 """
 

@@ -1,4 +1,4 @@
-"""``perfmodel kv``: what a draft may read of the cache."""
+"""``perfmodel kv``: the KV methods of a draft."""
 
 import dataclasses
 import inspect

@@ -1,4 +1,4 @@
-"""``perfmodel moe``: what a mixture of experts does to speculation, by batch size."""
+"""``perfmodel moe``: speculation on a mixture of experts, by batch size."""
 
 from perfmodel.answers.point.moe import ExpertSpeculation, moe
 from perfmodel.answers.text import times

@@ -1,4 +1,4 @@
-"""``perfmodel ops``: what one pass does, operation by operation."""
+"""``perfmodel ops``: the operations of one pass."""
 
 from perfmodel.answers.point.ops import Ops, ops
 from perfmodel.answers.text import count, devices, limiter, seconds, size

@@ -1,4 +1,4 @@
-"""Flags from declared arguments: `takes` gives a command those of a question, `flagged` those of its own
+"""Flags from declared arguments: `takes` adds those of a question to a command, `flagged` those of its
 parameters.
 """
 
@@ -65,8 +65,8 @@ def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> 
 
 
 def flagged(command: Command) -> Command:
-    """Let a command's own parameters that are annotated with an `Argument` be flags, each read before it is
-    called.
+    """Turns a command's parameters that are annotated with an `Argument` into flags, each read before the
+    call.
     """
     own = _declared(command)
 
@@ -114,7 +114,7 @@ def _with(command: Command, parameters: list[inspect.Parameter]) -> Command:
 def made(
     kind: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int
 ) -> Iterator[Question]:
-    """A question for each combination of what was typed, where only those named in `several` may be lists."""
+    """A question for each combination of the given values; only arguments named in `several` may be lists."""
     lists: dict[str, tuple[Any, ...]] = {}
     for name, argument in arguments(kind).items():
         if argument.many is None or argument.many is argument.read or name not in typed:
@@ -138,7 +138,7 @@ def made(
 
 
 def _how_many(many: Read, text: str) -> int:
-    """Values in a list; 1 of what is none, which is refused when it is read as one."""
+    """Number of values in a list; 1 for other values, which are refused when they are read."""
     try:
         return len(many(text, ""))
     except InputError:

@@ -1,7 +1,7 @@
-"""What the command line prints: one writer of JSON, one of tables, sentences wrapped to the terminal, and
+"""Output of the command line: one writer of JSON, one of tables, sentences wrapped to the terminal, and
 progress.
 
-What is piped is wrapped at `PIPED` columns, or at COLUMNS of the environment; a program reads ``--json``.
+Piped output is wrapped at `PIPED` columns, or at COLUMNS of the environment; a program reads ``--json``.
 """
 
 import json as json_module
@@ -24,7 +24,7 @@ GAP, TIGHT, EDGES = 3, (2, 1), 2
 FAIR = 24
 """Width that a column of text should have before columns move closer for its sake."""
 NARROWEST = 20
-"""Columns that text is wrapped at where a terminal, or what is left of a line, is narrower."""
+"""Least width of wrapped text, for a terminal or rest of a line that is narrower."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -47,14 +47,14 @@ def print_json(data: Any) -> None:
 
 
 def width() -> int:
-    """Columns of what is printed to."""
+    """Columns of the output."""
     if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
         return max(shutil.get_terminal_size().columns, NARROWEST)
     return PIPED
 
 
 def _styled(text: str, style: str) -> str:
-    """In colours, where a terminal shows them and nobody has forbidden them."""
+    """Adds colours where a terminal shows them and no setting forbids them."""
     plain = not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR")
     codes = ";".join(STYLES[word] for word in style.split())
     return text if plain or not codes or not text else f"\x1b[{codes}m{text}\x1b[0m"
@@ -84,9 +84,9 @@ def warn(notes: Iterable[str]) -> None:
 
 
 def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
-    """Print the warnings of several answers, each once, and which answers have it where not all do.
+    """Prints the warnings of several answers, each once, with the answers that have it if not all have.
 
-    noted: what an answer is of, such as ``batch 8, context 4096``, and its warnings.
+    noted: the place of an answer, such as ``batch 8, context 4096``, and its warnings.
     """
     places: dict[str, list[str]] = {}
     for place, notes in noted:
@@ -97,7 +97,7 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. left: text, which may be broken between words, unlike a number. spare: left out
+    """One column of a table. left: text, which may be broken between words, unlike a number. spare: dropped
     where the terminal is too narrow, the largest first.
     """
 
@@ -153,7 +153,7 @@ def _print_row(
 
 
 def facts(pairs: dict[str, str]) -> None:
-    """Print names and what is said of them, without a head."""
+    """Prints names and their values without a heading."""
     indent = max(map(len, pairs)) + EDGES
     for name, text in pairs.items():
         first, *more = _wrapped(text, max(min(width(), WIDTH) - indent, NARROWEST))
@@ -169,7 +169,7 @@ def fit(fits: bool, max_batch: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Widths of a column: the least, which breaks no number or word, a fair one, its widest cell's, its
+    """Widths of a column: the least, which breaks no number or word; a fair one; its widest cell's; its
     heading's.
     """
 
@@ -190,7 +190,7 @@ class _Sizes:
 
 
 def _widths(sizes: Sequence[_Sizes], room: int) -> list[int]:
-    """The least widths, grown while there is room: to whole cells where most is missing first, then to
+    """The least widths, grown into the available room: first to whole cells, where most is missing, then to
     headings.
     """
     widths = [s.least for s in sizes]
@@ -211,7 +211,7 @@ class Progress:
         self.unit, self.shown, self.begun = unit, sys.stderr.isatty(), False
 
     def __call__(self, done: int, of: int) -> None:
-        """Tell it."""
+        """Prints it."""
         if self.shown:
             self.begun = True
             print(f"\r{done:,} of {of:,} {self.unit}", end="", file=sys.stderr, flush=True)

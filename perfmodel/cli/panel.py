@@ -1,6 +1,4 @@
-"""What ``perfmodel whatif`` prints for people: one answer in eight lines or so, in full, or several as a
-table.
-"""
+"""The output of ``perfmodel whatif``: one answer in about eight lines, in full, or several as a table."""
 
 from collections.abc import Iterable, Sequence
 
@@ -26,9 +24,10 @@ FIGURES = {
 
 
 def single(a: WhatIf, verbose: bool) -> None:
-    """The verdict with its interval, why, what it takes in time and memory, what is best, and what to know.
+    """The verdict with its interval, the reason, time and memory, the best draft length and batch, and
+    warnings.
 
-    verbose: also each pass, what it rests on, and every figure that was measured.
+    verbose: also each pass, the evidence behind the numbers, and every published measurement.
     """
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
@@ -95,7 +94,7 @@ def _gain(a: WhatIf) -> str:
 
 
 def calibration(c: Calibrated) -> str:
-    """Its name, and what its numbers rest on."""
+    """Its name, and the measurements that its numbers rest on."""
     return f"{c.name} ({c.rests_on or c.kind})"
 
 
@@ -143,9 +142,7 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
 
 
 def _acceptance(a: WhatIf) -> str:
-    """What was assumed, and from which constant on it would pay at this gamma; or how to say what is not
-    known.
-    """
+    """The acceptance used and the break-even acceptance at this gamma; if unknown, which flag supplies it."""
     found, gamma = a.acceptance, int(a.query.gamma or 0)
     if a.speedup is None:
         return (
@@ -182,7 +179,7 @@ def _passes(a: WhatIf) -> None:
 
 
 def _more(a: WhatIf) -> dict[str, str]:
-    """What the short answer leaves out."""
+    """Everything that the short answer leaves out."""
     r, turn, m = a.cost_ratios, a.inflection, a.memory
     told = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_between(a.ar_tpot_interval)}"}
     if a.query.gamma:
@@ -213,7 +210,7 @@ def _more(a: WhatIf) -> dict[str, str]:
 
 
 def _figures(row: Measured) -> None:
-    """A published measurement of this very question beside the prediction."""
+    """A published measurement of this very question next to the prediction."""
     cells = []
     for name, figure in row.figures.items():
         shown = [
@@ -225,7 +222,7 @@ def _figures(row: Measured) -> None:
 
 
 def _moves(rows: Iterable[Move]) -> None:
-    """What moves the speedup, most first."""
+    """The inputs that change the speedup, strongest first."""
     cells = [
         (r.input, r.low, r.high, times(r.speedup_low), times(r.speedup_high), "yes" if r.flips else "no")
         for r in rows
@@ -246,12 +243,12 @@ def _at_point(q: Query) -> str:
 
 
 def _between(interval: tuple[float, float] | None) -> str:
-    """An interval of seconds in brackets; nothing where there is none."""
+    """An interval of seconds in brackets; empty without one."""
     return "" if interval is None else " ({} to {})".format(*map(seconds, interval))
 
 
 def _engine(a: WhatIf) -> str:
-    """The serving engine and its version, or other stack, that the numbers are of, and which one runs the
+    """The serving engine and its version, or other stack, behind the numbers, and the engine that runs the
     draft.
     """
     word, _, version = a.calibration.stack.partition(" ")

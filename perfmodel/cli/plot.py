@@ -1,4 +1,4 @@
-"""``perfmodel plot``: pictures of what the other verbs print, as .png or .svg."""
+"""``perfmodel plot``: pictures of the other verbs' answers, as .png or .svg."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
@@ -37,7 +37,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "breakdown": {"batch": (1, 16, 64), "context": (32768,)},
     "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
-"""What is drawn over -> batches and contexts where none are typed."""
+"""Axis of a picture -> default batches and contexts."""
 Output = Annotated[
     Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: a .png or .svg file.")
 ]
@@ -64,8 +64,8 @@ NoIdeal = Annotated[bool, typer.Option("--no-ideal", help="Leave the ideal roofl
 
 @question
 class Points(Options):
-    """A question at many batches and contexts at once, all else being one value; `DEFAULTS` where none are
-    typed.
+    """A question at many batches and contexts at once, with one value for everything else; by default
+    `DEFAULTS`.
     """
 
     _: KW_ONLY
@@ -105,8 +105,8 @@ class Points(Options):
         return found
 
     def span(self, name: str) -> tuple[float, float]:
-        """The least and the largest value of ``batch`` or ``context``. Raises InputError where they are the
-        same.
+        """The least and the largest value of ``batch`` or ``context``. Raises InputError where they are
+        equal.
         """
         low, high = float(min(self.values(name))), float(max(self.values(name)))
         if not low < high:
@@ -114,9 +114,7 @@ class Points(Options):
         return low, high
 
     def lines(self, name: str) -> tuple[int, ...]:
-        """All values of ``batch`` or ``context``, for a line each. Raises InputError where they are too
-        many.
-        """
+        """All values of ``batch`` or ``context``, one line each. Raises InputError for too many values."""
         values = self.values(name)
         if len(values) > MAX_LINES:
             raise refuse(f"--{name}", None, f"at most {MAX_LINES} values here, a line each", len(values))
@@ -130,7 +128,7 @@ class Points(Options):
 @app.command()
 @takes(Query)
 def roofline(query: Query, output: Output) -> None:
-    """The passes of one question under the roofline of the device: what limits what."""
+    """The passes of one question under the roofline of the device, and the limit of each."""
     batch, context = float(query.batch), float(query.context)
     # a pass costs the same whatever is accepted: none is looked up where gamma is known
     scenario = resolve(query, None if query.gamma is None or acceptances_of(query) else UNUSED)
@@ -178,7 +176,7 @@ def ratios(question: Points, output: Output, over: Over = "context", no_ideal: N
 @app.command()
 @takes(Points)
 def breakdown(question: Points, output: Output) -> None:
-    """What the predicted time of each pass and of a token is spent on, for a few batches or contexts."""
+    """The predicted time of each pass and of a token by component, for a few batches or contexts."""
     asked = question.over("breakdown")
     points = asked.points()
     if len(points) > MAX_BARS:
@@ -229,8 +227,8 @@ def pareto(question: AdviseQuery, output: Output) -> None:
 @app.command("traffic")
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output) -> None:
-    """Latency between the least and the largest load, with and without drafts: the SLO, and where each is
-    saturated.
+    """Latency between the least and the largest load, with and without drafts: the SLO and the saturation
+    points.
     """
     name = "request_rate" if question.opens else "max_concurrency"
     low, high = question.loads.min(), question.loads.max()
@@ -273,7 +271,7 @@ def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, 
 
 
 def _published(query: Query) -> list[tuple[float, float, float]]:
-    """Batch, context and speedup of the published measurements. Raises InputError where there is none."""
+    """Batch, context and speedup of the published measurements. Raises InputError if there is none."""
     from perfmodel.answers.point.measured import measured_speedups
 
     scenario = resolve(query)

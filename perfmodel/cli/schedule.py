@@ -10,7 +10,7 @@ from perfmodel.cli.panel import calibration
 from perfmodel.cli.verb import verb
 
 GAIN = 1.0005
-"""Over the best fixed length: what is below reads 0.0 %."""
+"""Least gain over the best fixed length; a smaller one would be printed as 0.0 %."""
 
 
 def _print(a: Schedule) -> None:

@@ -1,4 +1,4 @@
-"""``perfmodel traffic``: what a request rate meets on a server, with and without a draft."""
+"""``perfmodel traffic``: predicted latency and throughput at a request rate, with and without a draft."""
 
 from json import dumps
 from pathlib import Path

@@ -13,7 +13,7 @@ from perfmodel.cli.output import each, show, show_rows
 def verb(
     answer: Verb[..., Any], text: Callable[[Any], None], *several: str, max_points: int = MAX_POINTS
 ) -> App:
-    """The app of `answer`, whose help is what the answer says of itself; `text` prints what was found.
+    """The app of `answer`, whose docstring is the help; `text` prints the answer.
 
     several: arguments that may be lists; `text` then gets a sequence of answers, and the JSON has rows.
     """

@@ -1,10 +1,9 @@
-"""The explorer: every time of a set of speedup surfaces, computed here once, in one HTML file that needs
-nothing else.
+"""The explorer: every time of a set of speedup surfaces, computed here once, in one self-contained HTML file.
 
-Acceptance enters a speedup through the tokens of an iteration alone, so the page holds seconds and works out
-Omega, speedup and the best draft length itself, for any alpha (``explorer/surface.js``, some ten lines of
-arithmetic). What it holds are the engine's own numbers at the points of the grid, in 32 bits; nothing is
-fitted or interpolated.
+Acceptance enters a speedup only through the tokens per iteration, so the page holds seconds and computes
+Omega, speedup and the best draft length itself, for any alpha (``explorer/surface.js``, about ten lines of
+arithmetic). It holds the engine's own numbers at the points of the grid, in 32 bits; nothing is fitted or
+interpolated.
 """
 
 import base64
@@ -45,7 +44,7 @@ Array = NDArray[np.float64]
 
 @question
 class Exploration(Grid):
-    """A question about surfaces: all of it has a default, batch and context rise, acceptance is the page's
+    """A question about surfaces: everything has a default, batch and context rise, acceptance is the page's
     slider.
     """
 
@@ -78,7 +77,7 @@ class Exploration(Grid):
     alpha: Numbers | None = argument("Where the acceptance slider starts.", "RATE", default=0.8)
 
     def check(self) -> None:
-        """Refuse (InputError) what a page with sliders cannot take."""
+        """Refuses (InputError) questions that a page with sliders cannot show."""
         super().check()
         for flag, given in (
             ("--tokens-per-iteration", self.tokens_per_iteration),
@@ -121,10 +120,10 @@ class Pool:
 def payload(
     grid: Exploration, *more: Exploration, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, Any]:
-    """All that the page shows, in JSON types; `progress` gets how many cases are done, of how many.
+    """All data of the page, in JSON types; `progress` receives the number of finished cases and of all cases.
 
-    more: questions on other calibrations with the first one's batches and contexts, whose surfaces follow.
-    Raises InputError for a question that cannot be answered, and for more than a page can hold.
+    more: questions with other calibrations and the first one's batches and contexts, whose surfaces follow.
+    Raises InputError for a question that cannot be answered, and for more data than a page can hold.
     """
     batches, contexts = grid.axis("batch"), grid.axis("context")
     heads = [head for question in (grid, *more) for head in _heads(question)]
@@ -188,7 +187,7 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
 
 
 def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:
-    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; that at 0 is the baseline
+    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; gamma 0 is the baseline
     step.
     """
     batch = np.asarray(grid.axis("batch"), float)[:, None, None]
@@ -230,7 +229,7 @@ def _pass(pool: Pool, time: PassTime[Floats]) -> dict[str, int]:
 
 
 def _published(scenario: Scenario, context: float) -> list[float | str] | None:
-    """A measured alpha of exactly this pair at this context, and whose; None where there is none."""
+    """A measured alpha of exactly this pair at this context, and its source; None without one."""
     draft = scenario.draft
     try:
         row = find_acceptance(scenario.target.name, draft.name, draft.kv.name, draft.kv.budget, context)
@@ -240,7 +239,7 @@ def _published(scenario: Scenario, context: float) -> list[float | str] | None:
 
 
 def _flags(query: Query) -> str:
-    """The flags of ``perfmodel whatif`` that make this surface: what it is of, and what is not as by
+    """The flags of ``perfmodel whatif`` that make this surface: its subject, and everything that is not a
     default.
     """
     given = {name: getattr(query, name) for name in POINT[:4]}

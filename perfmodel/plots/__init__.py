@@ -1,8 +1,7 @@
-"""Pictures of what the engine answers, one function each; `perfmodel plot` and the notebooks draw with these.
+"""Pictures of the engine's answers, one function each; `perfmodel plot` and the notebooks use them.
 
-Every function takes a question (`Query`), answers or plain numbers and, by name, `axes` to draw on (a new
-figure without), and returns the figure. `save` writes it with the same bytes for the same numbers. matplotlib
-is loaded on use only.
+Every function takes a question (`Query`), answers or plain numbers and returns a figure. `save` writes it
+with the same bytes for the same numbers. matplotlib is loaded on use only.
 """
 
 from perfmodel.plots.choice import alpha_needed, devices, pareto

@@ -1,6 +1,4 @@
-"""Choosing: what a draft's KV budget must buy, the front of throughput against time per token, devices side
-by side.
-"""
+"""Choices: the acceptance that a KV budget needs, throughput against time per token, devices side by side."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
 BASELINE, SPECULATING = BRIGHT[0], BRIGHT[5]
 NAMED = 4
-"""Points of a front whose batch is written beside them."""
+"""Points of a front that are labelled with their batch."""
 ROOM = (0.05, 0.05)
 """Share of the width and the height that such a number needs."""
 
@@ -111,8 +109,8 @@ def alpha_needed(
     """The acceptance that a KV budget must reach for each target speedup, a line for each. Returns the
     figure.
 
-    The query's method is tried at every budget, at the query's gamma or the best one at its own acceptance.
-    Where no acceptance up to 1 suffices, a line ends.
+    The query's method is tried at every budget, at the query's gamma or the best one at its own acceptance. A
+    line ends where no acceptance up to 1 suffices.
     """
     (axes,) = panels()
     method = resolve(query).draft.kv.name
@@ -149,7 +147,7 @@ def devices(answers: Iterable[WhatIf]) -> "Figure":
     """Devices side by side, from answers of `whatif`: FLOPs per byte of each (left), speedup and interval
     (right).
 
-    Hollow points stand on another device's calibration. Returns the figure.
+    Hollow points use another device's calibration. Returns the figure.
     """
     found = list(answers)
     left, right = panels(2, (8.2, 1.6 + 0.34 * len(found)))
@@ -217,7 +215,7 @@ def _question(found: list[WhatIf]) -> str:
 
 
 def _searched(found: Advice) -> list[str]:
-    """What was asked of `advise`, in words."""
+    """The question of `advise` in words."""
     q, calibration = found.query, found.calibration
     degrees, batches = (
         "/".join(map(str, q.degrees)),
@@ -268,8 +266,8 @@ def _ahead(baseline: Array, speculating: Array) -> str:
 
 
 def _spread(front: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """A few points, evenly apart along the front's throughput, its last one among them; none where fronts
-    crowd.
+    """A few points, evenly apart along the front's throughput, including its last one; empty where fronts are
+    close.
     """
     if not front:
         return []

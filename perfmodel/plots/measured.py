@@ -1,4 +1,4 @@
-"""The model against measurements: predicted beside measured, and how sure a prediction is."""
+"""The model against measurements: predicted and measured figures, and the uncertainty of predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,11 +45,10 @@ MAX_ERROR = 0.4
 
 @styled
 def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
-    """Relative error of the prediction over what was measured, a panel for each quantity that occurs.
+    """Relative error of the prediction over the measured value, a panel for each quantity.
 
-    cells: as `perfmodel.validate.accuracy.compare` makes them. The band is 10 % to either side; errors beyond
-    a panel are arrows at its edge. Raises InputError where there is no cell of a known quantity. Returns the
-    figure.
+    cells: from `perfmodel.validate.accuracy.compare`. The band is 10 % to either side; errors beyond a panel
+    are arrows at its edge. Raises InputError without a cell of a known quantity. Returns the figure.
     """
     shown = [c for c in cells if c.quantity in QUANTITIES]
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
@@ -80,7 +79,7 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
 
 
 def _errors(axes: "Axes", cells: Sequence[Any], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
-    """One quantity: its errors over what was measured, and their mean."""
+    """One quantity: its errors over the measured values, and their mean."""
     words, scale, unit = QUANTITIES[cells[0].quantity]
     for c in cells:
         marker, colour = marks[c.hardware]
@@ -143,9 +142,7 @@ def speedup_line(
     name: str = "predicted",
     points: int = 25,
 ) -> None:
-    """Draw a batch's speedup over contexts onto axes: its interval where there is one, and measurements as
-    dots.
-    """
+    """Draws a batch's speedup over contexts: its interval if there is one, and measurements as dots."""
     contexts = np.geomspace(*span, points)
     values = speedups(scenario, batch, contexts, np.array([gamma]))[..., 0]
     found = [

@@ -1,4 +1,4 @@
-"""Single passes: operations under the roofline, what the time is spent on, and what a pass costs in baseline
+"""Single passes: operations under the roofline, components of the time, and the cost of a pass in baseline
 steps.
 """
 
@@ -52,9 +52,9 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
     """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each
     pass.
 
-    The lines are what the device can do at best, one for each peak that is computed at; points lie below them
-    by what the calibration says of the software. Passes that are not made (a draft without a model, all but
-    the baseline step at gamma 0) have no panel. Returns the figure.
+    The lines are the device's limits, one for each peak in use; points lie below them by the software's
+    efficiency as calibrated. Passes that do not exist (a draft without a model, all but the baseline step at
+    gamma 0) have no panel. Returns the figure.
     """
     scenario = scenario_of(asked)
     passes = _passes(scenario, batch, context, gamma)
@@ -92,11 +92,11 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
 
 @styled
 def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> "Figure":
-    """What the predicted time of each pass is spent on (left), and the time per token (right), at (batch,
+    """The predicted time of each pass by component (left), and the time per token (right), at (batch,
     context)s.
 
-    The parts add up to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns
-    the figure.
+    The parts sum to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns the
+    figure.
     """
     scenario = scenario_of(asked)
     from matplotlib.patches import Patch
@@ -129,7 +129,7 @@ def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], ga
 
 
 def row_of(place: int, stage: str) -> float:
-    """Where the bar of a pass of the point at a place stands in `breakdown`, from above."""
+    """Row of the bar of a pass of the point with this number in `breakdown`, from above."""
     return place * PITCH + 1.0 + ("baseline", "draft", "verify").index(stage)
 
 
@@ -144,8 +144,8 @@ def ratios(
     ideal: bool = True,
     points: int = 121,
 ) -> "Figure":
-    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or the other way
-    round.
+    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or with the axes
+    exchanged.
 
     ideal: also, dashed, on the roofline without fixed costs and at full efficiency. Returns the figure.
     """
@@ -213,7 +213,7 @@ def _reached(timer: Machine, ops: list[Op], kind: str, new: float) -> tuple[floa
 
 
 def _spent(timer: Machine, ops: list[Op], new: float) -> dict[str, float]:
-    """Part -> seconds of a pass; they add up to its predicted time. Launches are taken out of their kinds."""
+    """Part -> seconds of a pass; they sum to its predicted time. Launches are separate from their kinds."""
     base = timer.time([], 0.0)
     spent = {}
     for part in ("linear", "attention", "small", "allreduce"):
@@ -243,7 +243,7 @@ def _per_token(axes: "Axes", place: int, p: Prediction) -> None:
 
 
 def _bar_names(axes: "Axes", names: list[str], bars: tuple[str, ...]) -> None:
-    """The names of the bars beside them, of the points above theirs."""
+    """Labels of the bars, with those of the points above them."""
     rows = [place * PITCH + 1.0 + bar for place in range(len(names)) for bar in range(len(bars))]
     axes.set_yticks(rows, list(bars) * len(names))
     axes.tick_params(axis="y", length=0)
@@ -272,8 +272,8 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
 
 
 def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str], named: bool) -> None:
-    """The bandwidth's slope up to a level for each peak: the slope named above itself, peaks, if asked for,
-    beside.
+    """Draws the slope of the bandwidth up to a level for each peak, with a label on the slope and, on
+    request, on the peaks.
     """
     from matplotlib.transforms import offset_copy
 

@@ -91,9 +91,9 @@ def surface(
 ) -> "Figure":
     """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
-    The black line is break even; dashed is the inflection context, from which on a larger batch of
-    `batch_range` costs no speedup (one gamma only); what does not fit in memory is paler, where no draft pays
-    (gamma None) it is grey. Dots have the colour of what was measured. axes: where to draw, of a figure of
+    The black line is break even; dashed is the inflection context, from which a larger batch of `batch_range`
+    costs no speedup (one gamma only); points that do not fit in memory are paler, points where no draft pays
+    (gamma None) are grey. Dots have the colour of the measured value. axes: where to draw, in a figure of
     your own. Returns the figure.
     """
     scenario = scenario_of(asked)
@@ -160,7 +160,7 @@ def gamma_map(
 ) -> "Figure":
     """The draft length with the largest speedup over both spans; 0 (do not speculate) is grey.
 
-    What does not fit in memory is paler. Returns the figure.
+    Points that do not fit in memory are paler. Returns the figure.
     """
     scenario = scenario_of(asked)
     from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -226,10 +226,10 @@ def gamma_curves(
 
 
 def _levels(values: Array) -> tuple[list[float], list[Any]]:
-    """The levels from just below the values, and 1, to just above, and a colour for each band of them.
+    """Levels from just below the values to just above, including 1, and a colour for each band.
 
-    Values beyond all levels have a band more. A colour depends on its speedup alone, so that two pictures can
-    be compared, and no two bands share one.
+    Values beyond all levels have an extra band. A colour depends only on its speedup, so that two pictures
+    can be compared, and no two bands share one.
     """
     low, high = min(float(values.min()), 1.0), max(float(values.max()), 1.0)
     first, last = int(np.searchsorted(LEVELS, low, "right")) - 1, int(np.searchsorted(LEVELS, high))
@@ -251,7 +251,7 @@ def _bands() -> list[tuple[float, ...]]:
 def _fits(
     scenario: Scenario, batches: Array, contexts: Array, gamma: NDArray[np.int64], fraction: float
 ) -> NDArray[np.bool_]:
-    """Where memory suffices, over [batch, context]; everywhere on a device whose memory is not known."""
+    """Where memory suffices, over [batch, context]; everywhere on a device with unknown memory."""
     shape = (batches.size, contexts.size)
     if scenario.machine.gpu.memory is None:
         return np.ones(shape, bool)
@@ -286,8 +286,8 @@ def _away(
 
 
 def _dots(axes: "Axes", found: Sequence[Measured], batch: Span) -> list[Any]:
-    """Dots, whole at the edges too, in the colour of what was measured; numbers above, or beside at the upper
-    edge.
+    """Dots in the colour of the measured value, not clipped at the edges; numbers above them, or beside them
+    at the upper edge.
     """
     from matplotlib.patheffects import withStroke
 

@@ -1,9 +1,9 @@
-"""One look for every picture: the palette, figures, axes of batches and contexts, captions, and files with
-equal bytes.
+"""The style of every picture: palette, figures, axes of batches and contexts, captions, and files with equal
+bytes.
 
-Colours are Paul Tol's schemes (his technical note SRON/EPS/TN/09-002), told apart by people with any colour
-vision; nothing is said by colour alone where a line style or a marker can say it too. matplotlib is loaded on
-use.
+Colours are Paul Tol's schemes (his technical note SRON/EPS/TN/09-002), which people with any colour vision
+can distinguish; line styles or markers repeat the information of colours where possible. matplotlib is loaded
+on use.
 """
 
 import textwrap
@@ -53,7 +53,7 @@ PARTS = {
     "fixed": ("launches, fixed costs", "#aaaa00"),
     "overhead": ("outside the passes", "#dddddd"),
 }
-"""What the time of a pass is spent on: word and colour (Tol's "light")."""
+"""Components of the time of a pass: word and colour (Tol's "light")."""
 BELOW = ("#f6d3c9", "#e58267", "#b2182b", "#4d0712")
 ABOVE = ("#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b")
 """From break even to the largest slowdown and speedup; red and blue also differ in how fast they darken."""
@@ -81,7 +81,7 @@ def styled(draw: Draw) -> Draw:
 
 
 def scenario_of(asked: Query | Scenario) -> Scenario:
-    """What a picture is of: a question in the user's words, or what it resolved to."""
+    """The subject of a picture: a question in the user's words, or its resolved scenario."""
     return resolve(asked) if isinstance(asked, Query) else asked
 
 
@@ -100,7 +100,7 @@ def figure_of(axes: "Axes") -> "Figure":
 
 
 def label(axes: "Axes", title: str, caption: str) -> "Figure":
-    """Say what a picture shows (above) and of what (below); returns the whole figure."""
+    """Adds the title (above) and the subject (below) to a picture; returns the whole figure."""
     figure = figure_of(axes)
     figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
     text = textwrap.fill(caption, int(figure.get_figwidth() * 17.5), break_on_hyphens=False)
@@ -128,10 +128,10 @@ def label_panel(axes: "Axes", title: str, caption: str) -> "Figure":
 
 
 def inside(mask: NDArray[np.bool_], wide: float, high: float) -> tuple[float, float] | None:
-    """Where in a region (axes: rows upwards, columns) words fit that need a share of its width and height.
+    """Place in a region (axes: rows upwards, columns) where words fit that need a share of its width and
+    height.
 
-    Returns the fractions (x, y) of the place that is farthest from the region's edges, or None where there is
-    none.
+    Returns the fractions (x, y) of the place that is farthest from the region's edges, or None.
     """
     rows, columns = mask.shape
     across, up = round(wide * columns / 2), max(round(high * rows / 2), 1)
@@ -190,7 +190,7 @@ def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) ->
 
 
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
-    """Everything a reader needs to ask the same question again; what is at its default is left out."""
+    """Everything that a reader needs to repeat the question, without defaults."""
     machine, draft, precision = scenario.machine, scenario.draft, scenario.precision
     degree, own = machine.tensor_parallel, draft.precision
     device = f"{degree} × {machine.gpu.name}" if degree > 1 else machine.gpu.name
@@ -227,7 +227,7 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
 
 
 def accepted(alpha: float | None, source: str) -> str:
-    """What is assumed of acceptance: its constant, or where its positions are from."""
+    """The assumed acceptance: its constant, or the source of its positions."""
     return f"acceptance by position ({source})" if alpha is None else f"acceptance α {alpha:g}"
 
 
@@ -270,7 +270,7 @@ def kv_name(scenario: Scenario) -> str:
 
 
 def told_apart(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
-    """What differs between (batch, context) points, a name for each, and what does not, for the caption."""
+    """Labels of (batch, context) points by their differences, and the common part for the caption."""
     columns = [[f"batch {b:g}" for b, _ in points], [f"context {tokens(c)}" for _, c in points]]
     same = [column[0] for column in columns if len({*column}) == 1 and len(points) > 1]
     kept = [column for column in columns if column[0] not in same] or columns
@@ -288,7 +288,7 @@ def tokens(value: float) -> str:
 
 
 def octaves(low: float, high: float, count: int = 8) -> list[float]:
-    """Powers of two within a span, thinned out evenly to about `count`; its ends where it holds fewer than
+    """Powers of two within a span, thinned out evenly to about `count`; the ends of a span with fewer than
     two.
     """
     first, last = int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9))
@@ -306,7 +306,7 @@ def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count
 
 
 def shades(count: int) -> list[Any]:
-    """So many colours from light to dark, none too light for a line on white."""
+    """`count` colours from light to dark, all dark enough for a line on white."""
     from matplotlib.colors import LinearSegmentedColormap
 
     ramp = LinearSegmentedColormap.from_list("perfmodel", SEQUENCE[1:])
@@ -315,7 +315,7 @@ def shades(count: int) -> list[Any]:
 
 @in_names
 def save(figure: "Figure", path: str | Path) -> Path:
-    """Write a picture as .png or .svg; the same numbers give the same bytes. Raises InputError for a wrong
+    """Writes a picture as .png or .svg; the same numbers give the same bytes. Raises InputError for a wrong
     path.
     """
     where = destination(path, *FORMATS)

@@ -1,6 +1,4 @@
-"""Latency against the request rate, with and without drafts: where each is saturated, and what the SLO
-allows.
-"""
+"""Latency against the request rate, with and without drafts: saturation and SLO."""
 
 from typing import TYPE_CHECKING
 
@@ -19,11 +17,11 @@ PANELS = (("ttft_s", "time to the first token (s)", 1.0), ("tpot_s", "time per o
 
 @styled
 def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
-    """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour a
+    """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour per
     draft length.
 
-    slo: limits to draw, in milliseconds, as the question had them. A cross on the axis is where a length is
-    saturated. Raises InputError for fewer than two loads.
+    slo: limits to draw, in milliseconds, as in the question. A cross on the axis marks the saturation of a
+    length. Raises InputError for fewer than two loads.
     """
     from matplotlib.ticker import FuncFormatter
 

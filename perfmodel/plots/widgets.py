@@ -26,9 +26,7 @@ GAMMAS = tuple(range(9))
 
 
 class Sliders:
-    """The widgets by name (`controls`), the picture and a line of text; `box` holds them all and is what is
-    shown.
-    """
+    """The widgets by name (`controls`), the picture and a line of text; `box` holds and shows them all."""
 
     def __init__(self, widgets: Any, start: Query) -> None:
         scenario = resolve(start)
@@ -68,7 +66,7 @@ class Sliders:
         return replace(self.start, draft_kv=kv, **at | {"gamma": at["gamma"] or None})
 
     def redraw(self, change: object = None) -> None:
-        """Answer and draw; what cannot be asked is said instead, in one line."""
+        """Answers and draws; a question that is refused shows its message instead."""
         drawn, said = BytesIO(), ""
         try:
             figure = _surface(self.query())
@@ -88,7 +86,7 @@ class Sliders:
         control.observe(self.redraw, "value")
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The widgets, and beside them the picture alone for whoever shows no widgets."""
+        """The widgets, and the picture alone for viewers without widgets."""
         shown: dict[str, Any] = self.box._repr_mimebundle_(include=include, exclude=exclude)
         return shown | {"image/png": b64encode(self.picture.value).decode()}
 
@@ -97,8 +95,8 @@ def sliders(start: Query = DEFAULT) -> "Sliders | Figure":
     """Widgets for device, model, draft, KV method and budget, acceptance, devices and draft length over a
     surface.
 
-    start: the question at first; what has no widget (formats, calibration, ...) stays as it is there. Its
-    alpha must be given. Without ipywidgets: the figure of that question, which no one can move.
+    start: the first question; arguments without a widget (formats, calibration, ...) stay as in it. Its alpha
+    is required. Without ipywidgets: the static figure of that question.
     """
     try:
         import ipywidgets

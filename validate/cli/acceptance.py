@@ -27,8 +27,8 @@ DEFAULT_GAMMA = 6
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptanceQuestion(Decoding):
-    """What is decoded to observe its acceptance; or, with --import, another tool's figures and what they are
-    of.
+    """The texts to decode to observe acceptance; or, with --import, another tool's figures and
+    their subject.
     """
 
     context: Annotated[tuple[int, ...], Argument("Cached tokens, a list.", COUNTS)] = (1024, 4096)
@@ -128,7 +128,7 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
 
 
 def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) -> list[list[int]] | None:
-    """Tokens of what is to be continued, None for the held-out text of a model that was trained on the other
+    """Tokens of the texts to continue; None for the held-out text of the model that was trained on the other
     part.
     """
     from perfmodel.validate.decoder.text import read_prompts, tokenizer

@@ -1,4 +1,4 @@
-"""``perfmodel validate accuracy | history``: this repository's gate, and how its accuracy moved; for
+"""``perfmodel validate accuracy | history``: this repository's gate and the history of its accuracy; for
 maintainers.
 """
 
@@ -62,7 +62,7 @@ def accuracy(
 
 
 def _renew(found: dict[str, Any]) -> None:
-    """Write the record and what follows from it, all of it or nothing."""
+    """Writes the record and everything derived from it, completely or not at all."""
     from perfmodel.validate.studies import history as trend
     from perfmodel.validate.studies import page
     from perfmodel.validate.studies import record as module

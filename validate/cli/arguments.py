@@ -1,4 +1,4 @@
-"""The arguments that only measuring takes, each declared once; those of all questions:
+"""The arguments of measuring only, each declared once; those of all questions:
 `answers/question/arguments.py`.
 """
 
@@ -59,7 +59,7 @@ HeldOut = Annotated[bool, Argument("Predict fitted rows by refits without their 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding(Question):
-    """What the verbs take that run the real decoder on texts."""
+    """Arguments of the verbs that run the real decoder on texts."""
 
     checkpoint: Annotated[
         str | None,

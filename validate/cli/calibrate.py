@@ -22,7 +22,7 @@ from perfmodel.writing import Content, destination, write_all
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateQuestion(Question):
-    """What is fitted, to which rows or kernels, and what judges it."""
+    """The fit: its rows or kernels, and the rows that judge it."""
 
     name: Annotated[
         str | None,
@@ -89,7 +89,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
 
 
 def _engines(write: bool) -> None:
-    """Fit what serving engines cost beyond their kernels; minutes, as all folds and ablations are fitted
+    """Fit the costs of serving engines beyond their kernels; minutes, as all folds and ablations are fitted
     too.
     """
     need_studies("calibrate engines")
@@ -116,7 +116,7 @@ def _engines(write: bool) -> None:
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
-    """Print or write the calibration that kernels alone give, judged on whole passes or scaled to them.
+    """Prints or writes the calibration from kernels alone, judged on whole passes or scaled to them.
 
     For a CPU without a device file, --hardware NAME.yaml that does not exist yet is written from the record
     too.

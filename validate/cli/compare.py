@@ -1,4 +1,4 @@
-"""``perfmodel validate compare``: measurements beside predictions."""
+"""``perfmodel validate compare``: measurements and predictions side by side."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated

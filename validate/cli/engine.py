@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineQuestion(Question):
-    """What was served, where its timings are, and what is made of them."""
+    """The served configuration, the source of its timings, and the outputs."""
 
     model: arg.Model
     hardware: arg.Hardware
@@ -136,7 +136,9 @@ def _calibrate(
     version: str | None,
     out: Path | None,
 ) -> None:
-    """Fit what the files hold; after a measurement, too little of it is a next step and no error."""
+    """Fits the timings of the files; after a measurement, too few timings are reported as a next step instead
+    of an error.
+    """
     from perfmodel.validate.engine.calibrate import lines
     from perfmodel.validate.engine.fit import check_enough
     from perfmodel.validate.engine.sources import (

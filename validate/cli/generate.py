@@ -1,4 +1,4 @@
-"""``perfmodel validate generate``: run the real decoder on real or random weights and print what it did."""
+"""``perfmodel validate generate``: run the real decoder on real or random weights and print the results."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ DEFAULT_CONTEXT = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateQuestion(Decoding):
-    """What is decoded, drafted by what, and where."""
+    """The texts to decode, the draft, and the device."""
 
     model: Annotated[str | None, Argument("A model's name, with --weights random:SEED.", "NAME", "-m")] = None
     weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE")] = None
@@ -85,7 +85,7 @@ class GenerateQuestion(Decoding):
             raise InputError("--rates: is of a tree's children: give --tree too")
 
     def request(self, kind: str) -> "Request":
-        """What the decoder is asked for one draft cache, drafted by `kind`."""
+        """The decoder request of one draft cache, drafted by `kind`."""
         from perfmodel.validate.decoder.request import Request
         from perfmodel.validate.decoder.sampling import Sampling
         from perfmodel.validate.decoder.script import scripted_weights
@@ -190,10 +190,10 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
 def observed(
     target: "Model", draft: "Model | None", pair: "Pair", texts: list[list[int]], runs: "list[Run]"
 ) -> AcceptanceFile:
-    """What the runs say of acceptance, as `validate acceptance` has it: one row for each method and budget.
+    """Acceptance observed in the runs, in the form of `validate acceptance`: one row per method and budget.
 
-    A budget above the context reads everything, and drafts of their own prefill are a method's published
-    form: both are left out. The context is that of the middle of the generation.
+    A budget above the context reads everything, and a draft's own prefill is a method's published form: both
+    are left out. The context is that of the middle of the generation.
     """
     from perfmodel.validate.harness.acceptance import code, entry, table
 
@@ -214,7 +214,7 @@ def observed(
 
 
 def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed: int) -> list[list[int]]:
-    """Prompts where none are given: held-out text for a model trained here, else random tokens."""
+    """Default prompts: held-out text for the bundled model, else random tokens."""
     import torch
 
     from perfmodel.validate.decoder.memory import check_fits

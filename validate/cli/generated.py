@@ -1,5 +1,5 @@
-"""What ``perfmodel validate generate`` prints: texts, runs measured beside predicted, what trees and levels
-gained.
+"""The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees and
+levels.
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,9 @@ SHOWN_TOKENS = 60
 
 
 def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, float] | None:
-    """Tokens/s of the baseline and the speedup of what was run, None where there is nothing to predict with.
+    """Tokens/s of the baseline and the speedup of a run; None where no prediction is possible.
 
-    Acceptance is as it was observed: of a chain by its tokens per iteration, of each of two levels by its
-    rate.
+    Acceptance is as observed: of a chain by its tokens per iteration, of each of two levels by its rate.
     """
     request, gained = run.request, run.generation.tokens_per_iteration
     if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
@@ -87,7 +86,7 @@ def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run")
 def table(
     baseline: "Run", runs: "list[Run]", hardware: str | None, predicted: list[tuple[float, float] | None]
 ) -> None:
-    """One line for each run, and what is to be said about all of them."""
+    """One line for each run, and remarks about all of them."""
     request, told = runs[0].request, next((p for p in predicted if p), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
     typer.echo(
@@ -142,7 +141,7 @@ def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
 
 
 def details(runs: "list[Run]", trees: "list[Planned]") -> None:
-    """What each tree, or each of two levels, gained beside what was to be expected."""
+    """The measured and expected gain of each tree, or of each of two levels."""
     for planned, run in zip(trees, runs, strict=False):
         typer.echo("\n".join(tree_lines(planned, run)))
     for run in runs:
@@ -151,7 +150,7 @@ def details(runs: "list[Run]", trees: "list[Planned]") -> None:
 
 
 def tree_lines(planned: "Planned", run: "Run") -> list[str]:
-    """What the tree gained beside what was expected of it."""
+    """The measured and expected gain of the tree."""
     assert isinstance(run.counts, TreeCounts)
     assert run.request.tree is not None
     parents, measured = run.request.tree, run.counts.rates
@@ -179,7 +178,7 @@ def _listed(rates: Sequence[float]) -> str:
 
 
 def level_lines(run: "Run") -> list[str]:
-    """What each of two levels gained, measured and as the two measured rates make expect; nothing of one
+    """The measured gain of each of two levels, and that expected from the two measured rates; empty for one
     level.
     """
     counts, request = run.counts, run.request

@@ -24,7 +24,7 @@ from perfmodel.validate.records.summary import quiet_line
 from perfmodel.writing import write
 
 BUSY_SHARE = 0.15
-"""Above this share of the CPUs in use before a measurement begins, it says so."""
+"""Share of busy CPUs before a measurement from which it warns."""
 SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 """Figures on the terminal; `report` has them all."""
 
@@ -126,7 +126,7 @@ def report(
 
 
 def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
-    """The plan with what the command line changes. `known` False leaves a device unread that is yet to be
+    """The plan with the command line's changes. `known` False does not read a device that is yet to be
     measured.
     """
     plan = load_plan(name)
@@ -137,7 +137,7 @@ def for_hardware(name: str, hardware: str | None, threads: int | None, known: bo
 
 
 def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
-    """The record of a run, None on ranks other than 0; says before it where the machine is busy."""
+    """The record of a run, None on ranks other than 0; first warns about a busy machine."""
     from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
@@ -177,9 +177,9 @@ def time_points(
     hardware: str | None = None,
     minutes: float | None = None,
 ) -> Record | None:
-    """The record of a plan's points, printed beside predictions; None on ranks other than 0.
+    """The record of a plan's points, printed with predictions; None on ranks other than 0.
 
-    hardware: the device that predictions are for, where it was measured and is none of the plan's.
+    hardware: the device of the predictions, where it was measured and is not the plan's.
     """
     from perfmodel.validate.harness.estimate import check, fitting
     from perfmodel.validate.harness.measure import run_plan
@@ -211,9 +211,7 @@ def time_points(
 
 
 def _lying(name: str, folder: Path) -> str:
-    """A file in the record's own folder without its path, as records keep it; anything else as it was
-    given.
-    """
+    """A file in the record's own folder without its path, as records keep it; other names unchanged."""
     path = Path(name)
     return path.name if path.is_file() and path.resolve().parent == folder.resolve() else name
 

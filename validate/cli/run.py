@@ -1,5 +1,5 @@
-"""``perfmodel validate run``: kernels, a calibration from them alone, and whole passes beside what it
-predicts.
+"""``perfmodel validate run``: kernels, a calibration from them alone, and whole passes with its
+predictions.
 """
 
 from pathlib import Path
@@ -80,7 +80,7 @@ def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | 
 
 
 def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tuple[str, Path, Calibration]:
-    """The device, the calibration's file and the calibration; `device` None has the CPU's file written
+    """The device, the calibration's file and the calibration; with `device` None the CPU's file is written
     too.
     """
     from perfmodel.validate.harness.micro.fit import calibration_from

@@ -1,6 +1,4 @@
-"""Which tree each draft cache is run with: as drawn, or Sequoia's for rates that are given or measured
-first.
-"""
+"""The tree of each draft cache: as given, or Sequoia's for given or previously measured rates."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +16,9 @@ STAR = "8"
 
 @dataclass(frozen=True)
 class Planned:
-    """A request with its tree, and the rates by rank it was drawn for (None where they were not used)."""
+    """A request with its tree, and the rates by rank that it was chosen for (None where they were
+    not used).
+    """
 
     request: Request
     rates: tuple[float, ...] | None
@@ -26,7 +26,7 @@ class Planned:
 
 
 def check_tree(spec: str, rates: tuple[float, ...] | None, draft: str, alpha: float | None) -> None:
-    """Refuse, before anything is loaded, what `planned` cannot serve. Raises InputError."""
+    """Refuses arguments that `planned` cannot serve, before anything is loaded. Raises InputError."""
     if sequoia_nodes(spec) is None:
         branching(spec)
     if rates is not None:
@@ -47,7 +47,7 @@ def planned(
     seed: int,
 ) -> Planned:
     """`request`, a chain of gamma tokens, with the tree that `spec` names; ``sequoia:N`` keeps to gamma
-    levels below the root. Without rates it decodes the prompts with a star first, which measures them.
+    levels below the root. Without rates it first decodes the prompts with a star, which measures them.
 
     Raises InputError for a spec or rates without a tree.
     """
