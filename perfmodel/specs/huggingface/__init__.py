@@ -1,6 +1,6 @@
 """A ModelSpec from any local Hugging Face ``config.json``, as transformers reads it.
 
-Families are rows of ``models/families.csv``, and the names that files have for things of
+Families are rows of `families.py`, and the names that files have for things of
 ``models/names.csv``. A key that decides a size must be in the file, unless transformers derives it from
 others. Keys that move no byte and no FLOP (routing groups, soft caps, ...) are not read; one that may, and
 that the family does not read, is refused.
@@ -13,7 +13,8 @@ from typing import Any, get_args
 from perfmodel.errors import one_line
 from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import recurrent
-from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, WRAPPERS, Family
+from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, WRAPPERS
+from perfmodel.specs.huggingface.family import Family
 from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
 from perfmodel.specs.huggingface.names import theirs
 from perfmodel.specs.huggingface.quantised import formats_of
@@ -108,9 +109,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         or keys.integer("intermediate_size", family.mlp_ratio * hidden if family.mlp_ratio else NEEDED),
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
-        "tie_word_embeddings": keys.flag("tie_word_embeddings", family.says("tied")),
+        "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.rules),
         **_biases(keys, family),
-        "rms_norm_eps": keys.number("rms_norm_eps", family.rms_norm_eps or 1e-5),
+        "rms_norm_eps": keys.number("rms_norm_eps", family.rms_norm_eps),
         **_rotary(keys, family, positions),
         "num_nextn_predict_layers": _predicting(keys),
         "source": keys.where,
@@ -124,12 +125,12 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
 
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
     """A null num_key_value_heads means num_attention_heads; in some families an absent one does too."""
-    may_omit = family.says("heads_are_kv_heads") or keys.data.get("num_key_value_heads", NEEDED) is None
+    may_omit = "heads_are_kv_heads" in family.rules or keys.data.get("num_key_value_heads", NEEDED) is None
     return keys.integer("num_key_value_heads", heads if may_omit else NEEDED)
 
 
 def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
-    if family.says("head_dim_needed") or keys.data.get("head_dim") is not None:
+    if "head_dim_needed" in family.rules or keys.data.get("head_dim") is not None:
         return keys.integer("head_dim")
     if hidden % heads:
         raise keys.bad(
@@ -139,18 +140,18 @@ def _head_dim(keys: Keys, family: Family, hidden: int, heads: int) -> int:
 
 
 def _biases(keys: Keys, family: Family) -> dict[str, bool]:
-    if family.says("use_bias"):
+    if "use_bias" in family.rules:
         return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("use_bias", True))
-    asked = keys.flag("attention_bias", family.says("bias_default"))
+    asked = keys.flag("attention_bias", "bias_default" in family.rules)
     mlp = keys.flag("mlp_bias", False)
-    if family.says("unbiased") and (asked or mlp):
+    if "unbiased" in family.rules and (asked or mlp):
         raise keys.bad("attention_bias" if asked else "mlp_bias", "false for this architecture")
-    whole = asked and family.says("attention_bias")
-    qkv = whole or (asked and family.says("attention_bias_of_qkv"))
+    whole = asked and "attention_bias" in family.rules
+    qkv = whole or (asked and "attention_bias_of_qkv" in family.rules)
     if keys.data["model_type"] == "qwen2_moe":
         qkv = keys.flag("qkv_bias", True)
     output = keys.flag("attention_out_bias", whole)
-    return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and family.says("mlp_bias")}
+    return {"qkv_bias": qkv, "output_bias": output, "mlp_bias": mlp and "mlp_bias" in family.rules}
 
 
 def _predicting(keys: Keys) -> int | None:
@@ -176,7 +177,7 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     newer = keys.mapping("rope_parameters")
     if newer and "full_attention" in newer.data:
         newer = newer.mapping("full_attention")
-    theta = (newer or keys).number("rope_theta", keys.number("rope_theta", family.rope_theta or 1e4))
+    theta = (newer or keys).number("rope_theta", keys.number("rope_theta", family.rope_theta))
     scaling = newer or keys.mapping("rope_scaling")
     share = "partial_rotary_factor"
     rotary = {"rope_theta": theta, share: (newer or keys).number(share, keys.number(share, 1.0))}

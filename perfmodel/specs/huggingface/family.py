@@ -1,0 +1,48 @@
+"""What transformers fixes or assumes for models of one family."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perfmodel.specs.huggingface.keys import Keys
+from perfmodel.specs.huggingface.layers import Fields, all_full
+
+Reader = Callable[[Keys, int], Fields]
+"""The keys of a file and its layers -> fields of ModelSpec."""
+Rule = Literal[
+    "attention_bias",
+    "attention_bias_of_qkv",
+    "bias_default",
+    "head_dim_needed",
+    "heads_are_kv_heads",
+    "mlp_bias",
+    "tied",
+    "unbiased",
+    "use_bias",
+]
+"""Which keys count. attention_bias, attention_bias_of_qkv, mlp_bias and use_bias: that key of a file counts,
+the first for q, k, v and o, the second for q, k and v, the last for these and the MLP; unbiased: it must be
+false; bias_default: an absent one is true. tied: so is an absent `tie_word_embeddings`. head_dim_needed:
+transformers' default is a constant, not hidden_size / num_attention_heads. heads_are_kv_heads:
+num_key_value_heads may be left out.
+"""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family. model_types: words, all that are read by it.
+
+    readers: of its layers and experts (in `layers`, `recurrent`, `sparse` and `experts`), later ones over
+    earlier ones; by default every layer attends to everything, and there are no experts. fixed: fields of
+    ModelSpec that all its models have alike. rms_norm_eps, rope_theta: what an absent key means. mlp_ratio:
+    width of an MLP over the hidden one, and positions: the longest context, where the file does not say.
+    """
+
+    model_types: str
+    readers: tuple[Reader, ...] = (all_full,)
+    rules: tuple[Rule, ...] = ()
+    fixed: dict[str, Any] = field(default_factory=dict)
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 1e4
+    mlp_ratio: int | None = None
+    positions: int | None = None
