@@ -1,9 +1,12 @@
 """Hugging Face config files: what cannot be held is refused by its key, whatever the key holds."""
 
+import re
+
 import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import from_config
+from perfmodel.specs.huggingface.unread import PATTERNS
 from perfmodel.specs.models.model import load_model
 from tests.specs.configs import DEEPSEEK_V3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 
@@ -80,3 +83,13 @@ def test_a_key_that_says_nothing_or_moves_no_byte_is_no_obstacle() -> None:
         "routed_scaling_factor",
     ):
         assert shape(from_config(DEEPSEEK_V3 | {key: 3}, "m.json")) == shape(load_model("deepseek-v3"))
+
+
+def test_a_pattern_of_unread_keys_matches_the_key_that_it_was_seen_in() -> None:
+    """A key that changes no cost is listed only where another row would have it refused."""
+    costly = [row.pattern for row in PATTERNS if row.changes_cost]
+    for row in PATTERNS:
+        key = row.seen_in.partition(" ")[0]
+        assert not key or re.search(row.pattern, key), row
+        assert not key or any(re.search(pattern, key) for pattern in costly), row
+    assert len({row.pattern for row in PATTERNS}) == len(PATTERNS)
