@@ -51,6 +51,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "version",
         "calibration",
         "dynamic_price",
+        "attention_backend",
         "kv_reread",
         "kv_page",
         "topk_reuse",

@@ -255,4 +255,5 @@ def _engine(a: WhatIf) -> str:
     name = ENGINES[a.query.engine] if a.query.engine and not a.calibration.rests_on else a.calibration.stack
     if a.calibration.rests_on and word in ENGINES:  # a serving engine
         name = f"{ENGINES[word]} {version}".strip()
+        name += f" ({a.query.attention_backend})" if a.query.attention_backend else ""
     return name if a.runs_in is None else f"{name}; the draft runs in: {a.runs_in}"

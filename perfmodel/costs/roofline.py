@@ -20,6 +20,7 @@ from perfmodel.specs.calibrations.calibration import Calibration, over_host
 from perfmodel.specs.calibrations.constants import Term, interpolated
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel
 from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.engines.attention import Backend, backend_name, backend_of
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
@@ -44,8 +45,9 @@ class Machine:
     """A device, how many of it, and how well its software stack uses it.
 
     kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1
-    ... query. over_host: whether the group's devices talk over PCIe. drafts: whether the passes are a
-    draft's, which cost some engines a time of their own.
+    ... query, and stands for whatever the attention backend does. over_host: whether the group's devices
+    talk over PCIe. drafts: whether the passes are a draft's, which cost some engines a time of their own.
+    attention_backend: of a serving engine's kernels; None: the engine's own choice.
     """
 
     gpu: GPUSpec
@@ -53,15 +55,21 @@ class Machine:
     tensor_parallel: int = 1
     kv_reread: float | None = None
     drafts: bool = False
+    attention_backend: str | None = None
     over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
+    _backends: tuple[Backend | None, Backend | None] = field(init=False, repr=False, compare=False)
+    """Of a cache of heads, and of a latent one."""
 
     def __post_init__(self) -> None:
         count, degree = self.gpu.multiprocessors, self.tensor_parallel
         object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
+        attends = self.calibration.stack, self.gpu.architecture
+        backends = tuple(backend_of(*attends, latent, self.attention_backend) for latent in (False, True))
+        object.__setattr__(self, "_backends", backends)
         if degree > 1 and self.gpu.link_rate(degree) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")
 
@@ -77,9 +85,14 @@ class Machine:
         """
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)
-        c = self.calibration
+        c, backend = self.calibration, self._backends[latent]
+        latent = latent and (backend is None or backend.latent_rereads)
         slope = (latent and c.latent_reread_per_query.value) or c.kv_reread_per_query.value
         return 1.0 if slope == 0 else np.minimum(1.0 + slope * (np.asarray(query) - 1.0), query)
+
+    def backend(self, latent: bool) -> str | None:
+        """Name of the attention backend over a cache of heads, or a latent one; None where none is known."""
+        return backend_name(self.calibration.stack, self.gpu.architecture, latent, self.attention_backend)
 
     def split(self, op: Op) -> Split:
         """Calibrated time of one op, all its kernels, by term: the one place where op constants enter."""
@@ -140,6 +153,9 @@ class Machine:
         counted = not isinstance(op.work_items, float) or op.work_items > 0
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
             cache = np.maximum(cache, self._longest_s(op))
+        backend = self._backends[op.cache == "latent"]
+        if counted and backend is not None and (backend.one or backend.several):
+            cache = np.maximum(cache, self._uncut_s(op, backend))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
         further: Floats = {"latent": c.latent_layer_s.value, "state": c.state_layer_s.value}.get(
             op.cache, 0.0
@@ -161,6 +177,20 @@ class Machine:
         waiting = np.maximum(op.work_items / self._multiprocessors - 1.0, 0.0)
         mean = op.cost.kv_bytes / op.work_items
         return ((mean + op.longer_bytes) / splits + mean * waiting) * each
+
+    def _uncut_s(self, op: Op, backend: Backend) -> Floats:
+        """Time until each sequence and KV head is read, where a kernel cuts it into fewer pieces than fill
+        the device: max(bytes of a piece, bytes of all / multiprocessors) at one multiprocessor's rate.
+        """
+        rate, count = self.calibration.block_bandwidth.value, self._multiprocessors
+        several = None if self.kv_reread is not None else backend.several
+        pieces = np.where(np.asarray(op.query) > 1.0, several or np.inf, backend.one or np.inf)
+        if not rate or not count or not np.isfinite(pieces).any():
+            return 0.0
+        fill = np.maximum(np.floor(count / np.asarray(op.rows, float)), 1.0)
+        longest = op.cost.kv_bytes / op.work_items + op.longer_bytes
+        slowest = np.maximum(longest / np.minimum(pieces, fill), op.cost.kv_bytes / count)
+        return np.where(np.isfinite(pieces), slowest * (self._byte_s * count / rate), 0.0)
 
     def _gemm_rates(self, op: Op) -> tuple[Floats, Floats]:
         """Calibrated seconds per byte and per FLOP of a GEMM."""

@@ -3,7 +3,7 @@
 All times broadcast over ``[batch, context]``; some functions add a trailing axis of gammas and say so.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -83,7 +83,7 @@ class Scenario:
             )
             object.__setattr__(self, f"{name}_shard", part)
             object.__setattr__(self, f"summed_{name}", part if self.core_ops else part.summed())
-        machine = Machine(self.machine.gpu, calibration, draft.tensor_parallel, drafts=True)
+        machine = replace(self.machine, tensor_parallel=draft.tensor_parallel, kv_reread=None, drafts=True)
         object.__setattr__(self, "draft_machine", machine)
 
     def target_ops(

@@ -89,6 +89,8 @@ SERVED = (
     Query("qwen3-32b", "h200-sxm-141gb", 8, 8000, 3, draft="eagle", alpha=0.8, weights="fp8", kv_dtype="fp8"),
     Query("deepseek-r1", "h200-sxm-141gb", 8, 8000, 3, tp=8, draft="eagle", alpha=0.8, kv_dtype="fp8"),
     Query("deepseek-r1", "h200-sxm-141gb", 8, 8000, 3, tp=8, draft="eagle", alpha=0.8, kv_dtype="bf16"),
+    Query("deepseek-r1", "h200-sxm-141gb", 8, 8000, 3, tp=8, alpha=0.8, attention_backend="trtllm"),
+    Query("llama-3.1-8b", "h200-sxm-141gb", 1, 128000, 3, alpha=0.8, attention_backend="triton"),
     Query("deepseek-v3.2", "h200-sxm-141gb", 64, 64000, 3, tp=8, draft="eagle", alpha=0.8, kv_dtype="fp8"),
     Query("qwen3.5-35b-a3b", "h200-sxm-141gb", 8, 8000, 3, draft="eagle", alpha=0.8),
     Query("llama-3.1-8b", "h200-sxm-141gb", 1, 128000, 3, draft="eagle", alpha=0.8),

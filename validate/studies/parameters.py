@@ -96,12 +96,24 @@ _DASHBOARD = (
     "48 ratios of six models with EAGLE-3 on H200, sgl-project/SpecForge@a6b6b023 (dashboard); "
     "a model left out is 7 % off on average"
 )
+_BLOCK = (
+    "one block's rate over memory bandwidth per multiprocessor: vllm#58156 (2.8), #51995 (0.6), "
+    "RTX 3090 (1.1), RTX PRO 6000 (2.2)"
+)
 PUBLIC = (
     Parameter("vllm.pass_fixed_s", 1.42e-3, 0.33, source=_V0),
     Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1),
     Parameter("sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6"),
     Parameter("sglang@0.5.small_kernel_s", 1.0, 0.1, True, "versions from 0.5.5 on are those fitted"),
     Parameter("sglang@0.5.6.iteration_fixed_s", 0.386, 0.2, True, _DASHBOARD),
+    Parameter("all.block_bandwidth", 1.4, 0.35, source=_BLOCK),
+    Parameter("ampere.block_bandwidth", 1.1, 0.2, source="RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
+    Parameter(
+        "blackwell.block_bandwidth",
+        2.2,
+        0.2,
+        source="RTX PRO 6000, 132K, Qwen3.5-397B at TP 4: 24 ns per 512 bytes",
+    ),
     *(
         Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20)
         for board in ("h20-sxm-96gb", "h20-sxm-141gb")

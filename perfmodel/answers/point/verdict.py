@@ -186,7 +186,7 @@ def warnings(
         )
     if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
-    notes += unlike_measured(scenario, batch, context, gamma)
+    notes += (*uncut(scenario, batch, context, gamma), *unlike_measured(scenario, batch, context, gamma))
     notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
     if is_transferred(scenario):
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
@@ -197,6 +197,23 @@ def warnings(
                 f"{gpu.name} is of another maker: measured steps of one were off by a factor of {factor:.1f}"
             )
     return tuple(notes)
+
+
+def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
+    """That the attention backend leaves a verification to few multiprocessors, and how much longer it
+    takes.
+    """
+    machine = scenario.machine
+    name = machine.backend(scenario.target.mla is not None)
+    if not gamma or name is None or machine.kv_reread is not None:
+        return
+    once = replace(scenario, machine=replace(machine, kv_reread=1.0))
+    verify_s, once_s = (float(s.target_pass_s(batch, context, gamma + 1.0)) for s in (scenario, once))
+    if verify_s > CLIFF * once_s:
+        yield (
+            f"{name} does not cut the cache up for several query tokens: verification takes "
+            f"{verify_s / once_s:.1f} times as long as with the cache read once (--attention-backend)"
+        )
 
 
 def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:

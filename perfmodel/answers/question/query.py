@@ -64,6 +64,12 @@ class CommonOptions(arg.Question):
         shown=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
         default=None,
     )
+    attention_backend: str | None = argument(
+        "Attention kernels: flash-attn2, flash-attn3, flashinfer, triton, trtllm, ... of the engine.",
+        "NAME",
+        shown="the engine's own choice for the device",
+        default=None,
+    )
     calibration: str | None = argument(
         "Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal", default=None
     )
@@ -252,7 +258,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     reread = None if query.kv_reread is None else float(query.kv_reread)
     return Scenario(
         target=target,
-        machine=Machine(gpu, found.calibration, tp, reread),
+        machine=Machine(gpu, found.calibration, tp, reread, attention_backend=query.attention_backend),
         precision=precision,
         draft=draft,
         acceptance=_acceptance(query, target, draft) if acceptance is None else acceptance,

@@ -143,6 +143,15 @@ class EngineConstants(Frozen):
             "one multiprocessor's share of bandwidth, for the longest sequence; 0: none",
         ),
     ] = ABSENT
+    block_bandwidth: Annotated[
+        Constant,
+        Declared(
+            "attention",
+            "kv_load",
+            "factor",
+            "one multiprocessor's share of bandwidth, where a cache is cut into few pieces; 0: not counted",
+        ),
+    ] = ABSENT
     wide_norm_s: Annotated[
         Constant,
         Declared(
