@@ -1,3 +1,3 @@
-"""Answers: one file for each question that a user asks, in Python here and on the command line in
+"""Answers: one file for each question of a user, in Python here and on the command line in
 `perfmodel.cli`.
 """

@@ -1,6 +1,4 @@
-"""What every answer is: a typed, frozen record that becomes JSON by `as_dict` and reads well in a
-notebook.
-"""
+"""Base of every answer: a typed, frozen record that becomes JSON by `as_dict` and a table in a notebook."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,7 +11,7 @@ T = TypeVar("T")
 
 
 def items(record: Any) -> dict[str, Any]:
-    """Name -> value of everything that a record says, its `COMPUTED` properties after its fields."""
+    """Name -> value of everything in a record, its `COMPUTED` properties after its fields."""
     if not isinstance(record, Answer) and hasattr(record, "as_dict"):
         return dict(record.as_dict())
     names = [f.name for f in fields(record)] + list(getattr(type(record), "COMPUTED", ()))
@@ -32,12 +30,12 @@ def plain(value: Any) -> Any:
 
 
 class Answer:
-    """Base of all answers. `COMPUTED` names properties that are part of the JSON beside the fields."""
+    """Base of all answers. `COMPUTED` names the properties that the JSON has in addition to the fields."""
 
     COMPUTED: ClassVar[tuple[str, ...]] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract: plain types, None where there is none."""
+        """The JSON contract: plain types, None for missing values."""
         return {"schema_version": SCHEMA_VERSION, **plain(self)}
 
     def headline(self) -> str:

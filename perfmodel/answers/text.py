@@ -40,7 +40,7 @@ def _prefixed(value: float) -> str:
 
 
 def tokens(value: float | None) -> str:
-    """A length in whole tokens, rounded up, or the word for there being none."""
+    """A length in whole tokens, rounded up, or the word for an infinite one."""
     return NONE if value is None else f"{-int(-value // 1):,}"
 
 
@@ -55,5 +55,5 @@ def devices(hardware: str, tp: float) -> str:
 
 
 def limiter(name: str) -> str:
-    """What limits a pass, in a word."""
+    """The limiter of a pass in one word."""
     return LIMITERS.get(name, name)

@@ -1,8 +1,8 @@
-"""Which draft, how much cache, how many tokens, on how many devices, or no speculation at all.
+"""The best draft, cache, draft length and number of devices, or no speculation at all.
 
-Every candidate is priced over all batches and draft lengths at once; what does not fit in memory or misses
-the bound on time per token is out. The best by the objective is answered with its runner-up, the best
-baseline, the fronts of throughput against time per token, the term that decides, and how far it would carry.
+Every candidate is priced over all batches and draft lengths at once; points that do not fit in memory or miss
+the bound on time per token are dropped. The answer is the best by the objective, with its runner-up, the best
+baseline, the fronts of throughput against time per token, the term that decides, and its margins.
 """
 
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ class Aim:
 class Pick:
     """One configuration; draft, draft_kv and draft_tp are None for the baseline, tree_levels for a chain.
 
-    runs_in: which engine runs the draft, in words; None for the baseline, and where the stack is no serving
-    engine. `speedup` is over the baseline at the same batch and degree; `objective` the value of what was
-    looked for.
+    runs_in: the engine that runs the draft, in words; None for the baseline, and where the stack is not a
+    serving engine. `speedup` is over the baseline at the same batch and degree; `objective` is the value of
+    the objective.
     """
 
     tp: int
@@ -68,12 +68,10 @@ class Pick:
 
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
-    """The best configuration that the engine runs, what it was chosen from, and why; None where nothing is
-    possible.
+    """The best configuration that the engine runs, its alternatives, and the reason; None where nothing fits.
 
-    not_run: what would be better still but the engine does not run it. serve: the engine's line for what was
-    chosen. unmeasured: where no draft with a known acceptance is allowed, the alpha from which each of the
-    others would pay.
+    not_run: a better one that the engine does not run. serve: the engine's command line for the choice.
+    unmeasured: where no draft with a known acceptance is allowed, the break-even alpha of each of the others.
     """
 
     query: AdviseQuery
@@ -94,9 +92,7 @@ class Advice(Answer):
     warnings: tuple[str, ...]
 
     def gain(self, pick: Pick) -> float | None:
-        """How many times better than the best baseline by the objective; None where no baseline is
-        allowed.
-        """
+        """Ratio to the best baseline by the objective; None where no baseline is allowed."""
         if (b := self.baseline) is None:
             return None
         larger, smaller = (pick, b) if self.objective.name == "throughput" else (b, pick)
@@ -161,7 +157,9 @@ def _verdict(
     robustness: Robustness | None,
     would_pay: tuple[BreakEven, ...],
 ) -> Any:
-    """Of the choice: a draft must pay at its own batch, as `whatif` asks, and beat the best baseline."""
+    """The verdict of the choice: a draft must pay at its own batch, as in `whatif`, and beat the best
+    baseline.
+    """
     if robustness is None:
         return "infeasible"
     rival = next((p for p in allowed if p.gamma), None)
@@ -179,7 +177,7 @@ def _verdict(
 
 
 def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
-    """What `whatif` says of the point, against the baseline at the same batch."""
+    """The verdict of `whatif` for the point, against the baseline at the same batch."""
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
     speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
     if not point.levels:
@@ -190,7 +188,7 @@ def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
 
 
 def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
-    """Lines for the choice where its engine has any: one draft length for all batches up to the chosen
+    """Command lines for the choice if its engine has any: one draft length for all batches up to the chosen
     one.
     """
     s = chosen.candidate.scenario
@@ -267,7 +265,7 @@ def _reason(
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
-    """The drafts that need the least acceptance, and how to say what was measured."""
+    """The drafts that need the least acceptance, and how to supply a measured one."""
     if not would_pay:
         return ", and no draft would pay at any"
     needs = [
@@ -280,7 +278,7 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
 
 
 def _why(point: PricedPoint, query: AdviseQuery) -> str:
-    """What an iteration of a chain saves and adds; of a tree, what it gains."""
+    """What an iteration of a chain saves and costs; for a tree, its gain."""
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
     if point.levels:
         return (

@@ -16,9 +16,7 @@ LARGEST = 256
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """Of batches 1 to `looked_to`, the one with the largest throughput of the group; gamma 0 is the
-    baseline.
-    """
+    """The batch from 1 to `looked_to` with the largest throughput of the group; gamma 0 is the baseline."""
 
     batch: int
     gamma: int
@@ -40,7 +38,7 @@ def throughputs(
 
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
-    """None where not one sequence fits."""
+    """The best batch; None where not even one sequence fits."""
     top = int(min(np.max(memory_of(scenario, 1.0, context, 0.0, fraction).ar_max_batch), LARGEST))
     if top < 1:
         return None

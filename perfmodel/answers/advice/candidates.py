@@ -1,6 +1,6 @@
-"""What `advise` is asked, and what it searches: drafts x KV methods x tensor-parallel degrees.
+"""The question of `advise` and its search space: drafts x KV methods x tensor-parallel degrees.
 
-A candidate without a measured acceptance is skipped and says so; no rate is ever made up.
+A candidate without a measured acceptance is skipped and listed; no acceptance is ever assumed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ BUDGETS = (512, 1024, 2048, 4096)
 Rows = Sequence[AcceptanceRow]
 Known = tuple[str, KVMethod, Acceptance | TreeAcceptance]
 Unknown = tuple[str, KVMethod, str]
-"""A draft, its KV method, and its acceptance; or why none is known."""
+"""A draft and its KV method with their acceptance, or with the reason why none is known."""
 
 
 def _rates(given: Any, flag: str) -> dict[str, str]:
@@ -159,11 +159,11 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """All of a configuration but its batch and draft length. tree: its acceptance where it drafts trees, not
+    """A configuration without its batch and draft length. tree: its acceptance if it drafts trees instead of
     chains.
 
-    runs: whether the engine asked for runs the draft; None for the baseline, and where that is no serving
-    engine.
+    runs: whether the given engine runs the draft; None for the baseline, and for other stacks than serving
+    engines.
     """
 
     scenario: Scenario
@@ -177,9 +177,9 @@ class Candidate:
 
 
 def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
-    """The baseline by degree, drafts with an acceptance, and what was skipped.
+    """The baseline by degree, drafts with an acceptance, and skipped candidates.
 
-    Raises InputError for unknown names. A degree that the model or the calibration cannot have is a skip.
+    Raises InputError for unknown names. A degree that the model or the calibration cannot have is skipped.
     """
     named = Named.of(query)
     known, unknown = _accepted(query, named)
@@ -297,7 +297,7 @@ def _key(name: str, kv: KVMethod) -> tuple[str, str]:
 
 
 def _all_methods() -> tuple[KVMethod, ...]:
-    """Every method at every budget of `BUDGETS`, or once where it takes none; never the whole cache."""
+    """Every method at every budget of `BUDGETS`, or once if it has no budget; without the full cache."""
     every = []
     for name, kind in kv_methods().items():
         if ":" in kind.example:

@@ -93,10 +93,10 @@ def length_tables(
     ends.
 
     Ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last end, each represented by
-    `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm; neighbours that gain no more than
-    `hysteresis` by being apart become one. shares: of baseline time by batch size, any scale. acceptance_at:
-    that of each context, where it is not the scenario's at all of them. Raises InputError for contexts that
-    do not rise, and for other than `max_batch` shares.
+    `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm; neighbours are merged if separating them
+    gains no more than `hysteresis`. shares: of baseline time by batch size, any scale. acceptance_at:
+    acceptance by context, if it is not the scenario's at all of them. Raises InputError for contexts that do
+    not rise, and for a number of shares other than `max_batch`.
     """
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))
@@ -126,10 +126,10 @@ def length_tables(
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What turning speculation on again costs at one batch: the draft reads the tokens it missed while it was
+    """Cost of turning speculation on again at one batch: the draft reads the tokens it missed while it was
     off.
 
-    seconds of the whole batch; new_tokens a sequence must gain at `tokens` drafted to earn them back, None
+    seconds of the whole batch; new_tokens that a sequence must gain at `tokens` drafted to recover them, None
     where drafting saves nothing there.
     """
 
@@ -141,12 +141,12 @@ class CatchUp:
 
 
 def catch_up(scenario: Scenario, table: LengthTable, context: float, missed: int) -> CatchUp | None:
-    """In the middle of the last range that drafts, below one that does not, after `missed` tokens; None
-    without one.
+    """The catch-up in the middle of the last range that drafts, below one that does not, after `missed`
+    tokens; or None.
 
-    One prefill pass over the missed tokens for a draft with a cache of its own, nothing for one without: a
-    self-draft, n-gram, Medusa. A head's pass needs the target's hidden states of those tokens, which the
-    engine must keep.
+    One prefill pass over the missed tokens for a draft with a cache of its own; no cost for a self-draft,
+    n-gram and Medusa. A head's pass needs the target's hidden states of those tokens, which the engine must
+    keep.
     """
     on = [r for r, above in pairwise(table.ranges) if r.tokens and not above.tokens]
     if not on:

@@ -1,7 +1,9 @@
-"""Lines for serving engines that serve what was priced: vLLM's JSON, SGLang's flags and adaptive file.
+"""Command lines for serving engines that match the priced configuration: vLLM's JSON, SGLang's flags and
+adaptive file.
 
-Where an engine has no such draft, the answer is None and a note says why: no method name is invented. Every
-kind of line was tried on the engines' own parsers (tests/engine/lines.json, made by ``make test-engine``).
+Where an engine has no such draft, the answer is None and a note gives the reason: no method name is invented.
+Every kind of line was tried on the engines' own parsers (tests/engine/lines.json, made by ``make
+test-engine``).
 """
 
 import json
@@ -30,22 +32,22 @@ NO_SPARSE = (
     "the table is for an engine that has one"
 )
 ADAPTIVE_FILE = "adaptive.json"
-"""What SGLang's line calls the file that the user is to write."""
+"""Name, in SGLang's line, of the file that the user writes."""
 
 
 KV_NAMES = {
     "vLLM": {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"},
     "SGLang": {"fp8": "fp8_e4m3"},
 }
-"""Engine -> KV format -> its name there; what is missing has none."""
+"""Engine -> KV format -> its name there; unsupported formats are absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedTarget:
-    """The target as it was modelled: what the engine's line must say so that it serves just that."""
+    """The target as it was modelled: the values that the engine's line must set."""
 
     model_id: str | None
-    """As the engine finds it; None where nobody said."""
+    """The engine's name of the model; None if unknown."""
     tensor_parallel: int = 1
     weights: str = "bf16"
     kv_dtype: str = "bf16"
@@ -57,7 +59,7 @@ class ServedTarget:
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
-        """What a question asks for; a checkpoint's own formats need no flag."""
+        """The target of a question; a checkpoint's own formats need no flag."""
         return cls(
             model_id,
             scenario.machine.tensor_parallel,
@@ -72,9 +74,9 @@ class ServedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What to hand over. vllm and sglang are None where `notes` say why.
+    """The command lines. vllm and sglang are None where `notes` give the reason.
 
-    sglang_adaptive: contents of the file that SGLang's line names, where it takes a length by batch size.
+    sglang_adaptive: contents of the file that SGLang's line names, if the length depends on the batch size.
     """
 
     vllm: dict[str, Any] | None
@@ -124,8 +126,8 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
 
 
 def draft_source(named: str, model: str, scenario: Scenario) -> str | None:
-    """Where an engine finds the draft: the id of a model of its own, or of the published head that was looked
-    up.
+    """The Hugging Face id of the draft for an engine: of its model, or of the published head that
+    was found.
     """
     draft = scenario.draft
     if draft.named_model:
@@ -134,9 +136,7 @@ def draft_source(named: str, model: str, scenario: Scenario) -> str | None:
 
 
 def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: list[str]) -> list[str]:
-    """The flags of the target itself, where they are not the engine's defaults; batches end where the table
-    does.
-    """
+    """Flags of the target that differ from the engine's defaults; batches end where the table does."""
     names = KV_NAMES[engine]
     if served.kv_dtype != "bf16" and served.kv_dtype not in names:
         notes.append(
@@ -167,7 +167,7 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
 
 
 def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
-    """The table by the sequences of one group of data-parallel attention, which is what vLLM counts."""
+    """The table by the sequences of one data-parallel attention group, which is vLLM's count."""
     ranges: list[Range] = []
     for r in table.ranges:
         low, high = 1 + (ranges[-1].high if ranges else 0), -(-r.high // groups)
@@ -217,7 +217,7 @@ def _vllm(
 def _draft(
     draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
 ) -> tuple[str | None, str | None]:
-    """vLLM's method and the draft's path; None with a note where there is no such thing."""
+    """vLLM's method and the draft's path; None, with a note, if there is no such draft."""
     word = draft_word(draft)
     known = serving_engines()["vllm"].drafts.get(word)
     if draft.kv.name != "full" or known is None:
@@ -312,7 +312,9 @@ def _sglang(
 
 
 def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:
-    """Flags of what a draft reads of its cache, none for all of it; None where SGLang cannot serve that."""
+    """Flags of the part of its cache that a draft reads, empty for all of it; None where SGLang cannot serve
+    that.
+    """
     if draft.kv.name == "full":
         return {}
     if not isinstance(draft.kv, StreamingLLM) or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):

@@ -1,4 +1,6 @@
-"""Why `advise` finds nothing possible, and what would be: another batch, degree, weight format or device."""
+"""The reason why nothing fits in `advise`, and a change that would: another batch, degree, weight format or
+device.
+"""
 
 from typing import Any
 

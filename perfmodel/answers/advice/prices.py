@@ -1,5 +1,5 @@
-"""What the candidates of `advise` cost: each over all batches and draft lengths (or trees) at once, and the
-best.
+"""Prices of `advise`'s candidates: each over all batches and draft lengths (or trees) at once, and
+the best.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,7 @@ TREE_SIZES = np.array([*range(1, 64), *range(64, 256, 8), *range(256, 513, 32)])
 MAX_PRICES = 2_000_000
 """Of all batches, drafts and draft lengths together: about a gigabyte and ten seconds."""
 TREE_LEVELS = 24
-"""Most levels of the trees searched, the root's included; `perfmodel tree` looks at every size, and
-further.
-"""
+"""Most levels of the searched trees, with the root; `perfmodel tree` searches every size, and further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,7 @@ class Priced:
     """One candidate over ``[batch, column]``; a column is a draft length, or a tree's size and levels.
 
     `drafted` and `levels` are per column: tokens drafted, and a tree's levels (0 for a chain). `gained` are
-    tokens per iteration. `fits` says that memory suffices, `allowed` also that the bound on time per token
-    holds.
+    tokens per iteration. `fits`: memory suffices; `allowed`: the bound on time per token holds too.
     """
 
     candidate: Candidate
@@ -159,7 +156,7 @@ class PricedPoint:
 
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
-    """The best point of one candidate, the smallest batch and draft on a tie; None where none is allowed."""
+    """The best point of one candidate, the smallest batch and draft on a tie; None if no point is allowed."""
     if not priced.allowed.any():
         return None
     worth = _value(query, query.batches[:, None], priced.tpot_s, priced.candidate.tp)
@@ -177,7 +174,9 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
 
 
 def _value(query: AdviseQuery, batch: Array, tpot_s: Array, tp: int) -> Array:
-    """What the objective maximises: tokens/s of the group, minus the time per token, or minus its price."""
+    """The quantity that the objective maximises: tokens/s of the group, minus the time per token, or minus
+    its price.
+    """
     if query.objective == "latency":
         return -tpot_s
     if query.objective == "throughput":
@@ -187,8 +186,8 @@ def _value(query: AdviseQuery, batch: Array, tpot_s: Array, tp: int) -> Array:
 
 
 def front(priced: list[Priced], batches: Array) -> tuple[FrontPoint, ...]:
-    """Points of larger throughput at larger time per token, none of them beaten in both; within memory
-    only.
+    """Points of larger throughput at larger time per token, none beaten in both; only points that fit in
+    memory.
     """
     if not any(x.fits.any() for x in priced):
         return ()

@@ -1,6 +1,4 @@
-"""How far the choice of `advise` carries: its margins, their interval, and the acceptance at which it would
-turn.
-"""
+"""Margins of the choice of `advise`: their interval, and the acceptance at which the choice would change."""
 
 from dataclasses import dataclass, replace
 
@@ -14,11 +12,10 @@ from perfmodel.speculation.uncertainty import interval_of, log_error
 
 @dataclass(frozen=True, slots=True)
 class Robustness:
-    """How far the choice carries: margins, the acceptance at which it would turn, and the calibration's
-    scatter.
+    """Margins of the choice, the acceptance at which it would change, and the calibration's scatter.
 
     alpha is the chosen chain's constant acceptance; at smallest_alpha, or smallest_tokens_per_iteration, the
-    chosen batch and gamma would fall back to the best baseline. robust: the whole interval is above 1.
+    chosen batch and gamma would only equal the best baseline. robust: the whole interval is above 1.
     """
 
     gain_over_baseline: float | None
@@ -37,8 +34,8 @@ def robustness_of(
     baseline: PricedPoint | None,
     searched: list[Priced],
 ) -> Robustness:
-    """Of the choice among `ranked`, the best first; searched: the candidates with a draft that were
-    allowed.
+    """Robustness of the choice among `ranked`, the best first; searched: the allowed candidates
+    with a draft.
     """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
@@ -70,7 +67,7 @@ def _gain_interval(
     """The gain over the best baseline where the draft is slower or faster by the point's error.
 
     The batch follows: a bound on the time per token holds at both ends. No verification is faster than a
-    baseline step. None where the calibration states no error.
+    baseline step. None where the calibration has no error.
     """
     s, context = chosen.candidate.scenario, float(query.context)
     error = log_error(s, np.asarray(float(chosen.batch)), np.asarray(context), np.array([chosen.gamma]))

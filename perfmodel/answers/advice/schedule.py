@@ -138,9 +138,10 @@ class ScheduleQuery(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleTable(LengthTable):
-    """A table of draft lengths, what switching the draft on again costs, and what to hand to an engine.
+    """A table of draft lengths, the cost of turning the draft on again, and the engines' command lines.
 
-    instead: why one length is given where a length by batch size would gain less than it costs; else None.
+    instead: the reason for a single length where a length by batch size would gain less than it costs; else
+    None.
     """
 
     COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
@@ -256,8 +257,8 @@ def _tables(
 
 
 def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, most: int) -> Array:
-    """Time that a server without drafts spends at each batch size under the rate; all at the last where it is
-    full.
+    """Time that a server without drafts spends at each batch size at this rate; all at the last if it is
+    saturated.
     """
     output = float(question.output_len)
     lengths = Lengths(context - output / 2.0, output)
@@ -273,7 +274,7 @@ def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, mo
 
 
 def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
-    """Why the best single length is better; None where the table gains more than it costs and than
+    """The reason to prefer the best single length; None where the table gains more than it costs and than
     `LEAST_GAIN`.
     """
     serving = serving_engines().get(engine or "")
@@ -297,11 +298,10 @@ def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) ->
 
 
 def _fitting(scenario: Scenario, context: int, query: Query, asked: Number | None) -> int:
-    """The largest batch of the table: what fits speculating at the longest context, and no more than was
-    asked for.
+    """The largest batch of the table: the given one, or less if it does not fit at the longest context.
 
-    Where not one sequence fits it is what was asked for, which a warning says. Raises InputError where
-    nothing was.
+    Where not even one sequence fits it is the given one, with a warning. Raises InputError without a given
+    one.
     """
     room = memory_of(scenario, 1.0, float(context), float(query.max_gamma), float(query.memory_fraction))
     most = int(query.batch)

@@ -1,4 +1,4 @@
-"""Drafts whose acceptance nobody measured: from which alpha on each would be worth its cost."""
+"""Drafts without a measured acceptance: the alpha from which each would be worth its cost."""
 
 from dataclasses import dataclass, replace
 
@@ -9,12 +9,12 @@ from perfmodel.answers.advice.prices import Priced, PricedPoint, price
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 MOST_BATCHES = 256
-"""Batch sizes looked at, beside the baseline's; of more, every second, third, ..."""
+"""Most batch sizes that are tried, without the baseline's; of more, every second, third, ..."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """smallest_alpha: from this constant acceptance on, the draft at this gamma and batch beats the best
+    """smallest_alpha: from this constant acceptance the draft at this gamma and batch beats the best
     baseline.
     """
 
@@ -30,7 +30,7 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     """One for each draft without an acceptance, with the KV method that needs the least; the least alpha
     first.
 
-    Of those that the engine runs, unless any may be chosen; on as many devices as the best baseline has. A
+    Only drafts that the engine runs, unless any may be chosen; on as many devices as the best baseline. A
     draft that would not pay at alpha 1 is left out.
     """
     rates = {f"{name}@{kv.label()}": "1" for name, kv in unmeasured(query)}
@@ -57,8 +57,8 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
 
 
 def _break_even(priced: Priced, query: AdviseQuery, baseline: PricedPoint) -> BreakEven | None:
-    """Of a candidate priced at alpha 1: at a gamma, the least alpha is that of the fewest tokens per
-    iteration.
+    """Break-even of a candidate priced at alpha 1: at a gamma, the least alpha is that of the fewest tokens
+    per iteration.
     """
     enough_s = np.full(query.batches.shape, baseline.tpot_s)
     if query.objective != "latency":

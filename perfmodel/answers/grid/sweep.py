@@ -1,5 +1,5 @@
-"""A grid of questions answered in blocks at flat memory: the cases outside, batch x context x gamma
-inside.
+"""A grid of questions answered in blocks with constant memory: cases outside, batch x context x
+gamma inside.
 """
 
 import itertools
@@ -71,7 +71,7 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive rows of one case: what is the same in all of them, and one array per column."""
+    """Consecutive rows of one case: their common values, and one array per column."""
 
     labels: dict[str, str | int | float | None]
     columns: dict[str, Column]
@@ -89,7 +89,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Grid(Options):
-    """Every combination of the lists; the rest does not vary. A gamma of None is the best one of its
+    """Every combination of the lists, with everything else fixed. A gamma of None is the best one of its
     point.
     """
 
@@ -120,11 +120,11 @@ class Grid(Options):
         return math.prod(len(self.axis(name)) for name in AXES)
 
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
-        """Questions that differ in more than batch, context and gamma, each with its contexts and what it
-        names, read.
+        """Questions that differ in more than batch, context and gamma, each with its contexts and resolved
+        names.
 
-        An acceptance that is looked up belongs to one context, so that each context is then a case of its
-        own. Raises InputError where there are too many, or one is impossible.
+        An acceptance that is looked up belongs to one context, so each context is then a case of its own.
+        Raises InputError for too many cases, or an impossible one.
         """
         every, gammas = self.axis("context"), self.axis("gamma")
         Workload.of(self.axis("batch"), 1)

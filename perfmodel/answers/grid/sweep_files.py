@@ -23,11 +23,11 @@ Progress = Callable[[int, int], None]
 def write_sweep(
     grid: Grid, path: str | Path, *, overwrite: bool = False, progress: Progress = lambda done, of: None
 ) -> None:
-    """Answer the grid into a .csv or (with pyarrow) a .parquet file; `progress` is told rows done, of how
-    many.
+    """Answers the grid into a .csv or (with pyarrow) a .parquet file; `progress` receives finished and total
+    rows.
 
     Raises InputError for a question that cannot be answered, another suffix, a place that cannot be written
-    to, or, without `overwrite`, a file that exists. Whatever interrupts it, the file is whole or not there.
+    to, or, without `overwrite`, a file that exists. After an interruption the file is complete or absent.
     """
     where = destination(path, ".csv", ".parquet")
     if where.exists() and not overwrite:
@@ -64,10 +64,10 @@ def _csv(path: Path, rows: Iterator[Block]) -> None:
 
 
 def _figures(values: NDArray[np.float64], whole: bool) -> NDArray[np.uint8]:
-    """A column of numbers as characters, 0 where there is none, with as many decimals as the least needs.
+    """A column of numbers as characters, empty for missing ones, with as many decimals as the least needs.
 
-    Four digits of all at once, for Python's own formatting takes most of a sweep. What that cannot spell,
-    numbers too far apart, below 0 or not finite, Python does.
+    Four digits of all at once, because Python's own formatting takes most of a sweep. Python formats the
+    others: numbers too far apart, below 0 or not finite.
     """
     ends = values.max(), values.min(where=values > 0, initial=math.inf)
     high, low = (math.floor(math.log10(end)) if 0 < end < math.inf else 0 for end in ends)

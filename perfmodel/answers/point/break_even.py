@@ -1,4 +1,4 @@
-"""From which acceptance on speculation reaches a speedup, all else of a question given."""
+"""The acceptance from which speculation reaches a speedup, with everything else of a question fixed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ def speedup_at(scenario: Scenario, batch: float, context: float, gamma: int) -> 
 def smallest_alpha(
     scenario: Scenario, batch: float, context: float, gamma: int, target: float = 1.0
 ) -> float | None:
-    """The constant acceptance from which on the speedup is `target`; None where not even 1 reaches it."""
+    """The constant acceptance from which the speedup is `target`; None where not even 1 reaches it."""
 
     def falls_short(alpha: float) -> bool:
         accepted = replace(scenario, acceptance=Acceptance.from_alpha(alpha))
@@ -30,9 +30,9 @@ def smallest_alpha(
 
 
 def easiest_length(scenario: Scenario, batch: float, context: float, most: int, target: float = 1.0) -> int:
-    """The draft length from 1 to `most` that reaches `target` at the least alpha; 1 where none does.
+    """The draft length from 1 to `most` that reaches `target` at the least alpha; 1 if none does.
 
-    Each sequence advancing by its own count, an iteration must gain target x iteration time / step time
+    Each sequence advances by its own count, so an iteration must gain target x iteration time / step time
     tokens.
     """
     gammas = np.arange(1, max(scenario.longest(most), 1) + 1)
@@ -43,8 +43,8 @@ def easiest_length(scenario: Scenario, batch: float, context: float, most: int, 
 
 
 def turn(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """The last value that holds and the first that does not, for a property once lost stays lost; an end
-    twice.
+    """The last value with a property and the first without, for a property that is not regained; at an end
+    both are equal.
     """
     if not holds(low):
         return low, low

@@ -37,9 +37,7 @@ class CompareQuery(Options):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One target pass on one device of the group: what it moves and computes, how long it takes, what it
-    yields.
-    """
+    """One target pass on one device of the group: its bytes, FLOPs, time and tokens."""
 
     sequences: float
     query: float
@@ -53,7 +51,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Speculating(Pass):
-    """A verification; draft_s: what drafting costs beside it, the iteration's overhead included."""
+    """A verification; draft_s: the cost of drafting, with the iteration's overhead."""
 
     draft_s: float
 

@@ -1,6 +1,4 @@
-"""The three context lengths of a question (`perfmodel.speculation.lengths`), beside those on the ideal
-roofline.
-"""
+"""The three context lengths of a question (`perfmodel.speculation.lengths`), also on the ideal roofline."""
 
 from dataclasses import dataclass, replace
 
@@ -20,7 +18,7 @@ DEFAULT_CONTEXT = 32768
 
 @question
 class InflectionQuery(Options):
-    """A question about contexts: the one given serves the acceptance only."""
+    """A question about contexts: the given one is used for the acceptance only."""
 
     batch: arg.Batch
     gamma: int | str | None = argument(
@@ -52,9 +50,7 @@ class InflectionQuery(Options):
 
 @dataclass(frozen=True, repr=False)
 class Inflection(Answer):
-    """The three lengths at one batch and gamma, on the calibration in use, and beside them on the ideal
-    roofline.
-    """
+    """The three lengths at one batch and gamma, on the calibration in use and on the ideal roofline."""
 
     batch: float
     gamma: int

@@ -1,4 +1,4 @@
-"""The question turned round: what must hold for speculation to reach a target speedup."""
+"""The inverse question: the conditions under which speculation reaches a target speedup."""
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
@@ -104,7 +104,7 @@ def inverse(query: InverseQuery) -> Inverse:
 def _reaching(
     scenario: Scenario, batch: float, context: float, gamma: int, target: float
 ) -> dict[str, float | None]:
-    """Where an acceptance is known: what it gives, and what beside it reaches the target."""
+    """With a known acceptance: the speedup, and the other changes that reach the target."""
     p = predict(scenario, Workload.of(batch, context, gamma))
     spare = float(p.tokens_per_iteration * p.target_s) / target - float(p.verify_s + p.overhead_s)
 

@@ -1,4 +1,4 @@
-"""Published measurements of exactly the question that was asked, beside what was predicted."""
+"""Published measurements of exactly this question, next to the prediction."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class MeasuredFigure:
 class Measured:
     """A published row with its source, and its figures by name.
 
-    fitted_on: true where the calibration was fitted on this very set, so that the error is no test of it.
+    fitted_on: whether the calibration was fitted on this very set, so that the error is not a test of it.
     """
 
     set: str
@@ -67,7 +67,7 @@ def measured_speedups(scenario: Scenario, tp: int) -> list[tuple[int, int, int, 
     """(batch, context, gamma, speedup) of the published runs of this pair, method and device on its very
     stack.
 
-    Empty where nobody measured them, and for a calibration of another stack, whose times they are not.
+    Empty without measurements, and for a calibration of another stack.
     """
     kv, machine = scenario.draft.kv, scenario.machine
     spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"

@@ -76,8 +76,8 @@ class MoERow:
 
 @dataclass(frozen=True, slots=True)
 class MoEPeak:
-    """The batch where speculation pays most; iteration_to_target is an iteration's time over a baseline
-    step's.
+    """The batch with the largest speedup; iteration_to_target is an iteration's time over a
+    baseline step's.
     """
 
     batch: int
@@ -91,7 +91,7 @@ class MoEPeak:
 
 @dataclass(frozen=True, repr=False)
 class ExpertSpeculation(Answer):
-    """What verification reads of a mixture of experts, by batch size, and where speculation peaks."""
+    """Experts that a verification reads, by batch size, and the peak of the speedup."""
 
     model: str
     hardware: str
@@ -173,7 +173,7 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
 
 
 def _independence(question: MoEQuery, experts: Experts, gamma: int, calibrated: float) -> float:
-    """As asked, else as the calibration has it."""
+    """As given, else as calibrated."""
     if question.fewer_experts is not None:
         return independence_of(
             experts, value(question.fewer_experts_at), gamma, float(question.fewer_experts)

@@ -1,6 +1,4 @@
-"""What one pass does, operation by operation: FLOPs, bytes by kind, time and what limits it, on one
-device.
-"""
+"""The operations of one pass: FLOPs, bytes by kind, time and limiter, on one device."""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -20,7 +18,7 @@ STAGES = ("target", "draft", "verify")
 
 @question
 class OpsQuery(Query):
-    """A question and which of its passes is looked at."""
+    """A question and one of its passes."""
 
     _: KW_ONLY
     stage: str = argument(

@@ -1,5 +1,5 @@
-"""What a verdict hangs on: each uncertain input moved on its own by a stated amount, ranked by what that
-does.
+"""The inputs that decide a verdict: each uncertain one moved alone by a stated amount, ranked by
+its effect.
 """
 
 from collections.abc import Iterator
@@ -74,8 +74,8 @@ def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _fixed_costs(c: Calibration) -> dict[str, float]:
-    """The constants of a calibration that cost time whatever is loaded or computed, and what scales such a
-    time.
+    """The constants of a calibration that cost time regardless of bytes and FLOPs, and the work that scales
+    it.
     """
     declared = {name: getattr(c, name) for name, constant in CONSTANTS.items() if constant.is_fixed_cost}
     return {

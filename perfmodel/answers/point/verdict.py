@@ -1,7 +1,6 @@
-"""What is said of a point: its verdict, the reason for it, and what to know before believing the numbers.
+"""The words of a point: its verdict, the reason, and warnings.
 
-The only place where verdicts are worded: the command line, the explorer and the notebooks take their words
-from here.
+The only place where verdicts are worded, for the command line, the explorer and the notebooks.
 """
 
 import math
@@ -34,7 +33,7 @@ SENTENCES: dict[str, str] = {
     "unknown_acceptance": "Undecided",
     "infeasible": "Nothing is possible here",
 }
-"""Verdict of a point, or of `advise` -> how it is said."""
+"""Verdict of a point, or of `advise` -> its words."""
 CELLS = {
     "pays": "yes",
     "does_not_pay": "no",
@@ -50,13 +49,15 @@ _WOULD = {
     "unknown_acceptance": "would be undecided",
 }
 STRETCHED = math.log(3)
-"""How far an acceptance is carried, in e-folds of the tokens of an iteration, before a warning says so."""
+"""Distance from the measured draft length, in e-folds of the tokens of an iteration, from which a warning
+says so.
+"""
 CLIFF = 1.1
-"""A pass that takes so many times as long as one of a sequence or a token less is told."""
+"""A pass that takes this many times as long as one with a sequence or a token less gets a warning."""
 TOLD_PADDING = 1.25
-"""Padded tokens over a batch's own from which on it is told."""
+"""Ratio of padded tokens to a batch's own from which a warning says so."""
 TOLD_SLOWER = 0.01
-"""Share by which a step of quantised weights must be longer to be told."""
+"""Fraction by which a step of quantised weights must be longer for a warning."""
 FEW = 16
 """Sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
 RESTS_ON: dict[Relation, str] = {
@@ -67,15 +68,14 @@ RESTS_ON: dict[Relation, str] = {
     "transferred": "another device's kernels",
     "maker": "the kernels of another maker's device",
 }
-"""What of an engine was measured that is nearest to the question -> in words."""
+"""The engine's measurement that is nearest to the question -> its words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Which calibration answered: its name, the stack it is of, whether it is this device's own, and its
-    data.
+    """The calibration of an answer: its name, its stack, whether it is this device's own, and its data.
 
-    rests_on: what of an engine was measured that is nearest to the question; None for what is no serving
+    rests_on: the engine's measurement that is nearest to the question; None for another stack than a serving
     engine.
     """
 
@@ -87,7 +87,7 @@ class Calibrated:
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Calibrated":
-        """The scenario's; `kind` is ``transferred`` where it is another device's, else what its file says."""
+        """The scenario's; `kind` is ``transferred`` for another device's, else the kind in its file."""
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu)] if c.errors else None
         kind = "transferred" if is_transferred(scenario) else c.kind
@@ -110,15 +110,15 @@ def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Fl
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
-    """What would hold of a point that does not fit: ``would pay: at most batch 6 fits``."""
+    """A change that would make a point fit: ``would pay: at most batch 6 fits``."""
     fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
     return f"{_WOULD[otherwise]}: {fits}" if gamma else fits
 
 
 def reason(p: Prediction, limiter: str) -> str:
-    """One sentence: what an iteration saves against what it adds, and which term decides.
+    """One sentence: the time that an iteration saves and the time it adds, and the term that decides.
 
-    limiter: what limits a step of the baseline (`roofline.LIMITERS`).
+    limiter: the limit of a baseline step (`roofline.LIMITERS`).
     """
     best = float(p.speedup_at_gamma_optimal)
     if int(p.gamma) == 0:
@@ -217,7 +217,7 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
 
 
 def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """That a CUDA graph is much larger than its batch, or a pass much longer than of a sequence or a token
+    """Warns of a CUDA graph much larger than its batch, or a pass much longer than with a sequence or a token
     less.
     """
     runs, tokens = float(scenario.target_shard.rows(batch)), batch * (gamma + 1)
@@ -249,17 +249,19 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
 
 
 def _climb(here_s: float, *fewer: tuple[float, float]) -> float:
-    """By what share a pass takes longer than one of a sequence or query less; 0 where little, or in
+    """Fraction by which a pass takes longer than with one sequence or query less; 0 if small, or in
     proportion.
 
-    fewer: seconds of a pass over one less, and of how many that is one.
+    fewer: seconds of a pass with one less, and the number from which that is one.
     """
     more = (here_s / s - 1 for s, of in fewer if of > 1 and here_s > max(CLIFF, of / (of - 1)) * s > 0)
     return float(max(more, default=0.0))
 
 
 def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
-    """That weights of few bits take longer here than those of 16, and whether a measured step says so."""
+    """Warns that weights of few bits take longer here than those of 16, and whether a measured step confirms
+    it.
+    """
     weights, c, gpu = scenario.precision.weights, scenario.machine.calibration, scenario.machine.gpu
     if weights.base.input_bytes is None or batch > FEW:
         return  # nothing is quantised on the way, or loading decides
@@ -278,7 +280,7 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
 
 
 def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """What of a question lies beyond the rows that an engine's own calibration was fitted to."""
+    """The parts of a question beyond the rows that an engine's own calibration was fitted to."""
     held = scenario.machine.calibration.measured
     if held is None:
         return

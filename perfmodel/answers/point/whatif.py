@@ -72,7 +72,7 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
         "best",
     )
 )
-"""What is None where no acceptance is known."""
+"""Fields that are None where no acceptance is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class CostRatios:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What was assumed of acceptance: its constant (None by position), what it gains, and where it is from.
+    """The acceptance used: its constant (None by position), its gain and its source.
 
-    tokens_per_iteration: None where nothing is known.
+    tokens_per_iteration: None where unknown.
 
     tokens_per_iteration_interval: where a constant is carried to a draft length at which it was not measured
-    (a rate alone is one of the first position), what that is off by in published acceptances; None where it
-    is known.
+    (a rate alone is one of the first position), the error of that step in published acceptances; None where
+    it is known.
     """
 
     alpha: float | None
@@ -102,8 +102,8 @@ class Accepted:
 
 @dataclass(frozen=True, repr=False)
 class Move(Answer):
-    """One input moved by itself: its low and high value in words, the speedup at each, their distance
-    (`swing`), and whether the speedup crosses 1 between them (`flips`).
+    """One input moved alone: its low and high value in words, the speedup at each, their distance (`swing`),
+    and whether the speedup crosses 1 between them (`flips`).
     """
 
     input: str
@@ -162,14 +162,14 @@ class WhatIf(Answer):
 
     @property
     def known(self) -> bool:
-        """Whether anything was asked of speculation: gamma 0 without an acceptance is a question about the
+        """Whether the question is about speculation; gamma 0 without an acceptance is a question about the
         baseline.
         """
         return self.acceptance.source != NO_ACCEPTANCE
 
     @property
     def sentence(self) -> str:
-        """The verdict; of a baseline that was asked for, just that."""
+        """The verdict; nothing more for a question about the baseline."""
         asked = self.memory.fits and not self.query.gamma and (self.gamma_optimal or not self.known)
         return BASELINE if asked else SENTENCES[self.verdict]
 
@@ -203,8 +203,8 @@ def whatif(query: Query) -> WhatIf:
 
 
 def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
-    """The answer where no acceptance is known: what does not depend on one, and from which one on it would
-    pay.
+    """The answer without a known acceptance: everything that does not depend on it, and the break-even
+    acceptance.
     """
     asked, batch, context = with_draft(query), float(query.batch), float(query.context)
     certain = resolve(asked, UNUSED)
@@ -236,8 +236,8 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
 
 
 def _longest(query: Query, scenario: Scenario) -> int:
-    """The longest draft to try: where verification keeps a state for each token, one that fits if any
-    does.
+    """The longest draft to try: where verification keeps a state for each token, one that fits, if
+    any does.
     """
     most = int(query.max_gamma)
     if scenario.target_shard.states is None:
@@ -248,7 +248,7 @@ def _longest(query: Query, scenario: Scenario) -> int:
 
 
 def _break_even(p: Prediction, gamma: int) -> float | None:
-    """The constant acceptance that gains what an iteration costs, in tokens of the baseline."""
+    """The constant acceptance whose gain equals the cost of an iteration, in tokens of the baseline."""
     needed = float(p.tokens_per_iteration) / float(p.speedup)
     if not gamma or needed > gamma + 1:
         return None
@@ -339,9 +339,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
 
 
 def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str) -> str:
-    """`reason`; where no draft pays also why not the shortest, and where no acceptance is known that it is
-    not.
-    """
+    """`reason`, and why the shortest draft does not pay if none does, or that the acceptance is unknown."""
     if scenario.acceptance.source == NO_ACCEPTANCE:
         return "gamma 0 is the baseline; whether a draft would pay takes an acceptance, such as an alpha"
     if int(p.gamma) or int(p.gamma_optimal):

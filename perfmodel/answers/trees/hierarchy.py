@@ -20,8 +20,8 @@ Lengths = str | int | Sequence[int] | None
 
 @question
 class HierarchyQuery(CommonOptions):
-    """A question about two levels: `draft_kv` and `alpha` are the middle's, the target with a sparse
-    cache.
+    """A question about two levels: `draft_kv` and `alpha` are the middle's, the target with a
+    sparse cache.
     """
 
     batch: arg.Batch
