@@ -1,75 +1,116 @@
-"""A trace of requests from a file: when each arrived, and its prompt and output tokens."""
+"""A trace of requests from a file: when each arrived, and its prompt and output tokens.
+
+Files are read in blocks, so memory grows by three numbers per request.
+"""
 
 import csv
-import json
+import datetime
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array
 from perfmodel.queueing.replay import Arrivals
-from perfmodel.reading import read_text
+from perfmodel.reading import check_regular
 
-MAX_BYTES = 2**28
 NAMES = {
     "at": ("timestamp", "arrival_s", "arrival", "arrival_time", "TIMESTAMP"),
-    "input": ("input_length", "input_tokens", "prompt_len", "input_len", "ContextTokens"),
-    "output": ("output_length", "output_tokens", "output_len", "GeneratedTokens"),
+    "input": ("input_length", "input_tokens", "prompt_tokens", "prompt_len", "input_len", "ContextTokens"),
+    "output": ("output_length", "output_tokens", "completion_tokens", "output_len", "GeneratedTokens"),
 }
-"""What a column is -> what it is called: Mooncake's (milliseconds), this project's, vLLM's, the Azure
-trace's.
-"""
+"""Column -> its names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
 IN_MILLISECONDS = "timestamp"
+MAX_REQUESTS = 10_000_000
+MAX_TOKENS = 2.0**40
+MAX_LINE_BYTES = 2**20
+AT_ONCE = 50_000
+"""Lines that are read together."""
+Columns = tuple[list[Any], list[Any], list[Any]]
 
 
 def read_trace(path: str | Path) -> Arrivals:
     """The requests of a CSV file with a head, or of JSON lines, in the order of arrival from 0 on.
 
-    `timestamp` is in milliseconds, as in Mooncake's traces, other arrivals are in seconds. Raises InputError.
+    Arrivals are seconds, or date-times such as ``2023-11-16 18:17:03.9799600``; numbers of `timestamp` are
+    milliseconds, as in Mooncake's traces. Raises InputError.
     """
     where = Path(path)
-    text = read_text(where, MAX_BYTES)
-    rows = (
-        _json_lines(text, where)
-        if where.suffix in (".jsonl", ".json")
-        else list(csv.DictReader(text.splitlines()))
-    )
-    if not rows:
+    check_regular(where)
+    blocks = _json_lines if where.suffix in (".jsonl", ".json") else _csv_lines
+    parts, count = [], 0
+    names = dict.fromkeys(NAMES, "")
+    for columns in blocks(where, names):
+        parts.append([_numbers(columns[i], key, names[key], count, where) for i, key in enumerate(NAMES)])
+        count += len(columns[0])
+        if count > MAX_REQUESTS:
+            raise refuse(str(where), None, f"at most {MAX_REQUESTS} requests", "more")
+    if not count:
         raise refuse(str(where), None, "one request or more", "none")
-    names = {key: _name(rows[0], key, where) for key in NAMES}
-    columns = {
-        key: np.array([_number(row, name, n, where) for n, row in enumerate(rows)])
-        for key, name in names.items()
-    }
-    for key, least in (("input", 1), ("output", 1), ("at", 0)):
-        if (wrong := np.flatnonzero(columns[key] < least)).size:
-            line = int(wrong[0]) + 1
-            raise refuse(
-                str(where), f"request {line}: {names[key]}", f"{least} or more", columns[key][wrong[0]]
-            )
-    order = np.argsort(columns["at"], kind="stable")
-    at = columns["at"][order] / (1000.0 if names["at"] == IN_MILLISECONDS else 1.0)
-    return Arrivals(
-        at - at[0], columns["input"][order].astype(np.int64), columns["output"][order].astype(np.int64)
-    )
+    at, inputs, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.argsort(at, kind="stable")
+    return Arrivals(at[order] - at[order[0]], inputs[order].astype(np.int64), outputs[order].astype(np.int64))
 
 
-def _json_lines(text: str, where: Path) -> list[dict[str, Any]]:
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            if not isinstance(row, dict):
-                raise InputError(f"{where}: line {number}: must be a JSON object of one request")
-            rows.append(row)
-    return rows
+def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
+    """Columns of text, block by block; names: filled from the head."""
+    count, block = 0, list[list[str]]()
+    with where.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.reader(stream)
+        try:
+            head = next(rows, [])
+            names |= {key: _name(head, key, where) for key in NAMES}
+            places = [head.index(names[key]) for key in NAMES]
+            while block := [row for row in islice(rows, AT_ONCE) if row]:
+                yield tuple([row[place] for row in block] for place in places)  # type: ignore[misc]
+                count += len(block)
+        except IndexError:
+            short = next(n for n, row in enumerate(block, 1) if len(row) <= max(places))
+            raise InputError(f"{where}: request {count + short}: must have a cell for each column") from None
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{where}: line {rows.line_num + 1}: must be CSV in UTF-8: {error}") from None
 
 
-def _name(row: dict[str, Any], key: str, where: Path) -> str:
+def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
+    """Columns of numbers or text, block by block; names: filled from the first request."""
+    with where.open("rb") as stream:
+        lines = (line for line in iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"") if line.strip())
+        first = next(lines, b"")
+        if not first:
+            return
+        head = _decoded(msgspec.json.Decoder(dict[str, msgspec.Raw]), [first], 0, where)[0]
+        names |= {key: _name(head, key, where) for key in NAMES}
+        types = {"at": float | str, "input": float, "output": float}
+        request = msgspec.defstruct("Request", list(types.items()), rename=names, gc=False)
+        decoder, count = msgspec.json.Decoder(request), 0
+        rows = chain([first], lines)
+        while block := list(islice(rows, AT_ONCE)):
+            found = _decoded(decoder, block, count, where)
+            count += len(block)
+            yield tuple([getattr(one, key) for one in found] for key in NAMES)  # type: ignore[misc]
+
+
+def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list[Any]:
+    """One value per line. Raises InputError naming the request."""
+    found: list[Any] = []
+    try:
+        for line in lines:
+            found.append(decoder.decode(line))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        place = f"{where}: request {before + len(found) + 1}"
+        if len(lines[len(found)]) > MAX_LINE_BYTES:
+            raise InputError(f"{place}: must be at most {MAX_LINE_BYTES} bytes long") from None
+        if isinstance(error, msgspec.ValidationError):
+            raise InputError(f"{place}: must have an arrival and tokens as numbers: {error}") from None
+        raise InputError(f"{place}: must be a JSON object of one request: {error}") from None
+    return found
+
+
+def _name(row: Any, key: str, where: Path) -> str:
     known = [name for name in NAMES[key] if name in row]
     if not known:
         raise refuse(
@@ -78,11 +119,41 @@ def _name(row: dict[str, Any], key: str, where: Path) -> str:
     return known[0]
 
 
-def _number(row: dict[str, Any], name: str, number: int, where: Path) -> float:
+def _numbers(cells: list[Any], key: str, name: str, before: int, where: Path) -> Array:
+    """One column of a block in seconds or tokens. Raises InputError naming the request and the column."""
+    least, most = (0.0, np.inf) if key == "at" else (1.0, MAX_TOKENS)
+    dates = key == "at" and isinstance(cells[0], str) and ":" in cells[0]
+    read = _moments if dates else _floats
     try:
-        value = float(row[name])
-    except (KeyError, TypeError, ValueError):
-        value = np.nan
-    if not np.isfinite(value):
-        raise refuse(str(where), f"request {number + 1}: {name}", "a finite number", row.get(name))
-    return value
+        values = read(cells)
+    except (TypeError, ValueError, OverflowError):
+        values = np.array([_one(read, cell) for cell in cells])
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= least) & (values <= most)))
+    if wrong.size:
+        kind = "a date and time, as the first" if dates else f"a number from {least:g} to {most:g}"
+        place = f"request {before + int(wrong[0]) + 1}: {name}"
+        raise refuse(str(where), place, kind, cells[int(wrong[0])])
+    return values / 1000.0 if name == IN_MILLISECONDS and not dates else values
+
+
+def _floats(cells: list[Any]) -> Array:
+    return np.array([float(cell) for cell in cells])
+
+
+def _moments(cells: list[Any]) -> Array:
+    """Seconds of date-times in ISO form."""
+    times = [datetime.datetime.fromisoformat(cell) for cell in cells]
+    start = times[0]
+    return np.array([(time - start).total_seconds() for time in times]) + _since_1970(start)
+
+
+def _since_1970(time: datetime.datetime) -> float:
+    return (time - datetime.datetime(1970, 1, 1, tzinfo=time.tzinfo and datetime.UTC)).total_seconds()
+
+
+def _one(read: Callable[[list[Any]], Array], cell: Any) -> float:
+    """A cell alone; not a number where it cannot be read."""
+    try:
+        return float(read([cell])[0])
+    except (TypeError, ValueError, OverflowError):
+        return np.nan

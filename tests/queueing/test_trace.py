@@ -20,6 +20,17 @@ MOONCAKE = """{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_
             "arrival_s,input_tokens,output_tokens\n0.5,100,7\n2,200,8\n",
             ([0, 1.5], [100, 200], [7, 8]),
         ),
+        (
+            "azure.csv",
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+            "2023-11-16 18:17:03.5000000,100,7\n2023-11-16 18:17:05.0000000,200,8\n",
+            ([0, 1.5], [100, 200], [7, 8]),
+        ),
+        (
+            "t.jsonl",
+            '{"arrival": "2023-11-16T18:17:03Z", "prompt_tokens": 5, "completion_tokens": 6}',
+            ([0], [5], [6]),
+        ),
     ],
 )
 def test_what_is_read(tmp_path, name, text, expected):
@@ -39,8 +50,21 @@ def test_what_is_read(tmp_path, name, text, expected):
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,two,3\n", "request 1: input_tokens"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n-1,2,3\n", "request 2: arrival_s"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n1,2,0\n", "request 2: output_tokens"),
-        ("t.jsonl", '{"timestamp": 1}\nnonsense\n', "line 2"),
-        ("t.jsonl", "[1]\n", "line 1"),
+        ("t.jsonl", '{"timestamp": 1}\nnonsense\n', "input_length or"),
+        ("t.jsonl", "[1]\n", "request 1"),
+        ("t.jsonl", MOONCAKE + "nonsense", "request 3: must be a JSON object"),
+        ("t.jsonl", MOONCAKE + "[" * 100_000, "request 3: must have"),
+        ("t.jsonl", MOONCAKE + '{"timestamp": "x"' + " " * 2**21 + "}", "request 3: must be at most"),
+        ("t.jsonl", MOONCAKE.replace("20", '"many"'), "request 1: .*input_length"),
+        ("t.jsonl", MOONCAKE.replace("3000", "9" * 400), "request 1"),
+        ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n1,2\n", "request 2: must have a cell"),
+        ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2," + "3" * 200_000, "field larger than"),
+        ("t.csv", "arrival_s,input_tokens,output_tokens\n" + "9" * 400 + ",2,3", "request 1: arrival_s"),
+        (
+            "t.csv",
+            "arrival_s,input_tokens,output_tokens\n2023-01-01 00:00:00,2,3\n7,2,3",
+            "request 2: arrival_s",
+        ),
     ],
 )
 def test_what_is_refused(tmp_path, name, text, told):
