@@ -20,6 +20,7 @@ from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, ove
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fits import Z, square
 from perfmodel.specs.engines.engines import engines
+from perfmodel.specs.engines.source_errors import step_errors
 from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 
@@ -154,14 +155,20 @@ def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
 
 
 def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, context: float) -> Floats | None:
-    """Standard deviation of the logarithm of a baseline step's time; None where the calibration has
-    no error.
+    """Standard deviation of the logarithm of a baseline step's time; None where the calibration states no
+    error.
     """
-    machine = scenario.machine
-    scatter = machine.calibration.error("target_s", scenario.target.name, machine.gpu)
+    machine, c = scenario.machine, scenario.machine.calibration
+    scatter = c.error("target_s", scenario.target.name, machine.gpu)
     if scatter is None:
         return None
-    deviation = scatter.deviation * widening(scenario, batch, context)
+    if c.errors:  # a serving engine's: of sources left out, and of a device that no row is of
+        relation, devices = c.relation("target_s", scenario.target.name, machine.gpu), step_errors().devices
+        unseen = relation in ("transferred", "maker") and machine.gpu.name not in devices
+        of_sources = step_errors().deviation(c.stack, batch)
+        deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
+    else:
+        deviation = scatter.deviation * widening(scenario, batch, context)
     if not machine.over_host:
         return deviation
     return np.hypot(deviation, over_host().box_log_rms * step.comm_s / step.predicted_s)

@@ -12,6 +12,7 @@ from perfmodel.answers.question.query import Query, resolve
 from perfmodel.specs.calibrations.calibration import over_host
 from perfmodel.specs.calibrations.fits import MeasuredRange, Scatter, StatedFit, Z
 from perfmodel.specs.engines.engines import engines
+from perfmodel.specs.engines.source_errors import step_errors
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
@@ -202,13 +203,17 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
 
 
 def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
-    """The calibration's error and the boxes' by the share of the step that is messages, at a right angle."""
+    """Errors of sources, of a device that no row is of, and of boxes by the share of the step that is
+    messages, at right angles.
+    """
     asked = Query("llama-3.1-70b", "h100-nvl-94gb", 8, 4000, 3, tp=4, draft="eagle", alpha=0.7, weights="fp8")
     scenario = resolve(asked)
     machine, step = scenario.machine, scenario.target_step(8.0, 4000.0)
-    scatter = machine.calibration.error("target_s", "", machine.gpu)
-    assert scatter is not None
+    unseen = machine.calibration.error("target_s", "", machine.gpu)
+    assert unseen is not None
+    assert machine.gpu.name not in step_errors().devices
+    of_sources = float(step_errors().deviation("vllm", 8.0))
     share = float(step.terms_s["comm"]) / float(step.predicted_s)
     assert 0.1 < share < 0.9
-    expected = math.sqrt(scatter.deviation**2 + (over_host().box_log_rms * share) ** 2)
+    expected = math.hypot(of_sources, unseen.deviation, over_host().box_log_rms * share)
     assert float(step_log_error(scenario, step, 8.0, 4000.0)) == pytest.approx(expected)

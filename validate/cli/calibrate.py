@@ -27,7 +27,7 @@ class CalibrateQuestion(Question):
     name: Annotated[
         str | None,
         Argument(
-            "Fitted calibration, <gpu>.<stack> (all of research stacks if none), or engines.",
+            "Fitted calibration, <gpu>.<stack> (all of research stacks if none), or engines, or sources.",
             "NAME",
             place=True,
         ),
@@ -72,6 +72,10 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
         if json:
             raise InputError("engines: takes only --write; what is held out is fixed (docs/accuracy.md)")
         return _engines(write)
+    if name == "sources":
+        if json:
+            raise InputError("sources: takes only --write; what is held out is fixed (docs/accuracy.md)")
+        return _sources(write)
     from perfmodel.validate.fit import calibrate as module
 
     recipes = [recipe_of(name)] if name else list(RECIPES.values())
@@ -113,6 +117,19 @@ def _engines(write: bool) -> None:
         write_all(dict(zip(places, (constants, record), strict=True)), "--write")
     else:
         typer.echo(constants, nl=False)
+
+
+def _sources(write: bool) -> None:
+    """Fit how far steps of engines are off sources left out whole; seconds."""
+    need_studies("calibrate sources")
+    from perfmodel.validate.studies import sources
+
+    where = destination(sources.PATH, flag="--write") if write else None
+    text = sources.fit(datetime.date.today())
+    if where is None:
+        typer.echo(text, nl=False)
+    else:
+        write_all({where: text}, "--write")
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:

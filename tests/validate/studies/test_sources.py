@@ -1,0 +1,35 @@
+"""Intervals of steps: what sources that were left out are off by."""
+
+import math
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.specs.engines.source_errors import OTHER, step_errors
+from perfmodel.validate.studies.sources import of_figure
+
+
+def test_a_crowded_batch_and_an_engine_without_rows_have_their_own_deviations() -> None:
+    errors = step_errors()
+    for engine, row in errors.engines.items():
+        parts = errors.source, errors.server, row.crowded
+        assert float(errors.deviation(engine, 64)) == pytest.approx(errors.widening * math.hypot(*parts))
+    at = errors.crowded_from
+    assert np.all(errors.deviation("sglang", np.array([1, at - 1])) < errors.deviation("sglang", at))
+    assert errors.deviation("unheard-of", 1) == errors.deviation(OTHER, 1)
+
+
+def test_a_device_that_no_row_is_of_is_less_sure() -> None:
+    asked = {"model": "qwen3-8b", "batch": 1, "context": 1000, "gamma": 0}
+    widths = []
+    for gpu in ("rtx-3090", "rtx-4090"):
+        low, high = whatif(hardware=gpu, **asked).ar_tpot_interval  # type: ignore[arg-type,misc]
+        widths.append(high / low)
+    assert widths[0] < widths[1]
+
+
+def test_the_interval_holds_what_it_says_of_rows_of_sources_that_were_left_out() -> None:
+    rows = of_figure("step")
+    inside = np.mean([a.interval[0] <= a.measured <= a.interval[1] for a in rows if a.interval])
+    assert 0.85 <= inside <= 0.95
