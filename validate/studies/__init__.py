@@ -8,8 +8,8 @@ They read the published rows and records of a checkout, and no wheel has them. R
   is expected of it), `steps` and `iterations` (the rows), `robust` (the fit), `held_out` (fits without some
   rows, and
   the intervals that follow), `ablations`, `engines` (all of it in one go), `engines_file`.
-- Runs of public sources, which are left out whole, `validate calibrate sources`: `public_runs` (the rows), `mixed` (the
-  fit), `sources`.
+- Runs of public sources, which are left out whole, ``validate calibrate sources``: `public_runs` (the
+  rows), `mixed` (the fit), `sources`.
 - The gate, ``validate accuracy``: `record` (what is recorded: with `inputs`, `engine_errors`, `systems`,
   `best_gamma`),
   `gate` (what fails), `page` (docs/accuracy.md), `history`.
