@@ -1,12 +1,15 @@
 """The decoder's Triton kernels compiled without a device: registers, spills and shared memory on sm_80 and
 sm_90.
 
-    python benchmarks/kernels.py            # prints the table python benchmarks/kernels.py --write    # and
-    puts it into docs/kernels.md, beside those of other versions of Triton
+    python benchmarks/kernels.py             # prints the table
+    python benchmarks/kernels.py --write     # and puts it into docs/kernels.md, beside other versions
+    python benchmarks/kernels.py --tunings   # rewrites benchmarks/tunings.json: what a sweep tries
 
 Shapes are those of Llama-3.1-8B in bf16: 32 query and 8 KV heads of 128, hidden size 4096.
 """
 
+import itertools
+import json
 import re
 import subprocess
 import sys
@@ -23,7 +26,6 @@ from triton.compiler import ASTSource
 from perfmodel.validate.decoder.triton_attention import (
     MAX_NEW_TILE,
     MERGED,
-    Tuning,
     _combine,
     _split,
     launch,
@@ -39,8 +41,11 @@ from perfmodel.validate.decoder.triton_pointwise import (
     _silu_mul,
 )
 from perfmodel.validate.decoder.triton_selection import SEARCHED, TILE, _best, _page_scores, _token_scores
+from perfmodel.validate.decoder.tuning import Tuning
 
 PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
+TUNINGS = Path(__file__).with_name("tunings.json")
+SWEPT = 8
 SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024}
 """Most that one block may use; CUDA C++ Programming Guide, table of technical specifications."""
 TYPES = {"lengths_at": "*i64", "first_at": "*i64", "slots_at": "*i64", "sees_at": "*u8", "lse_at": "*fp32"}
@@ -170,8 +175,39 @@ def table() -> str:
     return "\n".join([f"## Triton {triton.__version__}", "", *columns, *rows, ""])
 
 
+def occupancy(found: Compiled, warps: int, capability: int) -> int:
+    """Programs that a multiprocessor runs at a time; registers are given to a warp by 256, and each program
+    takes 1 KiB of shared memory more (CUDA C++ Programming Guide, table of technical specifications).
+    """
+    registers = 65536 // (32 * warps * (-(-found.registers // 8) * 8))
+    return min(registers, (SHARED_BYTES[capability] + 1024) // (found.shared_bytes + 1024), 64 // warps)
+
+
+def candidates(rows: int, capability: int = 90) -> list[dict[str, int]]:
+    """The tunings for so many rows that are worth a sweep: `SWEPT` with the most bytes of the cache under way
+    on a multiprocessor, of those that run two programs there or more without spilling.
+    """
+    ranked = []
+    for block, warps, stages in itertools.product((32, 64, 128), (4, 8), (2, 3, 4)):
+        sizes = {"QUERIES": rows // 4, "ROWS": rows, "PAD": tile_of(rows), "TILE": block}
+        sizes |= {"NEW_TILE": tile_of(rows // 4), "WINDOW": False, "STATED": False, "PAGE": 0}
+        found = compiled(Case(_split, "", {"HEADS": 8, "D": 128} | sizes, warps, stages), capability)
+        programs = 0 if found.spill_bytes else occupancy(found, warps, capability)
+        given = {"block": block, "warps": warps, "stages": stages, "programs_per_processor": programs}
+        if programs > 1:
+            ranked.append((programs * (stages - 1) * block, programs, given))
+    return [given for *_, given in sorted(ranked, key=lambda found: found[:2], reverse=True)[:SWEPT]]
+
+
 def main() -> None:
     """Print the table; with --write, put it into the page, in the place of what this version had there."""
+    if "--tunings" in sys.argv:
+        found = {rows: candidates(rows) for rows in (16, 32)}
+        lines = [
+            f'  "{rows}": [\n    ' + ",\n    ".join(map(json.dumps, each)) + "\n  ]"
+            for rows, each in found.items()
+        ]
+        return TUNINGS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8") and None
     made = table()
     print(made, end="")
     if "--write" in sys.argv:

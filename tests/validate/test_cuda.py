@@ -57,6 +57,18 @@ def test_chance_inside_a_graph() -> None:
 @pytest.mark.parametrize(
     "more", [{"draft_kv": "snapkv:48"}, {"draft_kv": "quest:48"}, {"tree": (-1, 0, 0, 1)}]
 )
+def test_lossless_greedy(make_model, more) -> None:
+    """In float64 the tokens are those of plain decoding on the CPU."""
+    prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
+    asked = Request(3, 60, new, 2 if "tree" in more else 4, **more)
+    model = make_model()
+    plain = make_decoder(model, asked.plain()).generate(prompts, new)
+    assert make_decoder(make_model().to("cuda"), asked).generate(prompts, new).tokens == plain.tokens
+
+
+@pytest.mark.parametrize(
+    "more", [{"draft_kv": "snapkv:48"}, {"draft_kv": "quest:48"}, {"tree": (-1, 0, 0, 1)}]
+)
 def test_a_captured_bf16_decode_through_triton(make_model, more) -> None:
     """Token for token the eager one over the same bounds; another attention differs in near-ties at most."""
     model = make_model(dtype=torch.bfloat16, hidden_size=128, head_dim=64).to("cuda")

@@ -67,7 +67,13 @@ class GenerateQuestion(Decoding):
     hardware: Annotated[
         str | None, Argument("Device to predict for; no prediction without.", "NAME|PATH")
     ] = None
-    attention: Annotated[str, Argument("auto, math, sdpa or triton.", "KERNEL")] = "auto"
+    attention: Annotated[
+        str,
+        Argument(
+            "auto, math, sdpa, triton, or triton-unsplit: verification does not split the cache.",
+            "KERNEL",
+        ),
+    ] = "auto"
     pointwise: Annotated[str, Argument("Steps between matrix products: auto, torch or triton.", "KERNEL")] = (
         "auto"
     )

@@ -17,7 +17,7 @@ from perfmodel.validate.decoder.fp8 import multiplies
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.selection import Selection
 
-NAMES = ("auto", "math", "sdpa", "triton")
+NAMES = ("auto", "math", "sdpa", "triton", "triton-unsplit")
 
 
 class AttentionByShape(FoldedAttention):
@@ -90,7 +90,7 @@ def choose(
     _check_triton("--attention", device, dtype, fp8)
     from perfmodel.validate.decoder.triton_attention import SplitKV
 
-    return SplitKV()
+    return SplitKV(unsplit=name == "triton-unsplit")
 
 
 def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> Pointwise:
@@ -115,7 +115,7 @@ def selection(attention: FoldedAttention) -> Selection:
     """Attention over what queries choose, by the same implementation."""
     if isinstance(attention, AttentionByShape):
         attention = attention.default
-    if attention.name != "triton":
+    if not attention.name.startswith("triton"):
         return Selection(attention)
     from perfmodel.validate.decoder.triton_attention import SplitKV
     from perfmodel.validate.decoder.triton_selection import FusedSelection

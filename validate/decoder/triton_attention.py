@@ -7,7 +7,6 @@ the stretches.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import triton
@@ -15,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold
+from perfmodel.validate.decoder.tuning import Tuning, of_rows, tunings
 
 MAX_ROWS = 128
 """Group x new tokens up to which the kernel is used, of heads of 128; beyond it (prefill) reading the cache
@@ -24,19 +24,6 @@ MAX_NEW_TILE = 32
 """New tokens of a tile: as many as cached ones would take shared memory that the cache's own tiles need."""
 MERGED = 16
 """Stretches that `_combine` loads at a time."""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """What may be swept on a device: cached tokens of a tile, warps and pipeline stages of a program, and how
-    many programs are aimed at for each multiprocessor, with at most `max_splits` for a sequence and KV head.
-    """
-
-    block: int = 64
-    warps: int = 4
-    stages: int = 3
-    programs_per_processor: int = 4
-    max_splits: int = 32
 
 
 @triton.jit
@@ -198,12 +185,14 @@ def _combine(  # type: ignore[no-untyped-def]
 class SplitKV(FoldedAttention):
     """The kernel; prefill, odd head sizes and large trees go to torch's own.
 
-    splits: stretches per sequence and KV head; None to fill the device.
+    splits: stretches per sequence and KV head; None to fill the device. unsplit: one stretch where there are
+    several queries, as engines verify whose kernel splits the cache for one query alone.
     """
 
-    def __init__(self, tuning: Tuning | None = None) -> None:
-        super().__init__("triton")
-        self.tuning = tuning or Tuning()
+    def __init__(self, tuning: Tuning | None = None, unsplit: bool = False) -> None:
+        """tuning: for all rows; those of `tunings` unless given."""
+        super().__init__("triton-unsplit" if unsplit else "triton")
+        self.choices, self.unsplit = {1: tuning} if tuning else tunings(), unsplit
         self.splits: int | None = None
 
     def takes(self, q: Tensor, new_k: Tensor) -> bool:
@@ -247,7 +236,8 @@ class SplitKV(FoldedAttention):
         """
         rows, n, d = fold(q, new_k.shape[1]).contiguous(), q.shape[2], q.shape[3]
         batch, heads, count, _ = rows.shape
-        splits, tuning = self.splits or self._splits(batch * heads, span.bound, q.device), self.tuning
+        tuning = of_rows(self.choices, count)
+        splits = self.splits or self._splits(tuning, batch * heads, n, span.bound, q.device)
         partial = torch.empty(batch * heads, splits + 1, count, d, dtype=torch.float32, device=q.device)
         lse = torch.empty(batch * heads, splits + 1, count, dtype=torch.float32, device=q.device)
         tile, warps, stages = launch(count, d, tuning)
@@ -305,13 +295,17 @@ class SplitKV(FoldedAttention):
         )
         return result
 
-    def _splits(self, pairs: int, bound: int, device: torch.device) -> int:
-        """Stretches that give every multiprocessor a few programs, each with a few tiles to read."""
+    def _splits(self, tuning: Tuning, pairs: int, queries: int, bound: int, device: torch.device) -> int:
+        """Stretches that give every multiprocessor as many programs as it may have, none of them waiting for
+        a second turn; each has a few tiles to read.
+        """
+        if self.unsplit and queries > 1:
+            return 1
         processors = (
             torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
         )
-        filling = -(-self.tuning.programs_per_processor * processors // pairs)
-        return max(1, min(filling, self.tuning.max_splits, bound // (4 * self.tuning.block)))
+        filling = tuning.programs_per_processor * processors // pairs
+        return max(1, min(filling, tuning.max_splits, bound // (4 * tuning.block)))
 
 
 def launch(rows: int, d: int, tuning: Tuning) -> tuple[int, int, int]:

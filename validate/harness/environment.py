@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import reduce
 from importlib import metadata
 from operator import or_
@@ -17,6 +18,7 @@ import torch
 
 from perfmodel.errors import InputError
 from perfmodel.validate.decoder.shard import local_device
+from perfmodel.validate.decoder.tuning import VARIABLE, tunings
 from perfmodel.validate.records.code_version import run
 
 VARIABLES = (
@@ -72,6 +74,11 @@ def capture(device: torch.device) -> dict[str, Any]:
         "processors": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+        **(
+            {"attention_tuning": {str(rows): asdict(t) for rows, t in tunings().items()}}
+            if VARIABLE in os.environ
+            else {}
+        ),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 

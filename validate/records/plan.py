@@ -112,9 +112,9 @@ class Plan(Frozen):
     tensor_parallel: Annotated[
         Positive, Meta(description="processes that share the model, started by torchrun")
     ] = 1
-    attention: Annotated[Literal["auto", "math", "sdpa", "triton"], Meta(description="attention kernel")] = (
-        "auto"
-    )
+    attention: Annotated[
+        Literal["auto", "math", "sdpa", "triton", "triton-unsplit"], Meta(description="attention kernel")
+    ] = "auto"
     threads: Annotated[Positive | None, Meta(description="CPU threads; torch's choice without")] = None
     precision: Precisions = Precisions()
     grid: Annotated[tuple[GridBlock, ...], Meta(min_length=1, description="each point must be in it once")]

@@ -18,7 +18,9 @@ from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request, check_prompts
 from perfmodel.validate.decoder.shard import RankShard, for_draft
+from perfmodel.validate.decoder.tuning import VARIABLE, Tuning, of_rows, tunings
 from perfmodel.validate.decoder.weights import Piece, RandomWeights, load, load_head
+from perfmodel.validate.harness import environment
 from tests.validate.refused import refused
 from tests.validate.tiny_spec import tiny_spec
 
@@ -73,7 +75,7 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
     tiles.
     """
     pytest.importorskip("triton")
-    from perfmodel.validate.decoder.triton_attention import SplitKV, Tuning, launch, tile_of
+    from perfmodel.validate.decoder.triton_attention import SplitKV, launch, tile_of
 
     kernel, new = SplitKV(), torch.zeros(1, 2, 1, 1, device="meta")
     for n, d, dtype, takes in (
@@ -97,13 +99,38 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
     )
     for pairs, bound, device, splits in (
         (1, 4096, CPU, 4),
-        (3, 4096, CPU, 2),
+        (3, 4096, CPU, 1),
         (1, 767, CPU, 2),
         (1, 0, CPU, 1),
         (8, 10**5, CUDA, 32),
-        (100, 10**5, CUDA, 6),
+        (100, 10**5, CUDA, 5),
+        (600, 10**5, CUDA, 1),
     ):
-        assert kernel._splits(pairs, bound, device) == splits, (pairs, bound)
+        assert kernel._splits(Tuning(), pairs, 2, bound, device) == splits, (pairs, bound)
+    whole = backends.choose("triton-unsplit", CUDA, torch.bfloat16)
+    assert [whole._splits(Tuning(), 8, queries, 10**5, CUDA) for queries in (1, 2, 8)] == [32, 1, 1]
+
+
+def test_tunings_by_rows_are_read_from_a_file(monkeypatch, tmp_path) -> None:
+    """As a sweep wrote it; a record holds them, and anything else is refused with the file's name."""
+    assert tunings() == {1: Tuning()}
+    path = tmp_path / "tuning.json"
+    monkeypatch.setenv(VARIABLE, str(path))
+    path.write_text('{"32": {"block": 32, "stages": 4}, "16": {"warps": 8}}')
+    found = tunings()
+    assert found == {16: Tuning(warps=8), 32: Tuning(block=32, stages=4)}
+    assert [of_rows(found, rows).warps for rows in (1, 16, 17, 99)] == [8, 8, 4, 4]
+    assert environment.capture(CPU)["attention_tuning"]["16"]["warps"] == 8
+    for bad in (
+        "[]",
+        "{}",
+        '{"16": {"tile": 1}}',
+        '{"x": {}}',
+        '{"16": {"warps": true}}',
+        '{"16": {"warps": 0}}',
+    ):
+        path.write_text(bad)
+        refused(f"{path}: PERFMODEL_TUNING: must be an object of row counts", tunings)
 
 
 def test_a_spans_mask() -> None:
