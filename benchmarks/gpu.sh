@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Evidence on one GPU, a stage a run of less than ten minutes; docs/gpu-todo.md says what each is for and where it goes.
 #
-#   bash benchmarks/gpu.sh check    MACHINE DEVICE           the CUDA tests, attention kernels against peak bandwidth
+#   bash benchmarks/gpu.sh check    MACHINE DEVICE           ceilings, the decisive CUDA tests, the sweep, attention by place
 #   bash benchmarks/gpu.sh kernels  MACHINE DEVICE [PLAN]    microbenchmarks, a calibration from them alone
 #   bash benchmarks/gpu.sh passes   MACHINE DEVICE PLAN...   whole passes of plans, predicted beside measured
 #   bash benchmarks/gpu.sh acceptance MACHINE DEVICE         acceptance of the byte-level model that ships
@@ -9,10 +9,11 @@
 #
 # MACHINE is a label such as h200-1, DEVICE a device by name or path. Everything is written under $OUT (default: results).
 # MINUTES=N stops each measuring command after N minutes; PERFMODEL_COMMIT=HASH says which commit this is without a .git.
-# Of `check`, TESTS are pytest's arguments and ATTENTION more of attention.py's; ON, CONTEXTS, DOCUMENTS: see `acceptance`.
+# Of `check`, TESTS are pytest's arguments, CEILINGS, SWEEP and ATTENTION those of attention.py; ON, CONTEXTS, DOCUMENTS: see
+# `acceptance`. The sweep's tuning.json is used from then on, in this call and in later ones that find it in results/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if [ $# -lt 3 ]; then sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
+if [ $# -lt 3 ]; then sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
 stage=$1 machine=$2 device=$3
 shift 3
 out=${OUT:-results}
@@ -33,12 +34,24 @@ for folder in "$out/$machine" "results/$machine" hardware/calibrations; do
     if [ -z "$calibration" ] && [ -f "$folder/$name" ]; then calibration=$folder/$name; fi
 done
 
+for folder in "$out/$machine" "results/$machine"; do
+    if [ -z "${PERFMODEL_TUNING:-}" ] && [ -f "$folder/tuning.json" ]; then
+        export PERFMODEL_TUNING=$folder/tuning.json
+    fi
+done
+attention() { "$python" benchmarks/attention.py --hardware "$device" "$@"; }
+
 case $stage in
 check)
-    status=0 # the bandwidth is worth knowing where a test fails, too
-    "$python" -m pytest ${TESTS-tests/validate/test_cuda.py tests/validate/decoder -m cuda} -q -W default -p no:cacheprovider ||
-        status=$?
-    "$python" benchmarks/attention.py --hardware "$device" ${ATTENTION-} --json "$out/$machine/attention.json"
+    status=0 # the rest is worth knowing where a test fails, too
+    attention ${CEILINGS---batch 1 --context 16k} --implementations "" --json "$out/$machine/ceilings.json"
+    "$python" -m pytest ${TESTS-tests/validate/test_cuda.py -m cuda -k lossless\ or\ captured\ or\ whole_point} \
+        -q -W default -p no:cacheprovider || status=$?
+    attention --sweep ${SWEEP---batch 24,4 --context 16k,128k --queries 1,4,8 --repeats 7} \
+        --json "$out/$machine/sweep.json" --best "$out/$machine/tuning.json"
+    PERFMODEL_TUNING=$out/$machine/tuning.json attention \
+        ${ATTENTION---batch 24,8,4 --context 16k,64k,128k --queries 1,2,4,8 --implementations triton,triton-unsplit,sdpa,flash,flash-unsplit,cudnn} \
+        --json "$out/$machine/attention.json"
     exit "$status"
     ;;
 kernels)

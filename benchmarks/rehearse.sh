@@ -42,9 +42,10 @@ call() { # one call to the machine: nothing but the tree goes there, $OUT comes 
     cp -r "$OUT/." results/
 }
 
-small="--device cpu --batch 1 --context 64 --dtype fp32 --queries 1,3 --repeats 2"
-TESTS=${TESTS-tests/validate/test_cuda.py tests/validate/decoder} ATTENTION="$small --implementations sdpa,math,unfolded" \
-    call check
+small="--device cpu --batch 1 --context 64 --dtype fp32 --layers 1"
+TESTS=${TESTS-tests/validate/test_cuda.py tests/validate/decoder} CEILINGS=$small \
+    SWEEP="$small --queries 1 --repeats 1" ATTENTION="$small --queries 1,3 --repeats 2" \
+    TRITON_INTERPRET=1 call check
 call kernels "$work/plan.yaml"
 MINUTES=5 call passes "$work/plan.yaml"
 ON=cpu CONTEXTS=320 DOCUMENTS=2 call acceptance
