@@ -20,6 +20,7 @@ from perfmodel.answers.advice.unmeasured import BreakEven, break_evens
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
 from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.defects import slowing
 from perfmodel.answers.text import times
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.models.model import hub_id
@@ -181,10 +182,11 @@ def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
     speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
     if not point.levels:
-        return verdict(speedup, speedup_interval(s, batch, context, point.gamma, speedup), point.gamma)
+        sure = speedup_interval(s, batch, context, point.gamma, speedup)
+        return verdict(speedup, sure, point.gamma, defect=slowing(s, context))
     error = log_error(s, np.asarray(batch), np.asarray(context), np.array([point.gamma]))
     sure = None if error is None else interval_of(speedup, float(error[..., 0]))
-    return verdict(speedup, sure, point.gamma)
+    return verdict(speedup, sure, point.gamma, defect=slowing(s, context))
 
 
 def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:

@@ -12,6 +12,7 @@ import numpy as np
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.arguments import COUNTS, argument, question
+from perfmodel.answers.question.defects import said, slowing
 from perfmodel.answers.question.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.readers import Counts, Names, Number, methods, texts
@@ -233,9 +234,10 @@ def _candidate(
     scenario.draft_pass_s(1.0, 1.0)
     if tree is not None:
         check_draftable(scenario, 2)
-    return Candidate(
-        scenario, tree, runs_in(engine_of(named.calibration), scenario.draft, query.engine, tree is not None)
-    )
+    runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine, tree is not None)
+    if runs is not None and runs.runs and (defect := slowing(scenario, float(query.context))) is not None:
+        runs = RunsIn(False, f"{runs.text}, but {said(defect)}")
+    return Candidate(scenario, tree, runs)
 
 
 def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:

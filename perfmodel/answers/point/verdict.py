@@ -11,11 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.answers.question.defects import known_defects, said
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.calibrations.fits import Relation
+from perfmodel.specs.engines.serving import Defect
 from perfmodel.specs.models.formats import BF16, weight_format
 from perfmodel.speculation.capacity import Memory
 from perfmodel.speculation.chain import Prediction
@@ -94,11 +96,20 @@ class Calibrated:
         return cls(c.name, f"{c.stack} {c.version}".strip(), kind, c.fitted_on, rests_on)
 
 
-def verdict(speedup: float, interval: Interval | None, gamma: int, fits: bool = True) -> Verdict:
-    """A point that does not fit never pays; else the whole interval must be above 1, or below it."""
+def verdict(
+    speedup: float,
+    interval: Interval | None,
+    gamma: int,
+    fits: bool = True,
+    defect: Defect | None = None,
+) -> Verdict:
+    """A point that does not fit never pays; else the whole interval must be above 1, or below it.
+
+    defect: a known one of the engine that the draft may lose by, so that nobody is sure that it pays.
+    """
     low, high = interval or (speedup, speedup)
     word: Any = verdicts(speedup, low, high, gamma, fits).item()
-    return word
+    return "too_close_to_call" if word == "pays" and defect is not None else word
 
 
 def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Floats) -> NDArray[np.str_]:
@@ -186,6 +197,7 @@ def warnings(
         )
     if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
+    notes += (said(defect) for defect in (known_defects(scenario, context) if gamma else ()))
     notes += (*uncut(scenario, batch, context, gamma), *unlike_measured(scenario, batch, context, gamma))
     notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
     if is_transferred(scenario):

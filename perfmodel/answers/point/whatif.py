@@ -24,6 +24,7 @@ from perfmodel.answers.point.verdict import (
 )
 from perfmodel.answers.question import readers
 from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.defects import slowing
 from perfmodel.answers.question.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
 from perfmodel.answers.question.runs_in import runs_in
 from perfmodel.answers.text import devices, times
@@ -275,7 +276,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     engine = engine_of(scenario.machine.calibration)
     return WhatIf(
         query=_resolved(query, scenario, gamma),
-        verdict=verdict(float(p.speedup), interval, gamma, room.fits),
+        verdict=verdict(float(p.speedup), interval, gamma, room.fits, slowing(scenario, context)),
         reason=said,
         target_step=target_step,
         draft_step=draft.at(),

@@ -8,7 +8,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.engines.engines import release
 
 
 class ServedDraft(Frozen):
@@ -37,10 +38,37 @@ class DynamicMode(Frozen):
     source: str
 
 
+class Defect(Frozen):
+    """Something known to go wrong with drafts in one engine. thread: where it was reported. says: what
+    happens, as a clause.
+
+    It is of these kinds of draft, of architectures that start so, of one attention backend, of targets with
+    recurrent layers or routed experts, from a context and from `since` to before `until`; what is left out
+    does not matter. slows: whether a draft may lose by it, so that no verdict is sure that it pays.
+    """
+
+    thread: Text
+    says: Text
+    drafts: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    backend: str | None = None
+    recurrent: bool = False
+    experts: bool = False
+    context_from: Annotated[int, Meta(ge=0)] = 0
+    since: str | None = None
+    until: str | None = None
+    slows: bool = False
+
+    def of_version(self, version: str) -> bool:
+        """Whether a release has it."""
+        at = release(version)
+        return release(self.since or "0.0") <= at and (self.until is None or at < release(self.until))
+
+
 class ServingEngine(Frozen):
     """One engine. sparse: what is known of a draft with a view of the cache that it does not have.
 
-    makers: of the devices that it runs on.
+    makers: of the devices that it runs on. defects: known to go wrong there.
     """
 
     title: str
@@ -50,6 +78,7 @@ class ServingEngine(Frozen):
     drafts: dict[str, ServedDraft]
     sparse: str
     dynamic: DynamicMode | None = None
+    defects: tuple[Defect, ...] = ()
 
 
 class ServingFile(Frozen):

@@ -1,0 +1,70 @@
+"""Known defects of engines: they are said, nothing is sure where a draft may lose by one, none is advised."""
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.specs.engines.serving import Defect, serving_engines
+
+GDN = {"model": "qwen3.5-35b-a3b", "hardware": "rtx-3090", "weights": "int4-g128", "batch": 1, "context": 600}
+DRAFTED = {"tp": 2, "draft": "mtp", "alpha": 0.9}
+DFLASH = {"model": "qwen3-8b", "hardware": "h100", "draft": "dflash", "gamma": 7, "alpha": 0.95, "batch": 1}
+
+
+def told(answer: object) -> list[str]:
+    return [note for note in answer.warnings if note.startswith("known defect: ")]  # type: ignore[attr-defined]
+
+
+def test_a_draft_that_may_lose_by_a_defect_never_surely_pays() -> None:
+    """MTP of a model with recurrent layers and experts, on Ampere alone (vllm#47277)."""
+    asked = GDN | DRAFTED | {"gamma": 3}
+    found = pm.whatif(**asked)
+    assert found.speedup_interval[0] > 1
+    assert found.verdict == "too_close_to_call"
+    assert any(note.endswith("(vllm#47277)") for note in told(found))
+    assert not told(pm.whatif(**asked | {"gamma": 0}))
+    assert not any("47277" in n for n in told(pm.whatif(**asked | {"hardware": "l40s"})))
+    dense = pm.whatif(**asked | {"model": "qwen3.5-27b"})
+    assert not any("47277" in note for note in told(dense))
+    assert any("54360" in note for note in told(dense))  # only a warning
+    assert pm.whatif(**asked, engine="sglang").verdict == "pays"
+
+
+def test_a_defect_begins_at_its_context() -> None:
+    short, long = (pm.whatif(**DFLASH, context=context) for context in (32768, 131072))
+    assert (told(short), short.verdict) == ([], "pays")
+    assert [note[-12:] for note in told(long)] == ["(vllm#54691)"]
+    assert long.verdict != "pays"
+
+
+def test_advise_leaves_out_what_is_known_to_be_slow() -> None:
+    asked = GDN | {"batch": "1..8", "tp": 2, "rate": {"mtp": 0.9, "ngram": "0.5x4"}}
+    found = pm.advise(**asked)
+    assert found.chosen.draft != "mtp"
+    assert "known defect" in found.not_run.runs_in
+    assert pm.advise(**asked, any_draft=True).chosen.draft == "mtp"
+    assert pm.advise(**asked, engine="sglang").chosen.draft == "mtp"
+
+
+def test_schedule_and_traffic_say_it() -> None:
+    shared = {name: value for name, value in GDN.items() if name != "batch"} | DRAFTED
+    assert told(pm.schedule(**shared, max_batch=4))
+    del shared["context"]
+    served = pm.traffic(**shared, gamma=2, request_rate=0.1, input_len=500, output_len=100)
+    assert told(served)
+
+
+@pytest.mark.parametrize(
+    ("version", "has"), [("0.19", False), ("0.20", True), ("0.20.1", True), ("0.25.9", True), ("0.26", False)]
+)
+def test_a_defect_is_of_its_versions(version: str, has: bool) -> None:
+    assert Defect(thread="x#1", says="slow", since="0.20", until="0.26").of_version(version) == has
+    assert Defect(thread="x#1", says="slow").of_version(version)
+
+
+def test_defects_name_drafts_and_backends_that_there_are() -> None:
+    from perfmodel.specs.engines.attention import engine_attention
+
+    for word, engine in serving_engines().items():
+        for defect in engine.defects:
+            assert set(defect.drafts) <= set(engine.drafts)
+            assert defect.backend is None or defect.backend in engine_attention()[word].backends
