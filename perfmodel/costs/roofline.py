@@ -136,7 +136,7 @@ class Machine:
         of.
         """
         factor = self.calibration.expert_factor.value
-        start = op.expert_layers * (factor * kernel.fixed_s)
+        start = op.expert_layers * (factor * kernel.fixed_s + self.calibration.expert_layer_s.value)
         bandwidth, flops = (min(f / factor, 1.0) for f in (kernel.bandwidth_fraction, kernel.flops_fraction))
         loaded = op.cost.weight_bytes * (self._byte_s / bandwidth)
         computed = op.cost.flops * (1.0 / (self.peak(op.compute) * flops))

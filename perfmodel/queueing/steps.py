@@ -31,17 +31,18 @@ class Reading:
     prompts' own.
 
     tokens, seconds: of passes through all but attention, knots. token_s: of attention and draft, for a prompt
-    token.
+    token. pass_s: further time of a pass that reads prompts.
     """
 
     tokens: Array
     seconds: Array
     token_s: Array | float
+    pass_s: float = 0.0
 
     def __call__(self, decoding: Array | float, read: Array | float) -> Array:
         """Seconds that `read` prompt tokens add to a pass that runs `decoding` tokens anyway."""
         both, alone = (np.interp(at, self.tokens, self.seconds) for at in (np.add(decoding, read), decoding))
-        return np.asarray(np.maximum(both - alone, 0.0) + self.token_s * read)
+        return np.asarray(np.maximum(both - alone, 0.0) + self.token_s * read + self.pass_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def step_times(
     )
     known = scenario.acceptance
     survival = None if known.alpha is not None else known.survival(int(drafted.max(initial=0)))
-    readings = readings_of(scenario, lengths, limits, bool(drafted.any()), own.prompt_factor)
+    readings = readings_of(scenario, lengths, limits, bool(drafted.any()), own)
     times = []
     for at, gamma in enumerate(gammas):
         budget = (limits.max_num_batched_tokens - 1) // (gamma + 1)
@@ -152,11 +153,10 @@ def step_times(
 
 
 def readings_of(
-    scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, factor: float
+    scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
 ) -> tuple[Reading, Reading]:
-    """What prompts add to a pass, by the scenario's roofline, without a draft and with it; factor: on all of
-    it.
-    """
+    """What prompts add to a pass, by the scenario's roofline and the engine, without a draft and with it."""
+    factor, launched = of_engine.prompt_factor, of_engine.prompt_layer_s * scenario.target.num_hidden_layers
     prompt, most = lengths.input_mean, float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
     groups = scenario.target_shard.groups  # among which prompts are spread evenly
@@ -171,5 +171,7 @@ def readings_of(
         draft = float(scenario.setup_s(1.0, prompt))
         if not scenario.draft.shares_prefill:  # its passes load its weights anyway
             draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
-    without, drafting = (Reading(tokens, seconds, factor * each) for each in (own, own + draft / prompt))
+    without, drafting = (
+        Reading(tokens, seconds, factor * each, launched) for each in (own, own + draft / prompt)
+    )
     return without, drafting

@@ -11,7 +11,14 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.fits import Quantity, Relation, Scatter
 from perfmodel.specs.engines.engines import DRIFT, FILE, Engines
 from perfmodel.validate.solving import significant, yaml_number
-from perfmodel.validate.studies.parameters import DECODING, ENGINES, PUBLIC, SPECULATING, Parameter
+from perfmodel.validate.studies.parameters import (
+    DECODING,
+    DEFAULT_FLAGS,
+    ENGINES,
+    PUBLIC,
+    SPECULATING,
+    Parameter,
+)
 from perfmodel.validate.studies.robust import FittedValues
 from perfmodel.validate.studies.steps import GRAPH_TOKENS
 
@@ -69,7 +76,7 @@ def render(
             parameters, np.sqrt(np.diag(estimate.covariance)).tolist(), strict=True
         ):
             _put(data, parameter, estimate.values[parameter.place], deviation, source)
-    for parameter in PUBLIC:
+    for parameter in (*PUBLIC, *DEFAULT_FLAGS):
         _put(data, parameter, parameter.expected, parameter.spread, parameter.source)
     constant = [i for i, p in enumerate(SPECULATING) if DRIFT not in p.place]
     covariance = iteration.covariance[np.ix_(constant, constant)]

@@ -91,6 +91,8 @@ ACCELMARK = "FreedomIntelligence/AccelMark@5797fc4"
 _V0 = f"38 steps of {QWEN} and {ACCELMARK}, vLLM 0.4.2 to 0.7.3: the host works between passes"
 _V1 = "engine V1, the default from 0.8 on, schedules during the pass before"
 _H20 = f"20 steps of {QWEN}; alibaba/InferSim@f2293dab bench_data/gemm/h20: 0.37 to 0.40 of 4 TB/s"
+_FA3 = "16 steps of vLLM's blog of 2026-04-22; FlashAttention 3 in vllm-project/vllm#43232"
+_SGLANG_15 = "11 steps of Qwen3.5 (35B and 397B) on B200 and B300, sgl-cookbook of SGLang 0.5.15"
 _CDNA3 = "42 runs of 6 models on MI300X and MI325X: sgl-cookbook, sglang, InferenceX"
 _DASHBOARD = (
     "48 ratios of six models with EAGLE-3 on H200, sgl-project/SpecForge@a6b6b023 (dashboard); "
@@ -123,6 +125,17 @@ PUBLIC = (
             ("gemm_flops_factor", 3.2, 0.1),
         )
     ),
+    *(
+        Parameter(f"sglang@0.5.15.{name}", value, spread, True, _SGLANG_15)
+        for name, value, spread in (
+            ("state_layer_s", 0.24, 0.7),
+            ("gemm_fixed_s", 0.62, 0.3),
+            ("quantise_s", 0.57, 0.4),
+        )
+    ),
+    Parameter("vllm@0.19/hopper.attention_bandwidth_fraction", 1.12, 0.1, True, _FA3),
+    Parameter("vllm@0.19/hopper.attention_bandwidth_fraction_fp8", 1.6, 0.2, True, _FA3),
+    Parameter("vllm@0.26.wide_norm_s", 0.05, 1.0, True, "4 steps of MiniMax-M2, vllm-project/vllm#51494"),
     Parameter("cdna3.gemm_factor", 0.749, 0.18, True, _CDNA3),
     Parameter("cdna3.gemm_flops_factor", 0.632, 0.39, source=_CDNA3),
     *(
@@ -141,3 +154,21 @@ PUBLIC = (
     ),
 )
 """What the rows that are fitted here say nothing of: set from public runs, each by its source."""
+_COOKBOOK = "sgl-project/sgl-cookbook@7b5bd9c0: 14 steps of 6 models on B200, H100 and H200 under plain flags"
+DEFAULT_FLAGS = (
+    Parameter("sglang.blackwell.expert_layer_s", 2.4e-5, 0.5, source=_COOKBOOK),
+    Parameter("sglang.hopper.expert_layer_s", 1e-5, 0.8, source=_COOKBOOK),
+    Parameter("sglang.cdna3.expert_layer_s", 1e-6, 1.0, source=f"{_CDNA3}, part of its expert_factor"),
+    Parameter(
+        "sglang@0.5.10/blackwell.expert_layer_s", 0.1, 0.5, True, "5 models' steps of 0.5.10 and 0.5.15"
+    ),
+    Parameter(
+        "vllm.hopper.expert_layer_s", 3e-5, 0.4, source="11 steps of gpustack and vLLM's blog of 2026-04-22"
+    ),
+    Parameter(
+        "vllm@0.20.expert_layer_s", 0.05, 1.0, True, "8 steps of gpt-oss-120b on H200, engine_decode.csv"
+    ),
+)
+"""What engines cost under the flags that they choose themselves, beside the tuned runs (InferenceX) that are
+fitted here: no part of those rows, and part of every answer.
+"""

@@ -128,7 +128,7 @@ def _moved(before: EngineRequests, move: Array) -> EngineRequests:
     values = {
         n: s.moved(getattr(before, n), by) for (n, s), by in zip(SCALES.items(), move.tolist(), strict=True)
     }
-    return EngineRequests(**{name: significant(value, 3) for name, value in values.items()})
+    return before.model_copy(update={name: significant(value, 3) for name, value in values.items()})
 
 
 def without(
@@ -154,7 +154,8 @@ def main() -> None:
     log_rms = significant(float(np.sqrt(np.mean(np.square(off)))), 2)
     text = [
         "# What a request costs on a serving engine beside the passes of the model: written by",
-        "# `python -m perfmodel.validate.studies.traffic_fit` from results/published/traffic.csv.",
+        "# `python -m perfmodel.validate.studies.traffic_fit` from results/published/traffic.csv. There all",
+        "# prompts are of one length: prompt_layer_s is of sgl-cookbook (500, 4,000 tokens) and stays.",
         "fitted_on: [traffic.csv]",
         f"date: {datetime.datetime.now(datetime.UTC).date()}",
         f"common: {_flow(whole.pop('common'))}",

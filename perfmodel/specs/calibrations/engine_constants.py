@@ -81,6 +81,10 @@ class EngineConstants(Frozen):
     expert_factor: Annotated[
         Constant, Declared("linear", "param_load", "factor", "multiplies experts' time")
     ] = ONE
+    expert_layer_s: Annotated[
+        Constant,
+        Declared("linear", "fixed", "s", "further time of each layer of experts by an engine's default flags"),
+    ] = ABSENT
     expert_popularity: Annotated[
         Constant,
         Declared(

@@ -16,15 +16,17 @@ class EngineRequests(Frozen):
     """One engine, by default nothing. request_s, prompt_token_s: until a request is scheduled, and per prompt
     token.
 
-    prompt_factor: time of prompts in a pass over what the roofline says. passes_ahead: passes that are handed
-    to the device before the one that takes a new request; the second: with a draft that is a model of its
-    own. reserved_bytes: of a device's memory, for activations and graphs, that neither weights nor caches may
-    take.
+    prompt_factor: time of prompts in a pass over what the roofline says. prompt_layer_s: further time, for
+    each layer, of a pass that reads prompts: its kernels are launched one by one, not as a graph.
+    passes_ahead: passes that are handed to the device before the one that takes a new request; the second:
+    with a draft that is a model of its own. reserved_bytes: of a device's memory, for activations and graphs,
+    that neither weights nor caches may take.
     """
 
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
     prompt_token_s: Annotated[float, Meta(ge=0, lt=1e-3)] = 0.0
     prompt_factor: Annotated[float, Meta(gt=0, lt=10)] = 1.0
+    prompt_layer_s: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     passes_ahead: Annotated[float, Meta(ge=0, le=2)] = 0.0
     passes_ahead_model_draft: Annotated[float, Meta(ge=0, le=2)] = 0.0
     reserved_bytes: Annotated[float, Meta(ge=0, lt=1e12)] = 0.0
