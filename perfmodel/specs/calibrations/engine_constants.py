@@ -83,7 +83,9 @@ class EngineConstants(Frozen):
     ] = ONE
     expert_layer_s: Annotated[
         Constant,
-        Declared("linear", "fixed", "s", "further time of each layer of experts by an engine's default flags"),
+        Declared(
+            "linear", "fixed", "s", "further time of each layer of experts by an engine's default flags"
+        ),
     ] = ABSENT
     expert_popularity: Annotated[
         Constant,
