@@ -1,7 +1,6 @@
 """Every command and every option of the command line, with one to three values that nobody should give."""
 
 import contextlib
-import json
 import re
 import shutil
 import socket
@@ -16,11 +15,11 @@ from unittest import mock
 import typer
 
 from perfmodel import cli
+from tests import pinned
 from tests.attack import hostile, watch
 from tests.scripts import of_docs
 
 ROOT = Path(__file__).parents[2]
-ANSWERED = ROOT / "tests" / "pinned.json"
 UNANSWERED = f"""
 explore --model llama-3.1-8b --hardware h100 --output out.html
 gpus check h100 --json
@@ -130,8 +129,8 @@ def asked(verb: Verb) -> list[tuple[dict[str, str | None], list[str]]]:
     pictures = (
         f"{line} --output out.svg" for line in of_docs("picture").PICTURES.values() if line[:5] == "plot "
     )
-    pinned = json.loads(ANSWERED.read_text(encoding="utf-8"))
-    answered = (line for line, found in pinned.items() if "error" not in found and not FILES.search(line))
+    refused = pinned.refused()
+    answered = (line for line in pinned.read() if line not in refused and not FILES.search(line))
     lines = [*answered, *pictures, *UNANSWERED.strip().splitlines()]
     return [verb.read(line) for line in lines if f"{line} ".startswith(f"{verb.name} ")]
 

@@ -10,29 +10,30 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.errors import InputError
-from tests.test_pinned import FILES, PINNED
+from tests import pinned
 
-REFUSED = {question: given["error"] for question, given in PINNED.items() if "error" in given}
+REFUSED = pinned.refused()
 
 
 def test_a_refusal_is_one_line() -> None:
     assert len(REFUSED) > 150
-    assert [said for said in REFUSED.values() if not re.fullmatch("error: [^\n]+\n", said)] == []
+    assert [said for said in REFUSED.values() if not re.fullmatch("error: [^\n]+", said)] == []
 
 
-TYPED_ONLY = re.compile(r"--(batch|gamma|tp|model) \S+,|--kontext|Missing")
+TYPED_ONLY = re.compile(r"(-b|-g|-m|--batch|--gamma|--tp|--model) \S+,|--kontext|Missing")
 """Lists, which a command takes, and flags that are unknown or left out."""
 
 
 @pytest.mark.parametrize(
     "question",
     [q for q, said in REFUSED.items() if q.startswith("whatif ") and not TYPED_ONLY.search(f"{q} {said}")],
+    ids=str,
 )
 def test_python_refuses_in_the_same_words_and_names_the_argument(
     question: str, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, text in FILES.items():
+    for name, text in pinned.FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     line, words = REFUSED[question], shlex.split(question)[1:]
     names = {flag: param for param in cli.command("whatif").params for flag in param.opts}
@@ -43,7 +44,7 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
     with pytest.raises(InputError) as caught:
         pm.whatif(**{name: value for name, value in given.items() if name not in ("verbose", "sensitivity")})
     if not re.match(r"error: --(batch|context|gamma)\b", line):  # where the command takes lists, and says so
-        assert f"error: {caught.value.as_flags}\n" == line
+        assert pinned.tidy(f"error: {caught.value.as_flags}") == line
     if named := re.match(r"error: --([a-z-]+):", line):
         assert str(caught.value).startswith(f"{named[1].replace('-', '_')}: ")
 

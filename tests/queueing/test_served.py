@@ -1,4 +1,4 @@
-"""What the closed form's answers must add up to; their numbers are those of tests/test_pinned.py."""
+"""What the closed form's answers must add up to; their numbers are those of tests/pinned/traffic.txt."""
 
 import numpy as np
 import pytest

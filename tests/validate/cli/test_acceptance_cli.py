@@ -15,7 +15,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.harness import acceptance
 from perfmodel.validate.lm import CHECKPOINT
-from tests.test_pinned import PINNED, answer
+from tests import pinned
 from tests.validate.tiny_folder import WORDS, write_documents, write_folder
 
 OBSERVE = [
@@ -35,10 +35,10 @@ OBSERVE = [
 def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> None:
     """In which words is pinned."""
     monkeypatch.setattr(Pair, "models", lambda *_: pytest.fail("loaded"))
-    asked = [question for question in PINNED if re.match("validate (acceptance|generate .* --out)", question)]
+    asked = [c for c in pinned.refused() if re.match("validate (acceptance|generate .* --out)", c)]
     assert len(asked) > 20
-    for question in asked:
-        answer(shlex.split(question))
+    for command in asked:
+        pinned.ask(command)
 
 
 def test_observed_acceptance_answers_a_whatif(tmp_path, capsys) -> None:

@@ -1,0 +1,184 @@
+"""Pinned answers: commands and their answers, a text file per verb, so that a diff shows which answers moved.
+
+``python -m tests.pinned --write`` rewrites the answers that moved, and adds those of commands given after it.
+"""
+
+import contextlib
+import io
+import itertools
+import json
+import math
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from perfmodel import cli
+from perfmodel.cli import output
+
+FOLDER = Path(__file__).parent
+REWRITE = "python -m tests.pinned --write"
+REFUSED = "refused"
+"""The file of commands that are refused, of all verbs."""
+DIGITS, TOLERANCE = 5, 1e-4
+"""Significant digits that are kept, and the relative change that is none: another CPU rounds otherwise."""
+WIDTH = 110
+"""Of a line."""
+NUMBER = re.compile(r"((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)")
+LONG = re.compile(r"\d+\.\d{6,}(?:e[+-]?\d+)?")
+"""Numbers of a table that is written for programs."""
+LIST = re.compile(r"((?:known|fitted): (?:[^,;]+, ){2})[^;)]+, [^;)\n]+(; \w+: [^;)]+)*")
+"""Names of all models, say: one that is added moves no answer."""
+VERSIONED = re.compile(re.escape(version("perfmodel")) + "|[0-9a-f]{32}")
+"""Parts of a written file that differ from release to release."""
+FILES = {
+    "rows.json": """{"schema_version": 1, "source": "a file", "rows": [
+        {"target": "llama-3.1-8b", "draft": "self", "draft_kv": "streamingllm", "kv_budget_tokens": 512,
+         "context_tokens": 2000, "positions": [0.9, 0.8, 0.6]},
+        {"target": "llama-3.1-8b", "draft": "self", "draft_kv": "streamingllm", "kv_budget_tokens": 512,
+         "context_tokens": 32000, "histogram": [3, 2, 2, 5]}]}""",
+    "mine.yaml": "name: mine\nbandwith: 3\n",
+    "tag.yaml": "!!python/object/apply:os.system ['true']\n",
+    "deep.json": "[" * 100_000,
+    "letters.jsonl": '[1]\n[1, "a"]',
+    "short.jsonl": "[1, 2, 3]\n[4]",
+    "empty.jsonl": "\n",
+    "x.json": (FOLDER.parent / "validate/engine/files/vllm-forward.json").read_text(encoding="utf-8"),
+    "trace.csv": "arrival_s,input_tokens,output_tokens\n0,900,40\n0.5,3000,1\n0.6,100,300\n2,5000,64\n",
+}
+"""The files that commands may name, in the folder that each runs in."""
+
+
+def read() -> dict[str, str]:
+    """Command -> its answer, of all files."""
+    return {command: answer for path in sorted(FOLDER.glob("*.txt")) for command, answer in _of(path).items()}
+
+
+def refused() -> dict[str, str]:
+    """Command -> the line that refuses it."""
+    return _of(FOLDER / f"{REFUSED}.txt")
+
+
+def _of(path: Path) -> dict[str, str]:
+    _, *parts = re.split(r"^\$ (.+)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {command: answer.strip("\n") for command, answer in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def ask(command: str) -> str:
+    """The answer of a command: the text that it prints, or its JSON with numbers of `DIGITS` digits, then the
+    files that it wrote.
+    """
+    out = io.StringIO()
+    columns = {"COLUMNS": str(WIDTH)}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, columns),
+        mock.patch.object(output, "WIDTH", WIDTH),
+    ):
+        for name, text in FILES.items():
+            Path(name).write_text(text, encoding="utf-8")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = cli.run(shlex.split(command))
+        answer = tidy(out.getvalue())
+        for path in sorted(Path().iterdir()):
+            if path.name not in FILES:
+                answer += f"\n{path.name}:\n{tidy(VERSIONED.sub('', path.read_text(encoding='utf-8')))}"
+    if status != (2 if answer.startswith("error: ") else 0):
+        answer += f"\nexit status {status}"
+    return answer
+
+
+def tidy(text: str) -> str:
+    """The text that a command printed or wrote without empty and drawn lines, its JSON and its long numbers
+    rounded."""
+    if text.startswith("{\n"):
+        return _json(json.loads(text))
+    text = LIST.sub(r"\1...", text)
+    text = LONG.sub(lambda found: _rounded(float(found[0])), text.strip("\n"))
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip(" ─"))
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.{DIGITS}g}"
+
+
+def _json(value: Any, indent: str = "") -> str:
+    """JSON, its parts on one line where they fit."""
+    if isinstance(value, float):
+        return _rounded(value)
+    if not isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    inner = f"{indent} "
+    if isinstance(value, dict):
+        parts, ends = [f'"{name}": {_json(part, inner)}' for name, part in value.items()], "{}"
+    else:
+        parts, ends = [_json(part, inner) for part in value], "[]"
+    line = ", ".join(parts)
+    if "\n" not in line and len(indent) + len(line) < WIDTH:
+        return ends[0] + line + ends[1]
+    return f"{ends[0]}\n{inner}" + f",\n{inner}".join(parts) + ends[1]
+
+
+def changes(before: str, now: str) -> list[str]:
+    """Of each part that moved: its place, the old, the new, and by how much its numbers differ."""
+    old, new = dict(_parts(before)), dict(_parts(now))
+    found = []
+    for place in old | new:
+        was, is_ = old.get(place, "(absent)"), new.get(place, "(absent)")
+        moved = _moved(was, is_)
+        if moved is None or moved:
+            found.append(f"{place}: {was} -> {is_}" + (f"  ({', '.join(moved)})" if moved else ""))
+    return found
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """Place and text of each leaf of JSON, or of each line."""
+    try:
+        yield from _leaves(json.loads(text), "")
+    except json.JSONDecodeError:
+        yield from ((f"line {number}", line) for number, line in enumerate(text.splitlines(), 1))
+
+
+def _leaves(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict | list) and value:
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(part, f"{place}.{name}" if place else str(name))
+    else:
+        yield place, json.dumps(value, ensure_ascii=False)
+
+
+def _moved(was: str, now: str) -> list[str] | None:
+    """By how much the numbers of a text moved; None where its words differ."""
+    old, new = NUMBER.split(" ".join(was.split())), NUMBER.split(" ".join(now.split()))
+    if old[::2] != new[::2]:
+        return None
+    pairs = [
+        (float(a.replace(",", "")), float(b.replace(",", "")))
+        for a, b in zip(old[1::2], new[1::2], strict=True)
+    ]
+    return [
+        f"{(b / a - 1) * 100:+.3g} %" if a else f"+{b:g}"
+        for a, b in pairs
+        if not math.isclose(a, b, rel_tol=TOLERANCE)
+    ]
+
+
+def write(more: list[str]) -> list[str]:
+    """Rewrite the answers that moved and add more commands; the commands whose answers are new."""
+    before = read()
+    now = {command: ask(command) for command in dict.fromkeys([*before, *more])}
+    kept = {c: a if c not in before or changes(before[c], a) else before[c] for c, a in now.items()}
+
+    def place(command: str) -> str:
+        return REFUSED if kept[command].startswith("error: ") else command.split()[0]
+
+    for name, commands in itertools.groupby(sorted(kept, key=place), place):
+        text = "\n".join(f"$ {command}\n{kept[command]}\n" for command in commands)
+        (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")
+    return [command for command, answer in kept.items() if answer != before.get(command)]
