@@ -22,6 +22,10 @@ from tests.scripts import of_docs
 ROOT = Path(__file__).parents[2]
 UNANSWERED = f"""
 explore --model llama-3.1-8b --hardware h100 --output out.html
+gpus list --json
+models list
+kv list --json
+calibrations list
 gpus check h100 --json
 models check llama-3.1-8b
 kv check quest:512

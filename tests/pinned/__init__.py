@@ -178,6 +178,8 @@ def write(more: list[str]) -> list[str]:
     def place(command: str) -> str:
         return REFUSED if kept[command].startswith("error: ") else command.split()[0]
 
+    for path in FOLDER.glob("*.txt"):
+        path.unlink()
     for name, commands in itertools.groupby(sorted(kept, key=place), place):
         text = "\n".join(f"$ {command}\n{kept[command]}\n" for command in commands)
         (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")
