@@ -1,4 +1,4 @@
-"""What Python refuses of a question, in one line. What can be typed wrong is pinned (tests/pinned/refused.txt)."""
+"""Refusals of a question in Python, in one line; those of typed commands are pinned (tests/pinned/refused.txt)."""
 
 import math
 from typing import Any
