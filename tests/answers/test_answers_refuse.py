@@ -1,4 +1,4 @@
-"""Refusals of a question in Python, in one line; those of typed commands are pinned (tests/pinned/refused.txt)."""
+"""What Python refuses of a question, in one line; commands are pinned in tests/pinned/refused.txt."""
 
 import math
 from typing import Any
