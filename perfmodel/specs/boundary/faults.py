@@ -101,10 +101,11 @@ def _refusal(kind: Any, value: Any) -> Exception | None:
 def _allowed(kind: Any, message: str) -> str:
     """What must be there, in plain words."""
     if get_origin(kind) is Literal:
-        return f"must be {' or '.join(str(word) for word in get_args(kind))}"
+        words = [str(word) for word in get_args(kind)]
+        return f"must be one of {', '.join(words)}" if len(words) > 3 else f"must be {' or '.join(words)}"
     stated = re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)
     if not stated:
-        return f"must be in range ({message})"
+        return f"must be a valid {getattr(kind, '__name__', 'value')}"
     types = [
         _WORDS.get(word, word) for word in stated[1].split(" | ") if word != "null" or " | " not in stated[1]
     ]
