@@ -39,12 +39,11 @@ def find_fault(kind: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
     allowed: dict[str, Any] = {}
     if isinstance(value, dict) and isinstance(inside, type) and issubclass(inside, Struct):
         allowed = annotations(inside)
-        unknown = [key for key in value if key not in allowed]
-        if unknown and inside.__struct_config__.forbid_unknown_fields:
-            return (
-                *place,
-                unknown[0],
-            ), f"must not be given (allowed keys: {', '.join(allowed)}), given {_shown(value[unknown[0]])}"
+        forbidden = inside.__struct_config__.forbid_unknown_fields
+        for key in value:
+            if forbidden and key not in allowed:
+                keys = f"allowed keys: {', '.join(allowed)}"
+                return (*place, key), f"must not be given ({keys}), given {_shown(value[key])}"
     for key, inner_kind, inner in _parts(inside, value):
         if _refusal(inner_kind, inner):
             return find_fault(inner_kind, inner, (*place, key))
