@@ -13,8 +13,7 @@ from perfmodel import cli
 ROOT = Path(__file__).parents[1]
 EIGHT = "--model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --draft-kv streamingllm:512 --engine magicdec"
 PICTURES = {
-    "speedup": "plot surface --model qwen3-32b --hardware h100 --tp 2 --draft eagle3 --gamma 3 --alpha 0.63 "
-    "--batch 1..256 --context 1k..128k",
+    "speedup": f"plot surface {EIGHT} --alpha 0.8 --batch 1..256 --context 1k..128k",
     "magicdec": f"plot surface {EIGHT} --gamma 2 --alpha 0.81 --batch 8..200 --context 2000..128000 "
     "--measured",
     "roofline": "plot roofline --model llama-3.1-8b --hardware h100 --batch 8 --context 32k --gamma 3 "

@@ -196,12 +196,6 @@ def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
     assert made[-1] == ["validate", "run", "cpu-quick"]
 
 
-def test_the_readme_fits_a_screen() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 60
-    assert max(map(len, FENCE.sub("", text).splitlines())) <= 130
-
-
 MADE = {"explorer.html"}
 """What docs/hooks.py adds to the site."""
 

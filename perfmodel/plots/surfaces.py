@@ -12,6 +12,7 @@ from perfmodel.plots.theme import (
     ABOVE,
     BELOW,
     DARK,
+    GREY,
     PALE,
     above,
     caption,
@@ -92,9 +93,9 @@ def surface(
     """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
     The black line is break even; dashed is the inflection context, from which a larger batch of `batch_range`
-    costs no speedup (one gamma only); points that do not fit in memory are paler, points where no draft pays
-    (gamma None) are grey. Dots have the colour of the measured value. axes: where to draw, in a figure of
-    your own. Returns the figure.
+    costs no speedup (one gamma only). Points that do not fit in memory are hatched; points where no draft
+    pays (gamma None) are grey. Dots have the colour of the measured value. axes: where to draw, in a figure
+    of your own. Returns the figure.
     """
     scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
@@ -131,7 +132,7 @@ def surface(
     name_region(
         axes, free & fits & (drafting < 1), "slower than the baseline" if gamma else "do not speculate"
     )
-    name_region(axes, free & ~fits, "does not fit in memory")
+    name_region(axes, free & ~fits, "does not fit in memory", ground="white")
     every_so_many = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
     bar = figure_of(axes).colorbar(
@@ -160,7 +161,7 @@ def gamma_map(
 ) -> "Figure":
     """The draft length with the largest speedup over both spans; 0 (do not speculate) is grey.
 
-    Points that do not fit in memory are paler. Returns the figure.
+    Points that do not fit in memory are hatched. Returns the figure.
     """
     scenario = scenario_of(asked)
     from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -183,7 +184,7 @@ def gamma_map(
     _memory(axes, batches, contexts, fits)
     _axes(axes, batch, context)
     name_region(axes, fits & (best == 0), "do not speculate")
-    name_region(axes, ~fits, "does not fit in memory")
+    name_region(axes, ~fits, "does not fit in memory", ground="white")
     for gamma in range(1, top + 1):
         name_region(axes, fits & (best == gamma), f"γ {gamma}", DARK if gamma <= top / 3 else "white")
     bar = figure_of(axes).colorbar(
@@ -262,7 +263,9 @@ def _fits(
 def _memory(axes: "Axes", batches: Array, contexts: Array, fits: NDArray[np.bool_]) -> None:
     if fits.all():
         return
-    axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors=["white"], alpha=0.6)
+    axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors=["white"])
+    hatched = axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors="none", hatches=["///"])
+    hatched.set(edgecolor=GREY, linewidth=0.0)
     if fits.any():
         axes.contour(contexts, batches, ~fits, [0.5], colors=[DARK], linewidths=0.8)
 

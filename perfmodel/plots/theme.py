@@ -146,7 +146,9 @@ def inside(mask: NDArray[np.bool_], wide: float, high: float) -> tuple[float, fl
     return found
 
 
-def name_region(axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str = DARK) -> None:
+def name_region(
+    axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str = DARK, ground: str = "none"
+) -> None:
     """Write words, on one line or two, into a region of evenly drawn axes where they fit."""
     for lines in ([words], textwrap.wrap(words, 2 + len(words) // 2)):
         where = inside(mask, 0.02 + 0.0135 * max(map(len, lines)), 0.05 * len(lines))
@@ -158,6 +160,7 @@ def name_region(axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str =
                 ha="center",
                 va="center",
                 color=colour,
+                backgroundcolor=ground,
                 fontsize=8.5,
                 fontstyle="italic",
             )
