@@ -123,7 +123,7 @@ def _searched(a: Advice) -> str:
     tried = (
         f"tried: {a.candidates:,} points, batches {batches[0]:g} to {batches[1]:g}, tp {degrees}, gamma to"
     )
-    return f"{tried} {q.max_gamma}, {float(q.memory_fraction):.0%} of the memory{accepted}{made}"
+    return f"{tried} {q.max_gamma}, {q.memory_fraction:.0%} of the memory{accepted}{made}"
 
 
 def _front(a: Advice) -> None:

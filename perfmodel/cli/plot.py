@@ -15,7 +15,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, argument, question
 from perfmodel.answers.question.query import UNUSED, Options, Query, acceptances_of, resolve
-from perfmodel.answers.question.readers import Counts
+from perfmodel.answers.question.readers import MaybeWholes
 from perfmodel.cli.catalogue import Verbs
 from perfmodel.cli.options import App, takes
 from perfmodel.errors import InputError, refuse, unknown_name
@@ -69,16 +69,14 @@ class Points(Options):
     """
 
     _: KW_ONLY
-    batch: Counts | None = argument(
-        "Batches: a line each, or a span.", COUNTS, "--batch-size -b", default=None
-    )
-    context: Counts | None = argument(
+    batch: MaybeWholes = argument("Batches: a line each, or a span.", COUNTS, "--batch-size -b", default=None)
+    context: MaybeWholes = argument(
         "Contexts: a line each, or a span.", COUNTS, "--context-length -c", default=None
     )
-    gamma: arg.Gamma = None
-    tp: arg.TP = 1
+    gamma: arg.Gamma = argument(default=None)
+    tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
-    alpha: arg.Alpha = None
+    alpha: arg.Alpha = argument(default=None)
 
     def over(self, what: str) -> "Points":
         """With the batches and contexts that were not typed."""
@@ -145,12 +143,12 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
         raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 everywhere", 0)
     made = plots.surface(
         resolve(query),
-        gamma=None if query.gamma is None else int(query.gamma),
+        gamma=None if query.gamma is None else query.gamma,
         batch=asked.span("batch"),
         context=asked.span("context"),
-        max_gamma=int(query.max_gamma),
-        batch_range=query.ends,
-        memory_fraction=float(query.memory_fraction),
+        max_gamma=query.max_gamma,
+        batch_range=query.batch_range,
+        memory_fraction=query.memory_fraction,
         measured=_published(query) if measured else (),
     )
     _save(made, output)
@@ -169,7 +167,7 @@ def ratios(question: Points, output: Output, over: Over = "context", no_ideal: N
     asked = question.over(over)
     scenario = resolve(asked.one(), UNUSED)  # what is accepted does not matter
     lines = asked.lines("batch" if over == "context" else "context")
-    made = plots.ratios(scenario, lines, asked.span(over), int(question.gamma), over=over, ideal=not no_ideal)
+    made = plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over, ideal=not no_ideal)
     _save(made, output)
 
 
@@ -197,12 +195,10 @@ def gamma(question: Points, output: Output, map: Map = False) -> None:
     """
     asked = question.over("both" if map else "gamma")
     query = asked.accepted()
-    scenario, max_gamma = resolve(query), int(query.max_gamma)
+    scenario, max_gamma = resolve(query), query.max_gamma
     if map:
         ends: dict[str, Any] = {name: asked.span(name) for name in ("batch", "context")}
-        made = plots.gamma_map(
-            scenario, **ends, max_gamma=max_gamma, memory_fraction=float(query.memory_fraction)
-        )
+        made = plots.gamma_map(scenario, **ends, max_gamma=max_gamma, memory_fraction=query.memory_fraction)
     else:
         points = asked.points()
         if len(points) > MAX_LINES:
@@ -265,8 +261,8 @@ def _save(figure: "Figure", output: Path) -> None:
 def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, float]]) -> int:
     """The question's gamma; where that is left open, the best one of the point with the largest speedup."""
     if query.gamma is not None:
-        return int(query.gamma)
-    best = predict(scenario, Workload.of(*zip(*points, strict=True)), int(query.max_gamma))
+        return query.gamma
+    best = predict(scenario, Workload.of(*zip(*points, strict=True)), query.max_gamma)
     return int(best.gamma_optimal[best.speedup_at_gamma_optimal.argmax()])
 
 
@@ -275,7 +271,7 @@ def _published(query: Query) -> list[tuple[float, float, float]]:
     from perfmodel.answers.point.measured import measured_speedups
 
     scenario = resolve(query)
-    rows = measured_speedups(scenario, int(query.tp))
+    rows = measured_speedups(scenario, query.tp)
     dots = [
         (float(batch), float(context), speedup)
         for batch, context, gamma, speedup in rows

@@ -9,7 +9,7 @@ interpolated.
 import base64
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +24,7 @@ from perfmodel.answers.point.measured import measured_speedups
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
 from perfmodel.answers.question.arguments import COUNTS, argument, question
 from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.readers import Counts, Names, Numbers, gammas, methods
+from perfmodel.answers.question.readers import Lengths, MaybeReals, Wholes, Words, gammas, methods, names
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats
@@ -48,33 +48,35 @@ class Exploration(Grid):
     slider.
     """
 
-    model: Names = argument(
+    model: Words = argument(
         "Target models, with commas.",
         "NAME|PATH,...",
         "-m",
+        names,
         default="llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b",
     )
-    hardware: Names = argument(
+    hardware: Words = argument(
         "Devices, with commas.",
         "NAME|PATH,...",
         "--gpu --device",
+        names,
         default="a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb",
     )
-    batch: Counts = argument("Rows of the map.", COUNTS, "--batch-size -b", default="1..256x2,3..192x2")
-    context: Counts = argument(
+    batch: Wholes = argument("Rows of the map.", COUNTS, "--batch-size -b", default="1..256x2,3..192x2")
+    context: Wholes = argument(
         "Columns of the map.", COUNTS, "--context-length -c", default="1k..128kx2,1536..96kx2"
     )
-    gamma: str | int | Sequence[str | int | None] | None = argument(
+    gamma: Lengths = argument(
         "Where the draft-length slider starts.", "N|auto", "-g", gammas, shown="auto", default=None
     )
-    tp: Counts = argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel", default=8)
-    draft_kv: Names = argument(
+    tp: Wholes = argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel", default=8)
+    draft_kv: Words = argument(
         "What the draft reads of the cache.",
         "METHOD[:BUDGET],...",
         read=methods,
         default="streamingllm:512,snapkv:2k,quest:1k",
     )
-    alpha: Numbers | None = argument("Where the acceptance slider starts.", "RATE", default=0.8)
+    alpha: MaybeReals = argument("Where the acceptance slider starts.", "RATE", default=0.8)
 
     def check(self) -> None:
         """Refuses (InputError) questions that a page with sliders cannot show."""
@@ -90,8 +92,12 @@ class Exploration(Grid):
         for name in ("alpha", "gamma"):
             if len(self.axis(name)) > 1:
                 raise refuse(f"--{name}", None, "one value, where its slider starts", len(self.axis(name)))
-        for name in ("batch", "context"):
-            object.__setattr__(self, name, tuple(sorted(set(self.axis(name)))))
+
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Batches and contexts rise, each once."""
+        axes = {name: tuple(sorted(set(values[name]))) for name in ("batch", "context")}
+        return super().settled(values | axes)
 
 
 class Pool:
@@ -127,7 +133,7 @@ def payload(
     """
     batches, contexts = grid.axis("batch"), grid.axis("context")
     heads = [head for question in (grid, *more) for head in _heads(question)]
-    last = [scenario.longest(int(query.max_gamma)) for query, scenario in heads]
+    last = [scenario.longest(query.max_gamma) for query, scenario in heads]
     if min(last) < 1:
         raise refuse("--max-gamma", None, "a whole number from 1", grid.max_gamma)
     points = len(batches) * len(contexts)
@@ -178,7 +184,7 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
     """One question for each surface. Raises InputError where two of them would read the same in the page."""
     seen = set()
     for query, _, scenario in grid.resolved():
-        name = (scenario.target.name, scenario.machine.gpu.name, int(query.tp), scenario.draft.kv.label())
+        name = (scenario.target.name, scenario.machine.gpu.name, query.tp, scenario.draft.kv.label())
         if name in seen:
             flags = "--model, --hardware, --tp, --draft-kv"
             raise InputError(f"{flags}: {name[0]} on {name[2]} x {name[1]} through {name[3]} is given twice")
@@ -195,11 +201,11 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
     gammas: Array = np.arange(last + 1.0)
     draft, target, kv = scenario.draft, scenario.target, scenario.draft.kv
     error = log_error(scenario, batch[..., 0], context[..., 0], np.arange(last + 1))
-    room = capacity.memory_of(scenario, batch, context, gammas, float(query.memory_fraction))
+    room = capacity.memory_of(scenario, batch, context, gammas, query.memory_fraction)
     return {
         "model": target.name,
         "hardware": scenario.machine.gpu.name,
-        "tp": int(query.tp),
+        "tp": query.tp,
         "draft": draft.name,
         "draft_kv": kv.label(),
         "method": query.draft_kv,
@@ -217,9 +223,9 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
         "overhead_s": pool.add(scenario.overhead_s(batch, context)),
         "max_batch": pool.add(np.where(gammas > 0, room.max_batch, room.ar_max_batch)),
         "log_error": None if error is None else pool.add(error),
-        "inflection_context": [inflection_context(scenario, g, query.ends) for g in range(last + 1)],
+        "inflection_context": [inflection_context(scenario, g, query.batch_range) for g in range(last + 1)],
         "published": [_published(scenario, float(length)) for length in grid.axis("context")],
-        "measured": measured_speedups(scenario, int(query.tp)),
+        "measured": measured_speedups(scenario, query.tp),
     }
 
 
@@ -248,6 +254,6 @@ def _flags(query: Query) -> str:
         if field.name not in POINT and value != field.default:
             given[field.name] = value
     if "batch_range" in given:
-        given["batch_range"] = "..".join(f"{end:.0f}" for end in query.ends)
+        given["batch_range"] = "..".join(f"{end:.0f}" for end in query.batch_range)
     parts = [("--" + name.replace("_", "-"), str(value)) for name, value in given.items()]
     return shlex.join(text for part in parts for text in part)

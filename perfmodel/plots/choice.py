@@ -123,7 +123,7 @@ def alpha_needed(
             budgets, shown, marker=marker, color=colour, label="break even" if aim == 1 else f"{aim:g}×"
         )
     if query.alpha is not None:
-        alpha = float(query.alpha)
+        alpha = query.alpha
         axes.axhline(alpha, color=GREY, linestyle="--", label=f"α {alpha:g}, as asked")
     log_axis(
         axes, "x", min(budgets) / 1.1, max(budgets) * 1.1, f"KV budget of {method}, tokens a draft step reads"
@@ -137,7 +137,7 @@ def alpha_needed(
         where,
         f"γ {gamma}",
         caption(scenario, acceptance=False),
-        *limits(None if query.gamma else int(query.max_gamma)),
+        *limits(None if query.gamma else query.max_gamma),
     ]
     return label(axes, "How good a draft a KV budget must buy", "; ".join(told))
 
@@ -211,7 +211,7 @@ def _question(found: list[WhatIf]) -> str:
     rereads = sorted({float(a.query.kv_reread or 1.0) for a in found})
     if rereads != [1.0]:
         parts.append("verification reads the KV " + "/".join(f"{reread:g}" for reread in rereads) + " times")
-    return "; ".join([*parts, *pages(int(q.kv_page)), made])
+    return "; ".join([*parts, *pages(q.kv_page), made])
 
 
 def _searched(found: Advice) -> list[str]:
@@ -236,7 +236,7 @@ def _searched(found: Advice) -> list[str]:
     own = "the checkpoint's"
     weights, kv = q.weights or own, q.kv_dtype or own
     parts += [formats(weights, kv, q.draft_weights or weights, q.draft_kv_dtype or kv)]
-    parts += ["what fits in memory", *limits(int(q.max_gamma), float(q.memory_fraction))]
+    parts += ["what fits in memory", *limits(q.max_gamma, q.memory_fraction)]
     price = "" if q.price is None else f" at ${q.price:g} per device and hour"
     bound = "" if q.max_tpot_ms is None else f" within {q.max_tpot_ms:g} ms per token"
     parts.append(f"chosen for {q.objective}{price}{bound}")

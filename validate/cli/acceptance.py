@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.answers.question.arguments import COUNTS, TOKENS, Argument
+from perfmodel.answers.question.arguments import COUNTS, TOKENS, Argument, question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 DEFAULT_GAMMA = 6
 
 
-@dataclass(frozen=True, kw_only=True)
+@question
 class AcceptanceQuestion(Decoding):
     """The texts to decode to observe acceptance; or, with --import, another tool's figures and
     their subject.
     """
 
+    _: KW_ONLY
     context: Annotated[tuple[int, ...], Argument("Cached tokens, a list.", COUNTS)] = (1024, 4096)
     gamma: Annotated[
         int | None, Argument("Tokens drafted per iteration.", "N", "-g", default=str(DEFAULT_GAMMA))

@@ -2,11 +2,11 @@
 `answers/question/arguments.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Annotated
 
-from perfmodel.answers.question.arguments import POSITIVE, Argument, Question
+from perfmodel.answers.question.arguments import POSITIVE, Argument, Question, question
 from perfmodel.answers.question.readers import whole
 
 SHOWN_FOLDER = "results/ of the checkout, else of this folder"
@@ -57,10 +57,11 @@ Sets = Annotated[
 HeldOut = Annotated[bool, Argument("Predict fitted rows by refits without their fold.")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@question
 class Decoding(Question):
     """Arguments of the verbs that run the real decoder on texts."""
 
+    _: KW_ONLY
     checkpoint: Annotated[
         str | None,
         Argument("Folder: config.json, .safetensors, tokenizer.", "FOLDER", default="the bundled model"),

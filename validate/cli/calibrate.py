@@ -1,13 +1,13 @@
 """``perfmodel validate calibrate``: fit a calibration to published rows or to kernels, and judge it."""
 
 import datetime
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from perfmodel.answers.question.arguments import Argument, Question
+from perfmodel.answers.question.arguments import Argument, Question, question
 from perfmodel.cli.options import Json, takes
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError
@@ -20,10 +20,11 @@ from perfmodel.validate.records.summary import points, quiet_line
 from perfmodel.writing import Content, destination, write_all
 
 
-@dataclass(frozen=True, kw_only=True)
+@question
 class CalibrateQuestion(Question):
     """The fit: its rows or kernels, and the rows that judge it."""
 
+    _: KW_ONLY
     name: Annotated[
         str | None,
         Argument(

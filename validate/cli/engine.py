@@ -3,14 +3,14 @@ server.
 """
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import Argument, Question
+from perfmodel.answers.question.arguments import Argument, Question, argument, question
 from perfmodel.answers.question.readers import whole
 from perfmodel.cli.options import takes
 from perfmodel.drafts import kinds
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from perfmodel.answers.question.query import Query
 
 
-@dataclass(frozen=True, kw_only=True)
+@question
 class EngineQuestion(Question):
     """The served configuration, the source of its timings, and the outputs."""
 
+    _: KW_ONLY
     model: arg.Model
     hardware: arg.Hardware
     source: Annotated[
@@ -43,7 +44,7 @@ class EngineQuestion(Question):
         str | None, Argument("A running OpenAI-compatible server to time.", "http://HOST:PORT")
     ] = None
     plan: Annotated[bool, Argument("Print the runs worth making; run nothing.")] = False
-    tp: arg.TP = 1
+    tp: arg.TP = argument(default=1)
     draft: Annotated[
         str | None,
         Argument(
@@ -53,7 +54,7 @@ class EngineQuestion(Question):
             default="none",
         ),
     ] = None
-    draft_tp: arg.DraftTP = None
+    draft_tp: arg.DraftTP = argument(default=None)
     draft_kv: Annotated[str, Argument("What the draft reads of the cache.", "METHOD[:BUDGET]")] = "full"
     gamma: Annotated[
         int | None,
@@ -214,7 +215,7 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     request = PlanRequest(
         model=hub_id(query.model) or query.model,
         engine=q.engine or "vllm",
-        tp=int(query.tp),
+        tp=query.tp,
         method=methods.get(word, "draft_model"),
         draft=q.draft_path or _found(query.model, draft, methods.get(word)),
         gammas=(q.gamma,) if q.gamma else GAMMAS,

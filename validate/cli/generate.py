@@ -1,12 +1,12 @@
 """``perfmodel validate generate``: run the real decoder on real or random weights and print the results."""
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.answers.question.arguments import TOKENS, Argument
+from perfmodel.answers.question.arguments import TOKENS, Argument, question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 DEFAULT_CONTEXT = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
+@question
 class GenerateQuestion(Decoding):
     """The texts to decode, the draft, and the device."""
 
+    _: KW_ONLY
     model: Annotated[str | None, Argument("A model's name, with --weights random:SEED.", "NAME", "-m")] = None
     weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE")] = None
     draft_weights: Annotated[str | None, Argument("Of a separate draft model, as --weights.", "SOURCE")] = (

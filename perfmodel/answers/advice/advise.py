@@ -196,7 +196,7 @@ def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
     s = chosen.candidate.scenario
     if chosen.levels or engine_of(s.machine.calibration) not in ("vllm", "sglang"):
         return None
-    context, gain = int(query.context), 1.0
+    context, gain = query.context, 1.0
     ranges = (Range(1, chosen.batch, chosen.gamma, gain),)
     table = LengthTable(ranges, context, context, gain, chosen.gamma, gain, (gain,))
     path = draft_source(s.draft.name, query.model, s) if chosen.gamma else None
@@ -210,7 +210,7 @@ def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
         chosen.gamma,
         float(query.context),
     )
-    room = memory_of(s, batch, context, float(gamma), float(query.memory_fraction))
+    room = memory_of(s, batch, context, float(gamma), query.memory_fraction)
     return warnings(s, batch, context, gamma, room.single())
 
 
@@ -231,9 +231,7 @@ def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
         tpot_s=point.tpot_s,
         throughput_tokens_per_s=throughput,
         throughput_tokens_per_s_per_device=throughput / tp,
-        cost_per_million_tokens=None
-        if query.price is None
-        else float(query.price) * tp / 3600.0 * 1e6 / throughput,
+        cost_per_million_tokens=None if query.price is None else query.price * tp / 3600.0 * 1e6 / throughput,
         speedup=baseline / point.tpot_s,
         tokens_per_iteration=point.gained,
         acceptance_source=s.acceptance.source if point.gamma else None,
@@ -287,7 +285,7 @@ def _why(point: PricedPoint, query: AdviseQuery) -> str:
             f"a tree of {point.gamma} tokens on {point.levels - 1} levels gains {point.gained:.2f} "
             "an iteration"
         )
-    prediction = predict(s, Workload.of(batch, context, point.gamma), int(query.max_gamma))
+    prediction = predict(s, Workload.of(batch, context, point.gamma), query.max_gamma)
     return reason(prediction, str(s.target_step(batch, context).limiter))
 
 

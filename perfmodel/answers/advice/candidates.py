@@ -15,7 +15,15 @@ from perfmodel.answers.question.arguments import COUNTS, argument, question
 from perfmodel.answers.question.defects import said, slowing
 from perfmodel.answers.question.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.question.rates import parse_rate
-from perfmodel.answers.question.readers import Counts, Names, Number, methods, texts
+from perfmodel.answers.question.readers import (
+    MaybeReal,
+    MaybeWholes,
+    MaybeWords,
+    Parsed,
+    Wholes,
+    methods,
+    texts,
+)
 from perfmodel.answers.question.runs_in import RunsIn, runs_in
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
@@ -68,9 +76,9 @@ class AdviseQuery(CommonOptions):
     """
 
     context: arg.Context
-    batch: Counts = argument("Batch sizes to choose from.", COUNTS, "--batch-size -b", default="1..256")
-    tp: Counts = argument("Degrees of the target to choose from.", COUNTS, "--tensor-parallel", default=1)
-    draft: Names | None = argument(
+    batch: Wholes = argument("Batch sizes to choose from.", COUNTS, "--batch-size -b", default="1..256")
+    tp: Wholes = argument("Degrees of the target to choose from.", COUNTS, "--tensor-parallel", default=1)
+    draft: MaybeWords = argument(
         "A draft to search; may be repeated.",
         "self|KIND|NAME|PATH",
         "--draft-model",
@@ -78,13 +86,13 @@ class AdviseQuery(CommonOptions):
         repeated=True,
         default=None,
     )
-    draft_kv: Names | None = argument(
+    draft_kv: MaybeWords = argument(
         "KV methods to search.", "METHOD[:BUDGET],...", read=methods, shown="all that are known", default=None
     )
-    draft_tp: Counts | None = argument(
+    draft_tp: MaybeWholes = argument(
         "Degrees of the draft to choose from.", COUNTS, shown="as --tp", default=None
     )
-    rate: Mapping[str, str | float] | Sequence[str] = argument(
+    rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
         "Measured: 0.8, by position 0.8/0.7/0.5, n-gram hits x runs 0.4x3, tree:0.6/0.1; may be repeated.",
         "DRAFT[@KV]=RATE",
         read=_rates,
@@ -95,13 +103,11 @@ class AdviseQuery(CommonOptions):
     task: arg.Task = None
     any_draft: bool = argument("Choose also among drafts that the engine does not run.", default=False)
     objective: str = argument("What to look for.", choices=OBJECTIVES, default="throughput")
-    max_tpot_ms: Number | None = argument(
+    max_tpot_ms: MaybeReal = argument(
         "Bound on the time per output token.", "MS", limits=arg.POSITIVE, default=None
     )
-    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    price: Number | None = argument(
-        "Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None
-    )
+    max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
+    price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
         super().check()
@@ -120,18 +126,16 @@ class AdviseQuery(CommonOptions):
     @property
     def degrees(self) -> tuple[int, ...]:
         """The target's."""
-        assert isinstance(self.tp, tuple)
         return self.tp
 
     @property
     def draft_degrees(self) -> tuple[int, ...]:
         """The draft's; 0 is the target's."""
-        return self.draft_tp if isinstance(self.draft_tp, tuple) else (0,)
+        return (0,) if self.draft_tp is None else self.draft_tp
 
     @property
-    def rates(self) -> Mapping[str, str | float]:
+    def rates(self) -> Mapping[str, str]:
         """Acceptance by draft."""
-        assert isinstance(self.rate, Mapping)
         return self.rate
 
     def may_choose(self, runs: RunsIn | None) -> bool:
@@ -141,7 +145,7 @@ class AdviseQuery(CommonOptions):
     @property
     def max_tpot_s(self) -> float | None:
         """The bound in seconds."""
-        return None if self.max_tpot_ms is None else float(self.max_tpot_ms) / 1e3
+        return None if self.max_tpot_ms is None else self.max_tpot_ms / 1e3
 
     def as_dict(self) -> dict[str, Any]:
         """See `Question.as_dict`; of the batch sizes the least and the largest."""

@@ -65,7 +65,7 @@ class ServedTarget:
             scenario.machine.tensor_parallel,
             "bf16" if question.weights is None else scenario.precision.weights.name,
             "bf16" if question.kv_dtype is None else scenario.precision.kv.name,
-            float(question.memory_fraction),
+            question.memory_fraction,
             scenario.target.vocab_size,
             expert_parallel=scenario.expert_parallel,
             data_parallel=scenario.data_parallel,

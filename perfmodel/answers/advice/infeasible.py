@@ -19,7 +19,7 @@ def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Pri
         return "no tensor-parallel degree asked for is possible here"
     fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
     if not fitting:
-        context, fraction = float(query.context), float(query.memory_fraction)
+        context, fraction = float(query.context), query.memory_fraction
         room = [memory_of(x.candidate.scenario, 1.0, context, 0.0, fraction) for x in baseline]
         least, most = int(query.batches[0]), max(int(r.ar_max_batch) for r in room)
         if most >= 1:
@@ -52,12 +52,12 @@ def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
             scenario = resolve(query.query(**asked), UNUSED)
         except InputError:
             return False
-        return bool(memory_of(scenario, 1.0, float(query.context), 0.0, float(query.memory_fraction)).fits)
+        return bool(memory_of(scenario, 1.0, float(query.context), 0.0, query.memory_fraction).fits)
 
     degrees = [tp for tp in (2, 4, 8, 16) if tp > max(query.degrees) and fits_with(tp=tp)]
     formats = [name for name in ("fp8", "int4-g128") if fits_with(weights=name)]
     sizes = {name: gpu.memory_bytes for name in files.bundled_names("gpus") if (gpu := load_gpu(name)).memory}
-    enough = available_bytes / float(query.memory_fraction)
+    enough = available_bytes / query.memory_fraction
     larger = sorted((size, name) for name, size in sizes.items() if size > enough)
     device = next((f"on {name}" for _, name in larger if fits_with(hardware=name)), None)
     ways = [*(f"with --tp {tp}" for tp in degrees[:1]), *(f"with --weights {f}" for f in formats[:1])]

@@ -74,7 +74,7 @@ def price(
         allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
         raise refuse("--batch", None, allowed, query.batches.size)
     chains = [c for c in candidates if c.tree is None]
-    deepest = max((c.scenario.longest(int(query.max_gamma)) for c in chains), default=0)
+    deepest = max((c.scenario.longest(query.max_gamma) for c in chains), default=0)
     verify = {c.tp: _verify(c.scenario, query, deepest) for c in baseline}
     none = np.zeros(1, int)
     alone = [_priced(c, none, none, np.ones(1), verify[c.tp][:, :1], query) for c in baseline]
@@ -87,7 +87,7 @@ def price(
 def _columns(candidate: Candidate, query: AdviseQuery) -> int:
     """Draft lengths, or sizes and levels of trees, that are priced at each batch."""
     return (
-        candidate.scenario.longest(int(query.max_gamma))
+        candidate.scenario.longest(query.max_gamma)
         if candidate.tree is None
         else TREE_SIZES.size * TREE_LEVELS
     )
@@ -95,7 +95,7 @@ def _columns(candidate: Candidate, query: AdviseQuery) -> int:
 
 def fits(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> NDArray[np.bool_]:
     """Whether memory suffices, broadcast over batches and drafted tokens."""
-    context, fraction = np.asarray(float(query.context)), float(query.memory_fraction)
+    context, fraction = np.asarray(float(query.context)), query.memory_fraction
     return capacity.memory_of(scenario, batch, context, drafted, fraction).fits
 
 
@@ -106,7 +106,7 @@ def _verify(scenario: Scenario, query: AdviseQuery, deepest: int) -> Array:
 
 
 def _chains(candidate: Candidate, query: AdviseQuery, verify: Array) -> Priced:
-    s, gammas = candidate.scenario, np.arange(1, candidate.scenario.longest(int(query.max_gamma)) + 1)
+    s, gammas = candidate.scenario, np.arange(1, candidate.scenario.longest(query.max_gamma) + 1)
     b, context = query.batches[:, None], np.asarray(float(query.context))
     iteration = gammas * s.draft_token_s(b, context, gammas) + verify[:, gammas] + s.overhead_s(b, context)
     gained = np.cumsum(s.acceptance.survival(int(gammas[-1])))[1:]
@@ -182,7 +182,7 @@ def _value(query: AdviseQuery, batch: Array, tpot_s: Array, tp: int) -> Array:
     if query.objective == "throughput":
         return batch / tpot_s
     assert query.price is not None
-    return -(float(query.price) * tp / 3600.0 * 1e6) * tpot_s / batch
+    return -(query.price * tp / 3600.0 * 1e6) * tpot_s / batch
 
 
 def front(priced: list[Priced], batches: Array) -> tuple[FrontPoint, ...]:

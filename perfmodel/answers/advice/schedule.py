@@ -24,7 +24,16 @@ from perfmodel.answers.question.acceptance_of import acceptance_by_context
 from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, asks, question
 from perfmodel.answers.question.query import Options, Query, acceptances_of, assumed, resolve
 from perfmodel.answers.question.rates import given_rate
-from perfmodel.answers.question.readers import Count, Counts, Number, numbers, whole
+from perfmodel.answers.question.readers import (
+    Length,
+    MaybeReal,
+    MaybeWhole,
+    Real,
+    Whole,
+    Wholes,
+    numbers,
+    whole,
+)
 from perfmodel.answers.question.runs_in import runs_in
 from perfmodel.answers.text import devices, times
 from perfmodel.errors import InputError, refuse
@@ -54,17 +63,17 @@ def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
 class ScheduleQuery(Options):
     """A question over all batch sizes; several contexts are the upper ends of context ranges."""
 
-    context: Counts = argument(
+    context: Wholes = argument(
         "One context, or the rising ends of context ranges.", COUNTS, "--context-length -c", limits=(1, 2**40)
     )
-    max_batch: Count | None = argument(
+    max_batch: MaybeWhole = argument(
         "Largest batch size of the table.",
         "N",
         shown=f"what fits, at most {MAX_BATCHES}",
         limits=(1, MAX_BATCH),
         default=None,
     )
-    gamma: int | str | None = argument(
+    gamma: Length = argument(
         "Only with --tokens-per-iteration: the length it was measured at.",
         "N",
         "-g",
@@ -72,11 +81,11 @@ class ScheduleQuery(Options):
         shown="auto",
         default=None,
     )
-    tp: arg.TP = 1
+    tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
-    alpha: arg.Alpha = None
+    alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = None
-    hysteresis: Number = argument(
+    hysteresis: Real = argument(
         "Share of time that every border between ranges must earn.",
         "SHARE",
         limits=arg.SHARE,
@@ -88,23 +97,23 @@ class ScheduleQuery(Options):
         read=_shares,
         default="octaves",
     )
-    request_rate: Number | None = argument(
+    request_rate: MaybeReal = argument(
         "Instead of --shares: requests per second, whose baseline decides the time at each batch size.",
         "RATE",
         limits=arg.POSITIVE,
         default=None,
     )
-    output_len: Count = argument(
+    output_len: Whole = argument(
         "Output tokens of such a request, of a context's last ones.", TOKENS, default=256
     )
-    missed: Number = argument(
+    missed: Whole = argument(
         "Tokens decoded while drafting was off, that a draft catches up on.",
         "COUNT",
         read=whole,
         limits=(0, 2**20),
         default=256,
     )
-    dynamic_price: Number | None = argument(
+    dynamic_price: MaybeReal = argument(
         "Share of time that a length by batch size costs in the engine.",
         "SHARE",
         limits=(0, 1),
@@ -187,8 +196,8 @@ def schedule(question: ScheduleQuery) -> Schedule:
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
     scenario = resolve(query, given_rate(question.rate))
     most = _fitting(scenario, contexts[-1], query, question.max_batch)
-    left_out = question.max_batch is not None and most < int(query.batch)
-    tables = _tables(scenario, question, contexts, most, int(query.max_gamma))
+    left_out = question.max_batch is not None and most < query.batch
+    tables = _tables(scenario, question, contexts, most, query.max_gamma)
     engine = engine_of(scenario.machine.calibration)
     at_one_context = contexts == (tables[0].context_high,)
     instead = _instead(tables[0], engine, question) if at_one_context else None
@@ -199,12 +208,12 @@ def schedule(question: ScheduleQuery) -> Schedule:
     draft_path = question.draft_path or draft_source(
         query.draft or scenario.draft.name, query.model, scenario
     )
-    missed = int(question.missed)
+    missed = question.missed
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
-        tp=int(query.tp),
+        tp=query.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source,
@@ -233,7 +242,7 @@ def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...])
     longest = tables[-1]
     batch, context = longest.ranges[-1].high, float(longest.context_high)
     gamma = max(t.max_tokens for t in tables)
-    room = memory_of(scenario, float(batch), context, float(gamma), float(query.memory_fraction))
+    room = memory_of(scenario, float(batch), context, float(gamma), query.memory_fraction)
     return warnings(scenario, batch, context, gamma, room.single())
 
 
@@ -245,7 +254,7 @@ def _tables(
         shares = [1.0] * most
     if question.request_rate is not None:
         shares = _served_shares(scenario, question, contexts[-1], most).tolist()
-    hysteresis = float(question.hysteresis)
+    hysteresis = question.hysteresis
     given = (question.alpha, question.rate, question.tokens_per_iteration)
     by_context = None
     if all(value is None for value in given):
@@ -262,13 +271,13 @@ def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, mo
     """
     output = float(question.output_len)
     lengths = Lengths(context - output / 2.0, output)
-    limits = Limits(max_num_seqs=most, memory_fraction=float(question.memory_fraction))
+    limits = Limits(max_num_seqs=most, memory_fraction=question.memory_fraction)
     steps = step_times(scenario, lengths, limits, [0])[0]
     if not steps.seats:
         raise InputError(
             "--request-rate: not one request fits on this device; leave it out, or use more devices"
         )
-    rate = np.array([readers.value(question.request_rate)])  # type: ignore[arg-type]  # given, where this is called
+    rate = np.array([question.request_rate], float)
     share = serve(steps, Load(lengths, rate=rate), limits).share[0, 1:]
     return np.pad(share, (0, most - share.size))
 
@@ -281,11 +290,7 @@ def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) ->
     if len(table.ranges) == 1 or serving is None:
         return None
     mode = serving.dynamic
-    price = (
-        float(mode.price if mode else 0.0)
-        if question.dynamic_price is None
-        else float(question.dynamic_price)
-    )
+    price = float(mode.price if mode else 0.0) if question.dynamic_price is None else question.dynamic_price
     least = max(1.0 + LEAST_GAIN, 1.0 / (1.0 - price) if price < 1 else math.inf)
     if table.gain > least:
         return None
@@ -297,14 +302,14 @@ def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) ->
     return f"a length by batch size would gain {gain}, which is not more than {needed}"
 
 
-def _fitting(scenario: Scenario, context: int, query: Query, asked: Number | None) -> int:
+def _fitting(scenario: Scenario, context: int, query: Query, asked: int | None) -> int:
     """The largest batch of the table: the given one, or less if it does not fit at the longest context.
 
     Where not even one sequence fits it is the given one, with a warning. Raises InputError without a given
     one.
     """
-    room = memory_of(scenario, 1.0, float(context), float(query.max_gamma), float(query.memory_fraction))
-    most = int(query.batch)
+    room = memory_of(scenario, 1.0, float(context), float(query.max_gamma), query.memory_fraction)
+    most = query.batch
     if asked is None and room.max_batch < 1:
         raise InputError(
             f"--context: not one sequence of {context} tokens fits on this device; give --max-batch"

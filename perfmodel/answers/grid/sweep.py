@@ -4,7 +4,7 @@ gamma inside.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.point.verdict import verdicts
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import asks, listed
+from perfmodel.answers.question.arguments import argument, asks, listed, question
 from perfmodel.answers.question.query import Options, Query, resolve
-from perfmodel.answers.question.readers import Names, Numbers
+from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.errors import InputError, not_installed, refuse
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict
@@ -87,20 +87,20 @@ class Block:
         return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
 
 
-@dataclass(frozen=True)
+@question
 class Grid(Options):
     """Every combination of the lists, with everything else fixed. A gamma of None is the best one of its
     point.
     """
 
-    model: Annotated[Names, listed(arg.Model)]  # type: ignore[assignment]  # several
-    hardware: Annotated[Names, listed(arg.Hardware)]  # type: ignore[assignment]
-    batch: Annotated[Numbers, listed(arg.Batch)]
-    context: Annotated[Numbers, listed(arg.Context)]
-    gamma: Annotated[str | int | Sequence[str | int | None] | None, listed(arg.Gamma)] = "auto"
-    tp: Annotated[Numbers, listed(arg.TP)] = 1
-    draft_kv: Annotated[Names | None, listed(arg.DraftKV)] = None
-    alpha: Annotated[Numbers | None, listed(arg.Alpha)] = None
+    model: Annotated[Words, listed(arg.Model)]  # type: ignore[assignment]  # several
+    hardware: Annotated[Words, listed(arg.Hardware)]  # type: ignore[assignment]
+    batch: Annotated[Wholes, listed(arg.Batch)]
+    context: Annotated[Wholes, listed(arg.Context)]
+    gamma: Annotated[Lengths, listed(arg.Gamma)] = argument(default="auto")
+    tp: Annotated[Wholes, listed(arg.TP)] = argument(default=1)
+    draft_kv: Annotated[MaybeWords, listed(arg.DraftKV)] = argument(default=None)
+    alpha: Annotated[MaybeReals, listed(arg.Alpha)] = argument(default=None)
 
     def check(self) -> None:
         super().check()
@@ -169,12 +169,12 @@ def blocks(grid: Grid) -> Iterator[Block]:
 def _columns(
     scenario: Scenario, query: Query, batch: Column, context: Column, gammas: tuple[int | None, ...]
 ) -> dict[str, Column]:
-    gamma, max_gamma = np.array([[0 if g is None else g for g in gammas]]), int(query.max_gamma)
+    gamma, max_gamma = np.array([[0 if g is None else g for g in gammas]]), query.max_gamma
     if None in gammas:
         best = predict(scenario, Workload.of(batch, context), max_gamma).gamma_optimal
         gamma = np.where([[g is None for g in gammas]], best, gamma)
     p = predict(scenario, Workload.of(batch, context, gamma), max_gamma)
-    room = capacity.memory_of(scenario, batch, context, gamma, float(query.memory_fraction))
+    room = capacity.memory_of(scenario, batch, context, gamma, query.memory_fraction)
     found: dict[str, Any] = {"batch": batch, "context_tokens": context, "gamma": gamma}
     found |= {name: getattr(room, name) for name in ("fits", "max_batch", "ar_max_batch")}
     found |= {name: getattr(p, name) for name in COLUMNS if name not in found}
@@ -187,7 +187,7 @@ def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | N
     return {
         "model": scenario.target.name,
         "hardware": scenario.machine.gpu.name,
-        "tp": int(query.tp),
+        "tp": query.tp,
         "draft": draft.name,
         "draft_tp": draft.tensor_parallel,
         "draft_kv": draft.kv.label(),

@@ -52,7 +52,7 @@ def llmd_report(question: TrafficQuery, answer: Traffic) -> dict[str, Any]:
 
 def _engine(q: TrafficQuery, a: Traffic, row: TrafficRow, metadata: dict[str, str]) -> dict[str, Any]:
     tool, _, number = a.calibration.stack.partition(" ")
-    degrees = {"tp": a.tp, "dp": int(q.dp), "dp_local": int(q.dp), "ep": int(q.ep), "pp": 1, "workers": 1}
+    degrees = {"tp": a.tp, "dp": q.dp, "dp_local": q.dp, "ep": q.ep, "pp": 1, "workers": 1}
     drafted = (
         {"draft": a.draft, "draft_kv": a.draft_kv, "num_speculative_tokens": row.gamma} if row.gamma else {}
     )

@@ -146,7 +146,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         replay=replayed(question, replica, choices) if question.replays else None,
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
-        tp=int(question.tp),
+        tp=question.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source if known else "unknown",
@@ -163,7 +163,7 @@ def _warnings(question: TrafficQuery, scenario: Scenario) -> tuple[str, ...]:
 
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:
     """The replica, with the passes of all draft lengths that a policy of the question may choose."""
-    longest, lengths = scenario.longest(int(question.max_gamma)), {0}
+    longest, lengths = scenario.longest(question.max_gamma), {0}
     for policy in question.length_policies:
         fixed = policy.tokens is not None
         lengths |= set(policy.lengths(longest) if known or fixed else SHORTEST)
@@ -256,7 +256,7 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
     if best.request_rate is not None:
         groups, tokens = replicas or 0, best.request_rate * question.lengths.output_mean
     if question.price is not None and groups and tokens:
-        dollars = float(question.price) * int(question.tp) * groups / 3600.0 * 1e6 / tokens
+        dollars = question.price * question.tp * groups / 3600.0 * 1e6 / tokens
     speedup = baseline.tpot_s.mean / best.tpot_s.mean
     place = f"{best.request_rate:g} requests/s" if best.concurrency is None else clients(best.concurrency)
     if best.running_mean == 0:

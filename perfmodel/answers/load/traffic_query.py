@@ -3,6 +3,7 @@ flags.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, question
 from perfmodel.answers.question.query import CommonOptions
-from perfmodel.answers.question.readers import Count, Counts, Number, Numbers, whole
+from perfmodel.answers.question.readers import MaybeReal, MaybeReals, MaybeWholes, Parsed, Real, Whole, whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import parse_switch, parse_text
@@ -51,19 +52,23 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
     return limits
 
 
+Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
+"""What policies may be given as."""
+
+
 @question
 class TrafficQuery(CommonOptions):
     """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
 
-    input_len: Count = argument("Prompt tokens of a request, mean.", TOKENS)
-    output_len: Count = argument("Output tokens of a request, mean.", TOKENS, limits=(2, 2**40))
-    request_rate: Numbers | None = argument(
+    input_len: Whole = argument("Prompt tokens of a request, mean.", TOKENS)
+    output_len: Whole = argument("Output tokens of a request, mean.", TOKENS, limits=(2, 2**40))
+    request_rate: MaybeReals = argument(
         "Requests per second of all clients together (open loop).", "RATES", limits=arg.POSITIVE, default=None
     )
-    max_concurrency: Counts | None = argument(
+    max_concurrency: MaybeWholes = argument(
         "Clients that each wait for their answer (closed loop).", COUNTS, default=None
     )
-    gamma: Any = argument(
+    gamma: Parsed[tuple[LengthPolicy, ...], Policies] = argument(
         f"{LENGTHS}. 0 is always there.",
         "|".join(("N,...", *policies())),
         "-g",
@@ -71,8 +76,8 @@ class TrafficQuery(CommonOptions):
         shown="auto",
         default="auto",
     )
-    tp: arg.TP = 1
-    slo: str | dict[str, float] | None = argument(
+    tp: arg.TP = argument(default=1)
+    slo: Parsed[dict[str, float] | None, str | dict[str, float] | None] = argument(
         "What a request must keep to, in milliseconds: ttft:2000,tpot:30.",
         "NAME:MS,...",
         read=parse_slo,
@@ -87,42 +92,40 @@ class TrafficQuery(CommonOptions):
         default=None,
     )
     draft_kv: arg.DraftKV = None
-    draft_tp: arg.DraftTP = None
-    alpha: arg.Alpha = None
+    draft_tp: arg.DraftTP = argument(default=None)
+    alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = None
-    tokens_per_iteration: arg.TokensPerIteration = None
+    tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
-    acceptance_std: Number = argument(
+    acceptance_std: Real = argument(
         "Standard deviation of the acceptance between requests.",
         "SHARE",
         limits=(0, 0.5),
         default=DEFAULT_STD,
     )
-    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    input_std: Number = argument("Standard deviation of --input-len.", TOKENS, default=0.0)
-    output_std: Number = argument("Standard deviation of --output-len.", TOKENS, default=0.0)
-    burstiness: Number = argument(
+    max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
+    input_std: Real = argument("Standard deviation of --input-len.", TOKENS, default=0.0)
+    output_std: Real = argument("Standard deviation of --output-len.", TOKENS, default=0.0)
+    burstiness: Real = argument(
         "Shape of the gaps between arrivals: 1 is Poisson, below 1 burstier.",
         "SHAPE",
         limits=(0.01, 1000),
         default=1.0,
     )
-    max_num_seqs: Count = argument("Requests that run at once.", "N", limits=(1, 4096), default=256)
-    max_num_batched_tokens: Count = argument("Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192)
+    max_num_seqs: Whole = argument("Requests that run at once.", "N", limits=(1, 4096), default=256)
+    max_num_batched_tokens: Whole = argument("Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192)
     replay: bool = argument(
         "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
     )
     trace: str | None = argument(
         "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
     )
-    num_prompts: Count = argument(
+    num_prompts: Whole = argument(
         "Requests that are drawn for --replay.", "N", limits=(10, 1_000_000), default=2000
     )
-    seed: Number = argument("Of what is drawn for --replay.", "N", read=whole, default=0)
-    price: Number | None = argument(
-        "Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None
-    )
+    seed: Whole = argument("Of what is drawn for --replay.", "N", read=whole, default=0)
+    price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
         if (self.request_rate is None) == (self.max_concurrency is None):
@@ -167,16 +170,13 @@ class TrafficQuery(CommonOptions):
     @property
     def lengths(self) -> Lengths:
         """Of a request, in tokens."""
-        return Lengths(
-            *(float(getattr(self, n)) for n in ("input_len", "output_len", "input_std", "output_std"))
-        )
+        return Lengths(float(self.input_len), float(self.output_len), self.input_std, self.output_std)
 
     @property
     def limits(self) -> Limits:
         """Of the server."""
-        groups = int(self.dp)  # each has seats and a token budget of its own
-        seats, tokens = groups * int(self.max_num_seqs), groups * int(self.max_num_batched_tokens)
-        return Limits(seats, tokens, float(self.memory_fraction))
+        groups = self.dp  # each has seats and a token budget of its own
+        return Limits(groups * self.max_num_seqs, groups * self.max_num_batched_tokens, self.memory_fraction)
 
     @property
     def loads(self) -> Array:
@@ -189,7 +189,7 @@ class TrafficQuery(CommonOptions):
             self.lengths,
             values if self.opens else None,
             None if self.opens else values,
-            float(self.burstiness),
+            self.burstiness,
         )
 
     def named(self, load: float) -> dict[str, Any]:
@@ -207,8 +207,4 @@ class TrafficQuery(CommonOptions):
     @property
     def limits_s(self) -> dict[str, float]:
         """The SLO in seconds, empty where none is given."""
-        return (
-            {name: float(limit) / 1e3 for name, limit in parse_slo(self.slo, "--slo").items()}
-            if self.slo
-            else {}
-        )
+        return {name: limit / 1e3 for name, limit in (self.slo or {}).items()}

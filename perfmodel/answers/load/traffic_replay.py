@@ -26,7 +26,7 @@ def replayed(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
     """A row for each load and draft length; of a trace at its own rate, one for each length. Raises
     InputError.
     """
-    seed, lengths = int(question.seed), question.lengths
+    seed, lengths = question.seed, question.lengths
     if question.trace is not None:
         trace = read_trace(question.trace)
         lengths = _lengths_of(trace)
@@ -41,7 +41,7 @@ def replayed(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
     rows = []
     for load in question.loads.tolist():
         where = question.named(load)
-        drawn = int(question.num_prompts), where["request_rate"], float(question.burstiness), seed
+        drawn = question.num_prompts, where["request_rate"], question.burstiness, seed
         requests = arrivals(lengths, *drawn)
         rows += [_row(question, lengths, c, requests, where) for c in choices if c.steps.seats]
     return tuple(rows)
@@ -54,7 +54,7 @@ def _row(
     requests: Arrivals,
     where: dict[str, Any],
 ) -> TrafficRow:
-    steps, spread, seed = choice.steps, float(question.acceptance_std), int(question.seed)
+    steps, spread, seed = choice.steps, question.acceptance_std, question.seed
     met = replay(steps, lengths, question.limits, requests, where["concurrency"], spread, seed)
     return TrafficRow(
         **where,

@@ -13,7 +13,7 @@ import numpy as np
 from perfmodel.answers.advice.best import throughputs
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.query import Options, Query, resolve
 from perfmodel.answers.text import devices, tokens
 from perfmodel.speculation.chain import predict
@@ -24,15 +24,15 @@ MAX_BATCH = 1024
 """Batch up to which is looked for the most throughput."""
 
 
-@dataclass(frozen=True)
+@question
 class CompareQuery(Options):
     """A question about m = gamma + 1 tokens of one request against m requests."""
 
     context: arg.Context
     gamma: arg.GivenGamma
-    tp: arg.TP = 1
+    tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
-    alpha: arg.Alpha = None
+    alpha: arg.Alpha = argument(default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def compare(question: CompareQuery) -> Comparison:
     return Comparison(
         query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
         **{f.name: getattr(found, f.name) for f in fields(found)},
-        composition=compose(scenario, context, gamma, float(query.memory_fraction)),
+        composition=compose(scenario, context, gamma, query.memory_fraction),
     )
 
 

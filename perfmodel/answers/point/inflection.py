@@ -7,7 +7,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question import readers
 from perfmodel.answers.question.arguments import TOKENS, argument, asks, question
 from perfmodel.answers.question.query import Options, length_of, resolve, with_draft
-from perfmodel.answers.question.readers import Count, value
+from perfmodel.answers.question.readers import Length, MaybeWhole
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.speculation.lengths import ContextLengths, context_lengths
@@ -21,7 +21,7 @@ class InflectionQuery(Options):
     """A question about contexts: the given one is used for the acceptance only."""
 
     batch: arg.Batch
-    gamma: int | str | None = argument(
+    gamma: Length = argument(
         f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
         "N|auto",
         "-g",
@@ -30,15 +30,15 @@ class InflectionQuery(Options):
         shown="auto",
         default=None,
     )
-    context: Count | None = argument(
+    context: MaybeWhole = argument(
         "Context at which the acceptance is looked up; not needed with --alpha.",
         TOKENS,
         "--context-length -c",
         default=None,
     )
-    tp: arg.TP = 1
+    tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
-    alpha: arg.Alpha = None
+    alpha: arg.Alpha = argument(default=None)
 
     def check(self) -> None:
         super().check()
@@ -86,8 +86,8 @@ def inflection(question: InflectionQuery) -> Inflection:
     found = {}
     for asked in (query, replace(query, engine=None, calibration="ideal")):
         scenario = resolve(asked)
-        found[scenario.machine.calibration.name] = context_lengths(scenario, batch, gamma, query.ends)
+        found[scenario.machine.calibration.name] = context_lengths(scenario, batch, gamma, query.batch_range)
     name, here = next(iter(found.items()))
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
     draft = scenario.draft
-    return Inflection(value(query.batch), gamma, draft.name, draft.kv.label(), name, *lengths, found["ideal"])
+    return Inflection(query.batch, gamma, draft.name, draft.kv.label(), name, *lengths, found["ideal"])

@@ -8,7 +8,7 @@ from perfmodel.answers.point.break_even import easiest_length, smallest_alpha, s
 from perfmodel.answers.point.verdict import beyond
 from perfmodel.answers.question.arguments import POSITIVE, argument, asks, question
 from perfmodel.answers.question.query import UNUSED, Query, length_of, resolve, with_draft
-from perfmodel.answers.question.readers import Number, value
+from perfmodel.answers.question.readers import Real
 from perfmodel.answers.text import NONE, times, tokens
 from perfmodel.errors import refuse
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
@@ -23,7 +23,7 @@ class InverseQuery(Query):
     """A question and the speedup that is to be reached."""
 
     _: KW_ONLY
-    speedup: Number = argument("The speedup to reach; 1 is break even.", "X", limits=POSITIVE, default=1.0)
+    speedup: Real = argument("The speedup to reach; 1 is break even.", "X", limits=POSITIVE, default=1.0)
 
     def check(self) -> None:
         super().check()
@@ -77,10 +77,10 @@ def inverse(query: InverseQuery) -> Inverse:
         scenario = resolve(query)
     except UnknownAcceptance as error:
         scenario, unknown = resolve(with_draft(query), UNUSED), (error.why,)
-    target, batch, context = float(query.speedup), value(query.batch), value(query.context)
+    target, batch, context = query.speedup, query.batch, query.context
     if unknown:
         gamma, found = (
-            int(query.gamma or easiest_length(scenario, batch, context, int(query.max_gamma), target)),
+            int(query.gamma or easiest_length(scenario, batch, context, query.max_gamma, target)),
             {},
         )
     else:

@@ -17,7 +17,7 @@ from perfmodel.answers.point.break_even import turn
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, argument, asks, question
 from perfmodel.answers.question.query import Options, assumed, resolve
-from perfmodel.answers.question.readers import Count, Counts, Number, value
+from perfmodel.answers.question.readers import MaybeReal, Whole, Wholes
 from perfmodel.answers.text import devices, times
 from perfmodel.costs import Experts
 from perfmodel.errors import InputError, refuse
@@ -35,19 +35,19 @@ class MoEQuery(Options):
 
     context: arg.Context
     gamma: arg.GivenGamma
-    batch: Counts = argument(
+    batch: Wholes = argument(
         "Batch sizes to look at.", COUNTS, "--batch-size -b", limits=(1, MAX_BATCH), default="1..512x2"
     )
-    tp: arg.TP = 1
+    tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
-    alpha: arg.Alpha = None
-    routing_independence: Number | None = argument(
+    alpha: arg.Alpha = argument(default=None)
+    routing_independence: MaybeReal = argument(
         "1: tokens of a sequence route independently; 0: all alike.", "SHARE", limits=arg.SHARE, default=None
     )
-    fewer_experts: Number | None = argument(
+    fewer_experts: MaybeReal = argument(
         "Instead: by how much fewer distinct experts a verification was seen to touch.", "SHARE", default=None
     )
-    fewer_experts_at: Count = argument(
+    fewer_experts_at: Whole = argument(
         "The batch size at which that was seen.", "N", limits=(1, MAX_BATCH), default=1
     )
 
@@ -121,7 +121,7 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
     assert isinstance(question.batch, tuple)
     batches = sorted({int(batch) for batch in question.batch})
     query = question.query(batch=batches[0])
-    gamma, context, fraction = int(query.gamma or 0), float(query.context), float(query.memory_fraction)
+    gamma, context, fraction = int(query.gamma or 0), float(query.context), query.memory_fraction
     scenario = resolve(query)
     experts = scenario.target_shard.experts
     if experts is None:
@@ -141,9 +141,9 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
     return ExpertSpeculation(
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
-        tp=int(query.tp),
+        tp=query.tp,
         draft=scenario.draft.name,
-        context=value(query.context),
+        context=query.context,
         gamma=gamma,
         experts=experts.num_experts,
         experts_per_token=experts.experts_per_token,
@@ -175,9 +175,7 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
 def _independence(question: MoEQuery, experts: Experts, gamma: int, calibrated: float) -> float:
     """As given, else as calibrated."""
     if question.fewer_experts is not None:
-        return independence_of(
-            experts, value(question.fewer_experts_at), gamma, float(question.fewer_experts)
-        )
+        return independence_of(experts, question.fewer_experts_at, gamma, question.fewer_experts)
     asked = question.routing_independence
     return calibrated if asked is None else float(asked)
 

@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.query import UNUSED, Query, acceptances_of, length_of, resolve
-from perfmodel.answers.question.readers import value
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
@@ -97,8 +96,8 @@ def ops(query: OpsQuery) -> Ops:
         model=scenario.draft.model.name if query.stage == "draft" else scenario.target.name,
         hardware=machine.gpu.name,
         tp=machine.tensor_parallel,
-        batch=value(query.batch),
-        context=value(query.context),
+        batch=query.batch,
+        context=query.context,
         ops=tuple(_row(machine, op) for op in listed),
         total=machine.time(listed, batch * tokens).at(),
     )

@@ -22,7 +22,6 @@ from perfmodel.answers.point.verdict import (
     verdict,
     warnings,
 )
-from perfmodel.answers.question import readers
 from perfmodel.answers.question.arguments import asks
 from perfmodel.answers.question.defects import slowing
 from perfmodel.answers.question.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
@@ -209,11 +208,11 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     """
     asked, batch, context = with_draft(query), float(query.batch), float(query.context)
     certain = resolve(asked, UNUSED)
-    gamma = int(query.gamma or easiest_length(certain, batch, context, int(query.max_gamma)))
+    gamma = int(query.gamma or easiest_length(certain, batch, context, query.max_gamma))
     alpha = smallest_alpha(certain, batch, context, gamma)
     # what depends on the acceptance is priced at the least that pays, and left out
     scenario = resolve(asked, Acceptance.from_alpha(1.0 if alpha is None else alpha, source="unknown"))
-    prediction = predict(scenario, Workload.of(batch, context, gamma), int(query.max_gamma))
+    prediction = predict(scenario, Workload.of(batch, context, gamma), query.max_gamma)
     a = _assemble(replace(asked, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
     pays = (
@@ -240,11 +239,11 @@ def _longest(query: Query, scenario: Scenario) -> int:
     """The longest draft to try: where verification keeps a state for each token, one that fits, if
     any does.
     """
-    most = int(query.max_gamma)
+    most = query.max_gamma
     if scenario.target_shard.states is None:
         return most
-    batch, context = float(readers.value(query.batch)), float(readers.value(query.context))
-    fits = memory_of(scenario, batch, context, np.arange(1.0, most + 1.0), float(query.memory_fraction)).fits
+    batch, context = float(query.batch), float(query.context)
+    fits = memory_of(scenario, batch, context, np.arange(1.0, most + 1.0), query.memory_fraction).fits
     return int(np.sum(fits)) or most
 
 
@@ -269,7 +268,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         iteration = interval_of(float(p.iteration_s), float(step_off), ratio or 0.0)
     setup = float(scenario.setup_s(batch, context)) if gamma else 0.0
     saved = float(p.ar_tpot_s - p.tpot_s)
-    room = memory_of(scenario, batch, context, gamma, float(query.memory_fraction)).single()
+    room = memory_of(scenario, batch, context, gamma, query.memory_fraction).single()
     said = _reason(scenario, p, context, str(target_step.limiter))
     if not room.fits:
         said = f"{does_not_fit(room, gamma, verdict(float(p.speedup), interval, gamma))}; {said}"
@@ -289,7 +288,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         ar_tpot_interval=ar_tpot,
         iteration_interval=iteration,
         break_even_alpha=_break_even(p, gamma),
-        inflection=context_lengths(scenario, batch, gamma, query.ends)
+        inflection=context_lengths(scenario, batch, gamma, query.batch_range)
         if gamma
         else ContextLengths(memory_bound_context(scenario, batch), None, None),
         draft_setup_s=setup,
@@ -299,7 +298,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         runs_in=None
         if not gamma or (runs := runs_in(engine, scenario.draft, query.engine)) is None
         else runs.text,
-        best=best_batch(scenario, context, int(query.max_gamma), float(query.memory_fraction)),
+        best=best_batch(scenario, context, query.max_gamma, query.memory_fraction),
         warnings=(
             *(assumed(query, scenario) if query.gamma != 0 else ()),
             *warnings(scenario, batch, context, gamma, room),

@@ -1,12 +1,13 @@
 """The arguments of every question, each declared once: what it means, and how what is given is read.
 
-A question is a frozen dataclass whose fields are annotated with these; what only one question has is an
-`argument` of its class. The command line makes its flags of them, and in Python they read the same text:
-``context="32k"``. `asks` turns a function of a question into one of its arguments. What only measuring takes
-is declared in `validate/cli/arguments.py`.
+A question is a frozen dataclass (`question`) whose fields are annotated with these; a field that only one
+question has declares its own `argument`. Making a question reads all that is given, text such as ``"32k"`` or
+Python's values, once: its fields have one type each. The command line makes its flags of the same arguments.
+`asks` turns a function of a question into one of its arguments. The arguments of measuring are declared in
+`validate/cli/arguments.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
@@ -19,15 +20,19 @@ from typing import (
     TypeVar,
     dataclass_transform,
     get_args,
+    get_origin,
     get_type_hints,
     overload,
 )
 
 from perfmodel.answers.question.readers import (
     READERS,
-    Count,
-    Number,
+    Length,
+    MaybeReal,
+    MaybeWhole,
+    Parsed,
     Read,
+    Whole,
     as_given,
     count,
     counts,
@@ -66,6 +71,7 @@ class Argument:
     default: how the default is shown. optional: None is a value. limits, choices: what a value must be
     (choices are its metavar too). flag: its name on the command line where that is another than its own.
     place: given by position, without a flag.
+    fallback: the default, read.
     """
 
     help: str
@@ -80,6 +86,7 @@ class Argument:
     choices: tuple[str, ...] = ()
     flag: str = ""
     place: bool = False
+    fallback: Any = None
 
     def named(self, name: str) -> str:
         """The flag of a parameter, as it is typed: ``--draft-kv`` of ``draft_kv``; its metavar where it has
@@ -101,6 +108,8 @@ class Argument:
 
     def value(self, given: Any, name: str) -> Any:
         """What is given, read and checked. Raises InputError naming the flag of the parameter `name`."""
+        if given is None and self.optional:
+            return None
         assert self.read is not None
         shown = self.named(name)
         value = self.read(given, shown)
@@ -122,7 +131,7 @@ def within(given: Any, shown: str, low: float, high: float, allowed: str) -> Non
 
 
 def argument(
-    help: str,
+    help: str = "",
     metavar: str = "",
     also: str = "",
     read: Read | None = None,
@@ -132,8 +141,10 @@ def argument(
     **more: Any,
 ) -> Any:
     """A field of a question: its `Argument` with more of what that takes, its default, and how people are
-    shown it.
+    shown it. Without `help` the argument is its annotation's.
     """
+    if not help:
+        return field(default=default)
     declared = Argument(help, metavar, also, read, default=shown, **more)
     return field(default=default, metadata={"argument": declared})
 
@@ -141,10 +152,19 @@ def argument(
 T = TypeVar("T")
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(argument,))
+@dataclass_transform(field_specifiers=(argument,))
 def question(kind: type[T]) -> type[T]:
-    """A frozen dataclass, of a class some of whose fields are an `argument`."""
-    return dataclass(frozen=True)(kind)
+    """A frozen dataclass whose fields get what `Question.read` makes of the values that are given."""
+    made: Any = dataclass(frozen=True)(kind)
+    assign = made.__init__
+
+    @in_names
+    @wraps(assign)
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        assign(self, **self.read(args, given))
+
+    made.__init__ = __init__
+    return made
 
 
 def listed(alias: Any) -> Argument:
@@ -173,12 +193,12 @@ Hardware = Annotated[
         many=names,
     ),
 ]
-Batch = Annotated[Count, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", many=counts)]
+Batch = Annotated[Whole, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", many=counts)]
 Context = Annotated[
-    Count, Argument("Cached tokens per sequence; 32k is 32768.", TOKENS, "--context-length -c", many=counts)
+    Whole, Argument("Cached tokens per sequence; 32k is 32768.", TOKENS, "--context-length -c", many=counts)
 ]
 Gamma = Annotated[
-    int | str | None,
+    Length,
     Argument(
         "Drafted tokens per iteration; auto is the best from 0 on.",
         "N|auto",
@@ -189,15 +209,15 @@ Gamma = Annotated[
     ),
 ]
 GivenGamma = Annotated[
-    Count, Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", many=counts, limits=(1, MAX_GAMMA))
+    Whole, Argument("Drafted tokens per iteration, 1 or more.", "N", "-g", many=counts, limits=(1, MAX_GAMMA))
 ]
 TP = Annotated[
-    Count, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", many=counts)
+    Whole, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", many=counts)
 ]
 WHO_DRAFTS = "Who drafts: the target itself, a kind, or a model."
 Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model")]
 DraftTP = Annotated[
-    Count | None, Argument("Devices of the draft.", "N", default="as --tp, or as many as it allows")
+    MaybeWhole, Argument("Devices of the draft.", "N", default="as --tp, or as many as it allows")
 ]
 DraftKV = Annotated[
     str | None,
@@ -209,7 +229,7 @@ DraftKV = Annotated[
     ),
 ]
 Alpha = Annotated[
-    Number | None,
+    MaybeReal,
     Argument("P(a drafted token is accepted, given all before it are).", "RATE", many=numbers, limits=SHARE),
 ]
 ChainRate = Annotated[
@@ -221,7 +241,7 @@ ChainRate = Annotated[
     ),
 ]
 TokensPerIteration = Annotated[
-    Number | None, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N")
+    MaybeReal, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N")
 ]
 AcceptanceFile = Annotated[str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE")]
 Task = Annotated[
@@ -242,7 +262,7 @@ KVType = Annotated[
     Argument("KV cache: bf16, fp8, int8, ...", "FORMAT", "--kv-cache-dtype", default="the checkpoint's"),
 ]
 MaxGamma = Annotated[
-    Count,
+    Whole,
     Argument("Longest draft that the search for the best one tries.", "N", read=whole, limits=(0, MAX_GAMMA)),
 ]
 
@@ -259,10 +279,13 @@ def _arguments(kind: Any) -> dict[str, Argument]:
         return own_class if field.kw_only else 0
 
     placed = sorted(fields(kind), key=place)
-    declared = {
-        field.name: declared_by(hints[field.name], field.metadata.get("argument")) for field in placed
-    }
-    return {name: argument for name, argument in declared.items() if argument is not None}
+    declared = {}
+    for one in placed:
+        argument = declared_by(hints[one.name], one.metadata.get("argument"))
+        if argument is not None:
+            fallback = None if one.default is MISSING else argument.value(one.default, one.name)
+            declared[one.name] = replace(argument, fallback=fallback)
+    return declared
 
 
 def declared_by(hint: Any, own: Argument | None = None) -> Argument | None:
@@ -273,10 +296,13 @@ def declared_by(hint: Any, own: Argument | None = None) -> Argument | None:
     if found is None:
         return None
     bare = _bare(hint)
+    parsed = get_origin(bare) is Parsed
+    if parsed:
+        bare = get_args(bare)[0]
     types = get_args(bare) if isinstance(bare, UnionType) else (bare,)
     kinds = tuple(kind for kind in types if kind is not NoneType)
     read = found.read or READERS.get(kinds, parse_text)
-    several = found.repeated or kinds == (tuple[str, ...],)
+    several = found.repeated or (kinds == (tuple[str, ...],) and not parsed)
     return replace(found, read=read, repeated=several, optional=NoneType in types)
 
 
@@ -291,30 +317,39 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-@dataclass(frozen=True)
+@question
 class Question:
-    """A question in the user's words. What is given is read and limits are kept when it is made
-    (InputError).
-    """
+    """A question whose fields are read, and whose limits are checked, when it is made (InputError)."""
 
-    @in_names
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refuse (InputError) an argument that there is not, and one that is missing."""
-        known = fields(cls)
-        for name in kwargs.keys() - {f.name for f in known}:
-            raise unknown_name(f"{cls.__name__}()", "argument", name, [f.name for f in known])
-        given = [*[f.name for f in known if not f.kw_only][: len(args)], *kwargs]
-        missing = [f.name for f in known if f.name not in given and f.default is MISSING]
-        if given and missing:  # a copy is given nothing
-            raise InputError(f"{flag(missing[0])}: must be given")
-        return super().__new__(cls)
+    @classmethod
+    def read(cls, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Field -> value, of what is given by position and by name.
+
+        Raises InputError for an argument that there is not, one that is missing, and what cannot be read.
+        """
+        known = {f.name: f for f in fields(cls)}
+        placed = [f.name for f in known.values() if not f.kw_only]
+        if len(args) > len(placed) or given.keys() & placed[: len(args)]:
+            raise TypeError(f"{cls.__name__}() takes {', '.join(placed)} by position or by name, each once")
+        for name in given.keys() - known.keys():
+            raise unknown_name(f"{cls.__name__}()", "argument", name, known)
+        values = dict(zip(placed, args, strict=False)) | given
+        for name, f in known.items():
+            if name not in values and f.default is MISSING:
+                raise InputError(f"{flag(name)}: must be given")
+        read = {
+            name: argument.value(values[name], name) if name in values else argument.fallback
+            for name, argument in arguments(cls).items()
+        }
+        return cls.settled(read)
+
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values that were read, where some follow from others. Raises InputError."""
+        return values
 
     @in_names
     def __post_init__(self) -> None:
-        for name, argument in arguments(type(self)).items():
-            given = getattr(self, name)
-            if given is not None or not argument.optional:
-                object.__setattr__(self, name, argument.value(given, name))
         self.check()
 
     def check(self) -> None:

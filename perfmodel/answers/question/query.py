@@ -1,5 +1,6 @@
 """A question in the user's words, and the scenario that it resolves to."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, get_args
 
@@ -7,7 +8,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.arguments import SHARE, TINY, TOKENS, argument, question
 from perfmodel.answers.question.placement import check_engine, check_groups
-from perfmodel.answers.question.readers import Count, Number, span, value, whole
+from perfmodel.answers.question.readers import MaybeReal, Parsed, Real, Whole, span, whole
 from perfmodel.answers.question.runs_in import usual_draft
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
@@ -33,6 +34,8 @@ UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Stands in where no answer depends on what is accepted."""
 NO_ACCEPTANCE = "none needed at gamma 0"
 GIVEN = "as given"
+ACCEPTANCES = ("alpha", "tokens_per_iteration", "acceptance")
+"""Arguments of which a question may state one."""
 
 
 @question
@@ -50,7 +53,7 @@ class CommonOptions(arg.Question):
     draft_kv_dtype: str | None = argument(
         "The draft's KV-cache format.", "FORMAT", shown="as --kv-dtype", default=None
     )
-    kv_reread: Number | None = argument(
+    kv_reread: MaybeReal = argument(
         "How often verification reads the cache, 1 to gamma + 1.",
         "R",
         shown="calibrated",
@@ -73,26 +76,26 @@ class CommonOptions(arg.Question):
     calibration: str | None = argument(
         "Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal", default=None
     )
-    ep: Count = argument(
+    ep: Whole = argument(
         "Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", default=1
     )
-    dp: Count = argument(
+    dp: Whole = argument(
         "Groups of the devices that each attend for sequences of their own (data-parallel attention).",
         "N",
         "--data-parallel",
         default=1,
     )
-    context_std: Number = argument(
+    context_std: Whole = argument(
         "Standard deviation of --context over the sequences of a batch.",
         "COUNT",
         read=whole,
         limits=(0, 2**40),
         default=0,
     )
-    kv_page: Count = argument(
+    kv_page: Whole = argument(
         "Tokens per page of the caches.", TOKENS, "--block-size", limits=(1, 2**20), default=1
     )
-    topk_reuse: Number = argument(
+    topk_reuse: Real = argument(
         "Sparse attention: chosen tokens that the next query token chooses again.",
         "SHARE",
         limits=SHARE,
@@ -103,7 +106,7 @@ class CommonOptions(arg.Question):
         choices=get_args(Rollback),
         default="keep",
     )
-    memory_fraction: Number = argument(
+    memory_fraction: Real = argument(
         "Share of device memory that may be used.",
         "SHARE",
         "--gpu-memory-utilization",
@@ -131,18 +134,18 @@ class Options(CommonOptions):
         "is given",
         default=None,
     )
-    draft_tp: arg.DraftTP = None
-    acceptance_rate: Number | None = argument(
+    draft_tp: arg.DraftTP = argument(default=None)
+    acceptance_rate: MaybeReal = argument(
         "Share of drafted tokens accepted at the given --gamma, as engines log it; instead of --alpha.",
         "SHARE",
         limits=SHARE,
         default=None,
     )
-    tokens_per_iteration: arg.TokensPerIteration = None
+    tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
-    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
-    batch_range: tuple[float, float] | str = argument(
+    max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
+    batch_range: Parsed[tuple[float, float], str | Sequence[float]] = argument(
         "Batches over which speedup must not fall at inflection_context.",
         "LOW..HIGH",
         read=span,
@@ -152,32 +155,28 @@ class Options(CommonOptions):
 
     def check(self) -> None:
         super().check()
-        low, high = self.ends
+        low, high = self.batch_range
         if not 1 <= low < high <= MAX_BATCH:
             raise refuse(
                 "--batch-range", None, f"two rising numbers from 1 to {MAX_BATCH:.0f}", f"{low}..{high}"
             )
-        if self.acceptance_rate is not None:
-            self._count_tokens(float(self.acceptance_rate))
 
-    def _count_tokens(self, rate: float) -> None:
-        """Keep a share of accepted tokens as the tokens per iteration that it is: 1 + gamma x share."""
-        if acceptances_of(self):
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """A share of accepted tokens becomes the tokens per iteration that it is: 1 + gamma x share."""
+        rate = values["acceptance_rate"]
+        if rate is None:
+            return super().settled(values)
+        if any(values.get(name) is not None for name in ACCEPTANCES):
             raise InputError("--acceptance-rate: must not be given with another acceptance")
-        lengths = items(getattr(self, "gamma", None))
-        if len(lengths) != 1 or not isinstance(lengths[0], int) or lengths[0] < 1:
+        lengths = items(values.get("gamma"))
+        if len(lengths) != 1 or lengths[0] is None or lengths[0] < 1:
             raise InputError("--acceptance-rate: needs --gamma N, the draft length at which it was counted")
-        object.__setattr__(self, "tokens_per_iteration", 1 + lengths[0] * rate)
-        object.__setattr__(self, "acceptance_rate", None)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Of the batch range."""
-        low, high = map(float, self.batch_range)
-        return low, high
+        gained = {"tokens_per_iteration": 1 + lengths[0] * rate, "acceptance_rate": None}
+        return super().settled(values | gained)
 
 
-@dataclass(frozen=True)
+@question
 class Query(Options):
     """One point of a question; every argument is a flag of ``perfmodel whatif``.
 
@@ -189,18 +188,18 @@ class Query(Options):
 
     batch: arg.Batch
     context: arg.Context
-    gamma: arg.Gamma = None
-    tp: arg.TP = 1
+    gamma: arg.Gamma = argument(default=None)
+    tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
-    alpha: arg.Alpha = None
+    alpha: arg.Alpha = argument(default=None)
 
     def check(self) -> None:
         super().check()
         if self.context_std:
-            most = value(self.context) / 3**0.5
+            most = self.context / 3**0.5
             widest = f"at most context / sqrt(3) = {most:.0f} (contexts are uniform about their mean)"
             self.within("context_std", 0, most, widest)
-        if isinstance(self.gamma, int):
+        if self.gamma is not None:
             self.within("kv_reread", 1, self.gamma + 1, f"at most gamma + 1 = {self.gamma + 1}")
 
 
@@ -228,12 +227,12 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     before.
     """
     found = named or Named.of(query)
-    target, gpu, tp = found.target, found.gpu, int(query.tp)
+    target, gpu, tp = found.target, found.gpu, query.tp
     precision = precision_of(target, gpu.peak, query.weights, query.kv_dtype)
     draft_kv_type = precision.kv
     if query.draft_kv_dtype is not None:
         draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
-    ep, dp = int(query.ep), int(query.dp)
+    ep, dp = query.ep, query.dp
     check_groups(target, tp, ep, dp)
     check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
     if acceptance is None:
@@ -244,7 +243,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         Precision(precision.weights, draft_kv_type),
         tp,
         parse_kv(draft_kv(query)),
-        tensor_parallel=None if query.draft_tp is None else int(query.draft_tp),
+        tensor_parallel=query.draft_tp,
         weights=query.draft_weights,
         own_on=gpu.peak if query.weights is None else None,
     )
@@ -255,15 +254,14 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
     for weights, flag in ((precision.weights, "--weights"), (draft.precision.weights, "--draft-weights")):
         gpu.check_peaks(weights.computes, flag)
-    reread = None if query.kv_reread is None else float(query.kv_reread)
     return Scenario(
         target=target,
-        machine=Machine(gpu, found.calibration, tp, reread, attention_backend=query.attention_backend),
+        machine=Machine(gpu, found.calibration, tp, query.kv_reread, attention_backend=query.attention_backend),
         precision=precision,
         draft=draft,
         acceptance=_acceptance(query, target, draft) if acceptance is None else acceptance,
-        kv_page=int(query.kv_page),
-        topk_reuse=float(query.topk_reuse),
+        kv_page=query.kv_page,
+        topk_reuse=query.topk_reuse,
         state_rollback=query.state_rollback,  # type: ignore[arg-type]  # checked when the question was made
         context_std=float(query.context_std),
         expert_parallel=ep,
@@ -301,16 +299,14 @@ def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
 def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
     """The question's gamma, or the best one from `least` on where it leaves that open."""
     if query.gamma is not None:
-        return int(query.gamma)
-    best = predict(scenario, Workload.of(query.batch, query.context), int(query.max_gamma))
+        return query.gamma
+    best = predict(scenario, Workload.of(query.batch, query.context), query.max_gamma)
     return max(int(best.gamma_optimal), least)
 
 
 def acceptances_of(question: CommonOptions) -> list[str]:
     """Which acceptances the question states."""
-    return [
-        n for n in ("alpha", "tokens_per_iteration", "acceptance") if getattr(question, n, None) is not None
-    ]
+    return [name for name in ACCEPTANCES if getattr(question, name, None) is not None]
 
 
 def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
@@ -319,18 +315,19 @@ def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
         flags = " and ".join("--" + n.replace("_", "-") for n in given)
         raise InputError(f"{flags}: only one of them may be given")
     if query.alpha is not None:
-        return Acceptance.from_alpha(float(query.alpha), source=GIVEN)
+        return Acceptance.from_alpha(query.alpha, source=GIVEN)
     if query.tokens_per_iteration is not None:
         if query.gamma is None:
             raise InputError(
                 "--tokens-per-iteration: needs --gamma N, the draft length at which it was measured"
             )
-        gamma = int(query.gamma)
+        gamma = query.gamma
         if gamma == 0:
             raise InputError("--tokens-per-iteration: must be measured at --gamma 1 or more, given gamma 0")
         query.within("tokens_per_iteration", 1, gamma + 1, f"a number from 1 to gamma + 1 = {gamma + 1}")
-        gained = float(query.tokens_per_iteration)
-        return Acceptance.from_tokens_per_iteration(gained, gamma, source=f"{GIVEN}, by tokens per iteration")
+        return Acceptance.from_tokens_per_iteration(
+            query.tokens_per_iteration, gamma, source=f"{GIVEN}, by tokens per iteration"
+        )
     if query.gamma == 0:
         return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
     rows = None

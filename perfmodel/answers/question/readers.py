@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, TypeVar
 
 from perfmodel.errors import refuse
 from perfmodel.parse import (
@@ -20,13 +20,34 @@ from perfmodel.parse import (
     parse_text,
 )
 
-Number = float | str
-"""A number, or text such as ``0.8``."""
-Count = int | str
-"""A whole number from 1, or text such as ``32k``."""
-Numbers = Number | Sequence[Number]
-Counts = Count | Sequence[Count]
-Names = str | Sequence[str]
+Got = TypeVar("Got", covariant=True)
+Given = TypeVar("Given", contravariant=True)
+
+
+class Parsed(Protocol[Got, Given]):
+    """Of a field that is read when its question is made: the type that it has, and what may be given.
+
+    For type checkers (PEP 681: what a field is given has the type of `__set__`); nothing is made of it.
+    """
+
+    def __get__(self, question: object, kind: Any = None, /) -> Got: ...
+    def __set__(self, question: object, given: Given, /) -> None: ...
+
+
+Whole = Parsed[int, int | str]
+"""A whole number, or text such as ``32k``."""
+MaybeWhole = Parsed[int | None, int | str | None]
+Wholes = Parsed[tuple[int, ...], int | str | Sequence[int | str]]
+MaybeWholes = Parsed[tuple[int, ...] | None, int | str | Sequence[int | str] | None]
+Real = Parsed[float, float | str]
+"""A number, or text such as ``0.8`` and ``80%``."""
+MaybeReal = Parsed[float | None, float | str | None]
+MaybeReals = Parsed[tuple[float, ...] | None, float | str | Sequence[float | str] | None]
+Words = Parsed[tuple[str, ...], str | Sequence[str]]
+MaybeWords = Parsed[tuple[str, ...] | None, str | Sequence[str] | None]
+Length = Parsed[int | None, int | str | None]
+"""A draft length; None, or ``auto``, is the best one."""
+Lengths = Parsed[tuple[int | None, ...], int | str | Sequence[int | str | None] | None]
 Read = Callable[[Any, str], Any]
 
 
@@ -72,12 +93,6 @@ def path(given: object, flag: str) -> Path:
     return Path(text)
 
 
-def value(given: Number) -> float:
-    """A number of a question that was made, which has been read."""
-    assert not isinstance(given, str)
-    return given
-
-
 count, counts = parse_count, several(parse_counts)
 gamma, gammas = parse_gamma, several(parse_gammas)
 number, numbers = parse_number, several(parse_numbers)
@@ -92,12 +107,5 @@ READERS: dict[tuple[Any, ...], Read] = {
     (tuple[str, ...],): texts,
     (tuple[int, ...],): counts,
     (tuple[float, ...],): numbers,
-    get_args(Count): parse_count,
-    get_args(Counts): counts,
-    get_args(Number): parse_number,
-    get_args(Numbers): numbers,
-    get_args(Names): names,
 }
-"""Type of an argument, or those that it may be of -> how it is read where its declaration does not say; else
-text.
-"""
+"""Type of an argument -> how it is read where its declaration does not say; else as text."""

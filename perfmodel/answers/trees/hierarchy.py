@@ -1,6 +1,5 @@
 """Two levels: a small model drafts for the target with a sparse cache, and that for the target."""
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
@@ -8,14 +7,12 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.query import CommonOptions, resolve
 from perfmodel.answers.question.rates import parse_chain_rate
-from perfmodel.answers.question.readers import as_given, gammas, value
+from perfmodel.answers.question.readers import Lengths, as_given, gammas
 from perfmodel.answers.text import times
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
 from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
 from perfmodel.speculation.workload import Workload
-
-Lengths = str | int | Sequence[int] | None
 
 
 @question
@@ -26,7 +23,7 @@ class HierarchyQuery(CommonOptions):
 
     batch: arg.Batch
     context: arg.Context
-    tp: arg.TP = 1
+    tp: arg.TP = argument(default=1)
     _: KW_ONLY
     draft_kv: str = argument("What the middle, the target itself, reads of its cache.", "METHOD:BUDGET")
     small: str = argument("The small model that drafts for the middle.", "NAME|KIND|PATH")
@@ -57,11 +54,11 @@ class HierarchyQuery(CommonOptions):
         shown="auto",
         default=None,
     )
-    alpha: arg.Alpha = None
-    tokens_per_iteration: arg.TokensPerIteration = None
+    alpha: arg.Alpha = argument(default=None)
+    tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
     acceptance: arg.AcceptanceFile = None
-    draft_tp: arg.DraftTP = None
-    max_gamma: arg.MaxGamma = DEFAULT_MAX_GAMMA
+    draft_tp: arg.DraftTP = argument(default=None)
+    max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
 
     def check(self) -> None:
         super().check()
@@ -122,15 +119,15 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     """
     ones, twos = _lengths(question.gamma_1, "--gamma-1"), _lengths(question.gamma_2, "--gamma-2")
     query = question.query(draft="self", gamma=_measured_at(question, twos))
-    batch, context = value(query.batch), value(query.context)
+    batch, context = query.batch, query.context
     rate = parse_chain_rate(question.small_rate, "--small-rate", "`perfmodel tree`")
     given = {"alpha": None, "tokens_per_iteration": None, "acceptance": None}
     small = resolve(question.query(draft=question.small, draft_kv=question.small_kv, **given), rate)
     sparse = resolve(query)
     found = best_two_levels(small, sparse, batch, context, ones, twos)
-    alone = predict(sparse, Workload.of(batch, context), int(query.max_gamma))
+    alone = predict(sparse, Workload.of(batch, context), query.max_gamma)
     drafted = found.gamma_1 + found.gamma_2
-    room = memory_of_both(small, sparse, batch, context, drafted, float(query.memory_fraction)).single()
+    room = memory_of_both(small, sparse, batch, context, drafted, query.memory_fraction).single()
     return Hierarchy(
         batch=batch,
         context=context,

@@ -9,7 +9,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.question.rates import parse_tree_rates
-from perfmodel.answers.question.readers import Number, as_given, value, whole
+from perfmodel.answers.question.readers import MaybeWhole, Whole, as_given, whole
 from perfmodel.answers.text import times
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose
@@ -21,19 +21,19 @@ class TreeQuery(CommonOptions):
 
     batch: arg.Batch
     context: arg.Context
-    tp: arg.TP = 1
+    tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     _: KW_ONLY
     rates: str | Sequence[Any] = argument(
         "P(accepted) of a node's 1st, 2nd, ... child, with commas.", "RATES", "--rate", as_given
     )
-    size: Number = argument(
+    size: Whole = argument(
         "Most nodes, the root included: query tokens of a verification.",
         "N",
         read=whole,
         default=DEFAULT_SIZE,
     )
-    levels: Number | None = argument(
+    levels: MaybeWhole = argument(
         "Most levels, the root's included.",
         "N",
         read=whole,
@@ -41,7 +41,7 @@ class TreeQuery(CommonOptions):
         default=None,
     )
     draft: arg.Draft = "self"
-    draft_tp: arg.DraftTP = None
+    draft_tp: arg.DraftTP = argument(default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ def tree(question: TreeQuery) -> TreeAnswer:
     """
     acceptance = parse_tree_rates(question.rates, "--rates")
     query = question.query(gamma=0)
-    size, levels = int(question.size), None if question.levels is None else int(question.levels)
-    batch, context = value(query.batch), value(query.context)
+    size, levels = question.size, None if question.levels is None else question.levels
+    batch, context = query.batch, query.context
     scenario = resolve(query, UNUSED)
     found = choose(scenario, acceptance, batch, context, size, levels)
     shape = found.tree
-    room = memory_of(scenario, batch, context, shape.size - 1, float(query.memory_fraction)).single()
+    room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
     return TreeAnswer(
         batch=batch,
         context=context,
