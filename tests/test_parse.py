@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perfmodel import __main__
 from perfmodel.errors import InputError, refuse, unknown_name
-from perfmodel.operations import Cost, Op, larger, onto
+from perfmodel.operations import Cost, Op, summed
 from perfmodel.parse import (
     MAX_VALUES,
     parse_count,
@@ -197,23 +197,19 @@ def test_the_process_is_set_up_before_anything_is_loaded(monkeypatch: pytest.Mon
     assert thresholds == [50_000] * 4
 
 
-# Sums over large arrays.
+# Sums and defaults of operations.
 
 
-def test_a_large_result_goes_into_the_array_that_is_there() -> None:
-    """From more than 4096 numbers on, and where it holds the result."""
-    for size, kept in ((4096, False), (4097, True)):
-        for function, expected in ((onto, 3.0), (larger, 2.0)):
-            fresh = np.ones(size)
-            found = function(fresh, np.full(size, 2.0))
-            assert (found is fresh) == kept
-            assert np.all(found == expected)
-    fresh = np.ones((1, 5000))
-    assert onto(fresh, np.ones((2, 5000))).shape == (2, 5000)
-    assert onto(fresh, 2.0) is fresh
-    assert onto(fresh, 0.0) is fresh
-    assert np.all(fresh == 3.0)
-    assert (onto(1.0, 2.0), onto(1.0, 0.0), larger(1.0, 2.0)) == (3.0, 1.0, 2.0)
+def test_a_sum_broadcasts_and_alters_none_of_its_values() -> None:
+    row, column = np.array([[1.0, 2.0]]), np.array([[10.0], [20.0]])
+    values = [column, 0.5, row, row, row]
+    assert np.array_equal(summed(values), [[13.5, 16.5], [23.5, 26.5]])
+    assert np.array_equal(row, [[1.0, 2.0]])
+    assert np.array_equal(column, [[10.0], [20.0]])
+    assert (summed([]), summed([1.0, 2.0])) == (0.0, 3.0)
+
+
+def test_what_an_operation_is_by_default() -> None:
     assert Cost(1.0, 2.0, 3.0, 4.0).bytes == 9.0
     assert Cost() == Cost(0.0, 0.0, 0.0, 0.0)
     bare = Op("x", "linear", 1, Cost())
