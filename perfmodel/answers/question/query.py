@@ -256,7 +256,9 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         gpu.check_peaks(weights.computes, flag)
     return Scenario(
         target=target,
-        machine=Machine(gpu, found.calibration, tp, query.kv_reread, attention_backend=query.attention_backend),
+        machine=Machine(
+            gpu, found.calibration, tp, query.kv_reread, attention_backend=query.attention_backend
+        ),
         precision=precision,
         draft=draft,
         acceptance=_acceptance(query, target, draft) if acceptance is None else acceptance,
