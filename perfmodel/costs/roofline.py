@@ -315,6 +315,10 @@ class Machine:
         seconds = self.calibration.allreduce_multiplier.value * table.seconds(
             devices, op.message_bytes, faster
         )
+        if self.over_host and not self.gpu.peer_access:
+            c = self.calibration
+            through = c.shared_allreduce_s.value + op.message_bytes * c.shared_allreduce_byte_s.value
+            seconds = np.maximum(seconds, through)
         return np.maximum(seconds, floor)
 
 

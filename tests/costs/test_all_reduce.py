@@ -1,5 +1,7 @@
 """All-reduces: at, between and beyond the knots of a table, and never below the link."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibrations.constants import AllReduce
+from perfmodel.specs.devices.gpu import load_gpu
 from tests.costs.machines import A100, IDEAL, LINK, machine
 
 KNOTS = AllReduce(
@@ -46,6 +49,18 @@ def test_all_reduce_never_falls_with_size_nor_below_the_link(sizes) -> None:
 def test_all_reduce_refuses_device_counts_it_does_not_know() -> None:
     with pytest.raises(InputError, match="has all-reduce times for 2, 8 devices, given 4"):
         allreduce(1e5, tp=4)
+
+
+def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
+    """10 KB take 42 us and 10,000 times 0.52 ns; with peer access, or a link, what the table says."""
+    op = Op("all-reduce", "allreduce", 1, Cost(), message_bytes=1e4, devices=2)
+    own = machine(2, allreduce=KNOTS, shared_allreduce_s=4.2e-5, shared_allreduce_byte_s=5.2e-10)
+    alone = A100.model_copy(update={"link": None, "peer_access": False})
+    assert replace(own, gpu=alone).op_predicted_s(op) == pytest.approx(4.2e-5 + 1e4 * 5.2e-10)
+    linked = replace(own, gpu=A100.model_copy(update={"peer_access": False}))
+    assert linked.op_predicted_s(op) == pytest.approx(1e-5)
+    assert not load_gpu("rtx-5090").peer_access
+    assert load_gpu("rtx-pro-6000").peer_access
 
 
 def test_no_link_no_tensor_parallelism() -> None:

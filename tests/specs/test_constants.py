@@ -94,6 +94,7 @@ SERVED = (
     Query("deepseek-v3.2", "h200-sxm-141gb", 64, 64000, 3, tp=8, draft="eagle", alpha=0.8, kv_dtype="fp8"),
     Query("qwen3.5-35b-a3b", "h200-sxm-141gb", 8, 8000, 3, draft="eagle", alpha=0.8),
     Query("llama-3.1-8b", "h200-sxm-141gb", 1, 128000, 3, draft="eagle", alpha=0.8),
+    Query("llama-3.1-8b", "rtx-4090-24gb", 1, 1000, 3, tp=2, alpha=0.8),
     Query("minimax-m2", "h200-sxm-141gb", 8, 8000, 3, tp=4, draft="eagle", alpha=0.8),
 )
 """Questions in which every constant of an engine has something to cost."""

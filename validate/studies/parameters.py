@@ -102,6 +102,7 @@ _BLOCK = (
     "one block's rate over memory bandwidth per multiprocessor: vllm#58156 (2.8), #51995 (0.6), "
     "RTX 3090 (1.1), RTX PRO 6000 (2.2)"
 )
+_SHARED = "NCCL without NVLink, messages of 8 B to 10 KB: RTX 5070 Ti 39, RTX 4090 42, RTX 6000D 45 us"
 PUBLIC = (
     Parameter("vllm.pass_fixed_s", 1.42e-3, 0.33, source=_V0),
     Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1),
@@ -115,6 +116,10 @@ PUBLIC = (
         2.2,
         0.2,
         source="RTX PRO 6000, 132K, Qwen3.5-397B at TP 4: 24 ns per 512 bytes",
+    ),
+    Parameter("all.shared_allreduce_s", 4.2e-5, 0.1, source=_SHARED),
+    Parameter(
+        "all.shared_allreduce_byte_s", 5.2e-10, 1.0, source="RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB"
     ),
     *(
         Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20)

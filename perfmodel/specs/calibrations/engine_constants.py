@@ -164,6 +164,18 @@ class EngineConstants(Frozen):
             "allreduce", "fixed", "s", "further time of each layer that norms queries and keys over all heads"
         ),
     ] = ABSENT
+    shared_allreduce_s: Annotated[
+        Constant,
+        Declared(
+            "allreduce",
+            "comm",
+            "s",
+            "least time of an all-reduce through the host's memory, where devices have no peer access",
+        ),
+    ] = ABSENT
+    shared_allreduce_byte_s: Annotated[
+        Constant, Declared("allreduce", "comm", "s", "time of each byte of its message")
+    ] = ABSENT
     drafted_token_s: Annotated[
         Constant,
         Declared("pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences"),

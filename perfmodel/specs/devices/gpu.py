@@ -84,7 +84,8 @@ class GPUSpec(Frozen):
 
     Peaks are dense and count multiply and add as two FLOPs. A precision that is not listed has no peak. Only
     a CPU host may leave out memory and peaks: they depend on the machine, and asking for a missing one is
-    refused.
+    refused. peer_access: whether devices without a link of their own reach each other's memory over PCIe;
+    else messages go through the host's.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -103,6 +104,7 @@ class GPUSpec(Frozen):
     power: Quantity | None = None
     link: Link | None = None
     host_link: Link | None = None
+    peer_access: bool = True
     notes: str = ""
 
     def __post_init__(self) -> None:
