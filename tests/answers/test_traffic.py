@@ -56,6 +56,15 @@ def test_no_more_than_the_whole_room_is_taken():
     assert 11 < many.running_mean < 13.24
 
 
+def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
+    def seats(gpu: str, **asked: object) -> int:
+        return TrafficQuery("llama-3.1-8b", gpu, 1000, 100, request_rate=1, **asked).limits.max_num_seqs
+
+    assert [seats(gpu) for gpu in ("h100", "mi300x", "a100-sxm-80gb", "l40s")] == [1024, 1024, 256, 256]
+    assert [seats("h100", engine=e) for e in ("vllm@0.7.3", "vllm@0.8.0", "sglang")] == [256, 1024, 256]
+    assert (seats("h100", max_num_seqs=64), seats("h100", calibration="ideal")) == (64, 256)
+
+
 def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_of_its_own():
     one, eight = (
         TrafficQuery("deepseek-r1", "b200", 1000, 100, request_rate=1, tp=8, dp=dp).limits for dp in (1, 8)

@@ -17,6 +17,10 @@ from perfmodel.operations import Array
 from perfmodel.parse import parse_switch, parse_text
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
+from perfmodel.specs.calibrations.stacks import DEFAULT, parse_engine
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.engines.engines import DRIFT
+from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 
 DEFAULT_STD = 0.05
@@ -113,7 +117,13 @@ class TrafficQuery(CommonOptions):
         limits=(0.01, 1000),
         default=1.0,
     )
-    max_num_seqs: Whole = argument("Requests that run at once.", "N", limits=(1, 4096), default=256)
+    max_num_seqs: MaybeWhole = argument(
+        "Requests that run at once.",
+        "N",
+        limits=(1, 4096),
+        shown="what the engine takes there, else 256",
+        default=None,
+    )
     max_num_batched_tokens: Whole = argument("Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192)
     replay: bool = argument(
         "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
@@ -154,6 +164,13 @@ class TrafficQuery(CommonOptions):
         if self.context_std:
             raise InputError("--context-std: --input-std and --output-std say it here")
 
+    def _seats(self) -> int:
+        """What the engine runs at once unless asked."""
+        word, _, version = parse_engine(self.engine or DEFAULT).partition(DRIFT)
+        served = None if self.calibration else serving_engines().get(word)
+        seats = served.seats if served else None
+        return seats.of(version, load_gpu(self.hardware)) if seats else Limits().max_num_seqs
+
     @property
     def length_policies(self) -> tuple[LengthPolicy, ...]:
         """How draft lengths are chosen, in the order in which rows are shown."""
@@ -176,7 +193,8 @@ class TrafficQuery(CommonOptions):
     def limits(self) -> Limits:
         """Of the server."""
         groups = self.dp  # each has seats and a token budget of its own
-        return Limits(groups * self.max_num_seqs, groups * self.max_num_batched_tokens, self.memory_fraction)
+        seats = groups * (self.max_num_seqs or self._seats())
+        return Limits(seats, groups * self.max_num_batched_tokens, self.memory_fraction)
 
     @property
     def loads(self) -> Array:

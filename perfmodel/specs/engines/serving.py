@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.engines import release
 
 
@@ -65,10 +66,30 @@ class Defect(Frozen):
         return release(self.since or "0.0") <= at and (self.until is None or at < release(self.until))
 
 
+class Seats(Frozen):
+    """Requests that an engine runs at once unless asked: `usual`, and `large` from a version and a memory on.
+
+    but: word of devices' names that never get `large`.
+    """
+
+    usual: Annotated[int, Meta(ge=1)]
+    large: Annotated[int, Meta(ge=1)]
+    from_bytes: float
+    since: str
+    but: str
+    source: str
+
+    def of(self, version: str, gpu: GPUSpec) -> int:
+        """On one device; version: empty for the newest."""
+        large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes and self.but not in gpu.name
+        return self.large if large and release(version or self.since) >= release(self.since) else self.usual
+
+
 class ServingEngine(Frozen):
     """One engine. sparse: what is known of a draft with a view of the cache that it does not have.
 
-    makers: of the devices that it runs on. defects: known to go wrong there.
+    makers: of the devices that it runs on. defects: known to go wrong there. seats: None where its own choice
+    is not known.
     """
 
     title: str
@@ -78,6 +99,7 @@ class ServingEngine(Frozen):
     drafts: dict[str, ServedDraft]
     sparse: str
     dynamic: DynamicMode | None = None
+    seats: Seats | None = None
     defects: tuple[Defect, ...] = ()
 
 
