@@ -11,7 +11,16 @@ import numpy as np
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, question
 from perfmodel.answers.question.query import CommonOptions
-from perfmodel.answers.question.readers import MaybeReal, MaybeReals, MaybeWholes, Parsed, Real, Whole, whole
+from perfmodel.answers.question.readers import (
+    MaybeReal,
+    MaybeReals,
+    MaybeWhole,
+    MaybeWholes,
+    Parsed,
+    Real,
+    Whole,
+    whole,
+)
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.parse import parse_switch, parse_text
