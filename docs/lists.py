@@ -17,7 +17,7 @@ from perfmodel.specs.boundary.frozen import Frozen, defaults
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
-from perfmodel.validate.records import grid, plan, schema
+from perfmodel.validate.records import plan, plan_points, schema
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
@@ -116,7 +116,7 @@ SECTIONS: dict[type[Frozen], type[Frozen] | None] = {
     schema.Environment: None,
     schema.Device: None,
     schema.RecordedPlan: None,
-    grid.GridBlock: None,
+    plan_points.GridBlock: None,
     plan.Protocol: None,
     plan.Precisions: None,
     plan.Micro: None,

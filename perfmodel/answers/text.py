@@ -44,7 +44,7 @@ def tokens(value: float | None) -> str:
     return NONE if value is None else f"{-int(-value // 1):,}"
 
 
-def times(value: float | None) -> str:
+def ratio_text(value: float | None) -> str:
     """A speedup: 1.34x; a word where it is not known."""
     return UNKNOWN if value is None else f"{value:.2f}x"
 

@@ -8,7 +8,7 @@ from perfmodel.answers.advice.advise import advise as answer
 from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES
-from perfmodel.answers.text import seconds, times
+from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -63,7 +63,9 @@ def _print(a: Advice, verbose: bool) -> None:
         if a.chosen.runs_in is not None:
             say(f"Runs in: {a.chosen.runs_in}.")
         if (p := a.not_run) is not None:
-            beyond = f"gamma {_length(p)}, batch {p.batch}, {times(a.gain(p) or p.speedup)} the best baseline"
+            beyond = (
+                f"gamma {_length(p)}, batch {p.batch}, {ratio_text(a.gain(p) or p.speedup)} the best baseline"
+            )
             say(
                 f"Better, but not to be had: {_draft(p)}, {beyond}: {p.runs_in}; --any-draft chooses "
                 "among all."
@@ -164,7 +166,7 @@ def _row(a: Advice, p: Pick) -> tuple[str, ...]:
         str(p.batch),
         *_pace(p),
         *price,
-        "-" if gain is None else times(gain),
+        "-" if gain is None else ratio_text(gain),
     )
 
 

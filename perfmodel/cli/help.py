@@ -110,9 +110,9 @@ class GroupedCommand(TyperCommand):
         params: list[Any] = self.get_params(ctx)
         for param in params:
             if param.param_type_name == "argument":
-                rows["Arguments"].append((param.metavar or param.name.upper(), _said(param)))
+                rows["Arguments"].append((param.metavar or param.name.upper(), _help_text(param)))
             elif not param.hidden:
-                rows[HEADING.get(param.name, QUESTION)].append((_flags(param), _said(param)))
+                rows[HEADING.get(param.name, QUESTION)].append((_flags(param), _help_text(param)))
         for heading, lines in rows.items():
             if lines:
                 with formatter.section(heading):
@@ -134,7 +134,7 @@ def _flags(param: Any) -> str:
     return ", ".join([*short, own]) + value
 
 
-def _said(param: Any) -> str:
+def _help_text(param: Any) -> str:
     """Meaning of a flag, and its default."""
     default = param.show_default if isinstance(param.show_default, str) else param.default
     unsaid = default in (None, "", (), []) or default is False or param.required

@@ -4,7 +4,7 @@ target.
 
 from collections.abc import Sequence
 
-from perfmodel.answers.text import seconds, times
+from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.answers.trees.hierarchy import Hierarchy, hierarchy
 from perfmodel.cli.output import Column, fit, say, table, warn_where
 from perfmodel.cli.verb import verb
@@ -13,9 +13,9 @@ from perfmodel.cli.verb import verb
 def _print(answers: Sequence[Hierarchy]) -> None:
     rows = []
     for a in answers:
-        alone = f"{times(a.middle_alone.speedup)} ({a.middle_alone.gamma})"
+        alone = f"{ratio_text(a.middle_alone.speedup)} ({a.middle_alone.gamma})"
         lengths = (str(a.gamma_1), str(a.gamma_2), f"{a.inner_rounds:.2f}", f"{a.drafted:.2f}")
-        gain = (f"{a.tokens_per_iteration:.2f}", seconds(a.tpot_s), times(a.speedup))
+        gain = (f"{a.tokens_per_iteration:.2f}", seconds(a.tpot_s), ratio_text(a.speedup))
         rows.append((f"{a.batch:g}", f"{a.context:g}", *lengths, *gain, alone, fit(a.fits, a.max_batch)))
     spare = (Column("rounds", spare=3), Column("drafted", spare=2), Column("tokens", spare=1))
     columns = ("batch", "context", "gamma 1", "gamma 2", *spare, "TPOT", "speedup", "middle alone", "fits")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from perfmodel.answers.point.inverse import Inverse, inverse
-from perfmodel.answers.text import NONE, UNKNOWN, times, tokens
+from perfmodel.answers.text import NONE, UNKNOWN, ratio_text, tokens
 from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
 
@@ -16,7 +16,14 @@ def _print(answers: Sequence[Inverse]) -> None:
         if a.speedup is None:
             reach[1:] = [UNKNOWN] * 3
         rows.append(
-            (str(a.batch), str(a.context), str(a.gamma), times(a.speedup), times(a.target_speedup), *reach)
+            (
+                str(a.batch),
+                str(a.context),
+                str(a.gamma),
+                ratio_text(a.speedup),
+                ratio_text(a.target_speedup),
+                *reach,
+            )
         )
     needed = ("alpha from", "draft/target to", "KV re-read to", "context from")
     table(("batch", "context", "gamma", "speedup", Column("target", spare=1), *needed), rows)

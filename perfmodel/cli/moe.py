@@ -1,7 +1,7 @@
 """``perfmodel moe``: speculation on a mixture of experts, by batch size."""
 
 from perfmodel.answers.point.moe import ExpertSpeculation, moe
-from perfmodel.answers.text import times
+from perfmodel.answers.text import ratio_text
 from perfmodel.cli.output import say, table, warn
 from perfmodel.cli.verb import verb
 
@@ -12,12 +12,12 @@ def _print(a: ExpertSpeculation) -> None:
     rows = []
     for r in a.rows:
         experts = (f"{r.experts_decoding:.1f} of {a.experts}", f"{r.experts_verifying:.1f}")
-        gain = (f"{r.target_efficiency:.3f}", times(r.speedup))
+        gain = (f"{r.target_efficiency:.3f}", ratio_text(r.speedup))
         rows.append((str(r.batch), *experts, *gain, "yes" if r.fits else "no"))
     table(("batch", "experts decoding", "verifying", "target efficiency", "speedup", "fits"), rows)
     say(
         f"Of batches 1 to {a.rows[-1].batch} speculation pays most at {a.peak.batch}: "
-        f"{times(a.peak.speedup)}, an "
+        f"{ratio_text(a.peak.speedup)}, an "
         f"iteration costing {a.peak.iteration_to_target:.2f} baseline steps."
     )
     say(f"routing independence {a.routing_independence:.3f}; calibration {a.calibration}", "dim")

@@ -53,7 +53,7 @@ def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> 
         @wraps(command)
         def filled(**values: Any) -> Any:
             given = {name: values.pop(name) for name in asked}
-            typed = {name: value for name, value in given.items() if _is_typed(value)}
+            typed = {name: value for name, value in given.items() if _is_given(value)}
             questions = list(made(kind, typed, several, max_points))
             return command(questions if several else questions[0], **_read(own, values))
 
@@ -91,7 +91,7 @@ def _declared(command: Command) -> Declared:
 
 
 def _read(own: Declared, values: dict[str, Any]) -> dict[str, Any]:
-    read = {n: a.value(values[n], n) if _is_typed(values[n]) else default for n, (a, default) in own.items()}
+    read = {n: a.value(values[n], n) if _is_given(values[n]) else default for n, (a, default) in own.items()}
     return values | read
 
 
@@ -99,7 +99,7 @@ def _flags(own: Declared, parameters: Iterable[inspect.Parameter]) -> list[inspe
     return [_parameter(p.name, *own[p.name]) if p.name in own else p for p in parameters]
 
 
-def _is_typed(value: Any) -> bool:
+def _is_given(value: Any) -> bool:
     return value not in (None, False, [])
 
 

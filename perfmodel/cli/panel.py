@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from perfmodel.answers.point.measured import Measured
+from perfmodel.answers.point.published_runs import Measured
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
 from perfmodel.answers.question.query import Query
-from perfmodel.answers.text import NONE, UNKNOWN, devices, limiter, seconds, size, times, tokens
+from perfmodel.answers.text import NONE, UNKNOWN, devices, limiter, ratio_text, seconds, size, tokens
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
 from perfmodel.specs.calibrations.stacks import ENGINES
 
@@ -51,13 +51,15 @@ def several(answers: Sequence[WhatIf]) -> None:
     for a in answers:
         q, seen = (
             a.query,
-            [times(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures],
+            [ratio_text(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures],
         )
         rate = UNKNOWN if a.throughput_tokens_per_s is None else f"{a.throughput_tokens_per_s:.0f}"
         best = (
-            UNKNOWN if a.gamma_optimal is None else f"{a.gamma_optimal} ({times(a.speedup_at_gamma_optimal)})"
+            UNKNOWN
+            if a.gamma_optimal is None
+            else f"{a.gamma_optimal} ({ratio_text(a.speedup_at_gamma_optimal)})"
         )
-        gain = (CELLS[a.verdict], times(a.speedup), seconds(a.ar_tpot_s), seconds(a.tpot_s), rate, best)
+        gain = (CELLS[a.verdict], ratio_text(a.speedup), seconds(a.ar_tpot_s), seconds(a.tpot_s), rate, best)
         room = fit(a.memory.fits, a.memory.max_batch)
         rows.append((f"{q.batch}", f"{q.context}", f"{q.gamma}", *gain, room, ", ".join(seen) or "-"))
     optional = (
@@ -88,9 +90,9 @@ def _sources(answers: Sequence[WhatIf]) -> str:
 def _gain(a: WhatIf) -> str:
     """The speedup with its interval."""
     if a.speedup_interval is None or a.interval_coverage is None:
-        return f"{times(a.speedup)} (no interval: this calibration states no scatter)"
+        return f"{ratio_text(a.speedup)} (no interval: this calibration states no scatter)"
     low, high = a.speedup_interval
-    return f"{times(a.speedup)} ({low:.2f} to {high:.2f}, {100 * a.interval_coverage:.0f} % interval)"
+    return f"{ratio_text(a.speedup)} ({low:.2f} to {high:.2f}, {100 * a.interval_coverage:.0f} % interval)"
 
 
 def calibration(c: Calibrated) -> str:
@@ -126,11 +128,11 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     state = f"{'fits' if m.fits else 'does not fit'}; the largest batch is {m.max_batch}"
     told["memory"] = f"{size(used)} of {size(m.available_bytes)} a device: {state}"
     if a.known and a.speedup is not None:
-        told["best"] = f"gamma {a.gamma_optimal} at this batch ({times(a.speedup_at_gamma_optimal)})"
+        told["best"] = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
         if (b := a.best) is not None:
             most = (
                 f"{b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma} "
-                f"({times(b.speedup)})"
+                f"({ratio_text(b.speedup)})"
             )
             told["best"] += f"; highest throughput: {most}"
     if a.measured:
@@ -224,7 +226,14 @@ def _figures(row: Measured) -> None:
 def _moves(rows: Iterable[Move]) -> None:
     """The inputs that change the speedup, strongest first."""
     cells = [
-        (r.input, r.low, r.high, times(r.speedup_low), times(r.speedup_high), "yes" if r.flips else "no")
+        (
+            r.input,
+            r.low,
+            r.high,
+            ratio_text(r.speedup_low),
+            ratio_text(r.speedup_high),
+            "yes" if r.flips else "no",
+        )
         for r in rows
     ]
     table(("if only this moves", "from", "to", "speedup", "to", "crosses 1"), cells)

@@ -85,7 +85,7 @@ class Points(Options):
         }
         return replace(self, **given)
 
-    def one(self) -> Query:
+    def at_first_point(self) -> Query:
         """The question at its first batch and context."""
         return self.query(batch=self.values("batch")[0], context=self.values("context")[0])
 
@@ -95,7 +95,7 @@ class Points(Options):
             raise InputError(
                 "--alpha: must be given here: an acceptance that is looked up belongs to one context"
             )
-        return self.one()
+        return self.at_first_point()
 
     def values(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``."""
@@ -165,7 +165,7 @@ def ratios(question: Points, output: Output, over: Over = "context", no_ideal: N
             "--gamma", None, "a whole number from 1 on here", "auto" if question.gamma is None else 0
         )
     asked = question.over(over)
-    scenario = resolve(asked.one(), UNUSED)  # what is accepted does not matter
+    scenario = resolve(asked.at_first_point(), UNUSED)  # what is accepted does not matter
     lines = asked.lines("batch" if over == "context" else "context")
     made = plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over, ideal=not no_ideal)
     _save(made, output)
@@ -179,7 +179,7 @@ def breakdown(question: Points, output: Output) -> None:
     points = asked.points()
     if len(points) > MAX_BARS:
         raise refuse("--batch, --context", None, f"at most {MAX_BARS} points together", len(points))
-    query = asked.one() if len(asked.lines("context")) == 1 else asked.accepted()
+    query = asked.at_first_point() if len(asked.lines("context")) == 1 else asked.accepted()
     scenario = resolve(query)
     length = _best_gamma(scenario, query, points)
     if not length:
@@ -268,7 +268,7 @@ def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, 
 
 def _published(query: Query) -> list[tuple[float, float, float]]:
     """Batch, context and speedup of the published measurements. Raises InputError if there is none."""
-    from perfmodel.answers.point.measured import measured_speedups
+    from perfmodel.answers.point.published_runs import measured_speedups
 
     scenario = resolve(query)
     rows = measured_speedups(scenario, query.tp)

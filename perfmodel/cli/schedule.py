@@ -4,7 +4,7 @@ import json as json_module
 
 from perfmodel.answers.advice.engine_lines import ADAPTIVE_FILE
 from perfmodel.answers.advice.schedule import Schedule, schedule
-from perfmodel.answers.text import seconds, times
+from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
 from perfmodel.cli.verb import verb
@@ -20,16 +20,16 @@ def _print(a: Schedule) -> None:
     for t in tables:
         span = f"{t.context_high}" if t.context_low == t.context_high else f"{t.context_low}-{t.context_high}"
         rows += [
-            (span, f"{r.low}-{r.high}", str(r.tokens) if r.tokens else "off", times(r.speedup))
+            (span, f"{r.low}-{r.high}", str(r.tokens) if r.tokens else "off", ratio_text(r.speedup))
             for r in t.ranges
         ]
     table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
     for t in tables:
         where = f"context {t.context_high}: " if len(tables) > 1 else ""
         fixed = f"a fixed draft length of {t.best_constant}"
-        over = f"{100 * (t.gain - 1):.1f} % more than {fixed} ({times(t.constant_speedup)})"
+        over = f"{100 * (t.gain - 1):.1f} % more than {fixed} ({ratio_text(t.constant_speedup)})"
         than = "" if len(t.ranges) == 1 else f": no gain over {fixed}" if t.gain < GAIN else f": {over}"
-        say(f"{where}expected speedup {times(t.speedup)}{than}")
+        say(f"{where}expected speedup {ratio_text(t.speedup)}{than}")
         if t.instead is not None:
             say(f"{t.instead[0].upper()}{t.instead[1:]}.")
     for t in tables:

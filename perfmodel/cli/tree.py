@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from perfmodel.answers.text import seconds, times
+from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.answers.trees.tree import TreeAnswer, tree
 from perfmodel.cli.output import Column, fit, table, warn_where
 from perfmodel.cli.verb import verb
@@ -12,8 +12,8 @@ def _print(answers: Sequence[TreeAnswer]) -> None:
     rows = []
     for a in answers:
         shape = (str(a.size), str(a.levels), "-".join(map(str, a.widths)))
-        gain = (f"{a.tokens_per_iteration:.2f}", times(a.speedup), seconds(a.tpot_s))
-        rule = (str(a.first_order_rule.size), times(a.first_order_rule.speedup))
+        gain = (f"{a.tokens_per_iteration:.2f}", ratio_text(a.speedup), seconds(a.tpot_s))
+        rule = (str(a.first_order_rule.size), ratio_text(a.first_order_rule.speedup))
         rows.append((f"{a.batch:g}", f"{a.context:g}", *shape, *gain, *rule, fit(a.fits, a.max_batch)))
     rules = (Column("rule's nodes", spare=2), Column("rule", spare=1))
     table(

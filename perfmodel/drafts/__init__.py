@@ -13,7 +13,7 @@ from typing import Any
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv.base import KVMethod
-from perfmodel.members import class_in, names_in
+from perfmodel.plugins import class_in, names_in
 from perfmodel.specs.models.formats import Precision, weight_format
 from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.specs.models.published_heads import published_head

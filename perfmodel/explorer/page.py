@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.answers.answer import plain
 from perfmodel.answers.grid.sweep import Grid
-from perfmodel.answers.point.measured import measured_speedups
+from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
 from perfmodel.answers.question.arguments import COUNTS, argument, question
 from perfmodel.answers.question.query import Query

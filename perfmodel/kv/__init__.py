@@ -11,8 +11,8 @@ from typing import Any, get_type_hints
 
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step
-from perfmodel.members import class_in, names_in
 from perfmodel.parse import amount
+from perfmodel.plugins import class_in, names_in
 
 __all__ = ["NOTHING", "KVLayout", "KVMethod", "Step", "method", "methods", "names", "parse_kv"]
 

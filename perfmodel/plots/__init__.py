@@ -5,8 +5,8 @@ with the same bytes for the same numbers. matplotlib is loaded on use only.
 """
 
 from perfmodel.plots.choice import alpha_needed, devices, pareto
-from perfmodel.plots.measured import band, residuals
 from perfmodel.plots.passes import breakdown, ratios, roofline
+from perfmodel.plots.residuals import band, residuals
 from perfmodel.plots.surfaces import gamma_curves, gamma_map, surface
 from perfmodel.plots.theme import save, style
 from perfmodel.plots.traffic import traffic

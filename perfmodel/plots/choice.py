@@ -22,7 +22,7 @@ from perfmodel.plots.theme import (
     above,
     accepted,
     caption,
-    formats,
+    format_notes,
     label,
     limits,
     log_axis,
@@ -206,7 +206,7 @@ def _question(found: list[WhatIf]) -> str:
         draft if q.draft_tp == q.tp else f"{draft} on {q.draft_tp}",
         "γ " + "/".join(map(str, sorted({int(a.query.gamma or 0) for a in found}))),
         accepted(acceptance.alpha, acceptance.source),
-        formats(q.weights or "", q.kv_dtype or "", q.draft_weights or "", q.draft_kv_dtype or ""),
+        format_notes(q.weights or "", q.kv_dtype or "", q.draft_weights or "", q.draft_kv_dtype or ""),
     ]
     rereads = sorted({float(a.query.kv_reread or 1.0) for a in found})
     if rereads != [1.0]:
@@ -235,7 +235,7 @@ def _searched(found: Advice) -> list[str]:
         parts.append(f"acceptance of {q.acceptance}")
     own = "the checkpoint's"
     weights, kv = q.weights or own, q.kv_dtype or own
-    parts += [formats(weights, kv, q.draft_weights or weights, q.draft_kv_dtype or kv)]
+    parts += [format_notes(weights, kv, q.draft_weights or weights, q.draft_kv_dtype or kv)]
     parts += ["what fits in memory", *limits(q.max_gamma, q.memory_fraction)]
     price = "" if q.price is None else f" at ${q.price:g} per device and hour"
     bound = "" if q.max_tpot_ms is None else f" within {q.max_tpot_ms:g} ms per token"

@@ -65,7 +65,7 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
     for place, (stage, (timer, ops, new)) in zip(places, passes.items(), strict=True):
         for kind, (word, marker) in MARKERS.items():
             if of_kind := [op for op in ops if kind in (op.kind, "pass")]:
-                reached.append(_reached(timer, of_kind, kind, new))
+                reached.append(_achieved(timer, of_kind, kind, new))
                 place.plot(
                     *reached[-1],
                     marker,
@@ -108,7 +108,7 @@ def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], ga
     for place, (batch, context) in enumerate(where):
         p = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
         for stage, (timer, ops, new) in _passes(scenario, batch, context, gamma).items():
-            row, spent = row_of(place, stage), _spent(timer, ops, new)
+            row, spent = row_of(place, stage), _seconds_by_part(timer, ops, new)
             used |= dict.fromkeys(_stack(left, row, {PARTS[part][1]: 1e3 * s for part, s in spent.items()}))
             bound = 1e3 * float(timer.time(ops, new).lower_s)
             left.plot([bound, bound], [row - 0.4, row + 0.4], color="black", linewidth=1.4)
@@ -203,7 +203,7 @@ def _passes(
     return passes
 
 
-def _reached(timer: Machine, ops: list[Op], kind: str, new: float) -> tuple[float, float]:
+def _achieved(timer: Machine, ops: list[Op], kind: str, new: float) -> tuple[float, float]:
     """FLOPs per byte, and TFLOPs per predicted second."""
     flops = sum((float(op.cost.flops) for op in ops), start=0.0)
     moved = sum((float(op.cost.bytes) for op in ops), start=0.0)
@@ -212,7 +212,7 @@ def _reached(timer: Machine, ops: list[Op], kind: str, new: float) -> tuple[floa
     return flops / moved, flops / seconds / TERA
 
 
-def _spent(timer: Machine, ops: list[Op], new: float) -> dict[str, float]:
+def _seconds_by_part(timer: Machine, ops: list[Op], new: float) -> dict[str, float]:
     """Part -> seconds of a pass; they sum to its predicted time. Launches are separate from their kinds."""
     base = timer.time([], 0.0)
     spent = {}

@@ -207,7 +207,7 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
         parts.append(f"γ {gamma}" if gamma else "γ 0: baseline")
     if acceptance:
         parts.append(accepted(scenario.acceptance.alpha, scenario.acceptance.source))
-    parts.append(formats(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
+    parts.append(format_notes(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
     if machine.kv_reread is not None:
         parts.append(f"verification reads the KV {machine.kv_reread:g} times")
     parts += pages(scenario.kv_page)
@@ -234,7 +234,7 @@ def accepted(alpha: float | None, source: str) -> str:
     return f"acceptance by position ({source})" if alpha is None else f"acceptance α {alpha:g}"
 
 
-def formats(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:
+def format_notes(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:
     """Formats of weights and KV, the draft's where they are its own."""
     its_own = [f"{draft_weights} weights"] * (draft_weights != weights) + [f"{draft_kv} KV"] * (
         draft_kv != kv

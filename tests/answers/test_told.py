@@ -8,7 +8,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers import text
-from perfmodel.answers.point.measured import measured_speedups
+from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import CLIFF, _climb, beyond, unlike_measured, verdicts, warnings
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.answers.question.query import Query, resolve

@@ -21,7 +21,7 @@ from perfmodel.specs.calibrations.fits import Scatter
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.validate.fit.counted import Array, PointSet
+from perfmodel.validate.fit.counted_points import Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
@@ -311,7 +311,7 @@ def worst(cells: Iterable[Cell], count: int) -> list[Cell]:
     return sorted(cells, key=lambda c: -abs(c.error))[:count]
 
 
-def right_side(cells: Iterable[Cell]) -> tuple[int, int]:
+def correct_verdicts(cells: Iterable[Cell]) -> tuple[int, int]:
     """How many speedups are predicted on the measured side of 1, of how many."""
     seen = [(c.predicted >= 1.0) == (c.measured >= 1.0) for c in cells if c.quantity == "speedup"]
     return sum(seen), len(seen)

@@ -20,9 +20,9 @@ from perfmodel.validate.accuracy.compare import (
     error,
     file_label,
 )
-from perfmodel.validate.accuracy.grid import best_gammas, chain_of, inflections
 from perfmodel.validate.accuracy.markdown import table
-from perfmodel.validate.fit.counted import PointSet, scenario_of
+from perfmodel.validate.accuracy.trends import best_gammas, chain_of, inflections
+from perfmodel.validate.fit.counted_points import PointSet, scenario_of
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.fit.folds import FOLDS
 from perfmodel.validate.fit.stack import fit_stack

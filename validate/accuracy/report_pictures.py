@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfmodel import plots
-from perfmodel.plots.measured import speedup_line
 from perfmodel.plots.passes import row_of
+from perfmodel.plots.residuals import speedup_line
 from perfmodel.plots.theme import above, caption, label, panels, shades, sign, styled
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import Cell
-from perfmodel.validate.accuracy.grid import chain_of
-from perfmodel.validate.fit.counted import scenario_of
+from perfmodel.validate.accuracy.trends import chain_of
+from perfmodel.validate.fit.counted_points import scenario_of
 from perfmodel.validate.solving import grouped
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def _renew(found: dict[str, Any]) -> None:
     from perfmodel.validate.studies import record as module
 
     text, today = module.render(found), datetime.datetime.now(datetime.UTC).date()
-    lines = trend.grown(trend.read(trend.PATH), trend.lines_of(found, trend.commit(), str(today)))
+    lines = trend.grown(trend.read(trend.PATH), trend.history_lines(found, trend.commit(), str(today)))
     pages = {place: page.filled(read_text(place), json.loads(text)) for place in page.PAGES}
     write_all({module.PATH: text, trend.PATH: trend.render(lines), **pages}, "--write")
 

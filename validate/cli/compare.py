@@ -105,7 +105,7 @@ def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
             [name, f"{e.rows}", f"{100 * e.mape:.2f}", f"{100 * e.bias:+.2f}", f"{100 * e.worst:+.1f}"]
         )
     table(["partition", "rows", "mean %", "bias %", "worst %"], rows)
-    right, of = module.right_side(cells)
+    right, of = module.correct_verdicts(cells)
     if of:
         typer.echo(f"side of 1.0 right: {right} of {of}")
     broken = [c for c in cells if c.below_bound]

@@ -73,7 +73,7 @@ def microbench(
     results: arg.ResultsFolder = None,
 ) -> None:
     """Time kernels alone, at the shapes of a plan's models."""
-    from perfmodel.validate.harness.micro.grid import jobs
+    from perfmodel.validate.harness.micro.jobs import jobs
 
     chosen = for_hardware(plan, hardware, threads, known=False)
     if dry_run:

@@ -55,7 +55,7 @@ def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
         counter = LevelCounter(decoder.levels)
     else:
         return None
-    decoder.watching.append(counter)
+    decoder.observers.append(counter)
     return counter
 
 

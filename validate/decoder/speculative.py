@@ -31,8 +31,8 @@ class Decoder:
 
     gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models:
     those that draft. eos: tokens that end a sequence. script: decides acceptance instead of the models, at
-    the same cost (EOS is then ignored). replay: of `step`, where `graphs.capture` made one. watching: are
-    told what is about to be committed, on the device, as part of what a CUDA graph records. Nothing in an
+    the same cost (EOS is then ignored). replay: of `step`, where `graphs.capture` made one. observers: are
+    called with what is about to be committed, on the device, as part of a captured CUDA graph. Nothing in an
     iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
     """
 
@@ -48,7 +48,7 @@ class Decoder:
         self.gamma, self.models = (draft.gamma, draft.models) if draft else (0, ())
         self.queries = self.gamma + 1
         self.eos = torch.tensor([] if script else eos, dtype=torch.int64, device=target.model.device)
-        self.watching: list[Callable[[State, AcceptedTokens], object]] = []
+        self.observers: list[Callable[[State, AcceptedTokens], object]] = []
         self.replay: Callable[[State], object] | None = None
 
     @property
@@ -103,8 +103,8 @@ class Decoder:
         """Record the tokens and advance the caches; what was refused is rolled back by not advancing over
         it.
         """
-        for told in self.watching:
-            told(state, accepted)
+        for observer in self.observers:
+            observer(state, accepted)
         count = state.take(draft_tokens, accepted, self.eos)
         self.target.cache.advance(count, self.gamma + 1)
         for passes in self.models:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.specs.published import MeasuredPoint
-from perfmodel.validate.fit.counted import TIMES, Array, PointSet
+from perfmodel.validate.fit.counted_points import TIMES, Array, PointSet
 from perfmodel.validate.fit.fitting import Fit, fit, points_of, start_of
 from perfmodel.validate.fit.recipes import Recipe
 

@@ -21,8 +21,8 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import joined
 from perfmodel.validate.decoder.text import end_tokens, last_tokens, tokenizer
 from perfmodel.validate.harness.clock import free_memory
-from perfmodel.validate.harness.clusters import standard_error
 from perfmodel.validate.harness.progress import RowProgress
+from perfmodel.validate.harness.standard_errors import standard_error
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.code_version import UNKNOWN, commit
 

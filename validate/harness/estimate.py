@@ -11,8 +11,8 @@ from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
 from perfmodel.speculation.two_levels import TwoLevels, memory_of_both, predict_two_levels
 from perfmodel.speculation.workload import Workload
-from perfmodel.validate.records.grid import PlanPoint
 from perfmodel.validate.records.plan import Plan, model_reference
+from perfmodel.validate.records.plan_points import PlanPoint
 
 
 def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> tuple[Scenario, ...]:
@@ -66,7 +66,7 @@ def fitting(plan: Plan, calibration: str | None = None) -> Plan:
     fits.
     """
     fits = {found.point: found.fits for found in estimate(plan, calibration)}
-    left = plan.only(lambda point: fits[point])
+    left = plan.restricted_to(lambda point: fits[point])
     if left is None:
         raise InputError(f"{plan.name}: must have a point that fits {plan.hardware}")
     return left

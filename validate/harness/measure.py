@@ -15,8 +15,8 @@ from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy, synchronize
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
-from perfmodel.validate.records.grid import PlanPoint
 from perfmodel.validate.records.plan import Mode, Plan
+from perfmodel.validate.records.plan_points import PlanPoint
 from perfmodel.validate.records.schema import SAMPLES
 from perfmodel.validate.records.store import RESULTS
 

@@ -22,8 +22,8 @@ from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.two_levels import TwoLevelDecoder, TwoLevelDrafter
 from perfmodel.validate.decoder.weights import load
-from perfmodel.validate.records.grid import PlanPoint
 from perfmodel.validate.records.plan import Plan, model_reference
+from perfmodel.validate.records.plan_points import PlanPoint
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 

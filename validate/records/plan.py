@@ -14,7 +14,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
 from perfmodel.specs.models.model import ModelSpec, load_model
-from perfmodel.validate.records.grid import Counts, GridBlock, PlanPoint
+from perfmodel.validate.records.plan_points import Counts, GridBlock, PlanPoint
 
 FOLDER = Path(__file__).parents[1] / "plans"
 SHAPES = FOLDER / "shapes"
@@ -135,7 +135,7 @@ class Plan(Frozen):
         """Every point of every block, in order."""
         return [point for block in self.grid for point in block.points()]
 
-    def only(self, wanted: Callable[[PlanPoint], bool]) -> "Plan | None":
+    def restricted_to(self, wanted: Callable[[PlanPoint], bool]) -> "Plan | None":
         """The plan with those batches and contexts whose points are all wanted; None if there are none."""
         blocks = [
             block.model_copy(update={"context": (context,), "batch": (batch,)})

@@ -13,8 +13,8 @@ from msgspec import Meta, field
 from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree_shape import check_parents, depths
-from perfmodel.validate.records.grid import PlanPoint, Size
 from perfmodel.validate.records.plan import Mode, Plan
+from perfmodel.validate.records.plan_points import PlanPoint, Size
 
 SCHEMA_VERSION = 2
 SAMPLES: dict[str, dict[str, str]] = {

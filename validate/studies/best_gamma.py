@@ -11,7 +11,7 @@ from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.accuracy.compare import Mode, calibration_for
-from perfmodel.validate.fit.counted import scenario_of
+from perfmodel.validate.fit.counted_points import scenario_of
 from perfmodel.validate.fit.folds import held_out
 from perfmodel.validate.fit.recipes import RECIPES
 

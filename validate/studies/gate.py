@@ -67,14 +67,16 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Everything that is wrong with `now` beside what was recorded, one line each; none where it passes."""
     inputs = _without_additions(recorded.get("inputs", {}), now.get("inputs", {}))
     changed = list(_differences("", recorded.get("inputs"), inputs))
-    found = _told(f"changed: {len(changed)} inputs are not what was recorded", changed)
+    found = _fault_lines(f"changed: {len(changed)} inputs are not what was recorded", changed)
     found += _bounds(now)
     for mode, replay in now.get("replays", {}).items():
         found += _worse(mode, recorded.get("replays", {}).get(mode, {}), replay)
     if "systems" in now and "systems" in recorded:
         found += _systems(recorded["systems"], now["systems"])
     stale = list(_differences("", recorded | {"inputs": None}, now | {"inputs": None}))
-    return found + _told(f"stale: {len(stale)} recorded figures are no longer what the code gives", stale)
+    return found + _fault_lines(
+        f"stale: {len(stale)} recorded figures are no longer what the code gives", stale
+    )
 
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[st
     return now | kept
 
 
-def _told(what: str, lines: list[str]) -> list[str]:
+def _fault_lines(what: str, lines: list[str]) -> list[str]:
     if not lines:
         return []
     more = [f"  ... and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []

@@ -31,7 +31,7 @@ MODE = "held-out"
 """The replay that history follows."""
 
 
-def lines_of(found: dict[str, Any], commit: str, date: str) -> list[Line]:
+def history_lines(found: dict[str, Any], commit: str, date: str) -> list[Line]:
     """The lines that one accuracy record adds: overall, and every set and device by quantity."""
     replay = found["replays"][MODE]
     cut = {"overall": replay["overall"]} | {

@@ -80,7 +80,7 @@ class PublicRun:
             return self.tokens_per_iteration * self.time_ms / self.baseline_ms
         return None
 
-    def asked(self, degree: int | None = None) -> dict[str, Any]:
+    def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
         """Names of a question -> what this row says of them. degree: where the source states none."""
         version = DRIFT + self.engine_version if self.engine_version else ""
         return {
@@ -130,7 +130,7 @@ def answers(run: PublicRun) -> list[Answered]:
 
 
 def _step(run: PublicRun) -> Answered:
-    a = whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.asked())
+    a = whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments())
     assert run.time_ms
     return Answered(run, "step", a.ar_tpot_s, run.time_ms * MS, a.ar_tpot_interval, a.calibration.rests_on)
 
@@ -151,7 +151,7 @@ def _served(run: PublicRun) -> Answered:
         gamma=0,
         replay=True,
         **drawn,
-        **run.asked(),
+        **run.query_arguments(),
     )
     if not a.replay:
         raise InputError(f"{run.id}: its run cannot be replayed")
@@ -171,7 +171,7 @@ def _speculation(run: PublicRun) -> list[Answered]:
         gamma=run.gamma,
         draft=run.draft,
         tokens_per_iteration=kept,
-        **run.asked(_degree(run)),
+        **run.query_arguments(_degree(run)),
     )
     if a.speedup is None:
         raise InputError(f"{run.id}: no acceptance is known")
@@ -189,7 +189,9 @@ def _degree(run: PublicRun) -> int:
     off = {}
     for degree in DEGREES:
         try:
-            a = whatif(batch=run.batch, context=round(run.context_tokens), gamma=0, **run.asked(degree))
+            a = whatif(
+                batch=run.batch, context=round(run.context_tokens), gamma=0, **run.query_arguments(degree)
+            )
         except InputError:
             continue
         off[degree] = abs(math.log(a.ar_tpot_s / (run.baseline_ms * MS)))

@@ -14,9 +14,17 @@ import numpy as np
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.calibrations.fits import Scatter
 from perfmodel.speculation.uncertainty import speedup_interval, with_values
-from perfmodel.validate.accuracy.compare import Cell, Mode, compare, error, gated_sets, partitions, right_side
+from perfmodel.validate.accuracy.compare import (
+    Cell,
+    Mode,
+    compare,
+    correct_verdicts,
+    error,
+    gated_sets,
+    partitions,
+)
 from perfmodel.validate.fit.calibrate import OTHER, literature_error, other_error, report, transfer_error
-from perfmodel.validate.fit.counted import Array, scenario_of
+from perfmodel.validate.fit.counted_points import Array, scenario_of
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import fit, points_of, start_of
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
@@ -74,9 +82,9 @@ def record() -> dict[str, Any]:
 def replay(cells: list[Cell]) -> dict[str, Any]:
     """Errors overall and by partition, the side of 1, and which figures were predicted at all."""
     counted = [c for c in cells if c.fitted and c.quantity in OVERALL]
-    right, of = right_side(c for c in cells if c.fitted)
+    right, of = correct_verdicts(c for c in cells if c.fitted)
     sides = [c for c in cells if c.fitted and c.quantity == "speedup"]
-    wrong = {c.point.row_id: [c.measured, c.predicted] for c in sides if right_side([c])[0] == 0}
+    wrong = {c.point.row_id: [c.measured, c.predicted] for c in sides if correct_verdicts([c])[0] == 0}
     return {
         "overall": _summary(counted),
         "side_of_one": {"right": right, "rows": of, "wrong": wrong},

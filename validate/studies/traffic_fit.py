@@ -76,7 +76,7 @@ class StraightLines:
     slopes: Array
 
 
-def lines_of(run: ServedRun) -> StraightLines:
+def straight_lines_of(run: ServedRun) -> StraightLines:
     """Replay a run with the constants as they are, and with each of them moved; passes as they were
     measured.
     """
@@ -143,7 +143,7 @@ def main() -> None:
     """Fit, and write both files."""
     everything = [run for study in STUDIES for run in runs(study)]
     used = [run for run in everything if run.output_tokens < LONG_OUTPUT and not run.data_parallel_attention]
-    lines = [lines_of(run) for run in used]
+    lines = [straight_lines_of(run) for run in used]
     whole = fitted(lines)
     left_out = {name: of for by in BY.values() for name, of in without(lines, by).items()}
     by = BY["study"]

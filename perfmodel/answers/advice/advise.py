@@ -15,13 +15,13 @@ from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import Export, ServedTarget, draft_source, export
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, front, price
+from perfmodel.answers.advice.required_acceptance import BreakEven, break_evens
 from perfmodel.answers.advice.robustness import Robustness, robustness_of
-from perfmodel.answers.advice.unmeasured import BreakEven, break_evens
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
 from perfmodel.answers.question.arguments import asks
 from perfmodel.answers.question.defects import slowing
-from perfmodel.answers.text import times
+from perfmodel.answers.text import ratio_text
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.models.model import hub_id
 from perfmodel.speculation.capacity import memory_of
@@ -33,7 +33,7 @@ UNITS = {"throughput": "tokens/s", "latency": "s per token", "cost": "$ per mill
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class Objective:
     """The objective and its unit."""
 
     name: str
@@ -78,7 +78,7 @@ class Advice(Answer):
     query: AdviseQuery
     verdict: Literal["speculate", "too_close_to_call", "do_not_speculate", "unknown_acceptance", "infeasible"]
     reason: str
-    objective: Aim
+    objective: Objective
     chosen: Pick | None
     runner_up: Pick | None
     baseline: Pick | None
@@ -104,7 +104,7 @@ class Advice(Answer):
             return f"{SENTENCES[self.verdict]}: {self.reason}"
         draft = "baseline" if p.draft is None else f"{p.draft} through {p.draft_kv}, gamma {p.gamma}"
         gain = self.gain(p)
-        over = "" if gain is None or not p.gamma else f", {times(gain)} the best baseline"
+        over = "" if gain is None or not p.gamma else f", {ratio_text(gain)} the best baseline"
         where = f"batch {p.batch} on {p.tp} device{'s' * (p.tp > 1)}"
         return f"{SENTENCES[self.verdict]}: {draft}, {where}: {p.throughput_tokens_per_s:.0f} tokens/s{over}"
 
@@ -136,7 +136,7 @@ def advise(question: AdviseQuery) -> Advice:
         reason=why_infeasible(question, baseline, drafted)
         if chosen is None
         else _reason(question, chosen, allowed, would_pay, bool(drafted)),
-        objective=Aim(question.objective, UNITS[question.objective]),
+        objective=Objective(question.objective, UNITS[question.objective]),
         chosen=_pick(chosen, question),
         runner_up=_pick(allowed[1], question) if len(allowed) > 1 else None,
         baseline=_pick(best_baseline, question),
@@ -247,7 +247,7 @@ def _reason(
     would_pay: tuple[BreakEven, ...],
     drafted: bool,
 ) -> str:
-    stops = f"batch {chosen.batch}: {_stops(query, chosen)}"
+    stops = f"batch {chosen.batch}: {_why_no_larger_batch(query, chosen)}"
     if chosen.gamma:
         return f"{_why(chosen, query)}; {stops}"
     rival = next((p for p in ranked if p.gamma), None)
@@ -289,7 +289,7 @@ def _why(point: PricedPoint, query: AdviseQuery) -> str:
     return reason(prediction, str(s.target_step(batch, context).limiter))
 
 
-def _stops(query: AdviseQuery, chosen: PricedPoint) -> str:
+def _why_no_larger_batch(query: AdviseQuery, chosen: PricedPoint) -> str:
     """Why not the next larger batch."""
     larger = query.batches[query.batches > chosen.batch]
     if query.objective == "latency":

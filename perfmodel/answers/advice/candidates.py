@@ -214,7 +214,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     return baseline, candidates, list(dict.fromkeys(skips))
 
 
-def unmeasured(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
+def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
     """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
     _, unknown = _accepted(query, Named.of(query))
     return tuple((name, kv) for name, kv, _ in unknown)

@@ -146,13 +146,15 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
     devices, ep, dp = served.tensor_parallel, served.expert_parallel, served.data_parallel
     if engine == "vLLM":
         devices //= dp
-        groups = ["--data-parallel-size", str(dp)] * (dp > 1) + ["--enable-expert-parallel"] * (ep > 1)
+        groups = ["--data-parallel-size", str(dp)] if dp > 1 else []
+        groups += ["--enable-expert-parallel"] if ep > 1 else []
         tp, memory, most = "--tensor-parallel-size", "--gpu-memory-utilization", "--max-num-seqs"
         share = (
             None if share == DEFAULT_MEMORY_FRACTION else share
         )  # vLLM's own default; SGLang estimates one
     else:
-        groups = ["--enable-dp-attention", "--dp", str(dp)] * (dp > 1) + ["--ep", str(ep)] * (ep > 1)
+        groups = ["--enable-dp-attention", "--dp", str(dp)] if dp > 1 else []
+        groups += ["--ep", str(ep)] if ep > 1 else []
         tp, memory, most = "--tp", "--mem-fraction-static", "--max-running-requests"
     values = {
         tp: devices if devices > 1 else None,

@@ -35,7 +35,7 @@ from perfmodel.answers.question.readers import (
     whole,
 )
 from perfmodel.answers.question.runs_in import runs_in
-from perfmodel.answers.text import devices, times
+from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import serve
@@ -181,7 +181,7 @@ class Schedule(Answer):
     def headline(self) -> str:
         spans = ", ".join(f"{r.low}-{r.high}: {r.tokens}" for r in self.tables[0].ranges)
         where = f"{self.model} on {devices(self.hardware, self.tp)}, drafted by {self.draft}"
-        return f"{times(self.tables[0].speedup)} expected; draft tokens by batch {spans}; {where}"
+        return f"{ratio_text(self.tables[0].speedup)} expected; draft tokens by batch {spans}; {where}"
 
 
 @asks(ScheduleQuery)

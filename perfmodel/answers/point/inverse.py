@@ -9,7 +9,7 @@ from perfmodel.answers.point.verdict import beyond
 from perfmodel.answers.question.arguments import POSITIVE, argument, asks, question
 from perfmodel.answers.question.query import UNUSED, Query, length_of, resolve, with_draft
 from perfmodel.answers.question.readers import Real
-from perfmodel.answers.text import NONE, times, tokens
+from perfmodel.answers.text import NONE, ratio_text, tokens
 from perfmodel.errors import refuse
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.speculation.chain import predict
@@ -58,10 +58,12 @@ class Inverse(Answer):
     def headline(self) -> str:
         alpha = NONE if self.smallest_alpha is None else f"{self.smallest_alpha:.3f}"
         if self.speedup is None:
-            return f"{times(self.target_speedup)} takes alpha {alpha} of {self.draft} at gamma {self.gamma}"
+            return (
+                f"{ratio_text(self.target_speedup)} takes alpha {alpha} of {self.draft} at gamma {self.gamma}"
+            )
         return (
-            f"{times(self.target_speedup)} takes alpha {alpha} or context {tokens(self.smallest_context)}; "
-            f"now {times(self.speedup)} at gamma {self.gamma}"
+            f"{ratio_text(self.target_speedup)} takes alpha {alpha} or context "
+            f"{tokens(self.smallest_context)}; now {ratio_text(self.speedup)} at gamma {self.gamma}"
         )
 
 

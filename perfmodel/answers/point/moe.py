@@ -18,7 +18,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, argument, asks, question
 from perfmodel.answers.question.query import Options, assumed, resolve
 from perfmodel.answers.question.readers import MaybeReal, Whole, Wholes
-from perfmodel.answers.text import devices, times
+from perfmodel.answers.text import devices, ratio_text
 from perfmodel.costs import Experts
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats
@@ -108,7 +108,7 @@ class ExpertSpeculation(Answer):
 
     def headline(self) -> str:
         where = f"{self.model} on {devices(self.hardware, self.tp)}, gamma {self.gamma}"
-        return f"most at batch {self.peak.batch}: {times(self.peak.speedup)}; {where}"
+        return f"most at batch {self.peak.batch}: {ratio_text(self.peak.speedup)}; {where}"
 
 
 @asks(MoEQuery)

@@ -12,7 +12,7 @@ import numpy as np
 from perfmodel.answers.advice.best import Best, best_batch
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.break_even import easiest_length, smallest_alpha
-from perfmodel.answers.point.measured import Measured, measured
+from perfmodel.answers.point.published_runs import Measured, measured
 from perfmodel.answers.point.verdict import (
     SENTENCES,
     Calibrated,
@@ -26,7 +26,7 @@ from perfmodel.answers.question.arguments import asks
 from perfmodel.answers.question.defects import slowing
 from perfmodel.answers.question.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
 from perfmodel.answers.question.runs_in import runs_in
-from perfmodel.answers.text import devices, times
+from perfmodel.answers.text import devices, ratio_text
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
@@ -179,7 +179,7 @@ class WhatIf(Answer):
             return f"{self.sentence}: {self.reason}"
         sure = "" if self.speedup_interval is None else " ({:.2f} to {:.2f})".format(*self.speedup_interval)
         where = f"{q.model} on {devices(q.hardware, float(q.tp))}, batch {q.batch}, context {q.context}"
-        return f"{self.sentence}: {times(self.speedup)}{sure} at gamma {q.gamma}; {where}"
+        return f"{self.sentence}: {ratio_text(self.speedup)}{sure} at gamma {q.gamma}; {where}"
 
 
 @asks(Query)

@@ -8,7 +8,7 @@ from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.query import CommonOptions, resolve
 from perfmodel.answers.question.rates import parse_chain_rate
 from perfmodel.answers.question.readers import Lengths, as_given, gammas
-from perfmodel.answers.text import times
+from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
 from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
@@ -103,9 +103,9 @@ class Hierarchy(Answer):
 
     def headline(self) -> str:
         return (
-            f"{times(self.speedup)} at gamma 1 {self.gamma_1} and gamma 2 {self.gamma_2}, batch "
+            f"{ratio_text(self.speedup)} at gamma 1 {self.gamma_1} and gamma 2 {self.gamma_2}, batch "
             f"{self.batch}, context "
-            f"{self.context}; the middle alone {times(self.middle_alone.speedup)}"
+            f"{self.context}; the middle alone {ratio_text(self.middle_alone.speedup)}"
         )
 
 

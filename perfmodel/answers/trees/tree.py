@@ -10,7 +10,7 @@ from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.question.rates import parse_tree_rates
 from perfmodel.answers.question.readers import MaybeWhole, Whole, as_given, whole
-from perfmodel.answers.text import times
+from perfmodel.answers.text import ratio_text
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose
 
@@ -77,7 +77,7 @@ class TreeAnswer(Answer):
     def headline(self) -> str:
         shape = "-".join(map(str, self.widths))
         return (
-            f"{times(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch "
+            f"{ratio_text(self.speedup)} with {self.size} nodes on {self.levels} levels ({shape}), batch "
             f"{self.batch}"
         )
 

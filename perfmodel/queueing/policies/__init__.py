@@ -6,8 +6,8 @@ A policy is typed by the name of its file (``auto``, ``table``), a length that n
 from functools import cache
 
 from perfmodel.errors import refuse
-from perfmodel.members import class_in, names_in
 from perfmodel.parse import items, parse_counts
+from perfmodel.plugins import class_in, names_in
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.policies.fixed import Fixed
 

@@ -16,7 +16,7 @@ from perfmodel.specs.huggingface import recurrent
 from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, WRAPPERS
 from perfmodel.specs.huggingface.family import Family
 from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
-from perfmodel.specs.huggingface.names import theirs
+from perfmodel.specs.huggingface.names import other_spellings
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
 from perfmodel.specs.models.parts import MAX_LAYERS, MAX_TOKENS, RopeType
@@ -68,7 +68,7 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
     text = {"model_type": WRAPPERS.get(model_type, model_type), **inner.data}
     if "tie_word_embeddings" in data and not (model_type == "mistral3" and "tie_word_embeddings" in text):
         text["tie_word_embeddings"] = data["tie_word_embeddings"]
-    sizes = theirs("default")
+    sizes = other_spellings("default")
     left_out = sizes.get(model_type) or sizes.get(str(text["model_type"]), [])
     defaults = {key: int(size) for key, _, size in (each.partition("=") for each in left_out)}
     keys = Keys(text, where, f"{place}.", defaults)

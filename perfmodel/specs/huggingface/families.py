@@ -5,7 +5,7 @@ from functools import partial
 
 from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
 from perfmodel.specs.huggingface.family import Family
-from perfmodel.specs.huggingface.names import ours
+from perfmodel.specs.huggingface.names import perfmodel_names
 
 ROWS = (
     Family(
@@ -625,5 +625,5 @@ HEAD_OF_BLOCKS = replace(FAMILIES["qwen3_moe"], readers=(layers.block_head,))
 LATENT_HEAD = replace(FAMILIES["deepseek_v3"], readers=(sparse.latent,))
 """An EAGLE-3 head with latent attention (DeepSeek's) and a dense MLP."""
 
-WRAPPERS = ours("wrapper")
+WRAPPERS = perfmodel_names("wrapper")
 SUPPORTED = tuple(sorted((*FAMILIES, *WRAPPERS)))

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs.huggingface.names import theirs
+from perfmodel.specs.huggingface.names import other_spellings
 from perfmodel.specs.models.parts import MAX_SIZE
 
 NEEDED: Any = object()
-USUAL = theirs("key")
+USUAL = other_spellings("key")
 """Key -> what other families call it."""
 
 

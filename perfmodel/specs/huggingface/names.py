@@ -25,11 +25,11 @@ class Name:
 _ROWS = read_rows(data_folder("models") / "names.csv", Name)
 
 
-def theirs(of: str) -> dict[str, list[str]]:
-    """Our name -> all of theirs."""
+def other_spellings(of: str) -> dict[str, list[str]]:
+    """Name in perfmodel -> its names in Hugging Face files."""
     return {row.ours: row.theirs.split() for row in _ROWS if row.of == of}
 
 
-def ours(of: str) -> dict[str, str]:
-    """Their name -> ours."""
+def perfmodel_names(of: str) -> dict[str, str]:
+    """Name in a Hugging Face file -> its name in perfmodel."""
     return {name: row.ours for row in _ROWS if row.of == of for name in row.theirs.split()}

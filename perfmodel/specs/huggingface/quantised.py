@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.huggingface.names import theirs
+from perfmodel.specs.huggingface.names import other_spellings
 from perfmodel.specs.huggingface.schemes import Scheme, fp8, kv_of, modelopt, scheme_of
 from perfmodel.specs.models.formats import KEPT, PARTS, weight_format
 
@@ -35,7 +35,9 @@ def formats_of(
         scheme, said = scheme_of(found), found
     else:
         return {}
-    modules = theirs("module") | (theirs("module of gemma4") if model_type.startswith("gemma4") else {})
+    modules = other_spellings("module") | (
+        other_spellings("module of gemma4") if model_type.startswith("gemma4") else {}
+    )
     formats = {
         gemm: _mixed(Counter(_of_layer(scheme, modules[gemm], layer) for layer in where))
         for gemm, where in layers.items()

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.huggingface.names import ours
+from perfmodel.specs.huggingface.names import perfmodel_names
 
-_MODELOPT, _TORCHAO = ours("modelopt"), ours("torchao")
+_MODELOPT, _TORCHAO = perfmodel_names("modelopt"), perfmodel_names("torchao")
 _MIXED = "MIXED_PRECISION"
 
 

@@ -14,9 +14,17 @@ from perfmodel.answers.question.query import Query
 from perfmodel.errors import InputError
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module
-from perfmodel.validate.accuracy.compare import Cell, band, compare, error, partitions, right_side, worst
-from perfmodel.validate.accuracy.grid import best_gammas, inflections
+from perfmodel.validate.accuracy.compare import (
+    Cell,
+    band,
+    compare,
+    correct_verdicts,
+    error,
+    partitions,
+    worst,
+)
 from perfmodel.validate.accuracy.report import error_table
+from perfmodel.validate.accuracy.trends import best_gammas, inflections
 from perfmodel.validate.cli import app
 from tests.validate.refused import refused
 
@@ -132,7 +140,7 @@ def test_best_draft_lengths_and_inflections_of_a_grid() -> None:
 
 def test_sides_bands_and_the_worst() -> None:
     cells = [cell(1.0, 1.0), cell(0.9, 1.0), cell(1.1, 0.99), cell(0.5, 0.4), cell(2.0, 2.0, "sd_tpot_s")]
-    assert right_side(cells) == (2, 4)
+    assert correct_verdicts(cells) == (2, 4)
     assert [c.measured for c in worst(cells, 2)] == [0.5, 0.9]
     edges = [band(context) for context in (7999, 8000, 31999, 32000)]
     assert edges == ["context < 8000", *["context < 32000"] * 2, "context >= 32000"]

@@ -10,7 +10,7 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.validate.accuracy import report as report_module
 from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record
-from perfmodel.validate.accuracy.grid import inflection_of
+from perfmodel.validate.accuracy.trends import inflection_of
 from perfmodel.validate.records.store import RESULTS, read_record, records
 from tests.validate.tiny_plan import BLOCK
 from tests.validate.tiny_record import changed, measured

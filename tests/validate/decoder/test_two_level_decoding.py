@@ -94,7 +94,7 @@ def test_scripts_drive_both_levels(target, small, ragged) -> None:
     assert (made.levels.rounds, made.levels.verified, made.levels.probs.shape[1]) == (0, 0, 0)
     prompts, found = [row[:2] * 2 for row in ragged], []
     for seed in range(30):
-        made.watching.clear()
+        made.observers.clear()
         counter, before = watched(made), (made.levels.rounds, made.levels.verified)
         out = made.generate(prompts, NEW, seed)
         found.append(counts := counter.counts)

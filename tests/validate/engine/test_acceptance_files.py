@@ -254,9 +254,14 @@ def test_a_schedule_at_its_ends() -> None:
             positions
         )
     assert Counters(100, (80, 60, 30), 295).rates("x", lengths=(1, 3)) == {"histogram": [20, 20, 30, 30]}
-    assert Counters(100, (80, 60, 30), 200).said((1, 2, 3)) == "only the 1 positions that every draft reaches"
-    assert Counters(100, (80, 60, 30), 200).said(()).startswith("drafts of 2.00 tokens on average")
-    assert Counters(100, (80, 60, 30)).said((1, 3)) == ""
+    assert (
+        Counters(100, (80, 60, 30), 200).draft_length_note((1, 2, 3))
+        == "only the 1 positions that every draft reaches"
+    )
+    assert (
+        Counters(100, (80, 60, 30), 200).draft_length_note(()).startswith("drafts of 2.00 tokens on average")
+    )
+    assert Counters(100, (80, 60, 30)).draft_length_note((1, 3)) == ""
     for lengths in ((1, 4), (3, 3), (1, 1)):
         with pytest.raises(InputError, match="--lengths: must hold the draft lengths in use"):
             Counters(100, (80, 60, 30), 200).rates("x", lengths=lengths)

@@ -18,7 +18,7 @@ from perfmodel.specs.calibrations.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.cli import app
 from perfmodel.validate.fit.calibrate import path_of, refreshed, report_lines, strong, with_literature_error
-from perfmodel.validate.fit.counted import TIMES, _draft_passes
+from perfmodel.validate.fit.counted_points import TIMES, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import fit, points_of, used
 from perfmodel.validate.fit.folds import held_out

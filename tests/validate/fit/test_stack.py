@@ -9,7 +9,7 @@ from perfmodel.cli import run
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
-from perfmodel.validate.fit.counted import TIMES, PointSet
+from perfmodel.validate.fit.counted_points import TIMES, PointSet
 from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled, with_stack
 from perfmodel.validate.records.store import RESULTS, latest, newest, records

@@ -10,7 +10,7 @@ from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, memory_of
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear
 from perfmodel.validate.decoder.weights import weight_bytes
 from perfmodel.validate.harness.estimate import scenarios_of
-from perfmodel.validate.harness.micro.grid import Job
+from perfmodel.validate.harness.micro.jobs import Job
 from perfmodel.validate.harness.micro.kernels import KernelMaker
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.records.plan import Plan, load_plan, spec_of

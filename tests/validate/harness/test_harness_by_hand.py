@@ -36,10 +36,10 @@ from perfmodel.validate.harness.acceptance import (
     entry,
 )
 from perfmodel.validate.harness.clock import Clock
-from perfmodel.validate.harness.clusters import ratio_error, standard_error
 from perfmodel.validate.harness.estimate import estimate, scenarios_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.harness.side_by_side import compare, difference, run
+from perfmodel.validate.harness.standard_errors import ratio_error, standard_error
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.plan import load_plan
 from tests.validate.refused import refused

@@ -14,7 +14,7 @@ from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
-from perfmodel.validate.harness.micro.grid import Job, jobs, shell_smalls, shell_spec, small_bytes
+from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DecoderRun
 from perfmodel.validate.records.plan import Plan, load_plan

@@ -20,8 +20,8 @@ from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import clock_for
 from perfmodel.validate.harness.estimate import scenarios_of
 from perfmodel.validate.harness.micro.fit import KernelFit, attention_choices, calibration_from
-from perfmodel.validate.harness.micro.grid import Job, jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.harness.micro.host import host_spec
+from perfmodel.validate.harness.micro.jobs import Job, jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.harness.micro.kernels import KernelMaker
 from perfmodel.validate.harness.micro.run import time_job
 from perfmodel.validate.records.plan import Plan, load_plan, spec_of

@@ -16,7 +16,7 @@ from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.speculation.two_levels import predict_two_levels
 from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.fit.counted import PointSet
+from perfmodel.validate.fit.counted_points import PointSet
 from perfmodel.validate.harness.estimate import estimate, scenarios_of
 from perfmodel.validate.records.plan import Plan, load_plan
 from perfmodel.validate.records.schema import SAMPLES

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perfmodel.validate.harness.estimate import estimate, fitting
-from perfmodel.validate.records.grid import GridBlock
 from perfmodel.validate.records.plan import Micro, Plan, load_plan, plan_names, spec_of
+from perfmodel.validate.records.plan_points import GridBlock
 from tests.validate.refused import refused
 from tests.validate.tiny_plan import BLOCK, TINY, write
 
@@ -132,9 +132,9 @@ def test_points_of_chains_trees_and_two_levels_by_hand() -> None:
 
 def test_a_plan_keeps_whole_batches_and_contexts(tmp_path) -> None:
     plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "context": [64, 128, 256], "gamma": [1, 2]}])))
-    assert plan.only(lambda p: True) is plan
-    left = plan.only(lambda p: (p.context, p.batch, p.gamma) != (64, 2, 1))
+    assert plan.restricted_to(lambda p: True) is plan
+    left = plan.restricted_to(lambda p: (p.context, p.batch, p.gamma) != (64, 2, 1))
     places = [(p.context, p.batch) for p in left.points()][::2]
     assert places == [(64, 1), (128, 1), (128, 2), (256, 1), (256, 2)]
-    assert plan.only(lambda p: p.gamma == 1) is None
+    assert plan.restricted_to(lambda p: p.gamma == 1) is None
     assert [mode for _, mode in left.runs()][:3] == ["end_to_end", "phases", "end_to_end"]

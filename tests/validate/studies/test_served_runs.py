@@ -24,7 +24,14 @@ from perfmodel.validate.studies.traffic import (
     held_out,
     runs,
 )
-from perfmodel.validate.studies.traffic_fit import SCALES, WEIGHED, Scale, StraightLines, lines_of, solved
+from perfmodel.validate.studies.traffic_fit import (
+    SCALES,
+    WEIGHED,
+    Scale,
+    StraightLines,
+    solved,
+    straight_lines_of,
+)
 
 
 def run_of(study: str, steps: int, concurrency: int):
@@ -142,7 +149,7 @@ def test_constants_that_made_the_runs_are_fitted_and_written(monkeypatch: pytest
     monkeypatch.setattr(traffic_fit, "compare", straight)
     monkeypatch.setattr(traffic_fit, "write_all", lambda files, flag: written.update(files))
     run = run_of(STUDIES[0], 7, 4)
-    line, seen = lines_of(run), crc32(run.id.encode()) % len(SCALES)
+    line, seen = straight_lines_of(run), crc32(run.id.encode()) % len(SCALES)
     assert [*WEIGHED] == ["tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"]
     step = list(SCALES.values())[seen].step
     assert line.slopes[:, seen] == pytest.approx([0.01 / step / 0.05, 0.0, -0.3 / step / 0.15])

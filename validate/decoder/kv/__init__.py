@@ -5,7 +5,7 @@ from importlib import import_module
 
 from perfmodel.errors import InputError
 from perfmodel.kv import KVMethod
-from perfmodel.members import names_in
+from perfmodel.plugins import names_in
 from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.runner import Runner
 

@@ -117,7 +117,7 @@ class Counters:
                 survival.append(min(accepted / longer, survival[-1]))
         return [after / before if before else 0.0 for before, after in itertools.pairwise([1.0, *survival])]
 
-    def said(self, lengths: tuple[int, ...]) -> str:
+    def draft_length_note(self, lengths: tuple[int, ...]) -> str:
         """What the reader of a source line must know beside the convention; empty where nothing."""
         if self.one_length:
             return ""

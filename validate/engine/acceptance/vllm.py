@@ -28,7 +28,7 @@ BENCH = "spec_decode_per_position_acceptance_rates"
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
     """The rates of an acceptance file's row, and the convention that they came in. Raises InputError."""
     counters = read_counters(where, text)
-    said = counters.said(subject.lengths)
+    said = counters.draft_length_note(subject.lengths)
     return counters.rates(
         where, subject.draft, subject.lengths
     ), f"{CONVENTION}; {said}" if said else CONVENTION

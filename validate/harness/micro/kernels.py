@@ -26,7 +26,7 @@ from perfmodel.validate.decoder.rope import rotary
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.weights import RandomWeights, build
-from perfmodel.validate.harness.micro.grid import Job, heads_of, linear_shapes, shell_spec
+from perfmodel.validate.harness.micro.jobs import Job, heads_of, linear_shapes, shell_spec
 from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
 from perfmodel.validate.records.plan import Plan
 

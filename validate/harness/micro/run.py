@@ -12,7 +12,7 @@ from perfmodel.validate.decoder.backends import others
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
-from perfmodel.validate.harness.micro.grid import SMALL, Job, attention_by, jobs
+from perfmodel.validate.harness.micro.jobs import SMALL, Job, attention_by, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DTYPES
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates, unmeasured
+from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates, without_acceptance
 from perfmodel.answers.advice.prices import Priced, PricedPoint, price
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
@@ -33,7 +33,7 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     Only drafts that the engine runs, unless any may be chosen; on as many devices as the best baseline. A
     draft that would not pay at alpha 1 is left out.
     """
-    rates = {f"{name}@{kv.label()}": "1" for name, kv in unmeasured(query)}
+    rates = {f"{name}@{kv.label()}": "1" for name, kv in without_acceptance(query)}
     if not rates:
         return ()
     step = -(-query.batches.size // MOST_BATCHES)
