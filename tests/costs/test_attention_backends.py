@@ -70,6 +70,7 @@ def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
         ("vllm", "b200", True, "trtllm"),
         ("sglang", "a100-sxm-80gb", False, "flashinfer"),
         ("sglang", "rtx-pro-6000", True, "triton"),
+        ("sglang", "mi300x", True, "triton"),
         ("trtllm", "h200", False, "trtllm"),
         ("magicdec", "a100-sxm-80gb", False, None),
     ],
