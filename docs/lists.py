@@ -25,39 +25,34 @@ CATALOGUES = (
     (
         "gpus",
         "Devices",
-        "Dense peaks; `-` where the vendor gives none, and asking for it is refused. GB is 10^9 bytes; "
-        "a link is one "
-        "direction; `calibration` is what answers where neither `--engine` nor `--calibration` is "
-        "given. A file of "
-        "your own works the same: `--hardware ./mine.yaml`.",
+        "Dense peaks; `-` where the vendor gives none, and asking for it is refused. GB is 10^9 bytes; a "
+        "link is one direction; `calibration` is what answers where neither `--engine` nor "
+        "`--calibration` is given. A file of your own works the same: `--hardware ./mine.yaml`.",
         gpus.CATALOGUE,
     ),
     (
         "models",
         "Models",
         "Parameters are computed from the shape; `active` is what one token uses, without the input "
-        "embedding. KV "
-        "bytes are bf16, of one token in all layers on one device; `weights` is what the checkpoint "
-        "comes in. A "
-        "Hugging Face id works as a name, with what it was tuned for: `Qwen/Qwen2.5-7B-Instruct`. Any local "
-        "`config.json` works the same, `--model ./config.json`, of the `model_type`s "
-        f"{', '.join(SUPPORTED)}.",
+        "embedding. KV bytes are bf16, of one token in all layers on one device; `weights` is what the "
+        "checkpoint comes in. A Hugging Face id works as a name, with what it was tuned for: "
+        "`Qwen/Qwen2.5-7B-Instruct`. Any local `config.json` works the same, `--model ./config.json`, of "
+        f"the `model_type`s {', '.join(SUPPORTED)}.",
         models.CATALOGUE,
     ),
     (
         "kv",
         "KV methods",
-        "What a draft reads of the cache: `--draft-kv METHOD[:BUDGET][,option=value...]`; counts take "
-        "`k` and `m`. The "
-        "decoder of `perfmodel validate` runs those that are not marked `predicted only`.",
+        "What a draft reads of the cache: `--draft-kv METHOD[:BUDGET][,option=value...]`; counts take `k` "
+        "and `m`. The decoder of `perfmodel validate` runs those that are not marked `predicted only`.",
         kv.CATALOGUE,
     ),
     (
         "calibrations",
         "Calibrations",
-        "How far a device and software stack are from the ideal roofline. A device without one of its "
-        "own borrows "
-        "another's; the answer then says `transferred`. `ideal` has every efficiency 1 and no fixed cost.",
+        "How far a device and software stack are from the ideal roofline. A device without one of its own "
+        "borrows another's; the answer then says `transferred`. `ideal` has every efficiency 1 and no "
+        "fixed cost.",
         calibrations.CATALOGUE,
     ),
 )

@@ -20,8 +20,7 @@ PICTURES = {
     "--draft-kv snapkv:2k --alpha 0.8",
     "ratios": "plot ratios --model llama-3.1-8b --hardware h100 --draft eagle --gamma 3 --context 1k..64k",
     "breakdown": "plot breakdown --model qwen3.5-35b-a3b --hardware h200 --batch 1,32 --context 16k "
-    "--draft mtp "
-    "--gamma 2 --alpha 0.8",
+    "--draft mtp --gamma 2 --alpha 0.8",
     "lengths": "plot gamma --model llama-3.1-8b --hardware h100 --batch 8 --context 4k,16k,64k --draft eagle "
     "--alpha 0.7",
     "pareto": "plot pareto --model llama-3.1-8b --hardware a100 --context 32k --tp 8 --batch 1..128 "

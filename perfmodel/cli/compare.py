@@ -23,11 +23,9 @@ def _print(answers: Sequence[Comparison]) -> None:
         columns = ("requests", "weights", "KV", Column("activations", spare=1), "time", "drafting", "tokens")
         table((*columns, "time a token"), rows)
         say(
-            f"Batching moves {a.kv_ratio:.1f} times the KV bytes and {a.bytes_per_pass_ratio:.2f} "
-            "times the bytes of a "
-            f"pass; per token gained, speculation moves {a.bytes_per_token_ratio:.2f} times as many "
-            "and takes "
-            f"{a.seconds_per_token_ratio:.2f} times as long."
+            f"Batching moves {a.kv_ratio:.1f} times the KV bytes and {a.bytes_per_pass_ratio:.2f} times "
+            f"the bytes of a pass; per token gained, speculation moves {a.bytes_per_token_ratio:.2f} times "
+            f"as many and takes {a.seconds_per_token_ratio:.2f} times as long."
         )
         if a.crossover_context is None:
             say("Batching moves the fewer bytes per token at every context.")

@@ -13,8 +13,7 @@ EXAMPLES = {
     "schedule": f"{EIGHT} --context 8k --draft ngram --rate 0.4x3",
     "tree": f"{EIGHT} --batch 1 --context 32k --rates 0.7,0.1,0.05",
     "hierarchy": f"{EIGHT} --batch 1 --context 64k --draft-kv streamingllm:2k --small llama-3.2-1b "
-    "--small-rate 0.7 "
-    "--alpha 0.9",
+    "--small-rate 0.7 --alpha 0.9",
     "moe": "--model qwen3-30b-a3b --hardware h100 --context 4k --gamma 3 --draft mtp --alpha 0.8",
     "traffic": "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 1,2 "
     "--draft eagle:features=3 --gamma 0,3 --alpha 0.6 --slo ttft:2000,tpot:30",
@@ -25,9 +24,8 @@ EXAMPLES = {
     "plot breakdown": f"{EIGHT} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg",
     "plot gamma": f"{EIGHT} --context 4k,64k --alpha 0.8 --output lengths.svg",
     "plot pareto": f"{EIGHT} --context 32k --output front.svg",
-    "plot traffic": "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k "
-    "--request-rate 0.1,1.9 "
-    "--draft eagle:features=3 --gamma 3 --alpha 0.6 --slo tpot:30 --output traffic.svg",
+    "plot traffic": "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate "
+    "0.1,1.9 --draft eagle:features=3 --gamma 3 --alpha 0.6 --slo tpot:30 --output traffic.svg",
     "plot residuals": "--set magicdec --output residuals.svg",
     "gpus list": "",
     "gpus show": "h100",

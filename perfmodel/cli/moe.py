@@ -17,8 +17,8 @@ def _print(a: ExpertSpeculation) -> None:
     table(("batch", "experts decoding", "verifying", "target efficiency", "speedup", "fits"), rows)
     say(
         f"Of batches 1 to {a.rows[-1].batch} speculation pays most at {a.peak.batch}: "
-        f"{ratio_text(a.peak.speedup)}, an "
-        f"iteration costing {a.peak.iteration_to_target:.2f} baseline steps."
+        f"{ratio_text(a.peak.speedup)}, an iteration costing {a.peak.iteration_to_target:.2f} baseline "
+        "steps."
     )
     say(f"routing independence {a.routing_independence:.3f}; calibration {a.calibration}", "dim")
     warn(a.peak.warnings)

@@ -196,8 +196,8 @@ def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") ->
     if devices < 1 or heads % devices:
         allowed = [n for n in range(1, heads + 1) if heads % n == 0]
         raise InputError(
-            f"{flag}: must divide the {heads} query heads of {model.name} "
-            f"(one of {', '.join(map(str, allowed))}), given {devices}"
+            f"{flag}: must divide the {heads} query heads of {model.name} (one of "
+            f"{', '.join(map(str, allowed))}), given {devices}"
         )
 
 

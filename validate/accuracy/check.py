@@ -151,9 +151,8 @@ def check(
 def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:
     """All faults, one line each; empty if the check passes."""
     found = [
-        f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} "
-        "figures, limit "
-        f"{limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
+        f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, "
+        f"limit {limit:.1%}; worst {part.errors.worst:+.1%} at {part.worst.row}"
         for part in now
         if limit is not None and not part.errors.mape <= limit
     ]

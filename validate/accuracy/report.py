@@ -201,9 +201,8 @@ def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str
     found = fit_stack(measured, calibration)
     factors = ", ".join(f"{kind} {factor:.2f}" for kind, factor in found.factors.items())
     words = (
-        "Four stack factors fitted on one half of the points (no baseline pass on both sides) and "
-        "judged on the other, "
-        f"both ways. On all points they are: {factors}."
+        "Four stack factors fitted on one half of the points (no baseline pass on both sides) and judged "
+        f"on the other, both ways. On all points they are: {factors}."
     )
     errors = table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()])
     return _part("Scaled to whole passes", errors, words)
@@ -232,9 +231,8 @@ def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str
         lengths = ("none" if value is None else f"{value:,.0f}" for value in (*on_grid, exact))
         rows.append([_pair(*pair), str(gamma), f"{low}..{high}", *lengths])
     words = (
-        f"Smallest context from which on speedup does not fall (by more than {TOLERANCE:.0%}) as the "
-        "batch grows: on "
-        "the measured grid, measured and predicted, and the engine's own, between grid points."
+        f"Smallest context from which on speedup does not fall (by more than {TOLERANCE:.0%}) as the batch "
+        "grows: on the measured grid, measured and predicted, and the engine's own, between grid points."
     )
     lines = table(["pair", "γ", "batches", "measured", "predicted, same grid", "predicted"], rows)
     return _part("S_inflection", lines, words)
@@ -285,9 +283,8 @@ def _repeats(found: Sequence[Record]) -> list[str]:
         if one.data.plan == two.data.plan and (share := repeatability(one, two, NEAR)) is not None:
             wider = repeatability(one, two, WIDER)
             lines.append(
-                f"- `{one.path.name}` and `{two.path.name}`: {share:.0%} of end-to-end times agree "
-                "within 5 %, "
-                f"{wider:.0%} within 10 %"
+                f"- `{one.path.name}` and `{two.path.name}`: {share:.0%} of end-to-end times agree within "
+                f"5 %, {wider:.0%} within 10 %"
             )
     return ["## Repeats", "", *lines, ""] if lines else []
 

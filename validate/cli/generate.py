@@ -214,8 +214,7 @@ def observed(
             entries.setdefault((method.name, method.budget), row)
     return table(
         f"perfmodel validate generate, {code()}, {request.sampling}, {len(texts)} prompts, "
-        f"{request.new_tokens} new "
-        f"tokens, gamma {request.gamma}, {pair.spelled}",
+        f"{request.new_tokens} new tokens, gamma {request.gamma}, {pair.spelled}",
         list(entries.values()),
     )
 

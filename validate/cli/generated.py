@@ -132,8 +132,7 @@ def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
         return []
     different = [
         f"{run.request.cache_name}: differs from the baseline at token {d.position} of sequence "
-        f"{d.sequence}, "
-        f"where the two scores are {d.margin:.1f} roundings apart"
+        f"{d.sequence}, where the two scores are {d.margin:.1f} roundings apart"
         for run in runs
         if (d := run.difference) is not None
     ]
@@ -190,11 +189,10 @@ def level_lines(run: "Run") -> list[str]:
     per_round = float(inner.survival(request.inner_gamma).sum())
     return [
         f"{request.cache_name}: gamma {request.inner_gamma} below, {request.gamma} above; measured "
-        "(expected of the "
-        "rates):",
+        "(expected of the rates):",
         f"  small draft for the sparse target: rate {counts.alphas[0]:.2f}; tokens/round "
-        f"{counts.tokens_per_round:.2f} "
-        f"({per_round:.2f}); rounds/it {counts.rounds:.2f} ({rounds.expected:.2f})",
+        f"{counts.tokens_per_round:.2f} ({per_round:.2f}); rounds/it {counts.rounds:.2f} "
+        f"({rounds.expected:.2f})",
         f"  sparse target for the full one: rate {counts.alphas[1]:.2f}; drafted/it {counts.drafted:.2f} "
         f"({rounds.expected_drafted:.2f}); tokens/it {counts.tokens_per_iteration:.2f} "
         f"({float(gained @ rounds.drafted):.2f})",

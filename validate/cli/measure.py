@@ -243,9 +243,9 @@ def _show_plan(plan: Plan, calibration: str | None) -> None:
     fit = [e for e in found if e.fits]
     points = f"{len(fit)} points" + (f" of {len(found)}, those that fit" if len(fit) < len(found) else "")
     typer.echo(
-        f"{points}, {len(fit) * len(plan.protocol.modes)} rows, "
-        f"about {sum(e.seconds for e in fit) / 60:.1f} min, "
-        f"at most {max((e.needed_bytes for e in fit), default=0) / 1e9:.1f} GB a device"
+        f"{points}, {len(fit) * len(plan.protocol.modes)} rows, about "
+        f"{sum(e.seconds for e in fit) / 60:.1f} min, at most "
+        f"{max((e.needed_bytes for e in fit), default=0) / 1e9:.1f} GB a device"
     )
 
 

@@ -80,10 +80,9 @@ def calibrate(
     if off > np.exp(UNREACHABLE):
         raise InputError(
             f"--from: {', '.join(seen)}: --calibration must be a base from which these steps can be "
-            "reached: from "
-            f"{best} they stay {off:.1f} times off when held out; other than --model {subject.model}, "
-            "--draft "
-            f"{subject.draft} on --hardware {subject.hardware} was served, or try ideal"
+            f"reached: from {best} they stay {off:.1f} times off when held out; other than --model "
+            f"{subject.model}, --draft {subject.draft} on --hardware {subject.hardware} was served, or try "
+            "ideal"
         )
     made = _stated(fitted, rows, best, subject, seen)
     return EngineCalibration(made, rows, fitted, tuple(aside), subject, best, tried)

@@ -118,8 +118,7 @@ class StreamedAnswer:
             )
             raise InputError(
                 f"--url: {COMPLETIONS}: no measurement: {asked} tokens were asked for, and the answer "
-                "ended after "
-                f"{sent}, in {len(self.chunks)} pieces{how}"
+                f"ended after {sent}, in {len(self.chunks)} pieces{how}"
             )
 
 

@@ -139,8 +139,7 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
     if len(gaps) < len(answers) or not tokens:
         raise InputError(
             f"--new-tokens: {load.key}: the first answer ended before the last began; more tokens are "
-            "needed, "
-            f"given {load.tokens}"
+            f"needed, given {load.tokens}"
         )
     return Stretch(tuple(gaps), chunks, end - start, tokens, grown / len(answers))
 

@@ -101,8 +101,8 @@ def _vllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
         words += ["--speculative-config", json.dumps(config)]
     first, *longer = request.prompts
     each = (
-        f"for c in {' '.join(map(str, request.batches))}; do "
-        f"{_bench(request, gamma, first, '$c', port)}; done"
+        f"for c in {' '.join(map(str, request.batches))}; do {_bench(request, gamma, first, '$c', port)}; "
+        "done"
     )
     ends = [_bench(request, gamma, prompt, str(request.batches[-1]), port) for prompt in longer]
     return _around(words, port, [each, *ends])
@@ -130,11 +130,10 @@ def _sglang(request: PlanRequest, gamma: int, port: int) -> list[str]:
         elif request.method != "dflash":
             words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
     runs = [
-        f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend sglang "
-        f"--port {port} --dataset-name random --random-input-len {prompt} --random-output-len "
-        f"{request.new_tokens} "
-        "--random-range-ratio 1 --max-concurrency $c --num-prompts $((3 * c)) --output-file "
-        f"K{gamma}.jsonl; done"
+        f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend "
+        f"sglang --port {port} --dataset-name random --random-input-len {prompt} --random-output-len "
+        f"{request.new_tokens} --random-range-ratio 1 --max-concurrency $c --num-prompts $((3 * c)) "
+        f"--output-file K{gamma}.jsonl; done"
         for prompt in request.prompts
     ]
     return _around(words, port, runs)

@@ -53,8 +53,7 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         "kind": "kernels",
         "date": date or datetime.date.today(),
         "notes": f"Kernels alone, from {k.source}; what the engine costs beyond them is in "
-        "hardware/engines.yaml, "
-        "which is put onto these constants when the file is read.",
+        "hardware/engines.yaml, which is put onto these constants when the file is read.",
         "gemm_efficiency": _curves(k),
         **{
             name: {"value": significant(value, 4), "source": source}

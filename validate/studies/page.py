@@ -159,10 +159,10 @@ def _summary(found: Record) -> list[str]:
         "below it; closest": f"{len(bounds['violations'])}; bound at {_percent(bounds['closest'])} % "
         "of the time",
         "best γ, predicted (measured)": choices,
-        "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, "
-        f"worst {_signed(gamma['speedup_worst'])} %",
-        "lost by drafting the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, "
-        f"worst {_percent(gamma['regret_worst'])} %",
+        "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, worst "
+        f"{_signed(gamma['speedup_worst'])} %",
+        "lost by drafting the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, worst "
+        f"{_percent(gamma['regret_worst'])} %",
         "lost by always drafting the same": constant,
         "speedups of other systems": f"**{_percent(systems['mape'])} %** off over {systems['rows']} rows, "
         f"worst {_signed(systems['worst'])} % ({systems['worst_row']})",

@@ -162,8 +162,8 @@ def main() -> None:
         "engines:",
         *(f"  {name}: {_flow(of)}" for name, of in whole.items()),
         "errors:",
-        f"  tpot: {{log_rms: {log_rms}, rows: {len(off)}, "
-        "source: 'replays of traffic.csv with measured passes, each study left out'}",
+        f"  tpot: {{log_rms: {log_rms}, rows: {len(off)}, source: 'replays of traffic.csv with measured "
+        "passes, each study left out'}",
         "",
     ]
     folds = {

@@ -135,8 +135,8 @@ def configuration(spec: ModelSpec) -> dict[str, object]:
     """The Hugging Face config.json of a shape."""
     same = (
         "model_type hidden_size intermediate_size num_hidden_layers num_attention_heads "
-        "num_key_value_heads head_dim "
-        "vocab_size max_position_embeddings rope_theta rms_norm_eps tie_word_embeddings"
+        "num_key_value_heads head_dim vocab_size max_position_embeddings rope_theta rms_norm_eps "
+        "tie_word_embeddings"
     )
     return {
         "architectures": ["LlamaForCausalLM"],

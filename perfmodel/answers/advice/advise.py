@@ -259,8 +259,7 @@ def _reason(
     draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
     return (
         f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch "
-        f"{rival.batch}) reaches "
-        f"{rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
+        f"{rival.batch}) reaches {rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
     )
 
 

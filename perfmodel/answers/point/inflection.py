@@ -65,9 +65,8 @@ class Inflection(Answer):
     def headline(self) -> str:
         return (
             f"memory-bound from {tokens(self.memory_bound_context)}, breaks even at "
-            f"{tokens(self.break_even_context)}, "
-            f"inflection at {tokens(self.inflection_context)}; batch {self.batch}, gamma {self.gamma}, "
-            f"calibration {self.calibration}"
+            f"{tokens(self.break_even_context)}, inflection at {tokens(self.inflection_context)}; batch "
+            f"{self.batch}, gamma {self.gamma}, calibration {self.calibration}"
         )
 
 

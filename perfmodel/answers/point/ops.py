@@ -70,8 +70,7 @@ class Ops(Answer):
     def headline(self) -> str:
         return (
             f"{self.stage} pass of {self.model} on {devices(self.hardware, self.tp)}: {len(self.ops)} "
-            "operations, "
-            f"{seconds(self.total.predicted_s)}, limited by {limiter(self.total.limiter)}"
+            f"operations, {seconds(self.total.predicted_s)}, limited by {limiter(self.total.limiter)}"
         )
 
 

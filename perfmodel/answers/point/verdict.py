@@ -181,9 +181,8 @@ def warnings(
     if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
         longest = max(scenario.acceptance.measured_at)
         notes.append(
-            f"an acceptance at {longest:.0f} drafted token{'s' * (longest > 1)} is stretched over "
-            f"{gamma}: later "
-            "positions mostly accept less; give it by position (--rate, --acceptance)"
+            f"an acceptance at {longest:.0f} drafted token{'s' * (longest > 1)} is stretched over {gamma}: "
+            "later positions mostly accept less; give it by position (--rate, --acceptance)"
         )
     if gamma and SHORT in scenario.acceptance.source and context > SHORT_TOKENS:
         notes.append(

@@ -37,17 +37,15 @@ class HierarchyQuery(CommonOptions):
     )
     gamma_1: Lengths = argument(
         "Lengths to choose from of what the small model drafts for the middle; auto is "
-        f"1..{DEFAULT_GAMMA_1}, as "
-        "far as it goes and acceptances are known.",
+        f"1..{DEFAULT_GAMMA_1}, as far as it goes and acceptances are known.",
         "COUNTS|auto",
         read=gammas,
         shown="auto",
         default=None,
     )
     gamma_2: Lengths = argument(
-        "Lengths to choose from of what the middle drafts for the target; auto is "
-        f"1..{DEFAULT_GAMMA_2}, as far as "
-        "acceptances are known.",
+        f"Lengths to choose from of what the middle drafts for the target; auto is 1..{DEFAULT_GAMMA_2}, "
+        "as far as acceptances are known.",
         "COUNTS|auto",
         "--gamma -g",
         gammas,
@@ -104,8 +102,8 @@ class Hierarchy(Answer):
     def headline(self) -> str:
         return (
             f"{ratio_text(self.speedup)} at gamma 1 {self.gamma_1} and gamma 2 {self.gamma_2}, batch "
-            f"{self.batch}, context "
-            f"{self.context}; the middle alone {ratio_text(self.middle_alone.speedup)}"
+            f"{self.batch}, context {self.context}; the middle alone "
+            f"{ratio_text(self.middle_alone.speedup)}"
         )
 
 

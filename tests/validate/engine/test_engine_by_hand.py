@@ -158,8 +158,8 @@ STARTS = {
     '"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": [0.8, 0.64]}\'',
     ("sglang", "eagle3", "d"): "--speculative-algorithm EAGLE3 --speculative-draft-model-path d "
     "--speculative-num-draft-tokens 3 --speculative-num-steps 2 --speculative-eagle-topk 1",
-    ("sglang", "mtp", "d"): "--speculative-algorithm NEXTN "
-    "--speculative-num-draft-tokens 3 --speculative-num-steps 2 --speculative-eagle-topk 1",
+    ("sglang", "mtp", "d"): "--speculative-algorithm NEXTN --speculative-num-draft-tokens 3 "
+    "--speculative-num-steps 2 --speculative-eagle-topk 1",
     ("sglang", "dspark", None): "--speculative-algorithm DSPARK --speculative-draft-model-path DRAFT "
     "--speculative-num-draft-tokens 3 --speculative-dspark-block-size 2",
     ("sglang", "dflash", "d"): "--speculative-algorithm DFLASH --speculative-draft-model-path d "

@@ -249,9 +249,8 @@ def test_what_is_observed_of_documents() -> None:
         asked(pair=Pair("llama-68m", tp=2, dtype="fp32"), draft_kv=("topk:8", "snapkv:8,window=2"))
     )
     assert source.endswith(
-        "snapkv:8,window=2; temperature 1, held-out standard-library text, 5 new tokens, gamma 2, seed "
-        "0, fp32, "
-        "2 devices"
+        "snapkv:8,window=2; temperature 1, held-out standard-library text, 5 new tokens, gamma 2, seed 0, "
+        "fp32, 2 devices"
     )
     assert source.count(";") == 1
     model = SimpleNamespace(spec=SimpleNamespace(name="m"))

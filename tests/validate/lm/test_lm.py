@@ -172,8 +172,7 @@ def test_without_the_checkpoint_a_command_says_so(tmp_path, monkeypatch, capsys)
         assert run(["validate", verb]) == 2
         said = capsys.readouterr()
         assert said.err == (
-            "error: --checkpoint: must be given: the small trained model comes with the source tree, "
-            "not with the "
-            "wheel\n"
+            "error: --checkpoint: must be given: the small trained model comes with the source tree, not "
+            "with the wheel\n"
         )
         assert not said.out

@@ -90,19 +90,16 @@ class Counters:
         ):
             raise InputError(
                 f"--lengths: must hold the draft lengths in use, given {','.join(map(str, lengths))}; "
-                f"{where} "
-                f"counts {self.draft_length:.3g} tokens a draft and {len(self.accepted)} positions"
+                f"{where} counts {self.draft_length:.3g} tokens a draft and {len(self.accepted)} positions"
             )
         if len(set(lengths)) > 1 and not self.one_length:
             return {"positions": self._by_length(sorted(set(lengths)))}
         if not self.one_length and not draft.startswith(TRUNCATING):
             raise InputError(
-                f"{where}: drafts of {self.draft_length:.3g} tokens on average where "
-                f"{len(self.accepted)} is the "
-                "longest: the draft length changed while this was counted, which biases every position "
-                "beyond the "
-                "shortest; give --lengths (the draft lengths of the schedule, such as 1,3) or figures "
-                "of one length"
+                f"{where}: drafts of {self.draft_length:.3g} tokens on average where {len(self.accepted)} "
+                "is the longest: the draft length changed while this was counted, which biases every "
+                "position beyond the shortest; give --lengths (the draft lengths of the schedule, such as "
+                "1,3) or figures of one length"
             )
         reached = (self.drafts, *self.accepted, 0.0)
         return {"histogram": [before - after for before, after in itertools.pairwise(reached)]}

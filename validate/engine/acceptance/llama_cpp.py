@@ -35,10 +35,9 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
         raise refuse(where, "draft_n_accepted", "at most draft_n, and below predicted_n", accepted)
     if abs(drafted / iterations - gamma) > EARLY * gamma:
         raise InputError(
-            f"{where}: drafts of {drafted / iterations:.3g} tokens on average where --gamma is "
-            f"{gamma}: they stop "
-            "early or the length is another; measure with --draft-p-min 0 and --draft-min equal to "
-            "--draft-max"
+            f"{where}: drafts of {drafted / iterations:.3g} tokens on average where --gamma is {gamma}: "
+            "they stop early or the length is another; measure with --draft-p-min 0 and --draft-min equal "
+            "to --draft-max"
         )
     alpha = float(alpha_from_tokens_per_iteration(min(tokens / iterations, gamma + 1.0), float(gamma)))
     return {"alpha": alpha}, CONVENTION
