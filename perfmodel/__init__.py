@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from perfmodel.specs.published import published_points
 
 if not Path(__file__).with_name("validate").is_dir():  # a clone, where `validate/` lies next to `perfmodel/`
-    __path__.append(
-        str(Path(__file__).parents[1])
-    )  # installed, `perfmodel.validate` is a folder of the package
+    # installed, `perfmodel.validate` is a folder of the package
+    __path__.append(str(Path(__file__).parents[1]))
 
 _VERBS = {
     "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "moe", "compare"),

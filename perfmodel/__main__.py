@@ -10,14 +10,12 @@ TIMED = [["run"], ["measure"], ["microbench"], ["generate"], ["acceptance"]]
 
 def main() -> None:
     """Run the command line (`perfmodel.cli.main`)."""
-    gc.set_threshold(
-        50_000
-    )  # loading modules makes no garbage, and looking for it takes a tenth of a short run
+    # loading modules makes no garbage, and looking for it takes a tenth of a short run
+    gc.set_threshold(50_000)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # this package has none, looking takes 10 ms
     if sys.argv[1:2] != ["validate"] or sys.argv[2:3] not in TIMED:
-        os.environ.setdefault(
-            "OPENBLAS_NUM_THREADS", "1"
-        )  # no answer or fit has matrices that gain from more
+        # no answer or fit has matrices that gain from more
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from perfmodel.cli import main
 
     main()

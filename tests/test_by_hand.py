@@ -29,9 +29,8 @@ KAPPA8 = 131_072
 F, BW = 312e12, 2.039e12
 
 
-scenario = partial(
-    asked.scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal"
-)  # the ideal roofline; linear and attention ops alone unless `core` is false
+# the ideal roofline; linear and attention ops alone unless `core` is false
+scenario = partial(asked.scenario, core=True, context=4000, draft_kv="streamingllm:512", calibration="ideal")
 
 
 def weight_bytes(s: Scenario) -> float:

@@ -169,9 +169,8 @@ def test_the_three_nearest_names_or_all_of_up_to_thirty_two() -> None:
     near = ["abcd1", "abcd2", "abcd3", "abcd4"]
     said = str(unknown_name("--x", "thing", "ABCD", [*near, "zzz"]))
     assert said == "--x: no thing named 'ABCD'; did you mean abcd4, abcd3, abcd2?"
-    assert str(unknown_name("--x", "thing", "abzz", ["abcd"], ["zz"])).endswith(
-        "did you mean abcd?"
-    )  # half alike
+    # half alike
+    assert str(unknown_name("--x", "thing", "abzz", ["abcd"], ["zz"])).endswith("did you mean abcd?")
     assert str(unknown_name("--x", "thing", "abzzz", ["abcd"], ["zzz"])).endswith("did you mean abcd?")
     assert str(unknown_name("--x", "thing", "azzzz", ["abcd"], ["zzz"])).endswith("did you mean zzz?")
     names = [f"n{i:02d}" for i in range(33)]

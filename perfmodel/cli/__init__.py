@@ -59,9 +59,8 @@ INSTEAD = {
     ),
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
-USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[
-    1
-]  # click's UsageError, wherever this typer has it from
+# click's UsageError, wherever this typer has it from
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate")
 EXTRA_OF |= {"scipy": "fit", "httpx": "engine"}
 """Module that a base installation lacks -> the extra that brings it."""
@@ -149,9 +148,8 @@ def run(arguments: Sequence[str]) -> int:
     """Exit status of one command line; a user's mistake is one line on stderr, a bug keeps its traceback."""
     if sys.stdout is None:  # closed by whoever called; what is printed goes nowhere
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    getattr(sys.stdout, "reconfigure", lambda **_: None)(
-        errors="backslashreplace"
-    )  # names of files hold anything
+    # names of files hold anything
+    getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
         status = app(args=list(arguments) or ["--help"], prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()

@@ -102,9 +102,8 @@ def _bunching(steps: StepTimes, lengths: Lengths, prompts: Array, pass_s: Array,
     stay = (
         lengths.decoded * pass_s / steps.tokens_per_iteration / (steps.prompt_s[0] + TINY) * (1.0 - prompts)
     )
-    lasting = 1.0 + np.expm1(-stay) / np.maximum(
-        stay, TINY
-    )  # what of a bunch of prompts falls into the same stay
+    # what of a bunch of prompts falls into the same stay
+    lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)
     return 1.0 + np.maximum((1.0 / (burstiness * (1.0 - prompts) ** 2) - 1.0) * lasting, -0.9)
 
 
@@ -115,9 +114,8 @@ def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
     or what acts like it. Beyond the last seat weights fall by a constant factor; where they would rise, two
     loads of one rate are possible, and the lower one is told.
     """
-    slower = np.concatenate(
-        [np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1
-    )  # mu(n-1) / mu(n), and mu(0) = 0
+    # mu(n-1) / mu(n), and mu(0) = 0
+    slower = np.concatenate([np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1)
     ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
     weight = np.concatenate([np.zeros_like(index), np.cumsum(np.log(ratio), 1)], 1)
     weight = np.exp(weight - weight.max(1, keepdims=True))

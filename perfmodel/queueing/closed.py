@@ -106,9 +106,8 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     most, at = capacity(steps, lengths, limits)
     o = occupancy(steps, lengths, rate, most, load.burstiness)
     served = np.minimum(rate, most)
-    n, nearer = _nodes(
-        o.share.shape[1]
-    )  # fewer batches, close together where they are small, and the time at each
+    # fewer batches, close together where they are small, and the time at each
+    n, nearer = _nodes(o.share.shape[1])
     share = o.share @ nearer
     burst = (1.0 + 1.0 / load.burstiness) / 2.0  # Allen and Cunneen: waiting grows with the variance of gaps
     per_pass = prompts_per_pass(steps, lengths, limits, n)
@@ -216,9 +215,8 @@ def _cycle(
     share = _decoding_share(steps, lengths, limits, clients)
     others = (clients - 1.0) * share
     batch = 1.0 + others
-    ends = (
-        others * steps.tokens_per_iteration / lengths.decoded
-    )  # others that end in a pass, each followed by a prompt
+    # others that end in a pass, each followed by a prompt
+    ends = others * steps.tokens_per_iteration / lengths.decoded
     pass_s = steps.decode_at(batch) + ends * steps.prompt_at(batch)
     decoding = lengths.decoded * pass_s / steps.tokens_per_iteration
     alone = (1.0 - share) ** (clients - 1.0)  # no one else decodes

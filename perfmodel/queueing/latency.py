@@ -57,9 +57,8 @@ def at_any_time(
     variance = prompt**2 * (1.0 + lengths.input_cv**2) * rate * pass_s / (1.0 - load**2)
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
-    service = (
-        prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass
-    )  # its share of the passes it rides in
+    # its share of the passes it rides in
+    service = prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
     queue = service * (1.0 + (lengths.input_cv * prompt / service) ** 2) / (2.0 * (1.0 - busy))
     alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
@@ -165,9 +164,8 @@ def per_token(
     chance = within / lengths.decoded
     share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
     met = share**2 * (prompts.variance + prompts.mean * lengths.input_cv**2)
-    load = np.sqrt(met) + np.sqrt(
-        np.maximum(SLOWED * batch.variance, 0.0)
-    )  # many arrivals make both, together
+    # many arrivals make both, together
+    load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))
     variance = between + chance + load**2
     third = skew + share**3 * prompts.third + SLOWED**1.5 * batch.third
     return Moments(mean, mean**2 * variance, mean**3 * third)

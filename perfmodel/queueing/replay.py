@@ -170,9 +170,8 @@ class _Server:
         # that much
         work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * drawn.tokens_per_iteration
         self.work, self.growth = work.tolist(), (decoded / work).tolist()
-        self.following = (
-            count if clients is None else min(clients, count)
-        )  # those before it come when they say
+        # those before it come when they say
+        self.following = count if clients is None else min(clients, count)
         self.sent = requests.at_s.tolist()
         # (when the server has it, request, pass before which it is not taken); sorted, so a heap
         self.coming = [

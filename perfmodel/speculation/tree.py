@@ -144,9 +144,8 @@ class Growth:
 
 def _best_split(a: Array, b: Array) -> tuple[Array, NDArray[np.int64]]:
     """For each total m the largest a[i] + b[m - i] and the smallest such i."""
-    padded = np.concatenate(
-        (np.full(a.size - 1, -np.inf), b)
-    )  # row m below holds b[m], b[m - 1], ... and then -inf
+    # row m below holds b[m], b[m - 1], ... and then -inf
+    padded = np.concatenate((np.full(a.size - 1, -np.inf), b))
     sums = a + np.lib.stride_tricks.sliding_window_view(padded, a.size)[:, ::-1]
     return sums.max(axis=1), sums.argmax(axis=1)
 

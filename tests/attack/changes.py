@@ -176,10 +176,11 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         node, _, change = list(places(tree))[self.place]
         change(node)
         code = ast.unparse(tree)
+        # a kernel is read
         linecache.cache[str(self.path)] = (
             len(code),
             None,
             code.splitlines(True),
             str(self.path),
-        )  # a kernel is read
+        )
         exec(compile(code, str(self.path), "exec"), module.__dict__)

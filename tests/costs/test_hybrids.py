@@ -26,9 +26,8 @@ def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
         2 * 61,
         "fp8",
     )
-    assert (
-        scored.cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128
-    )  # and keys of 132 bytes, queries of as many a head
+    # and keys of 132 bytes, queries of as many a head
+    assert scored.cost.flops == 3 * 61 * 50_001 * 2 * 64 * 128
     assert scored.cost.activation_bytes == 3 * 61 * (64 * 132 + 64 * 4 + 132 + 2 * 4 * 50_000)
     attention = ops["attention (full)"]
     assert attention.cost.kv_bytes == 3 * 61 * 2048 * 576 * 2
@@ -42,15 +41,15 @@ def test_the_indexer_reads_every_key_and_attention_its_choice() -> None:
 def test_verification_reads_the_union_of_what_its_queries_choose(reuse: float, tokens: float) -> None:
     ops = count(part("deepseek-v3.2"), query=4.0, context=50_000.0, topk_reuse=reuse)
     assert ops["attention (full)"].cost.kv_bytes == 61 * tokens * 576 * 2
-    assert (
-        ops["attention (full)"].query == 1.0
-    )  # the union says what is read again: no kernel's factor on top
+    # the union says what is read again: no kernel's factor on top
+    assert ops["attention (full)"].query == 1.0
     assert ops["indexer"].cost.kv_bytes == 61 * 50_000 * 132  # once, for all queries
     plain = count(part("deepseek-v3.2"), query=4.0, context=50_000.0)["attention (full)"]
+    # nothing is reused unless asked
     assert (plain.cost.kv_bytes, plain.longer_bytes) == (
         61 * 4 * 2048 * 576 * 2,
         0.0,
-    )  # nothing is reused unless asked
+    )
     few = count(part("deepseek-v3.2"), query=4.0, context=3000.0, topk_reuse=0.0)["attention (full)"]
     assert few.cost.kv_bytes == 61 * 3000 * 576 * 2  # the union is never more than the context
 
@@ -99,18 +98,16 @@ def test_verification_keeps_every_state_or_replays() -> None:
     assert ops["state norm"].cost.activation_bytes == 4 * 30 * 3 * 4096 * 2
     assert ops["state_in"].cost.weight_bytes == 30 * 2048 * (8192 + 4096 + 2 * 32) * 2
     assert ops["state_out"].cost.weight_bytes == 30 * 4096 * 2048 * 2
-    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (
-        2 * 16 * 256 + 2 * 2 * 256
-    )  # queries with a gate each
+    # queries with a gate each
+    assert ops["qkv"].cost.weight_bytes == 10 * 2 * 2048 * (2 * 16 * 256 + 2 * 2 * 256)
     assert count(p, query=4.0, kept_states=1.0)["state (gated_delta)"].cost.kv_bytes == 2 * STATE
     scenario = partial(asked.scenario, model="qwen3.5-35b-a3b", hardware="h200-sxm-141gb", draft="mtp")
     keep, replay = scenario(), scenario(state_rollback="replay")
     assert float(keep.target_pass_s(64.0, 8e3, 4.0)) > float(replay.target_pass_s(64.0, 8e3, 4.0))
     assert float(keep.target_pass_s(64.0, 8e3)) == float(replay.target_pass_s(64.0, 8e3))
     more = memory_of(keep, 1.0, 8000.0, 3.0, 0.9).kv_bytes - memory_of(replay, 1.0, 8000.0, 3.0, 0.9).kv_bytes
-    assert (
-        more == 3 * STATE
-    )  # vLLM keeps 1 + num_speculative_tokens pages of state (v1/kv_cache_interface.py)
+    # vLLM keeps 1 + num_speculative_tokens pages of state (v1/kv_cache_interface.py)
+    assert more == 3 * STATE
     assert memory_of(keep, 1.0, 8000.0, 0.0, 0.9).kv_bytes == p.stored_kv_bytes(8001.0)
     with pytest.raises(InputError, match="known: keep, replay"):
         scenario(state_rollback="guess")

@@ -143,9 +143,8 @@ def test_layers_of_a_window_beside_full_ones() -> None:
     assert (far.kernels, far.cost.flops, far.cost.kv_bytes) == (1, 2 * 306 * 256, 2 * 112 * 128)
     assert p.stored_kv_bytes(100.0) == 112 * 128 + 2 * 16 * 128
     assert p.kv_bytes_per_token == 3 * 128
-    assert (
-        ops(p, longer_tokens=7.0)["attention (window 10)"].longer_bytes == 0.0
-    )  # what is longer is not looked at
+    # what is longer is not looked at
+    assert ops(p, longer_tokens=7.0)["attention (window 10)"].longer_bytes == 0.0
     assert ops(p, longer_tokens=7.0)["attention (full)"].longer_bytes == 7 * 128 / 2
     assert ops(p, longer_tokens=7.0, kv=parse_kv("streamingllm:64"))["attention (full)"].longer_bytes == 0.0
 
@@ -179,9 +178,8 @@ def test_what_is_chosen_once_an_iteration_or_at_the_start() -> None:
     assert step.cost.flops == 2 * 3 * 500 * 2 * 4 * 16 / 4
     (first,) = selection(p, 2.0, 4000.0, kv, "setup")
     assert first.cost.kv_bytes == 2 * 3 * (4000 * 64 + 500 * 64 + 2 * 512 * 128)
-    (some,) = selection(
-        p, 2.0, np.array([400.0, 4000.0]), kv, "iteration"
-    )  # nothing to choose among 400 tokens
+    # nothing to choose among 400 tokens
+    (some,) = selection(p, 2.0, np.array([400.0, 4000.0]), kv, "iteration")
     assert np.asarray(some.kernels).tolist() == [0, 3 * 3 / 4]
     assert selection(p, 2.0, 4000.0, kv) == []
     assert selection(p, 2.0, 400.0, kv, "setup") == []

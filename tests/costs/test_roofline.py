@@ -104,9 +104,8 @@ def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str,
     assert machine(**shares, **latent).op_predicted_s(op) == pytest.approx(1 / share)
     assert machine(attention_bandwidth_fraction=0.8).op_predicted_s(op) == pytest.approx(1 / 0.8)
     fast = machine(attention_bandwidth_fraction=0.8, attention_bandwidth_fraction_fp8=1.05)
-    assert fast.op_predicted_s(replace(op, form="fp8", cache="heads")) == pytest.approx(
-        1.0
-    )  # none passes the device
+    # none passes the device
+    assert fast.op_predicted_s(replace(op, form="fp8", cache="heads")) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("cache", "further"), [("heads", 0.0), ("latent", 0.02), ("state", 0.3)])

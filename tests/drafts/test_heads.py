@@ -54,9 +54,8 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert s.draft_ops(4.0, 512.0, 8.0) == same.draft_ops(4.0, 512.0, 8.0)
     layers, into = 5 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288), 5 * 4096 * 4096
     norms = 11 * 4096
-    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (
-        layers + into + norms
-    )  # the LM head is the target's
+    # the LM head is the target's
+    assert s.draft.own_weight_bytes(s.draft_shard) == 2 * (layers + into + norms)
     spark = DFLASH | {"architectures": ["Qwen3DSparkModel"], "markov_rank": 64, "block_size": 7}
     t = scenario(head(tmp_path, spark), model="qwen3-8b")
     assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)

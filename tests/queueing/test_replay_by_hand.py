@@ -187,11 +187,12 @@ def test_arrivals_are_as_they_are_asked_for():
     assert drawn.input_tokens.mean() == pytest.approx(500.5, rel=2e-3)
     assert drawn.input_tokens.std() == pytest.approx(100.0, rel=5e-3)
     assert (drawn.input_tokens.min(), drawn.input_tokens.max()) == (327, 674)  # 500.5 -+ 173.2
+    # no wider than from 1 to twice the mean less 1
     assert sorted(set(drawn.output_tokens.tolist())) == [
         1,
         2,
         3,
-    ]  # no wider than from 1 to twice the mean less 1
+    ]
     assert drawn.output_tokens.mean() == pytest.approx(2.0, rel=5e-3)
     together = arrivals(Lengths(5.0, 2.0), 3, None, 1.0, seed=1)
     assert (together.at_s.tolist(), together.input_tokens.tolist()) == ([0, 0, 0], [5, 5, 5])

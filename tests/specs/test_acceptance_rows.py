@@ -95,9 +95,8 @@ def test_a_users_file_with_alpha_positions_and_histogram(tmp_path):
     found = read_acceptance(write(tmp_path, rows))
     assert [row.alpha for row in found] == [0.9, None, None, 1.0]
     assert found[1].positions == (0.9, 0.8)
-    assert found[2].positions == pytest.approx(
-        (0.9, 60 / 90)
-    )  # 90 of 100 accept one, 60 of those 90 a second
+    # 90 of 100 accept one, 60 of those 90 a second
+    assert found[2].positions == pytest.approx((0.9, 60 / 90))
     assert found[3].kv_budget_tokens is None
     assert all(row.source.startswith("a measurement (") for row in found)
     between = find_acceptance("t", "self", "snapkv", 2049, math.sqrt(2000 * 4000), found)

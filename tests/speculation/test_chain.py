@@ -30,9 +30,8 @@ NUMBERS = (
 )
 
 
-scenario = partial(
-    asked.scenario, tp=8, draft_kv="streamingllm:512", calibration="a100-sxm-80gb.literature"
-)  # refits move no test here
+# refits move no test here
+scenario = partial(asked.scenario, tp=8, draft_kv="streamingllm:512", calibration="a100-sxm-80gb.literature")
 
 
 SCENARIOS = {
@@ -150,9 +149,8 @@ def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
         for kv in ("full", "streamingllm:512", "streamingllm:512,own_prefill=true")
     )
     assert full == 0
-    assert ring == pytest.approx(
-        2 * 512 * 131_072 / 2.039e12
-    )  # 512 tokens in 32 layers, read and written once
+    # 512 tokens in 32 layers, read and written once
+    assert ring == pytest.approx(2 * 512 * 131_072 / 2.039e12)
     linears = 32_000 * 2 * 6_979_321_856 / 312e12
     # at most 513 pairs a token, 4 x 4096 FLOPs in 32 layers; element-wise traffic is on top
     pairs = 32_000 * 513 * 4 * 4096 * 32 / 312e12

@@ -191,9 +191,8 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
     shares = StatedFit(parameters=names[1:], correlation=((1.0,),))
     value = getattr(c, names[1]).value
     for stderr, expected in ((4 * value, (slope(names[1], -value / 2) * 4 * value) ** 2), (None, 0.0)):
-        unsure = getattr(c, names[1]).model_copy(
-            update={"stderr": stderr}
-        )  # a step takes a half of a share at most
+        # a step takes a half of a share at most
+        unsure = getattr(c, names[1]).model_copy(update={"stderr": stderr})
         fitted = c.model_copy(update={"fit": shares, names[1]: unsure})
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected)
     none = c.model_copy(update={"fit": None})

@@ -58,9 +58,8 @@ class HeadModel(Model):
     def __init__(self, spec: ModelSpec, target: ModelSpec) -> None:
         super().__init__(spec.model_copy(update={"tie_word_embeddings": False}))
         count = target.num_hidden_layers
-        self.features = Features(
-            (2, count // 2, count - 3)
-        )  # as heads are trained: an early, the middle, a late layer
+        # as heads are trained: an early, the middle, a late layer
+        self.features = Features((2, count // 2, count - 3))
         if len({*self.features.layers}) < 3 or min(self.features.layers) < 0:
             raise InputError(f"--draft: a head takes 3 of the target's layers, and {target.name} has too few")
         hidden, qkv = spec.hidden_size, self.layers[0].qkv

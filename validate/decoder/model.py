@@ -96,9 +96,8 @@ class Layer(nn.Module):
             last - first,
             spec.head_dim,
         )
-        slides = (
-            index >= spec.num_hidden_layers - spec.num_sliding_layers
-        )  # where only some do, the last (Qwen)
+        # where only some do, the last (Qwen)
+        slides = index >= spec.num_hidden_layers - spec.num_sliding_layers
         self.eps, self.window = spec.rms_norm_eps, spec.sliding_window if slides else None
         width, first_rank = self.heads * self.head_dim, shard.rank == 0
         self.attention_norm = nn.Parameter(torch.empty(spec.hidden_size))

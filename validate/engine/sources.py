@@ -110,9 +110,8 @@ def bases_of(query: Query) -> list[Calibration]:
     """
     if query.calibration is not None:
         return [resolve(query, ANY).machine.calibration]
-    resolve(
-        replace(query, calibration="ideal"), ANY
-    )  # whatever else is wrong with the question is told first
+    # whatever else is wrong with the question is told first
+    resolve(replace(query, calibration="ideal"), ANY)
     device = load_gpu(query.hardware)
     bundled = [name for name in files.bundled_names("calibrations") if name.startswith(f"{device.name}.")]
     bases: dict[str, Calibration] = {}

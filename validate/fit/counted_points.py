@@ -149,9 +149,8 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
 def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: Calibration) -> Group:
     first = points[index[0]]
     drafting = scenario_of(first, layout)
-    upper = replace(
-        first, draft="self", draft_kv=first.middle_kv
-    )  # of two levels: the target drafting for itself
+    # of two levels: the target drafting for itself
+    upper = replace(first, draft="self", draft_kv=first.middle_kv)
     scenario = drafting if first.gammas is None else scenario_of(upper, layout)
     batch = np.array([points[i].batch for i in index], dtype=float)
     context = np.array([points[i].context for i in index], dtype=float)

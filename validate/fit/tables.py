@@ -70,9 +70,8 @@ class Tables:
             for name, read in named.items()
             if name.endswith(".parquet")
         }
-        found = {
-            place: read for place, read in places.items() if place
-        }  # what follows the folder of all devices
+        # what follows the folder of all devices
+        found = {place: read for place, read in places.items() if place}
         versions = (re.search(r"aiconfigurator_core-([^/]+)\.dist-info", name) for name in named)
         package = next((f"aiconfigurator-core {hit[1]}" for hit in versions if hit), "aiconfigurator-core")
         devices = {name.split("/")[0] for name in found}

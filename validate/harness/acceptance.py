@@ -220,9 +220,8 @@ def code() -> str:
 
 def _source(setting: AcceptanceSetting) -> str:
     """The settings that a reader needs to repeat it."""
-    with_options = "".join(
-        f"{spelled}; " for spelled in setting.draft_kv if "," in spelled
-    )  # rows lack options
+    # rows lack options
+    with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)
     return (
         f"perfmodel validate acceptance, {code()}, {with_options}{setting.sampling}, {setting.name}, "
         f"{setting.new_tokens} new tokens, gamma {setting.gamma}, seed {setting.seed}, {setting.pair.spelled}"

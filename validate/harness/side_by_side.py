@@ -162,10 +162,11 @@ def difference(
         if at is None:  # one goes on where the other ended: no tie of scores explains that
             differences.append(Difference(row, min(len(ours), len(theirs)), math.inf))
             continue
+        # the length that rope was made for
         context, room = (
             prompt + ours[:at],
             request.context + request.new_tokens,
-        )  # the length that rope was made for
+        )
         alone = make_decoder(
             model,
             Request(

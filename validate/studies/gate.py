@@ -141,9 +141,8 @@ def _differences(place: str, old: Any, new: Any) -> Iterator[str]:
             yield from _differences(f"{place}[{i}]", a, b)
     elif isinstance(old, float) or isinstance(new, float):
         constant = CONSTANTS.get(place.rpartition("/")[2])
-        tiny = (
-            constant.search.scale * ABSOLUTE if constant and constant.search else ABSOLUTE
-        )  # it may be a microsecond
+        # it may be a microsecond
+        tiny = constant.search.scale * ABSOLUTE if constant and constant.search else ABSOLUTE
         numbers = isinstance(old, (int, float)) and isinstance(new, (int, float))
         if not (numbers and math.isclose(old, new, rel_tol=RELATIVE, abs_tol=tiny)):
             yield f"{place}: {old} -> {new}"

@@ -149,9 +149,8 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
         groups = ["--data-parallel-size", str(dp)] if dp > 1 else []
         groups += ["--enable-expert-parallel"] if ep > 1 else []
         tp, memory, most = "--tensor-parallel-size", "--gpu-memory-utilization", "--max-num-seqs"
-        share = (
-            None if share == DEFAULT_MEMORY_FRACTION else share
-        )  # vLLM's own default; SGLang estimates one
+        # vLLM's own default; SGLang estimates one
+        share = None if share == DEFAULT_MEMORY_FRACTION else share
     else:
         groups = ["--enable-dp-attention", "--dp", str(dp)] if dp > 1 else []
         groups += ["--ep", str(ep)] if ep > 1 else []

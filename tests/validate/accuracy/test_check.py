@@ -122,9 +122,8 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
         "lost: m/p/target_s: is in the baseline and is no longer measured"
     ]
     assert faults(parts(old[:1]), None, before.of(["speedup"])) == []
-    assert (
-        faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []
-    )  # within a point
+    # within a point
+    assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []
     assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.25)]), 0.25, None) == []  # at the limit
     many = [made_up(f"m/p/{n}", "a", 1.0, 1.5) for n in range(8)]
     path.write_text(baseline_text(parts([replace(figure, predicted=1.6) for figure in many]), {}))

@@ -16,9 +16,8 @@ from tests.validate.tiny_plan import BLOCK
 from tests.validate.tiny_record import changed, measured
 
 MACHINES = sorted({record.data.machine for record in records() if record.data.kind == "measure"})
-COMMITTED = [
-    machine for machine in MACHINES if not machine.startswith("local-")
-]  # git ignores results/local-*
+# git ignores results/local-*
+COMMITTED = [machine for machine in MACHINES if not machine.startswith("local-")]
 
 
 @pytest.mark.parametrize("machine", COMMITTED)

@@ -247,9 +247,8 @@ def test_where_constants_are_sought() -> None:
         "gemm_flops_fraction",
         "attention_bandwidth_fraction",
     ]
-    alone = sought(
-        BASE, ROWS[1:], load_model("llama-3.1-8b")
-    )  # no baseline: a twentieth of medians .044 and .014
+    # no baseline: a twentieth of medians .044 and .014
+    alone = sought(BASE, ROWS[1:], load_model("llama-3.1-8b"))
     assert alone["iteration_fixed_s"].spread == pytest.approx(0.0022)
     assert alone["iteration_sequence_s"].spread == pytest.approx(0.0007)
     passes = sought(BASE, [replace(t, kind="pass") for t in ROWS], load_model("llama-3.1-8b"))

@@ -185,9 +185,8 @@ def test_experts_come_out_without_the_rows_that_no_engine_runs() -> None:
     slow = expert_rows("fp8_block", 1 + 4 / 128**2, H100.peak_flops("fp8"), 2e-5, 0.2, 0.4)
     short = expert_rows("w4a16_mxfp4", 0.5 + 1 / 32, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4)[:59]
     no_peak = expert_rows("nvfp4", 0.5625, 1e15, 2e-5, 0.7, 0.4)
-    found = expert_fits(
-        [*first, *odd, *int4, *noisy, *slow, *short, *no_peak], version="0"
-    )  # of the newest there is
+    # of the newest there is
+    found = expert_fits([*first, *odd, *int4, *noisy, *slow, *short, *no_peak], version="0")
     assert list(found) == ["bf16", "int4"]
     assert found["bf16"].values == pytest.approx((2e-5, 0.7, 0.4), rel=1e-5)
     assert found["int4"].values == pytest.approx((1e-5, 0.4, 0.3), rel=1e-5)
@@ -261,9 +260,8 @@ def test_attention_comes_out_without_the_rows_that_do_not_count() -> None:
         "head_dim": 128,
         "seconds": 8e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.75,
     }
-    grouped = attention_rows("fp8", 1.0, 9e-6, 0.5, num_heads=16, num_key_value_heads=1)[
-        :100
-    ]  # 16 are still in
+    # 16 are still in
+    grouped = attention_rows("fp8", 1.0, 9e-6, 0.5, num_heads=16, num_key_value_heads=1)[:100]
     for row in grouped:
         moved = row["batch_size"] * ((100 + row["step"]) * 2 * row["head_dim"] + 4 * 16 * row["head_dim"])
         row["seconds"] = 9e-6 + moved / H100.memory_bandwidth_bytes_per_s / 0.5

@@ -23,9 +23,8 @@ class SnapView(Packed):
     def build(self, observed: Observed) -> None:
         """Choose and copy, layer by layer and sequence by sequence (scores are large)."""
         self.raise_bound(min(self.source.bound, self.kept))
-        layers = (
-            self.k.shape[0] if self.source.bound else 0
-        )  # a separate draft lags: of one token it holds none
+        # a separate draft lags: of one token it holds none
+        layers = self.k.shape[0] if self.source.bound else 0
         for layer in range(layers):
             rows = range(self.k.shape[1])
             self.copy(layer, torch.cat([self._choose(layer, row, observed) for row in rows]))
