@@ -8,6 +8,16 @@ import pytest
 from perfmodel import cli
 
 
+def examples() -> dict[str, str]:
+    """The words after ``perfmodel`` -> the rest of the example that the verb declares."""
+    found = {}
+    for verb in cli.COMMANDS:
+        command = cli.command(verb)
+        for name, one in getattr(command, "commands", {"": command}).items():
+            found[f"{verb} {name}".strip()] = one.callback.example
+    return found
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Standard output."""
     assert cli.run(arguments) == 0

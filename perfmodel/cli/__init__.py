@@ -59,8 +59,8 @@ INSTEAD = {
     ),
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
-# click's UsageError, wherever this typer has it from
-USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+USAGE = 2
+"""What click's errors about a command line have as `exit_code`; typer brings a click of its own."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate")
 EXTRA_OF |= {"scipy": "fit", "httpx": "engine"}
 """Module that a base installation lacks -> the extra that brings it."""
@@ -160,12 +160,7 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except SystemExit as ended:  # raised by `_terminate`, and by shell completion
         return int(ended.code or 0)
-    except (InputError, USAGE_ERROR) as error:
-        if (
-            type(error).__name__ == "NoArgsIsHelpError"
-        ):  # its message is the help of a group named without a verb
-            print(str(error))
-            return 0
+    except InputError as error:
         return _refused(_sentence(error))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
@@ -178,6 +173,13 @@ def run(arguments: Sequence[str]) -> int:
         return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")
     except MemoryError:
         return _refused("out of memory: ask for fewer points at a time")
+    except Exception as error:
+        if getattr(error, "exit_code", None) != USAGE:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # its text is the help of a group without a verb
+            print(str(error))
+            return 0
+        return _refused(_sentence(error))
     return status if isinstance(status, int) else 0
 
 

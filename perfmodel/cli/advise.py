@@ -9,6 +9,7 @@ from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import ratio_text, seconds
+from perfmodel.cli.help import LLAMA, example
 from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -27,6 +28,7 @@ SHOWN = 6
 
 
 @app.command()
+@example(f"{LLAMA} --context 32k")
 @takes(AdviseQuery)
 def advise(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
     """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the

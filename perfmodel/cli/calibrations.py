@@ -8,6 +8,7 @@ import typer
 
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
+from perfmodel.cli.help import example
 from perfmodel.cli.options import flagged
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs.boundary.files import bundled_names
@@ -47,6 +48,7 @@ def _faults(c: Calibration) -> list[str]:
 
 
 CATALOGUE = Catalogue(
+    example="h100-sxm-80gb.vllm",
     noun="calibration",
     names=lambda: bundled_names("calibrations"),
     load=load_calibration,
@@ -68,6 +70,7 @@ app = app_of(CATALOGUE)
 
 
 @app.command("import")
+@example("aiconfigurator aiconfigurator_core.whl --gpu h200 --engine vllm --out mine.yaml")
 @flagged
 def import_(
     format: Annotated[str, Argument("Whose tables: aiconfigurator.", "FORMAT", place=True)],
@@ -76,11 +79,12 @@ def import_(
         Argument("The package aiconfigurator-core: a wheel, or a folder that holds it.", "PATH", place=True),
     ],
     gpu: Annotated[str, Argument("Device, by name or path.", "NAME|PATH")],
-    engine: Annotated[str, Argument("vllm, trtllm or sglang.", "NAME")],
+    engine: Annotated[str, Argument("vllm, trtllm or sglang.", "NAME", group="Engine")],
     version: Annotated[
-        str | None, Argument("Of the engine, as the tables have it.", "TEXT", default="the newest")
+        str | None,
+        Argument("Of the engine, as the tables have it.", "TEXT", default="the newest", group="Engine"),
     ] = None,
-    out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout")] = None,
+    out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout", group="Output")] = None,
 ) -> None:
     """Distil public kernel tables of one device and engine into a calibration, with the errors of
     the fits.

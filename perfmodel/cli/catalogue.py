@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from perfmodel.answers.answer import SCHEMA_VERSION
 from perfmodel.cli import output
+from perfmodel.cli.help import example
 from perfmodel.cli.options import App, Json
 from perfmodel.errors import InputError, unknown_name
 
@@ -47,6 +48,8 @@ class Catalogue:
     """One kind: how to name, load, tabulate, describe and check its members."""
 
     noun: str
+    example: str
+    """One of them, for the examples of ``--help``."""
     names: Callable[[], Sequence[str]]
     load: Callable[[str, str], Any]
     """A member by name or path, and the argument that an error is to name."""
@@ -75,6 +78,7 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
     app = App(cls=Verbs, no_args_is_help=True, help=f"The {catalogue.noun}s: list, show, check.")
 
     @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.")
+    @example("")
     def listed(json: Json = False) -> None:
         if json:
             return output.print_json({"schema_version": SCHEMA_VERSION, "rows": catalogue.rows()})
@@ -83,6 +87,7 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
         )
 
     @app.command(help=f"Everything that is known of one {catalogue.noun}, with sources.")
+    @example(catalogue.example)
     def show(
         name: str = typer.Argument(
             metavar=argument, help="A name of the list, an alias, or what stands for one."
@@ -99,6 +104,7 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
         help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, "
         "2 if unreadable."
     )
+    @example(catalogue.example)
     def check(
         names: list[str] | None = typer.Argument(
             None, metavar=f"[{argument}]...", help="All bundled ones if none."

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from perfmodel.answers.point.compare import Comparison, compare
 from perfmodel.answers.text import seconds, size, tokens
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table
 from perfmodel.cli.verb import verb
 
@@ -40,4 +41,4 @@ def _print(answers: Sequence[Comparison]) -> None:
             table(("", "baseline", "speculating"), composed)
 
 
-app = verb(compare, _print, "context", "gamma")
+app = verb(compare, _print, "context", "gamma", example=f"{LLAMA} --context 32k --gamma 3 --alpha 0.8")

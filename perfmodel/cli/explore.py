@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.text import size
+from perfmodel.cli.help import LLAMA, OUTPUT, example
 from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 from perfmodel.explorer.page import Exploration, page, payload
@@ -13,11 +14,20 @@ from perfmodel.writing import destination, write
 
 app = App()
 Output = Annotated[
-    Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: an .html file, replaced.")
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="Where to: an .html file, replaced.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 
 
 @app.command()
+@example(f"{LLAMA} --output map.html")
 @takes(Exploration)
 def explore(question: Exploration, output: Output) -> None:
     """Speedup over batch and context, and what every pass spends its time on, as a page to explore in a

@@ -2,81 +2,27 @@
 listed.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from typer.core import TyperCommand
 
-from perfmodel.cli.examples import EXAMPLES
-
 QUESTION, OUTPUT = "Question", "Output"
-HEADINGS: dict[str, tuple[str, ...]] = {
-    QUESTION: (),
-    "Draft": (
-        "draft",
-        "draft_tp",
-        "draft_kv",
-        "draft_path",
-        "max_gamma",
-        "small",
-        "small_kv",
-        "gamma_1",
-        "gamma_2",
-        "tree",
-        "any_draft",
-        "middle_kv",
-        "inner_gamma",
-        "size",
-        "levels",
-    ),
-    "Acceptance": (
-        "alpha",
-        "acceptance_rate",
-        "tokens_per_iteration",
-        "acceptance",
-        "new_tokens",
-        "rate",
-        "rates",
-        "small_rate",
-        "acceptance_std",
-        "task",
-        "convert",
-        "format",
-        "lengths",
-        "target",
-    ),
-    "Formats": ("weights", "draft_weights", "kv_dtype", "draft_kv_dtype", "dtype"),
-    "Engine": (
-        "engine",
-        "version",
-        "calibration",
-        "dynamic_price",
-        "attention_backend",
-        "kv_reread",
-        "kv_page",
-        "topk_reuse",
-        "state_rollback",
-        "memory_fraction",
-        "max_num_seqs",
-        "max_num_batched_tokens",
-    ),
-    "Run": (
-        "machine",
-        "threads",
-        "minutes",
-        "results",
-        "resume",
-        "dry_run",
-        "device",
-        "seed",
-        "attention",
-        "pointwise",
-        "graphs",
-    ),
-    OUTPUT: ("output", "out", "json", "verbose", "sensitivity", "write", "plot", "help"),
-}
-"""Heading of ``--help`` -> the parameters below it; all others are the question's."""
-HEADING = {name: heading for heading, names in HEADINGS.items() for name in names}
+GROUPS = (QUESTION, "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
+"""Headings of flags, in the order of ``--help``; an `Argument`, or a flag's `rich_help_panel`, names one."""
+LLAMA = "--model llama-3.1-8b --hardware h100"
+"""What most examples are about."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def example(flags: str) -> Callable[[Function], Function]:
+    """Give a command an example: what follows its name. ``--help`` prints it, and a test runs it."""
+
+    def decorate(command: Function) -> Function:
+        vars(command)["example"] = flags
+        return command
+
+    return decorate
 
 
 class AsTyped:
@@ -106,13 +52,14 @@ class GroupedCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments by position, then the flags by heading."""
-        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *HEADINGS)}
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
         params: list[Any] = self.get_params(ctx)
         for param in params:
             if param.param_type_name == "argument":
                 rows["Arguments"].append((param.metavar or param.name.upper(), _help_text(param)))
             elif not param.hidden:
-                rows[HEADING.get(param.name, QUESTION)].append((_flags(param), _help_text(param)))
+                heading = OUTPUT if param.name == "help" else param.rich_help_panel or QUESTION
+                rows[heading].append((_flags(param), _help_text(param)))
         for heading, lines in rows.items():
             if lines:
                 with formatter.section(heading):
@@ -120,10 +67,10 @@ class GroupedCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the example."""
-        path = ctx.command_path.partition(" ")[2]
-        if path in EXAMPLES:
+        shown = getattr(self.callback, "example", None)
+        if shown is not None:
             with formatter.section("Example"):
-                formatter.write_text(f"perfmodel {path} {EXAMPLES[path]}".rstrip())
+                formatter.write_text(f"{ctx.command_path} {shown}".rstrip())
 
 
 def _flags(param: Any) -> str:

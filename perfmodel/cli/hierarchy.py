@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.answers.trees.hierarchy import Hierarchy, hierarchy
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, fit, say, table, warn_where
 from perfmodel.cli.verb import verb
 
@@ -24,4 +25,12 @@ def _print(answers: Sequence[Hierarchy]) -> None:
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
 
 
-app = verb(hierarchy, _print, "batch", "context", max_points=256)
+app = verb(
+    hierarchy,
+    _print,
+    "batch",
+    "context",
+    max_points=256,
+    example=f"{LLAMA} --batch 1 --context 64k --draft-kv streamingllm:2k "
+    "--small llama-3.2-1b --small-rate 0.7 --alpha 0.9",
+)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from perfmodel.answers.point.inflection import Inflection, inflection
 from perfmodel.answers.text import tokens
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table
 from perfmodel.cli.verb import verb
 from perfmodel.speculation.lengths import ContextLengths
@@ -21,4 +22,4 @@ def _print(answers: Sequence[Inflection]) -> None:
     say(f"drafted by {answers[0].draft} through {answers[0].draft_kv.partition(',')[0]}", "dim")
 
 
-app = verb(inflection, _print, "batch", "gamma")
+app = verb(inflection, _print, "batch", "gamma", example=f"{LLAMA} --batch 16 --gamma 3 --alpha 0.8")

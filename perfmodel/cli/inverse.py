@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from perfmodel.answers.point.inverse import Inverse, inverse
 from perfmodel.answers.text import NONE, UNKNOWN, ratio_text, tokens
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
 
@@ -31,4 +32,11 @@ def _print(answers: Sequence[Inverse]) -> None:
     warn_where([(f"batch {a.batch}, context {a.context}, gamma {a.gamma}", a.warnings) for a in answers])
 
 
-app = verb(inverse, _print, "batch", "context", "gamma")
+app = verb(
+    inverse,
+    _print,
+    "batch",
+    "context",
+    "gamma",
+    example=f"{LLAMA} --batch 16 --context 32k --alpha 0.8 --speedup 1.5",
+)

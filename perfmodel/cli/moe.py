@@ -24,4 +24,8 @@ def _print(a: ExpertSpeculation) -> None:
     warn(a.peak.warnings)
 
 
-app = verb(moe, _print)
+app = verb(
+    moe,
+    _print,
+    example="--model qwen3-30b-a3b --hardware h100 --context 4k --gamma 3 --draft mtp --alpha 0.8",
+)

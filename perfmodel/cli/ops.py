@@ -2,6 +2,7 @@
 
 from perfmodel.answers.point.ops import Ops, ops
 from perfmodel.answers.text import count, devices, limiter, seconds, size
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table
 from perfmodel.cli.verb import verb
 
@@ -38,4 +39,4 @@ def _print(a: Ops) -> None:
     table(COLUMNS, [*rows, ("whole pass", *[""] * 6, *total)], bold_last=True)
 
 
-app = verb(ops, _print)
+app = verb(ops, _print, example=f"{LLAMA} --batch 16 --context 32k --gamma 3 --pass verify")

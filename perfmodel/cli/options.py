@@ -13,14 +13,16 @@ import typer
 
 from perfmodel.answers.question.arguments import Argument, Question, arguments, declared_by
 from perfmodel.answers.question.readers import Read
-from perfmodel.cli.help import GroupedCommand
+from perfmodel.cli.help import OUTPUT, GroupedCommand
 from perfmodel.errors import InputError
 
 MAX_POINTS = 1000
 """Answers of one command: some ten seconds of them."""
 Command = Callable[..., Any]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all there is to say.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print all there is to say.", rich_help_panel=OUTPUT)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT)]
 
 
 class App(typer.Typer):
@@ -158,7 +160,8 @@ def _parameter(name: str, argument: Argument, default: Any) -> inspect.Parameter
     if argument.place:
         option = typer.Argument(**common)
     else:
-        option = typer.Option(argument.named(name), *argument.also.split(), **common)
+        flags = argument.named(name), *argument.also.split()
+        option = typer.Option(*flags, **common, rich_help_panel=argument.group)
     typed: Any = bool if switch else list[str] | None if argument.repeated else str if needed else str | None
     return inspect.Parameter(
         name,

@@ -17,6 +17,7 @@ from perfmodel.answers.question.arguments import COUNTS, argument, question
 from perfmodel.answers.question.query import UNUSED, Options, Query, acceptances_of, resolve
 from perfmodel.answers.question.readers import MaybeWholes
 from perfmodel.cli.catalogue import Verbs
+from perfmodel.cli.help import LLAMA, OUTPUT, example
 from perfmodel.cli.options import App, takes
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.speculation.chain import predict
@@ -39,7 +40,15 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Axis of a picture -> default batches and contexts."""
 Output = Annotated[
-    Path, typer.Option("--output", "-o", "--out", metavar="FILE", help="Where to: a .png or .svg file.")
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="Where to: a .png or .svg file.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Over = Annotated[
     str,
@@ -124,6 +133,7 @@ class Points(Options):
 
 
 @app.command()
+@example(f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
 @takes(Query)
 def roofline(query: Query, output: Output) -> None:
     """The passes of one question under the roofline of the device, and the limit of each."""
@@ -134,6 +144,7 @@ def roofline(query: Query, output: Output) -> None:
 
 
 @app.command()
+@example(f"{LLAMA} --alpha 0.8 --output surface.svg")
 @takes(Points)
 def surface(question: Points, output: Output, measured: Measured = False) -> None:
     """Speedup over batch and context, with the break-even line and what does not fit in memory."""
@@ -155,6 +166,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
 
 
 @app.command()
+@example(f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
 def ratios(question: Points, output: Output, over: Over = "context", no_ideal: NoIdeal = False) -> None:
     """T_D/T_T and T_V/T_T over the context, a line for each batch, or the other way round."""
@@ -172,6 +184,7 @@ def ratios(question: Points, output: Output, over: Over = "context", no_ideal: N
 
 
 @app.command()
+@example(f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")
 @takes(Points)
 def breakdown(question: Points, output: Output) -> None:
     """The predicted time of each pass and of a token by component, for a few batches or contexts."""
@@ -188,6 +201,7 @@ def breakdown(question: Points, output: Output) -> None:
 
 
 @app.command()
+@example(f"{LLAMA} --context 4k,64k --alpha 0.8 --output lengths.svg")
 @takes(Points)
 def gamma(question: Points, output: Output, map: Map = False) -> None:
     """Speedup over the draft length, a line for each batch and context, or the best length over all of
@@ -210,6 +224,7 @@ def gamma(question: Points, output: Output, map: Map = False) -> None:
 
 
 @app.command()
+@example(f"{LLAMA} --context 32k --output front.svg")
 @takes(AdviseQuery)
 def pareto(question: AdviseQuery, output: Output) -> None:
     """Throughput against time per token: the fronts of the baseline and of speculation, as `perfmodel
@@ -221,6 +236,10 @@ def pareto(question: AdviseQuery, output: Output) -> None:
 
 
 @app.command("traffic")
+@example(
+    "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 0.1,1.9 "
+    "--draft eagle:features=3 --gamma 3 --alpha 0.6 --slo tpot:30 --output traffic.svg"
+)
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output) -> None:
     """Latency between the least and the largest load, with and without drafts: the SLO and the saturation
@@ -241,6 +260,7 @@ def latency(question: TrafficQuery, output: Output) -> None:
 
 
 @app.command()
+@example("--set magicdec --output residuals.svg")
 def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> None:
     """How far predictions are from the committed measurements, a panel for each quantity."""
     from perfmodel.validate.accuracy import compare

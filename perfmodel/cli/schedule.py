@@ -5,6 +5,7 @@ import json as json_module
 from perfmodel.answers.advice.engine_lines import ADAPTIVE_FILE
 from perfmodel.answers.advice.schedule import Schedule, schedule
 from perfmodel.answers.text import ratio_text, seconds
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
 from perfmodel.cli.verb import verb
@@ -54,4 +55,4 @@ def _print(a: Schedule) -> None:
     warn(a.warnings)
 
 
-app = verb(schedule, _print)
+app = verb(schedule, _print, example=f"{LLAMA} --context 8k --draft ngram --rate 0.4x3")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.answers.trees.tree import TreeAnswer, tree
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, fit, table, warn_where
 from perfmodel.cli.verb import verb
 
@@ -22,4 +23,4 @@ def _print(answers: Sequence[TreeAnswer]) -> None:
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
 
 
-app = verb(tree, _print, "batch", "context")
+app = verb(tree, _print, "batch", "context", example=f"{LLAMA} --batch 1 --context 32k --rates 0.7,0.1,0.05")

@@ -6,12 +6,17 @@ from inspect import getdoc, unwrap
 from typing import Any
 
 from perfmodel.answers.question.arguments import Verb, flag
+from perfmodel.cli import help
 from perfmodel.cli.options import MAX_POINTS, App, Json, takes
 from perfmodel.cli.output import each, show, show_rows
 
 
 def verb(
-    answer: Verb[..., Any], text: Callable[[Any], None], *several: str, max_points: int = MAX_POINTS
+    answer: Verb[..., Any],
+    text: Callable[[Any], None],
+    *several: str,
+    example: str,
+    max_points: int = MAX_POINTS,
 ) -> App:
     """The app of `answer`, whose docstring is the help; `text` prints the answer.
 
@@ -23,6 +28,7 @@ def verb(
         told += f"\n\nSeveral values of {', '.join(map(flag, several))} give a row for each."
 
     @app.command(help=told)
+    @help.example(example)
     @takes(answer.question, *several, max_points=max_points)
     def command(question: Any, json: Json = False) -> None:
         if several:

@@ -75,8 +75,11 @@ class Exploration(Grid):
         "METHOD[:BUDGET],...",
         read=methods,
         default="streamingllm:512,snapkv:2k,quest:1k",
+        group="Draft",
     )
-    alpha: MaybeReals = argument("Where the acceptance slider starts.", "RATE", default=0.8)
+    alpha: MaybeReals = argument(
+        "Where the acceptance slider starts.", "RATE", default=0.8, group="Acceptance"
+    )
 
     def check(self) -> None:
         """Refuses (InputError) questions that a page with sliders cannot show."""

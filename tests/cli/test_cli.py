@@ -16,11 +16,11 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.question.arguments import arguments
-from perfmodel.cli.examples import EXAMPLES
-from perfmodel.cli.help import HEADING
+from perfmodel.cli.help import GROUPS
 from perfmodel.specs.boundary.files import data_directory
-from tests.commands import run
+from tests.commands import examples, run
 
+EXAMPLES = examples()
 SUBJECT = [
     "--model",
     "llama-3.1-8b",
@@ -175,7 +175,8 @@ def test_every_verb_stands_below_one_heading_of_the_help_and_those_of_flags_exis
     assert out("whatif", "-h") == out("whatif", "--help")
     commands = [cli.command(verb) for verb in cli.COMMANDS]
     every = [one for command in commands for one in getattr(command, "commands", {"": command}).values()]
-    assert set(HEADING) <= {param.name for one in every for param in one.params} | {"help"}
+    flags = [param for one in every for param in one.params if param.param_type_name == "option"]
+    assert {param.rich_help_panel or GROUPS[0] for param in flags} == set(GROUPS)
 
 
 def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any], out: Run) -> None:

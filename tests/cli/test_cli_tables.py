@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.cli import output
-from perfmodel.cli.examples import EXAMPLES
 from perfmodel.cli.output import Column
-from tests.commands import run
+from tests.commands import examples, run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
 FILES = ("plot", "validate", "sweep", "explore", "calibrations import")
 COMMANDS = [
     *(
         f"{verb} {flags}"
-        for verb, flags in EXAMPLES.items()
+        for verb, flags in examples().items()
         if not verb.startswith(FILES) and " show" not in verb
     ),
     f"whatif {LLAMA} --batch 16,64,256 --context 32k,128k --alpha 0.8 --sensitivity",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.answers.question.arguments import COUNTS, TOKENS, Argument, question
+from perfmodel.cli.help import example
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
@@ -38,25 +39,33 @@ class AcceptanceQuestion(Decoding):
     ] = None
     documents: Annotated[int, Argument("Documents for each context, at most.", "N")] = 32
     batch: Annotated[int, Argument("Documents decoded together.", "N", "-b")] = 8
-    new_tokens: Annotated[int, Argument("Tokens generated for each document, at most.", TOKENS)] = 128
+    new_tokens: Annotated[
+        int, Argument("Tokens generated for each document, at most.", TOKENS, group="Acceptance")
+    ] = 128
     temperature: Annotated[
         float, Argument("0 is greedy, which flatters: its loops are easy to draft.", "T")
     ] = 1.0
     convert: Annotated[
-        Path | None, Argument("Another tool's figures instead of a run.", "FILE", flag="--import")
+        Path | None,
+        Argument("Another tool's figures instead of a run.", "FILE", flag="--import", group="Acceptance"),
     ] = None
     format: Annotated[
-        str | None, Argument("Of --import: vllm, sglang or llama.cpp.", "NAME", default="by its content")
+        str | None,
+        Argument(
+            "Of --import: vllm, sglang or llama.cpp.", "NAME", default="by its content", group="Acceptance"
+        ),
     ] = None
     lengths: Annotated[
         tuple[int, ...] | None,
-        Argument("Of --import: draft lengths of the schedule that was served.", COUNTS),
+        Argument("Of --import: draft lengths of the schedule that was served.", COUNTS, group="Acceptance"),
     ] = None
     target: Annotated[
-        str | None, Argument("Of --import: the target's name; --draft is the draft's.", "NAME")
+        str | None,
+        Argument("Of --import: the target's name; --draft is the draft's.", "NAME", group="Acceptance"),
     ] = None
 
 
+@example("--draft-kv streamingllm:256 --context 1k --out acceptance.json")
 @takes(AcceptanceQuestion)
 def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
     """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such

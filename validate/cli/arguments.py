@@ -14,13 +14,18 @@ SHOWN_FOLDER = "results/ of the checkout, else of this folder"
 PlanName = Annotated[str, Argument("A plan of validate/plans, or a file.", "PLAN", place=True)]
 Machine = Annotated[
     str,
-    Argument("Label of this machine, such as h200-1: the folder under results/. Never a host name.", "LABEL"),
+    Argument(
+        "Label of this machine, such as h200-1: the folder under results/. Never a host name.",
+        "LABEL",
+        group="Run",
+    ),
 ]
 ForHardware = Annotated[
     str | None, Argument("Device predictions are for, by name or path.", "NAME|PATH", default="the plan's")
 ]
 WithCalibration = Annotated[
-    str | None, Argument("Calibration by name or path.", "NAME|PATH", default="the device's own")
+    str | None,
+    Argument("Calibration by name or path.", "NAME|PATH", default="the device's own", group="Engine"),
 ]
 Threads = Annotated[
     int | None,
@@ -28,6 +33,7 @@ Threads = Annotated[
         "CPU threads; another number is another plan. 1 suits a small model.",
         "N",
         default="the plan's, else torch's choice",
+        group="Run",
     ),
 ]
 Minutes = Annotated[
@@ -37,14 +43,17 @@ Minutes = Annotated[
         "MINUTES",
         default="no limit",
         limits=POSITIVE,
+        group="Run",
     ),
 ]
-ResultsFolder = Annotated[Path | None, Argument("Folder of all results.", "FOLDER", default=SHOWN_FOLDER)]
-Resume = Annotated[bool, Argument("Go on with the latest interrupted run of the plan.")]
-DryRun = Annotated[bool, Argument("Print what would be timed; run nothing.")]
-Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", default="stdout")]
-Picture = Annotated[Path | None, Argument("Draw it here (.png or .svg).", "FILE")]
-Write = Annotated[bool, Argument("Write what is shown, where it belongs.")]
+ResultsFolder = Annotated[
+    Path | None, Argument("Folder of all results.", "FOLDER", default=SHOWN_FOLDER, group="Run")
+]
+Resume = Annotated[bool, Argument("Go on with the latest interrupted run of the plan.", group="Run")]
+DryRun = Annotated[bool, Argument("Print what would be timed; run nothing.", group="Run")]
+Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", default="stdout", group="Output")]
+Picture = Annotated[Path | None, Argument("Draw it here (.png or .svg).", "FILE", group="Output")]
+Write = Annotated[bool, Argument("Write what is shown, where it belongs.", group="Output")]
 Sets = Annotated[
     tuple[str, ...] | None,
     Argument(
@@ -67,11 +76,14 @@ class Decoding(Question):
         Argument("Folder: config.json, .safetensors, tokenizer.", "FOLDER", default="the bundled model"),
     ] = None
     draft: Annotated[
-        str, Argument("self, ngram[:LONGEST], or a model's folder or name.", "self|ngram|NAME|FOLDER")
+        str,
+        Argument(
+            "self, ngram[:LONGEST], or a model's folder or name.", "self|ngram|NAME|FOLDER", group="Draft"
+        ),
     ] = "self"
     draft_kv: Annotated[
         tuple[str, ...] | None,
-        Argument("What the draft reads; repeatable.", "METHOD[:BUDGET]", default="all"),
+        Argument("What the draft reads; repeatable.", "METHOD[:BUDGET]", default="all", group="Draft"),
     ] = None
     prompt: Annotated[tuple[str, ...] | None, Argument("A text to continue; repeatable.", "TEXT")] = None
     prompts: Annotated[
@@ -82,13 +94,18 @@ class Decoding(Question):
     top_p: Annotated[float, Argument("Sample from the fewest tokens of this probability.", "P")] = 1.0
     top_k: Annotated[int, Argument("Sample from the most likely tokens; 0 for all.", "N", read=whole)] = 0
     tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
-    graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.")] = False
-    device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE")] = "auto"
+    graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.", group="Run")] = False
+    device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE", group="Run")] = "auto"
     dtype: Annotated[
-        str, Argument("auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.", "TYPE")
+        str,
+        Argument(
+            "auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.", "TYPE", group="Formats"
+        ),
     ] = "auto"
-    kv_dtype: Annotated[str, Argument("Cache: auto (as activations) or fp8.", "TYPE")] = "auto"
+    kv_dtype: Annotated[str, Argument("Cache: auto (as activations) or fp8.", "TYPE", group="Formats")] = (
+        "auto"
+    )
     threads: Threads = None
     seed: Annotated[
-        int, Argument("Of sampling, scripts, and random or held-out prompts.", "N", read=whole)
+        int, Argument("Of sampling, scripts, and random or held-out prompts.", "N", read=whole, group="Run")
     ] = 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.answers.question.arguments import Argument
+from perfmodel.cli.help import example
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import refuse
@@ -30,10 +31,12 @@ def _share(given: object, flag: str) -> float:
     return share
 
 
+@example("--results results --max-error 20%")
 @flagged
 def check(
     results: Annotated[
-        Path | None, Argument("Folder with records, at any depth.", "FOLDER", default=SHOWN_FOLDER)
+        Path | None,
+        Argument("Folder with records, at any depth.", "FOLDER", default=SHOWN_FOLDER, group="Run"),
     ] = None,
     max_error: Annotated[
         float | None,
@@ -47,9 +50,12 @@ def check(
     baseline: Annotated[
         Path | None, Argument("Fail where errors grew or predictions moved since.", "FILE")
     ] = None,
-    write: Annotated[bool, Argument("Write --baseline as things are now.")] = False,
+    write: Annotated[bool, Argument("Write --baseline as things are now.", group="Output")] = False,
     calibration: Annotated[
-        str | None, Argument("Predict all records with this one.", "NAME|PATH", default="each record's own")
+        str | None,
+        Argument(
+            "Predict all records with this one.", "NAME|PATH", default="each record's own", group="Engine"
+        ),
     ] = None,
     figure: Annotated[
         tuple[str, ...],

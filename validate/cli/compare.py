@@ -8,6 +8,7 @@ import typer
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.answers.question.readers import whole
 from perfmodel.answers.text import seconds
+from perfmodel.cli.help import example
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import unknown_name
@@ -28,12 +29,14 @@ FIGURES = {
 }
 
 
+@example("--held-out --set magicdec --row 3c-13")
 @flagged
 def compare(
     sets: Sets = None,
     held_out: HeldOut = False,
     calibration: Annotated[
-        str | None, Argument("Use this one for every row.", "NAME|PATH", default="each row's own")
+        str | None,
+        Argument("Use this one for every row.", "NAME|PATH", default="each row's own", group="Engine"),
     ] = None,
     row: Annotated[str | None, Argument("One row alone, such as 3c-13.", "ID")] = None,
     by: Annotated[

@@ -12,6 +12,7 @@ import typer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import Argument, Question, argument, question
 from perfmodel.answers.question.readers import whole
+from perfmodel.cli.help import LLAMA, example
 from perfmodel.cli.options import takes
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
@@ -52,10 +53,13 @@ class EngineQuestion(Question):
             "self|KIND|NAME|PATH",
             "--draft-model",
             default="none",
+            group="Draft",
         ),
     ] = None
     draft_tp: arg.DraftTP = argument(default=None)
-    draft_kv: Annotated[str, Argument("What the draft reads of the cache.", "METHOD[:BUDGET]")] = "full"
+    draft_kv: Annotated[
+        str, Argument("What the draft reads of the cache.", "METHOD[:BUDGET]", group="Draft")
+    ] = "full"
     gamma: Annotated[
         int | None,
         Argument("Draft length where neither file nor server says; 0 is the baseline.", "N", "-g", whole),
@@ -63,23 +67,27 @@ class EngineQuestion(Question):
     weights: arg.Weights = None
     kv_dtype: arg.KVType = None
     engine: Annotated[
-        str | None, Argument("Engine's name.", "NAME", default="as the server says, else vllm")
+        str | None,
+        Argument("Engine's name.", "NAME", default="as the server says, else vllm", group="Engine"),
     ] = None
     version: Annotated[
-        str | None, Argument("Engine's version.", "TEXT", default="as the server says, else unknown")
+        str | None,
+        Argument("Engine's version.", "TEXT", default="as the server says, else unknown", group="Engine"),
     ] = None
     calibration: Annotated[
-        str | None, Argument("Where all else comes from.", "NAME|PATH", default="the device's own")
+        str | None,
+        Argument("Where all else comes from.", "NAME|PATH", default="the device's own", group="Engine"),
     ] = None
     batches: Annotated[tuple[int, ...], Argument("Concurrencies.", arg.COUNTS)] = (1, 4, 16)
     prompts: Annotated[tuple[int, ...], Argument("Prompt tokens.", arg.COUNTS)] = (512, 4096)
-    new_tokens: Annotated[int, Argument("Tokens of each answer.", arg.TOKENS)] = 256
+    new_tokens: Annotated[int, Argument("Tokens of each answer.", arg.TOKENS, group="Acceptance")] = 256
     draft_path: Annotated[
         str | None,
         Argument(
             "Of --plan: where the engine finds the draft.",
             "PATH",
             default="the id of --draft or of a published head",
+            group="Draft",
         ),
     ] = None
     machine: Machine = "local-1"
@@ -105,6 +113,7 @@ class EngineQuestion(Question):
         return machine_folder(self.machine, self.results or RESULTS)
 
 
+@example(f"{LLAMA} --draft eagle --plan")
 @takes(EngineQuestion)
 def engine(question: EngineQuestion, out: Out = None) -> None:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.

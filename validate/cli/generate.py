@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.answers.question.arguments import TOKENS, Argument, question
+from perfmodel.cli.help import example
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
@@ -33,10 +34,10 @@ class GenerateQuestion(Decoding):
 
     _: KW_ONLY
     model: Annotated[str | None, Argument("A model's name, with --weights random:SEED.", "NAME", "-m")] = None
-    weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE")] = None
-    draft_weights: Annotated[str | None, Argument("Of a separate draft model, as --weights.", "SOURCE")] = (
-        None
-    )
+    weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE", group="Formats")] = None
+    draft_weights: Annotated[
+        str | None, Argument("Of a separate draft model, as --weights.", "SOURCE", group="Formats")
+    ] = None
     gamma: Annotated[int, Argument("Tokens drafted per iteration.", "N", "-g")] = 4
     batch: Annotated[
         int | None,
@@ -45,26 +46,42 @@ class GenerateQuestion(Decoding):
     context: Annotated[
         int | None, Argument("Last tokens of each prompt, BOS kept.", TOKENS, "-c", default="all; 4k")
     ] = None
-    new_tokens: Annotated[int, Argument("Tokens to generate for each prompt.", TOKENS)] = 128
+    new_tokens: Annotated[
+        int, Argument("Tokens to generate for each prompt.", TOKENS, group="Acceptance")
+    ] = 128
     temperature: Annotated[float, Argument("0 is greedy.", "T")] = 0.0
     alpha: Annotated[
-        float | None, Argument("Script acceptance at this rate; else it is observed.", "RATE")
+        float | None,
+        Argument("Script acceptance at this rate; else it is observed.", "RATE", group="Acceptance"),
     ] = None
     tree: Annotated[
         str | None,
-        Argument("Draft trees: children by level as 4x2x1, or sequoia:NODES of --gamma levels.", "TREE"),
+        Argument(
+            "Draft trees: children by level as 4x2x1, or sequoia:NODES of --gamma levels.",
+            "TREE",
+            group="Draft",
+        ),
     ] = None
     rates: Annotated[
         tuple[float, ...] | None,
         Argument(
-            "P(accepted) of a node's 1st, 2nd, ... child, for --tree.", "RATES", default="measured first"
+            "P(accepted) of a node's 1st, 2nd, ... child, for --tree.",
+            "RATES",
+            default="measured first",
+            group="Acceptance",
         ),
     ] = None
     middle_kv: Annotated[
         str | None,
-        Argument("Cache through which the target itself drafts, over a small --draft.", "METHOD[:BUDGET]"),
+        Argument(
+            "Cache through which the target itself drafts, over a small --draft.",
+            "METHOD[:BUDGET]",
+            group="Draft",
+        ),
     ] = None
-    inner_gamma: Annotated[int, Argument("Tokens of --draft in each round below --middle-kv.", "N")] = 2
+    inner_gamma: Annotated[
+        int, Argument("Tokens of --draft in each round below --middle-kv.", "N", group="Draft")
+    ] = 2
     hardware: Annotated[
         str | None, Argument("Device to predict for; no prediction without.", "NAME|PATH")
     ] = None
@@ -73,13 +90,14 @@ class GenerateQuestion(Decoding):
         Argument(
             "auto, math, sdpa, triton, or triton-unsplit: verification does not split the cache.",
             "KERNEL",
+            group="Run",
         ),
     ] = "auto"
-    pointwise: Annotated[str, Argument("Steps between matrix products: auto, torch or triton.", "KERNEL")] = (
-        "auto"
-    )
+    pointwise: Annotated[
+        str, Argument("Steps between matrix products: auto, torch or triton.", "KERNEL", group="Run")
+    ] = "auto"
     draft_tp: Annotated[
-        int | None, Argument("Ranks a separate draft is split over.", "N", default="--tp")
+        int | None, Argument("Ranks a separate draft is split over.", "N", default="--tp", group="Draft")
     ] = None
 
     def check(self) -> None:
@@ -115,10 +133,16 @@ class GenerateQuestion(Decoding):
 
 ObservedOut = Annotated[
     Path | None,
-    Argument("Acceptance of each cache, for `whatif --acceptance` and `advise`.", "FILE", "--output"),
+    Argument(
+        "Acceptance of each cache, for `whatif --acceptance` and `advise`.",
+        "FILE",
+        "--output",
+        group="Output",
+    ),
 ]
 
 
+@example("--draft-kv streamingllm:256 --batch 1 --context 1k --new-tokens 32")
 @takes(GenerateQuestion)
 def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
     """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and

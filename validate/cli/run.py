@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.question.arguments import Argument
+from perfmodel.cli.help import example
 from perfmodel.cli.options import flagged
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.devices.gpu import load_gpu
@@ -21,6 +22,7 @@ TRUSTED = 0.25
 """Mean error of the speedup on whole iterations up to which a calibration is worth asking with."""
 
 
+@example("cpu-quick")
 @flagged
 def run(
     plan: arg.PlanName = "cpu-quick",
@@ -30,7 +32,13 @@ def run(
     resume: arg.Resume = False,
     out: Annotated[
         Path | None,
-        Argument("Folder for calibration and device file.", "FOLDER", "--output", default="the machine's"),
+        Argument(
+            "Folder for calibration and device file.",
+            "FOLDER",
+            "--output",
+            default="the machine's",
+            group="Output",
+        ),
     ] = None,
     results: arg.ResultsFolder = None,
 ) -> int:

@@ -85,12 +85,18 @@ class AdviseQuery(CommonOptions):
         texts,
         repeated=True,
         default=None,
+        group="Draft",
     )
     draft_kv: MaybeWords = argument(
-        "KV methods to search.", "METHOD[:BUDGET],...", read=methods, shown="all that are known", default=None
+        "KV methods to search.",
+        "METHOD[:BUDGET],...",
+        read=methods,
+        shown="all that are known",
+        default=None,
+        group="Draft",
     )
     draft_tp: MaybeWholes = argument(
-        "Degrees of the draft to choose from.", COUNTS, shown="as --tp", default=None
+        "Degrees of the draft to choose from.", COUNTS, shown="as --tp", default=None, group="Draft"
     )
     rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
         "Measured: 0.8, by position 0.8/0.7/0.5, n-gram hits x runs 0.4x3, tree:0.6/0.1; may be repeated.",
@@ -98,10 +104,13 @@ class AdviseQuery(CommonOptions):
         read=_rates,
         repeated=True,
         default=(),
+        group="Acceptance",
     )
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
-    any_draft: bool = argument("Choose also among drafts that the engine does not run.", default=False)
+    any_draft: bool = argument(
+        "Choose also among drafts that the engine does not run.", default=False, group="Draft"
+    )
     objective: str = argument("What to look for.", choices=OBJECTIVES, default="throughput")
     max_tpot_ms: MaybeReal = argument(
         "Bound on the time per output token.", "MS", limits=arg.POSITIVE, default=None

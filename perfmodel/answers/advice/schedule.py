@@ -119,9 +119,14 @@ class ScheduleQuery(Options):
         limits=(0, 1),
         shown="the engine's, where it is known",
         default=None,
+        group="Engine",
     )
     draft_path: str | None = argument(
-        "Where the engine finds the draft or head.", "PATH", shown="the id of --draft", default=None
+        "Where the engine finds the draft or head.",
+        "PATH",
+        shown="the id of --draft",
+        default=None,
+        group="Draft",
     )
     model_path: str | None = argument(
         "What the engine is to serve.", "PATH|ID", shown="the Hugging Face id of --model", default=None

@@ -103,6 +103,7 @@ class TrafficQuery(CommonOptions):
         read=parse_text,
         shown="one published for the model that the engine runs, else eagle3",
         default=None,
+        group="Draft",
     )
     draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = argument(default=None)
@@ -116,6 +117,7 @@ class TrafficQuery(CommonOptions):
         "SHARE",
         limits=(0, 0.5),
         default=DEFAULT_STD,
+        group="Acceptance",
     )
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
     input_std: Real = argument("Standard deviation of --input-len.", TOKENS, default=0.0)
@@ -132,8 +134,11 @@ class TrafficQuery(CommonOptions):
         limits=(1, 4096),
         shown="what the engine takes there, else 256",
         default=None,
+        group="Engine",
     )
-    max_num_batched_tokens: Whole = argument("Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192)
+    max_num_batched_tokens: Whole = argument(
+        "Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192, group="Engine"
+    )
     replay: bool = argument(
         "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
     )
@@ -143,7 +148,7 @@ class TrafficQuery(CommonOptions):
     num_prompts: Whole = argument(
         "Requests that are drawn for --replay.", "N", limits=(10, 1_000_000), default=2000
     )
-    seed: Whole = argument("Of what is drawn for --replay.", "N", read=whole, default=0)
+    seed: Whole = argument("Of what is drawn for --replay.", "N", read=whole, default=0, group="Run")
     price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:

@@ -71,7 +71,7 @@ class Argument:
     default: how the default is shown. optional: None is a value. limits, choices: what a value must be
     (choices are its metavar too). flag: its name on the command line where that is another than its own.
     place: given by position, without a flag.
-    fallback: the default, read.
+    group: its heading in ``--help``. fallback: the default, read.
     """
 
     help: str
@@ -86,6 +86,7 @@ class Argument:
     choices: tuple[str, ...] = ()
     flag: str = ""
     place: bool = False
+    group: str = "Question"
     fallback: Any = None
 
     def named(self, name: str) -> str:
@@ -215,9 +216,10 @@ TP = Annotated[
     Whole, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", many=counts)
 ]
 WHO_DRAFTS = "Who drafts: the target itself, a kind, or a model."
-Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model")]
+Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model", group="Draft")]
 DraftTP = Annotated[
-    MaybeWhole, Argument("Devices of the draft.", "N", default="as --tp, or as many as it allows")
+    MaybeWhole,
+    Argument("Devices of the draft.", "N", default="as --tp, or as many as it allows", group="Draft"),
 ]
 DraftKV = Annotated[
     str | None,
@@ -226,11 +228,18 @@ DraftKV = Annotated[
         "METHOD[:BUDGET]",
         many=methods,
         default=f"{SELF_DRAFT_KV} for --draft self, else full",
+        group="Draft",
     ),
 ]
 Alpha = Annotated[
     MaybeReal,
-    Argument("P(a drafted token is accepted, given all before it are).", "RATE", many=numbers, limits=SHARE),
+    Argument(
+        "P(a drafted token is accepted, given all before it are).",
+        "RATE",
+        many=numbers,
+        limits=SHARE,
+        group="Acceptance",
+    ),
 ]
 ChainRate = Annotated[
     str | float | None,
@@ -238,12 +247,18 @@ ChainRate = Annotated[
         "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
         "RATE",
         read=as_given,
+        group="Acceptance",
     ),
 ]
 TokensPerIteration = Annotated[
-    MaybeReal, Argument("Tokens gained per iteration at the given --gamma, instead of --alpha.", "N")
+    MaybeReal,
+    Argument(
+        "Tokens gained per iteration at the given --gamma, instead of --alpha.", "N", group="Acceptance"
+    ),
 ]
-AcceptanceFile = Annotated[str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE")]
+AcceptanceFile = Annotated[
+    str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE", group="Acceptance")
+]
 Task = Annotated[
     str | None,
     Argument(
@@ -251,19 +266,38 @@ Task = Annotated[
         "NAME",
         choices=TASKS,
         default="chat, with the spread between tasks",
+        group="Acceptance",
     ),
 ]
 Weights = Annotated[
     str | None,
-    Argument("Weights: bf16, fp8, nvfp4, int4-g128, ...", "FORMAT", "--dtype", default="the checkpoint's"),
+    Argument(
+        "Weights: bf16, fp8, nvfp4, int4-g128, ...",
+        "FORMAT",
+        "--dtype",
+        default="the checkpoint's",
+        group="Formats",
+    ),
 ]
 KVType = Annotated[
     str | None,
-    Argument("KV cache: bf16, fp8, int8, ...", "FORMAT", "--kv-cache-dtype", default="the checkpoint's"),
+    Argument(
+        "KV cache: bf16, fp8, int8, ...",
+        "FORMAT",
+        "--kv-cache-dtype",
+        default="the checkpoint's",
+        group="Formats",
+    ),
 ]
 MaxGamma = Annotated[
     Whole,
-    Argument("Longest draft that the search for the best one tries.", "N", read=whole, limits=(0, MAX_GAMMA)),
+    Argument(
+        "Longest draft that the search for the best one tries.",
+        "N",
+        read=whole,
+        limits=(0, MAX_GAMMA),
+        group="Draft",
+    ),
 ]
 
 

@@ -47,11 +47,15 @@ class CommonOptions(arg.Question):
     _: KW_ONLY
     weights: arg.Weights = None
     draft_weights: str | None = argument(
-        "The draft's weights.", "FORMAT", shown="as --weights, else its checkpoint's", default=None
+        "The draft's weights.",
+        "FORMAT",
+        shown="as --weights, else its checkpoint's",
+        default=None,
+        group="Formats",
     )
     kv_dtype: arg.KVType = None
     draft_kv_dtype: str | None = argument(
-        "The draft's KV-cache format.", "FORMAT", shown="as --kv-dtype", default=None
+        "The draft's KV-cache format.", "FORMAT", shown="as --kv-dtype", default=None, group="Formats"
     )
     kv_reread: MaybeReal = argument(
         "How often verification reads the cache, 1 to gamma + 1.",
@@ -59,6 +63,7 @@ class CommonOptions(arg.Question):
         shown="calibrated",
         limits=(1, MAX_GAMMA + 1),
         default=None,
+        group="Engine",
     )
     engine: str | None = argument(
         "What serves, such as vllm or vllm@0.20.1.",
@@ -66,15 +71,20 @@ class CommonOptions(arg.Question):
         read=parse_engine,
         shown=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
         default=None,
+        group="Engine",
     )
     attention_backend: str | None = argument(
         "Attention kernels: flash-attn2, flash-attn3, flashinfer, triton, trtllm, ... of the engine.",
         "NAME",
         shown="the engine's own choice for the device",
         default=None,
+        group="Engine",
     )
     calibration: str | None = argument(
-        "Constants, instead of --engine's (`perfmodel calibrations list`).", "NAME|PATH|ideal", default=None
+        "Constants, instead of --engine's (`perfmodel calibrations list`).",
+        "NAME|PATH|ideal",
+        default=None,
+        group="Engine",
     )
     ep: Whole = argument(
         "Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", default=1
@@ -93,18 +103,20 @@ class CommonOptions(arg.Question):
         default=0,
     )
     kv_page: Whole = argument(
-        "Tokens per page of the caches.", TOKENS, "--block-size", limits=(1, 2**20), default=1
+        "Tokens per page of the caches.", TOKENS, "--block-size", limits=(1, 2**20), default=1, group="Engine"
     )
     topk_reuse: Real = argument(
         "Sparse attention: chosen tokens that the next query token chooses again.",
         "SHARE",
         limits=SHARE,
         default=0.0,
+        group="Engine",
     )
     state_rollback: str = argument(
         "Recurrent layers: verification keeps every state, or one.",
         choices=get_args(Rollback),
         default="keep",
+        group="Engine",
     )
     memory_fraction: Real = argument(
         "Share of device memory that may be used.",
@@ -112,6 +124,7 @@ class CommonOptions(arg.Question):
         "--gpu-memory-utilization",
         limits=(TINY, 1),
         default=DEFAULT_MEMORY_FRACTION,
+        group="Engine",
     )
 
     def query(self, **changes: Any) -> "Query":
@@ -133,6 +146,7 @@ class Options(CommonOptions):
         shown="one published for the model that the engine runs; self where acceptance or --draft-kv "
         "is given",
         default=None,
+        group="Draft",
     )
     draft_tp: arg.DraftTP = argument(default=None)
     acceptance_rate: MaybeReal = argument(
@@ -140,6 +154,7 @@ class Options(CommonOptions):
         "SHARE",
         limits=SHARE,
         default=None,
+        group="Acceptance",
     )
     tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
     acceptance: arg.AcceptanceFile = None

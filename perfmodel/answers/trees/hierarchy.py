@@ -25,15 +25,21 @@ class HierarchyQuery(CommonOptions):
     context: arg.Context
     tp: arg.TP = argument(default=1)
     _: KW_ONLY
-    draft_kv: str = argument("What the middle, the target itself, reads of its cache.", "METHOD:BUDGET")
-    small: str = argument("The small model that drafts for the middle.", "NAME|KIND|PATH")
+    draft_kv: str = argument(
+        "What the middle, the target itself, reads of its cache.", "METHOD:BUDGET", group="Draft"
+    )
+    small: str = argument("The small model that drafts for the middle.", "NAME|KIND|PATH", group="Draft")
     small_rate: str | float = argument(
         "P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.",
         "RATE",
         read=as_given,
+        group="Acceptance",
     )
     small_kv: str = argument(
-        "What the small model reads of its cache.", "METHOD[:BUDGET]", default="streamingllm:256"
+        "What the small model reads of its cache.",
+        "METHOD[:BUDGET]",
+        default="streamingllm:256",
+        group="Draft",
     )
     gamma_1: Lengths = argument(
         "Lengths to choose from of what the small model drafts for the middle; auto is "
@@ -42,6 +48,7 @@ class HierarchyQuery(CommonOptions):
         read=gammas,
         shown="auto",
         default=None,
+        group="Draft",
     )
     gamma_2: Lengths = argument(
         f"Lengths to choose from of what the middle drafts for the target; auto is 1..{DEFAULT_GAMMA_2}, "
@@ -51,6 +58,7 @@ class HierarchyQuery(CommonOptions):
         gammas,
         shown="auto",
         default=None,
+        group="Draft",
     )
     alpha: arg.Alpha = argument(default=None)
     tokens_per_iteration: arg.TokensPerIteration = argument(default=None)

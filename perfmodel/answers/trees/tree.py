@@ -25,13 +25,18 @@ class TreeQuery(CommonOptions):
     draft_kv: arg.DraftKV = None
     _: KW_ONLY
     rates: str | Sequence[Any] = argument(
-        "P(accepted) of a node's 1st, 2nd, ... child, with commas.", "RATES", "--rate", as_given
+        "P(accepted) of a node's 1st, 2nd, ... child, with commas.",
+        "RATES",
+        "--rate",
+        as_given,
+        group="Acceptance",
     )
     size: Whole = argument(
         "Most nodes, the root included: query tokens of a verification.",
         "N",
         read=whole,
         default=DEFAULT_SIZE,
+        group="Draft",
     )
     levels: MaybeWhole = argument(
         "Most levels, the root's included.",
@@ -39,6 +44,7 @@ class TreeQuery(CommonOptions):
         read=whole,
         shown=f"{DEFAULT_LEVELS}, or as many as are drafted",
         default=None,
+        group="Draft",
     )
     draft: arg.Draft = "self"
     draft_tp: arg.DraftTP = argument(default=None)
