@@ -76,7 +76,7 @@ def _print(a: Traffic) -> None:
         table(COLUMNS, [_cells(row) for row in a.replay])
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     for limits in (d for d in a.drafts if d.break_even_alpha != ()):
-        say(_limits(limits, a.rows[0].concurrency is not None))
+        say(_limits(limits, a.rows[0].request_rate is None))
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
     warn(a.warnings)
     told = [
@@ -101,12 +101,15 @@ def _cells(row: TrafficRow) -> tuple[str, ...]:
         f"{row.output_tokens_per_s:,.0f}",
         share,
         f"{row.kv_share:.0%}",
-        "" if row.concurrency is not None else NONE if row.replicas is None else str(row.replicas),
+        "" if row.request_rate is None else NONE if row.replicas is None else str(row.replicas),
     )
 
 
 def _load(row: TrafficRow) -> str:
-    return f"{row.request_rate:.4g}/s" if row.concurrency is None else clients(row.concurrency)
+    rate = "" if row.request_rate is None else f"{row.request_rate:.4g}/s"
+    return (
+        " ".join(filter(None, (rate, "" if row.concurrency is None else clients(row.concurrency)))) or "burst"
+    )
 
 
 def _time(times: Percentiles | None, name: str) -> str:

@@ -87,13 +87,16 @@ def replay(
     clients: int | None = None,
     spread: float = 0.0,
     seed: int = 0,
+    cap: int | None = None,
 ) -> ReplayedRequests:
     """Serve all requests; clients: so many send one each at the start, and the next when theirs is answered.
 
     lengths: those that `steps` were priced at; the prompts' times are in proportion to their tokens. clients'
-    first requests come when `requests` says.
+    first requests come when `requests` says. cap: the most requests at the server at once, like
+    ``--max-concurrency`` of ``vllm bench serve``: a request beyond it is sent when another ends, and its
+    times begin then.
     """
-    return _Server(steps, lengths, limits, requests, clients, spread, seed).run()
+    return _Server(steps, lengths, limits, requests, clients, spread, seed, cap).run()
 
 
 def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
@@ -151,6 +154,7 @@ class _Server:
         clients: int | None,
         spread: float,
         seed: int,
+        cap: int | None,
     ) -> None:
         count = requests.at_s.size
         self.steps, self.limits, self.clients = steps, limits, clients
@@ -177,6 +181,7 @@ class _Server:
         self.coming = [
             (sent + steps.own_s, request, 0) for request, sent in enumerate(self.sent[: self.following])
         ]
+        self.cap, self.with_server, self.held = cap or count, 0, deque[int]()
         self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
         self.first, self.ended = dict[int, float](), dict[int, float]()
         self.time, self.number, self.worked = 0.0, 0, 0.0
@@ -228,6 +233,10 @@ class _Server:
         """Requests that came while the last pass ran."""
         while self.coming and self.coming[0][0] <= self.time:
             _, request, least = heappop(self.coming)
+            if self.with_server == self.cap:
+                self.held.append(request)
+                continue
+            self.with_server += 1
             self.waiting.append(
                 (request, max(self.number, least) + (self.late[request] if self.running else 0))
             )
@@ -324,6 +333,11 @@ class _Server:
         self.ended[request] = self.time
         self.cached -= self.prompts[request] + self.outputs[request] - 1
         self.done += 1
+        self.with_server -= 1
+        if self.held:
+            request = self.held.popleft()
+            self.sent[request] = self.time
+            heappush(self.coming, (self.time + self.steps.own_s, request, self.number + (self.running > 0)))
         if self.clients is not None:
             self._send(self.time)
 

@@ -210,3 +210,23 @@ def test_the_report_is_the_row_of_the_verdict(tmp_path: Path, capsys: pytest.Cap
     assert found["latency"]["time_to_first_token"]["p99"] == row.ttft_s.p99
     with pytest.raises(pm.InputError, match="a prediction is no measurement"):
         read(where, Said(batch=8))
+
+
+@pytest.mark.parametrize(("rate", "clients"), [(5, 16), (20, 16), (20, 64), (10, 200)])
+def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) -> None:
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 1000, "output_len": 300, "gamma": 0}
+    found = pm.traffic(**ask, request_rate=str(rate), max_concurrency=clients, replay=True, num_prompts=1000)
+    (row,), (replayed,) = found.rows, found.replay
+    assert (row.request_rate, row.concurrency) == (rate, clients)
+    assert row.tpot_s.mean == pytest.approx(replayed.tpot_s.mean, rel=0.05)
+    assert row.requests_per_s == pytest.approx(replayed.requests_per_s, rel=0.08)
+    assert replayed.running_mean <= clients
+
+
+def test_requests_that_arrive_all_at_once_are_replayed(tmp_path) -> None:
+    where = tmp_path / "burst.csv"
+    where.write_text("arrival_s,input_tokens,output_tokens\n" + "1,300,40\n" * 5)
+    ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 300, "output_len": 40, "request_rate": 1}
+    found = pm.traffic(**ask, gamma="table", draft="eagle3", alpha=0.6, trace=str(where))
+    assert [row.request_rate for row in found.replay] == [None, None]
+    assert found.replay[0].ttft_s.mean > found.rows[0].ttft_s.mean, "prompts wait for each other"

@@ -258,7 +258,9 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
     if question.price is not None and groups and tokens:
         dollars = question.price * question.tp * groups / 3600.0 * 1e6 / tokens
     speedup = baseline.tpot_s.mean / best.tpot_s.mean
-    place = f"{best.request_rate:g} requests/s" if best.concurrency is None else clients(best.concurrency)
+    rate = None if best.request_rate is None else f"{best.request_rate:g} requests/s"
+    capped = None if best.concurrency is None else clients(best.concurrency)
+    place = " by ".join(filter(None, (rate, capped)))
     if best.running_mean == 0:
         reason = f"{place}: not one request fits in memory"
     elif not known:

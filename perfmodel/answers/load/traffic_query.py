@@ -79,7 +79,9 @@ class TrafficQuery(CommonOptions):
         "Requests per second of all clients together (open loop).", "RATES", limits=arg.POSITIVE, default=None
     )
     max_concurrency: MaybeWholes = argument(
-        "Clients that each wait for their answer (closed loop).", COUNTS, default=None
+        "Clients that each wait for their answer (closed loop); with a rate, the most requests at once.",
+        COUNTS,
+        default=None,
     )
     gamma: Parsed[tuple[LengthPolicy, ...], Policies] = argument(
         f"{LENGTHS}. 0 is always there.",
@@ -152,12 +154,10 @@ class TrafficQuery(CommonOptions):
     price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
-        if (self.request_rate is None) == (self.max_concurrency is None):
-            both = "neither" if self.request_rate is None else "both"
-            raise InputError(
-                "--request-rate, --max-concurrency: must be one of them, an open or a closed loop, "
-                f"given {both}"
-            )
+        if self.request_rate is None and self.max_concurrency is None:
+            raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
+        if self.capped and len(self.max_concurrency or ()) != 1:
+            raise InputError("--max-concurrency: must be one number with --request-rate")
         for name in ("input", "output"):
             mean = float(getattr(self, f"{name}_len"))
             self.within(
@@ -196,7 +196,12 @@ class TrafficQuery(CommonOptions):
     @property
     def opens(self) -> bool:
         """Whether requests come at a rate, whoever is served."""
-        return self.max_concurrency is None
+        return self.request_rate is not None
+
+    @property
+    def capped(self) -> bool:
+        """Whether requests arrive at a rate, and only so many are sent at once."""
+        return self.request_rate is not None and self.max_concurrency is not None
 
     @property
     def lengths(self) -> Lengths:
@@ -228,7 +233,11 @@ class TrafficQuery(CommonOptions):
         """A load of this kind as a row has it; the other kind is None."""
         return {
             "request_rate": load if self.opens else None,
-            "concurrency": None if self.opens else int(load),
+            "concurrency": int((self.max_concurrency or (0,))[0])
+            if self.capped
+            else None
+            if self.opens
+            else int(load),
         }
 
     @property

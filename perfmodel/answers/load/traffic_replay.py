@@ -30,13 +30,14 @@ def replayed(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
     if question.trace is not None:
         trace = read_trace(question.trace)
         lengths = _lengths_of(trace)
-        rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else 0.0
+        rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else np.inf  # all at once
         drafted = {t.gamma for choice in choices for t in (choice.steps.table or (choice.steps,))}
         priced = step_times(replica.scenario, lengths, replica.limits, sorted(drafted))
         load = Load(lengths, rate=np.array([rate]))
         there = replace(replica, load=load, passes={t.gamma: t for t in priced})
+        there = replace(there, load=Load(lengths, rate=np.array([there.sustained(there.passes)])))
         served = [replace(choice, steps=choice.policy.replayed(choice, there)) for choice in choices]
-        where = {"request_rate": rate, "concurrency": None}
+        where = {"request_rate": float(rate) if np.isfinite(rate) else None, "concurrency": None}
         return tuple(_row(question, lengths, c, trace, where) for c in served if c.steps.seats)
     rows = []
     for load in question.loads.tolist():
@@ -55,7 +56,10 @@ def _row(
     where: dict[str, Any],
 ) -> TrafficRow:
     steps, spread, seed = choice.steps, question.acceptance_std, question.seed
-    met = replay(steps, lengths, question.limits, requests, where["concurrency"], spread, seed)
+    clients, cap = where["concurrency"], None
+    if where["request_rate"] is not None:
+        clients, cap = None, clients
+    met = replay(steps, lengths, question.limits, requests, clients, spread, seed, cap)
     return TrafficRow(
         **where,
         gamma=choice.gamma,

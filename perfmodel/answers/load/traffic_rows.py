@@ -4,7 +4,7 @@ of.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,8 @@ def flat(row: TrafficRow) -> dict[str, Any]:
 
 def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> list[TrafficRow]:
     """A choice at its loads; log_off: standard deviation of the logarithm of its mean TPOT."""
+    if question.capped:
+        return _capped(question, choice, log_off)
     gamma, steps, loads = choice.gamma, choice.steps, question.loads[choice.at]
     spread, limits, load = question.acceptance_std, question.limits, question.load(loads)
     if not steps.seats:
@@ -130,6 +132,18 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
             )
         )
     return rows
+
+
+def _capped(question: TrafficQuery, choice: Choice, log_off: float | None) -> list[TrafficRow]:
+    """Rates up to a number of clients: the closed loop of so many where they cannot send any faster."""
+    closed = rows_of(replace(question, request_rate=None), replace(choice, at=np.zeros(1, int)), log_off)[0]
+    rows = rows_of(replace(question, max_concurrency=None), choice, log_off)
+    full = [row.ttft_s is None or (row.request_rate or 0.0) >= closed.requests_per_s for row in rows]
+    where = [question.named(row.request_rate or 0.0) for row in rows]
+    return [
+        replace(closed if f else row, **w, replicas=row.replicas)
+        for f, row, w in zip(full, rows, where, strict=True)
+    ]
 
 
 def _percentiles(moments: Moments) -> list[Percentiles]:
