@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from perfmodel.validate.decoder import fp8, graphs
+from perfmodel.validate.decoder import backends, fp8, graphs
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.generation import Generation, collect
+from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, draw
 from perfmodel.validate.decoder.script import Script
@@ -112,6 +113,21 @@ def test_fp8_weights_and_cache_through_triton() -> None:
     )
     told = difference(model, asked, prompts, plain, found)
     assert told is None or told.margin < 64, told
+
+
+def test_fp8_experts_are_those_of_the_cpu() -> None:
+    """By the grouped product of Hopper or in registers: rows are rounded there, and here only weights are."""
+    device, generator = torch.device("cuda"), torch.Generator().manual_seed(0)
+    if not fp8.multiplies(device):
+        pytest.skip("compute capability below 8.9")
+    weights = torch.randn(5, 64, 128, generator=generator)
+    rows = torch.randn(9, 128, generator=generator).bfloat16()
+    codes, scale = fp8.by_row(weights.flatten(0, 1), weights.abs().amax(-1).view(-1, 1))
+    given = codes.view(weights.shape), torch.tensor([0, 0, 1, 1, 1, 3, 3, 4, 4]), scale.view(5, 64)
+    theirs = Pointwise().by_expert(rows.float(), *given)
+    made = backends.pointwise("triton", device, torch.bfloat16)
+    ours = made.by_expert(rows.to(device), *(part.to(device) for part in given)).float().cpu()
+    assert (ours - theirs).norm() < 0.05 * theirs.norm()
 
 
 def test_a_whole_point(tmp_path) -> None:

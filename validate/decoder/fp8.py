@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from perfmodel.errors import InputError
-from perfmodel.specs.models.model import ModelSpec
 
 FP8 = torch.float8_e4m3fn
 MOST = 448.0
@@ -94,19 +93,17 @@ def bits(x: Tensor) -> Tensor:
 
 
 def quantise(model: nn.Module) -> None:
-    """Every matrix product of a model becomes an `Fp8Linear`."""
+    """Every matrix product of a model becomes an `Fp8Linear`; experts quantise their stacks themselves."""
     for parent in [*model.modules()]:
+        if hasattr(parent, "quantise"):
+            parent.quantise()
         for name, child in parent.named_children():
             if isinstance(child, nn.Linear):
                 setattr(parent, name, Fp8Linear(child))
 
 
-def check_runs(spec: ModelSpec, device: torch.device, dtype: torch.dtype) -> None:
+def check_runs(device: torch.device, dtype: torch.dtype) -> None:
     """Refuse (InputError) what has no kernel for eight-bit weights."""
-    if spec.moe is not None:
-        raise InputError(
-            f"fp8 weights: must be of a dense model to be run here, given {spec.name}: take bf16"
-        )
     if device.type == "cuda" and (not multiplies(device) or dtype != torch.bfloat16):
         need = "bf16 activations and a CUDA device of compute capability 8.9 or later, or a CPU"
         raise InputError(f"fp8 weights: need {need}")

@@ -13,6 +13,7 @@ from perfmodel.specs.models.model import ModelSpec, MoE
 from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
 from perfmodel.validate.decoder.families import check_supported
+from perfmodel.validate.decoder.fp8 import by_row
 from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
 from perfmodel.validate.decoder.shard import RankShard
 
@@ -61,6 +62,7 @@ class RoutedExperts(nn.Module):
     """Gated MLPs [num_experts, ...] and their router; a tensor-parallel rank holds a part of each expert.
 
     Every token goes to its best few, and all experts' products are two grouped matrix products.
+    scales: of fp8 matrices, by name, [num_experts, outputs].
     """
 
     def __init__(self, moe: MoE, hidden: int, inner: int) -> None:
@@ -69,6 +71,7 @@ class RoutedExperts(nn.Module):
         self.router = nn.Parameter(torch.empty(moe.num_experts, hidden))
         self.gate_up = nn.Parameter(torch.empty(moe.num_experts, 2 * inner, hidden))
         self.down = nn.Parameter(torch.empty(moe.num_experts, hidden, inner))
+        self.scales = nn.ParameterDict()
 
     def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
         """x [batch, n, hidden] to the same shape; nothing waits for the device."""
@@ -77,9 +80,23 @@ class RoutedExperts(nn.Module):
         if self.normalized:
             weights = weights / weights.sum(-1, keepdim=True)
         experts, order = experts.flatten().sort(stable=True)
-        inner = pointwise.silu_mul(pointwise.by_expert(rows[order // self.chosen], self.gate_up, experts))
-        out = pointwise.by_expert(inner, self.down, experts)[order.argsort()].unflatten(0, (-1, self.chosen))
+        first, second = (self.scales[name] if self.scales else None for name in ("gate_up", "down"))
+        both = pointwise.by_expert(rows[order // self.chosen], self.gate_up, experts, first)
+        out = pointwise.by_expert(pointwise.silu_mul(both), self.down, experts, second)[order.argsort()]
+        out = out.unflatten(0, (-1, self.chosen))
         return (out * weights[..., None].to(x.dtype)).sum(1).view_as(x)
+
+    def hold(self, name: str, weight: Tensor, peaks: Tensor) -> None:
+        """Quantise a stack of matrices [num_experts, outputs, inputs], rows' largest values being peaks."""
+        codes, scale = by_row(weight.flatten(0, 1), peaks.view(-1, 1))
+        setattr(self, name, nn.Parameter(codes.view(weight.shape), requires_grad=False))
+        self.scales[name] = nn.Parameter(scale.view(weight.shape[:2]), requires_grad=False)
+
+    def quantise(self) -> None:
+        """Both stacks, but not the router."""
+        for name in ("gate_up", "down"):
+            weight = getattr(self, name).detach()
+            self.hold(name, weight, weight.abs().amax(-1))
 
 
 class Layer(nn.Module):

@@ -83,10 +83,17 @@ class Pointwise:
         batch = torch.arange(len(places), device=places.device)[:, None]
         write_tokens(into, batch, slots, read_tokens(source, batch, places))
 
-    def by_expert(self, rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
+    def by_expert(
+        self, rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor | None = None
+    ) -> Tensor:
         """rows [r, k] times weights [num_experts, m, k], each by its expert's matrix: [r, m]. experts [r]
         rise.
+
+        scale [num_experts, m]: of weights in fp8, which are widened here.
         """
+        if scale is not None:
+            wide = self.by_expert(rows, weights.to(rows.dtype), experts)
+            return (wide * scale[experts]).to(rows.dtype)
         product = _grouped_mm
         if product is None and rows.dtype == torch.bfloat16:
             product = torch._grouped_mm

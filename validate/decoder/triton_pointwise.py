@@ -303,12 +303,28 @@ class Fused(Pointwise):
             num_warps=1,
         )
 
-    def by_expert(self, rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
-        """See `Pointwise`; of few rows: before Hopper torch's grouped product copies to the host."""
-        if len(rows) > MAX_EXPERT_ROWS or (
-            rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9
-        ):
-            return super().by_expert(rows, weights, experts)
+    def by_expert(
+        self, rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor | None = None
+    ) -> Tensor:
+        """See `Pointwise`; of few rows: before Hopper torch's grouped product copies to the host.
+
+        From Hopper on fp8 is multiplied as it is, each row with a scale of its own; before, few rows' weights
+        are widened in registers.
+        """
+        hopper = rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9
+        if hopper and scale is not None:
+            codes, own = rows_to_fp8(rows)
+            ends = torch.searchsorted(experts, torch.arange(len(weights), device=experts.device), right=True)
+            return torch._scaled_grouped_mm(
+                codes,
+                weights.transpose(1, 2),
+                own[:, 0],
+                scale,
+                offs=ends.to(torch.int32),
+                out_dtype=rows.dtype,
+            )
+        if len(rows) > MAX_EXPERT_ROWS or hopper:
+            return super().by_expert(rows, weights, experts, scale)
         (m, k), out = weights.shape[1:], rows.new_empty(len(rows), weights.shape[1])
         _expert_rows[(len(rows), triton.cdiv(m, EXPERT_BLOCK[0]))](
             rows.contiguous(),
@@ -321,4 +337,4 @@ class Fused(Pointwise):
             BLOCK_K=EXPERT_BLOCK[1],
             num_warps=4,
         )
-        return out
+        return out if scale is None else (out * scale[experts]).to(rows.dtype)

@@ -270,12 +270,15 @@ def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
         tensors = [source.read(part) for part in parts]
         owner, _, leaf = name.rpartition(".")
         value, module = tensors[0] if len(tensors) == 1 else torch.cat(tensors), owners[owner]
-        if isinstance(module, Fp8Linear) and leaf == "weight":
-            module.hold(
-                value, torch.cat([_peaks(source, *each) for each in zip(parts, tensors, strict=True)])
-            )
+        held = getattr(module, leaf)
+        if held.dtype == FP8:
+            peaks = torch.cat([_peaks(source, *each) for each in zip(parts, tensors, strict=True)])
+            if isinstance(module, RoutedExperts):
+                module.hold(leaf, value.view(held.shape), peaks)
+            else:
+                module.hold(value, peaks)
             continue
-        setattr(module, leaf, nn.Parameter(value.view(getattr(module, leaf).shape), requires_grad=False))
+        setattr(module, leaf, nn.Parameter(value.view(held.shape), requires_grad=False))
 
 
 def _peaks(source: WeightSource, piece: Piece, read: Tensor) -> Tensor:
@@ -305,7 +308,7 @@ def load(
     check_supported(spec)
     source = _source(spec, name, weights, device, dtype)
     if fp8:
-        check_runs(spec, device, dtype)
+        check_runs(device, dtype)
     need = weight_bytes(_empty(spec, shard, fp8), dtype)
     check_fits(f"model {spec.name}", need, device, "take a smaller model or dtype")
     try:

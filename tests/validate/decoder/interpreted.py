@@ -168,6 +168,10 @@ def copying() -> None:
     rows, weights = torch.randn(7, 150, generator=generator), torch.randn(5, 70, 150, generator=generator)
     experts = torch.tensor([0, 0, 1, 3, 3, 3, 4])
     near(fused.by_expert(rows, weights, experts), torch.einsum("rk,rmk->rm", rows, weights[experts]), 1e-4)
+    codes, scale = by_row(weights.flatten(0, 1), weights.abs().amax(-1).view(-1, 1))
+    codes, scale = codes.view(weights.shape), scale.view(5, 70)
+    wanted = torch.einsum("rk,rmk->rm", rows, (codes.float() * scale[..., None])[experts])
+    near(fused.by_expert(rows, codes, experts, scale), wanted, 1e-3)
 
 
 def eight() -> None:

@@ -10,9 +10,18 @@ import torch
 
 from perfmodel.costs.shards import shard
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
+from perfmodel.specs.models.model import MoE
 from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, by_row, check_runs, scaled_product, to_fp8
+from perfmodel.validate.decoder.fp8 import (
+    FP8,
+    Fp8Linear,
+    by_row,
+    check_runs,
+    quantise,
+    scaled_product,
+    to_fp8,
+)
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.shard import RankShard
@@ -86,6 +95,30 @@ def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
     assert kinds["embedding"] == kinds["final_norm"] == torch.float64
 
 
+MOE = MoE(num_experts=5, experts_per_token=2, intermediate_size=24, first_dense_layers=1)
+
+
+def test_experts_of_eight_bits(prompts: list[list[int]]) -> None:
+    """A scale for each output of each expert, none for the router; as many bytes as the engine counts."""
+    weights = RandomWeights(0, CPU, torch.float64, 0.3)
+    made, wide = (build(tiny_spec(moe=MOE), weights, fp8=fp8) for fp8 in (True, False))
+    ours, theirs = made.layers[1].mlp, wide.layers[1].mlp
+    assert (ours.gate_up.dtype, ours.down.dtype, ours.router.dtype) == (FP8, FP8, torch.float64)
+    for name in ("gate_up", "down"):
+        whole = getattr(theirs, name)
+        codes, scale = by_row(whole[3], whole[3].abs().amax(1, keepdim=True))
+        assert torch.equal(getattr(ours, name)[3].float(), codes.float())
+        assert torch.equal(ours.scales[name][3], scale[:, 0])
+    again = build(tiny_spec(moe=MOE), weights)
+    quantise(again)
+    assert torch.equal(again.layers[1].mlp.down.float(), ours.down.float())
+    scales = sum(p.numel() for name, p in made.named_parameters() if "scale" in name)
+    counted = shard(made.spec, 1, Precision(weight_format("fp8"), kv_format("fp8"))).stored_weight_bytes
+    assert weight_bytes(made, torch.bfloat16) == counted + 2 * scales
+    assert tokens(made, prompts, gamma=3, draft_kv="snapkv:24,window=8") == tokens(made, prompts)
+    assert tokens(made, prompts) != tokens(wide, prompts)
+
+
 def tokens(
     model: Model, prompts: list[list[int]], small: Model | None = None, **asked: object
 ) -> list[list[int]]:
@@ -125,15 +158,14 @@ def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch)
         assert backends.choose("auto", cuda, bf16).name == "triton"
     for asked in (backends.choose, backends.pointwise):
         refused(r"a CUDA device of compute capability 8\.9 or later", asked, "triton", cuda, bf16, fp8=True)
-    refused("need bf16 activations and a CUDA device", check_runs, tiny_spec(), cuda, bf16)
+    refused("need bf16 activations and a CUDA device", check_runs, cuda, bf16)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: HOPPER)
-    check_runs(tiny_spec(), cuda, bf16)
-    refused("fp8 weights: need bf16 activations", check_runs, tiny_spec(), cuda, torch.float32)
+    check_runs(cuda, bf16)
+    refused("fp8 weights: need bf16 activations", check_runs, cuda, torch.float32)
 
 
 def test_what_cannot_be_run_is_refused_in_a_line() -> None:
     """By hand: 126 layers of 3.19e9 values at a byte, two of 128,256 x 16,384 in bf16, over eight ranks."""
     of = {"weights": "random:0", "device": CPU, "dtype": torch.bfloat16, "fp8": True}
-    refused("must be of a dense model to be run here, given mixtral-8x7b", load, "mixtral-8x7b", **of)
     says = r"needs 51\.3 GB: take a smaller model or dtype"
     refused(says, load, "llama-3.1-405b", shard=RankShard(0, 8), **of)

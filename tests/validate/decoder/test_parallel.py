@@ -17,7 +17,7 @@ from tests.validate import ranks
 from tests.validate.refused import refused
 from tests.validate.tiny_spec import tiny_spec
 
-EXPERTS = MoE(num_experts=5, experts_per_token=2, intermediate_size=24, first_dense_layers=1)
+EXPERTS = MoE(num_experts=5, experts_per_token=2, intermediate_size=24)
 CASES: list[dict[str, Any]] = [
     {"gamma": 0},
     {"gamma": 4, "draft_kv": "snapkv:16,window=8"},
@@ -30,6 +30,7 @@ CASES: list[dict[str, Any]] = [
     {"gamma": 3, "draft": "model", "draft_tp": 1, "middle_kv": "snapkv:16,window=8", "inner_gamma": 2},
     {"gamma": 3, "draft_kv": "topk:8", "temperature": 0.8, "shape": {"qkv_bias": True, "qk_norm": True}},
     {"gamma": 3, "draft_kv": "snapkv:16,window=8", "shape": {"moe": EXPERTS, "num_hidden_layers": 3}},
+    {"gamma": 2, "fp8": True, "shape": {"moe": EXPERTS}},
     {"gamma": 2, "shape": {"tie_word_embeddings": True, "output_bias": True, "mlp_bias": True}},
     {
         "gamma": 3,
