@@ -27,6 +27,7 @@ def test_a_draft_that_may_lose_by_a_defect_never_surely_pays() -> None:
     assert not any("47277" in note for note in told(dense))
     assert any("54360" in note for note in told(dense))  # only a warning
     assert pm.whatif(**asked, engine="sglang").verdict == "pays"
+    assert set(pm.sweep(**asked | {"batch": "1,2"}).to_frame().verdict) == {"too_close_to_call"}
 
 
 def test_a_defect_begins_at_its_context() -> None:

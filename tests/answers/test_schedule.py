@@ -211,6 +211,7 @@ def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
 def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
     """0.83 at 8,000 tokens and 0.79 at 100,000: one rate for both would draft as long at either."""
     asked = {"draft": "self", "draft_kv": "streamingllm:512", "tp": 8, "max_batch": 16, "hysteresis": 0.0}
+    asked |= {"attention_backend": "flashinfer"}  # FlashAttention 2 does not cut 100,000 tokens up to verify
     ends = (8000, 100_000)
     found = schedule("llama-3.1-8b", "a100", ends, **asked)
     for table, alpha in zip(found.tables, (0.84, 0.79), strict=True):

@@ -90,6 +90,15 @@ def test_the_answer_says_which_backend_and_what_it_costs() -> None:
     assert not any("does not cut" in note for note in cut.warnings)
 
 
+def test_a_backend_that_is_asked_for_is_in_the_engines_line() -> None:
+    asked = {"model": "qwen3-8b", "hardware": "rtx-3090", "context": 4096, "draft": "eagle3", "alpha": 0.8}
+    asked |= {"max_batch": 4, "draft_path": "some/head"}
+    one, other = pm.schedule(**asked), pm.schedule(**asked, attention_backend="flashinfer")
+    assert "--attention-backend" not in one.tables[0].export.vllm_line
+    assert "--attention-backend FLASHINFER" in other.tables[0].export.vllm_line
+    assert "--attention-backend flashinfer" in other.tables[0].export.sglang_line
+
+
 def test_unknown_backends_are_refused() -> None:
     asked = {"model": "qwen3-8b", "hardware": "rtx-3090", "batch": 1, "context": 1024, "gamma": 0}
     with pytest.raises(InputError, match=r"^attention_backend: no backend of vllm named 'flash4'"):

@@ -18,6 +18,7 @@ from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.question.runs_in import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
+from perfmodel.specs.engines.attention import engine_attention
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.specs.models.model import hub_id
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
@@ -56,6 +57,8 @@ class ServedTarget:
     """None: not compared with the draft's."""
     expert_parallel: int = 1
     data_parallel: int = 1
+    attention_backend: str | None = None
+    """As it was asked for; None: the engine's own choice."""
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
@@ -69,6 +72,7 @@ class ServedTarget:
             scenario.target.vocab_size,
             expert_parallel=scenario.expert_parallel,
             data_parallel=scenario.data_parallel,
+            attention_backend=question.attention_backend,
         )
 
 
@@ -142,6 +146,7 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
         notes.append(
             f"{engine} has no {served.kv_dtype} KV cache: its line serves bf16, the table is for another"
         )
+    backend = engine_attention()[engine.lower()].backends.get(served.attention_backend or "")
     share: float | None = served.memory_fraction
     devices, ep, dp = served.tensor_parallel, served.expert_parallel, served.data_parallel
     if engine == "vLLM":
@@ -159,6 +164,7 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
         tp: devices if devices > 1 else None,
         "--quantization": "fp8" if served.weights == "fp8" else None,
         "--kv-cache-dtype": names.get(served.kv_dtype),
+        "--attention-backend": backend.word if backend else None,
         memory: share,
         most: table.ranges[-1].high,
     }

@@ -15,6 +15,7 @@ from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.point.verdict import verdicts
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, listed, question
+from perfmodel.answers.question.defects import slowing
 from perfmodel.answers.question.query import Options, Query, resolve
 from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.errors import InputError, not_installed, refuse
@@ -257,10 +258,13 @@ def _sure(block: Block) -> dict[str, Any]:
         found = log_error(block.scenario, c["batch"][rows], c["context_tokens"][rows], np.array([int(gamma)]))
         error[rows] = 0.0 if not gamma else np.nan if found is None else found[..., 0]
     low, high = interval_ends(c["speedup"], error, c["tokens_per_iteration"])
+    word = verdicts(c["speedup"], low, high, c["gamma"], c["fits"])
+    contexts, at = np.unique(c["context_tokens"], return_inverse=True)
+    slow = np.array([slowing(block.scenario, float(context)) is not None for context in contexts])[at]
     return {
         "speedup_low": low,
         "speedup_high": high,
-        "verdict": verdicts(c["speedup"], low, high, c["gamma"], c["fits"]),
+        "verdict": np.where((word == "pays") & slow, "too_close_to_call", word),
     }
 
 

@@ -19,12 +19,13 @@ Pieces = Annotated[int, Meta(ge=1, le=1024)]
 class Backend(Frozen):
     """One attention backend. one, several: pieces that the cache of a sequence and KV head is cut into, for
     one query token and for several; None: as many as fill the device. latent_rereads: whether each query
-    token reads a latent cache again.
+    token reads a latent cache again. word: of the engine's own --attention-backend; None: it has none.
     """
 
     one: Pieces | None = None
     several: Pieces | None = None
     latent_rereads: bool = False
+    word: str | None = None
     source: Text
 
 
