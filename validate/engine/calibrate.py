@@ -1,5 +1,5 @@
-"""From timings to the file of a calibration, to the record of what it was fitted to, and to what is said of
-both.
+"""From timings to a calibration's file, to the record that it was fitted to, and to the remarks
+about both.
 """
 
 import datetime
@@ -24,8 +24,8 @@ from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import grouped, significant
 
 UNREACHABLE = 0.5
-"""Held-out error (median of absolute logs) beyond which the rows are of something else than what was asked
-about.
+"""Held-out error (median of absolute logs) from which the rows are of another configuration than the
+question's.
 """
 OUT_OF_LINE = 0.3
 """Log error, held out, from which a row is named as one that does not fit the others."""
@@ -34,17 +34,17 @@ FEW = 5
 SAME_PLACE = 0.1
 """Contexts within this share of each other count as one place, where a speedup can be formed."""
 LEAST_ERROR = 1e-4
-"""Of an error that is stated: no fit is exact."""
+"""Least error in a file: no fit is exact."""
 DIGITS, RANGE_DIGITS, ERROR_DIGITS = 6, 4, 3
-"""Significant digits of a value, of the ends of what was measured, and of what is said of errors."""
+"""Significant digits of a value, of the ends of measured ranges, and of errors in words."""
 
 
 @dataclass(frozen=True)
 class EngineCalibration:
-    """A calibration with what it rests on. aside: rows that were not used, for the prefill in them.
+    """A calibration and its evidence. aside: rows that were not used because they contain prefill.
 
-    subject: what was served. base: the calibration that all else is from. tried: name of every base -> its
-    held-out error (rms of logs).
+    subject: the served configuration. base: the calibration that supplies everything else. tried: name of
+    every base -> its held-out error (rms of logs).
     """
 
     calibration: Calibration
@@ -169,7 +169,7 @@ def _stated(
 
 
 def range_of(rows: EngineRows) -> MeasuredRange:
-    """What was served in these rows: an answer to anything else says so."""
+    """The ranges of these rows: an answer to another question warns about it."""
 
     def ends(name: str) -> tuple[float, float]:
         values = [float(getattr(t, name)) for t in rows.timings]
@@ -208,7 +208,7 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
 
 
 def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
-    """Log of predicted over measured speedup for every speculative row with a plain one at its batch and
+    """Log of predicted over measured speedup for every speculative row with a baseline row at its batch and
     context.
     """
     measured = rows.measured
@@ -238,7 +238,7 @@ def record_text(
 
 
 def lines(made: EngineCalibration) -> list[str]:
-    """The table of rows, predicted held out beside measured, and what was fitted, pinned and set aside."""
+    """The table of rows, predicted held out and measured; fitted and pinned constants; rows set aside."""
     table = [f"{'step':<28}{'measured':>11}{'held out':>11}{'error':>8}"]
     for t, seconds in zip(made.rows.timings, made.fitted.held_out, strict=True):
         odd = "  out of line: counts less" if abs(np.log(seconds / t.seconds)) > OUT_OF_LINE else ""

@@ -1,10 +1,10 @@
-"""A running OpenAI-compatible server: what it is, and streamed answers, with a bound on everything that it
-sends.
+"""A running OpenAI-compatible server: its identity and its streamed answers, with a bound on everything that
+it sends.
 
-Only the host of the URL that the user gave is contacted: no redirect, no proxy. The key is read from the
-environment variable `KEY` and goes into the request's header, nowhere else: `without_key` removes it from
-everything that the server sends back. An answer that is late, too long, too deep or not of the form that was
-asked for ends in one line that names the server's fault (InputError); a part of an answer is refused.
+Only the host of the user's URL is contacted: no redirect, no proxy. The key is read from the environment
+variable `KEY` and goes only into the request's header: `without_key` removes it from everything that the
+server sends back. An answer that is late, too long, too deep or not of the requested form ends in one line
+that names the server's fault (InputError); a partial answer is refused.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ T = TypeVar("T")
 KEY = "PERFMODEL_API_KEY"
 COMPLETIONS = "/v1/completions"
 PAGE_S, ANSWER_S = 30.0, 600.0
-"""The longest that a page and an answer may take from the first byte asked to the last one read."""
+"""Longest time of a page and of an answer, from the request to the last byte."""
 PAGE_BYTES, LINE_BYTES, TOKEN_BYTES = 8 * 2**20, 2**16, 2**13
-"""The most that is read: of a page, of a line of a stream, of a stream for each token that was asked for."""
+"""Most bytes that are read: of a page, of a line of a stream, of a stream per requested token."""
 LONGEST_NAME = 500
 
 
@@ -64,8 +64,8 @@ def without_key(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One streamed piece of an answer. at_s: when it came, on `time.perf_counter`. tokens: in it; None if not
-    said.
+    """One streamed piece of an answer. at_s: its arrival on `time.perf_counter`. tokens: in it; None if not
+    reported.
     """
 
     at_s: float
@@ -74,16 +74,16 @@ class Chunk:
 
 @dataclass
 class StreamedAnswer:
-    """A whole answer. began_s: when the request was sent. total: its tokens, where the server says."""
+    """A whole answer. began_s: when the request was sent. total: its tokens, if the server reports them."""
 
     began_s: float
     chunks: list[Chunk] = field(default_factory=list)
     total: int | None = None
 
     def add(self, event: Any, at_s: float, most: int) -> None:
-        """Keep an event of the stream: its tokens by the server's running count, where it gives one.
+        """Adds an event of the stream, with its tokens by the server's running count if there is one.
 
-        most: the tokens that were asked for. Raises InputError for what no server should send.
+        most: the requested tokens. Raises InputError for events that no correct server sends.
         """
         event = event if isinstance(event, dict) else {"choices": event}
         if event.get("error"):
@@ -130,7 +130,7 @@ class Server:
 
     @classmethod
     def at(cls, url: str) -> "Server":
-        """Refuses (InputError) what is not an http(s) URL with a host, or has a user name or key in it."""
+        """Refuses (InputError) anything but an http(s) URL with a host and without a user name or key."""
         try:
             parts = urlsplit(url if "//" in url else f"http://{url}")
             host = (parts.hostname or "").encode("idna")  # as a resolver will want it
@@ -146,7 +146,9 @@ class Server:
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")
 
     def get(self, path: str) -> str | None:
-        """The text of a page; None where the server has none. Raises InputError where it cannot be read."""
+        """The text of a page; None where the server has no such page. Raises InputError where it cannot be
+        read.
+        """
         status, text = self._run(path, PAGE_S, self._page(path))
         if status in (401, 403):
             raise InputError(f"--url: {self.url} asks for a key: set {KEY}")
@@ -164,8 +166,8 @@ class Server:
         return name
 
     def engine(self) -> tuple[str, str | None]:
-        """Engine and version, as far as it says: vLLM at /version, SGLang at /get_server_info, llama.cpp at
-        /props.
+        """Engine and version, if the server reports them: vLLM at /version, SGLang at /get_server_info,
+        llama.cpp at /props.
         """
         for path, name, key in (
             ("/get_server_info", "sglang", "version"),
@@ -179,8 +181,8 @@ class Server:
         return "openai", None
 
     def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
-        """Greedy answers of `tokens` tokens to all prompts at once. Raises InputError where one is not
-        whole.
+        """Greedy answers of `tokens` tokens to all prompts at once. Raises InputError for an
+        incomplete one.
         """
         return self._run(COMPLETIONS, ANSWER_S, self._answers(model, prompts, tokens))
 
@@ -218,9 +220,7 @@ class Server:
         return answer
 
     def _client(self) -> "httpx.AsyncClient":
-        """A client that goes to no other host (redirects are not followed) and waits as long as `_run`
-        says.
-        """
+        """A client that contacts no other host (redirects are not followed); `_run` limits its time."""
         import httpx
 
         key = api_key()

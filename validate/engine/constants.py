@@ -1,7 +1,7 @@
-"""Which constants of a calibration an engine's rows may free, and where each is sought.
+"""The constants of a calibration that an engine's rows may free, and their search ranges.
 
-What an engine adds to its kernels, and the efficiencies themselves: the rows decide (`fit`). What such rows
-cannot see (all-reduces at one degree, a KV method's upkeep) is not sought. Bounds follow from the measured
+They are the costs beyond kernels, and the efficiencies: the rows decide (`fit`). Constants that such rows do
+not show (all-reduces at one degree, a KV method's upkeep) are not fitted. Bounds follow from the measured
 times: an engine on a CPU spends milliseconds where one on a GPU spends microseconds.
 """
 
@@ -15,33 +15,30 @@ from perfmodel.validate.engine.timing import Timing
 
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
 FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
-"""Shares of what is possible; where a curve gives those of GEMMs, the one factor on it."""
+"""Fractions of the possible rate; for GEMMs with a curve, one factor on it."""
 DRAFTED = "drafted_token_s"
-"""What an engine spends on each drafted token, by version: sought around what the base says, where it says
-anything.
-"""
+"""Time per drafted token, by version: searched around the base's value, if it has one."""
 EXPERTS = "expert_factor"
 """The one factor on kernels of routed experts, which are most of such a model's step."""
 STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
-"""What any step may show beside its kernels: each layer (one attention call in each), a pass, each token in
-it.
+"""Costs of any step beyond its kernels: each layer (one attention call in each), a pass, each token in it.
 
-The layers tell a target's passes from a draft's: what an engine spends on every layer is many times as much
-in a target, what it spends on a pass is the same in both.
+The layers separate a target's passes from a draft's: the cost per layer is many times larger in a target, the
+cost per pass is equal.
 """
 SPECULATIVE = ("iteration_fixed_s", "iteration_sequence_s", "kv_reread_per_query")
-"""What only a drafting iteration can show."""
+"""Constants that only a drafting iteration determines."""
 LOWEST_FRACTION = 0.02
 WITHIN, OUTSIDE = 0.5, 0.05
-"""Prior widths in median steps: of what a pass may spend beside its kernels, and an iteration outside its
-passes where no baseline step is there to tell the two apart.
+"""Prior widths in median steps: of a pass's costs beyond its kernels, and of an iteration's outside its
+passes without a baseline step to separate them.
 """
 FIRST_TOKEN = 0.2
-"""The step from no drafting to one drafted token (a draft's own pass over what was accepted, sampling,
-rejecting), as a share of the shortest iteration (`iteration_fixed_s`) and of the shortest by sequence
-(`iteration_sequence_s`): prior width beside a baseline and, on a CPU that nothing is known of (`ideal`), the
-middle of it. vLLM 0.32 on a CPU spent 21 to 26 % of an iteration at K = 5 there, vLLM 0.22 with EAGLE-3 on
-H200 a tenth of one at K = 1, and nothing of it by sequence.
+"""The step from no drafting to one drafted token (a draft's own pass over accepted tokens, sampling,
+rejecting), as a fraction of the shortest iteration (`iteration_fixed_s`) and of the shortest per sequence
+(`iteration_sequence_s`): prior width with a baseline and, on an unknown CPU (`ideal`), its centre. vLLM 0.32
+on a CPU spent 21 to 26 % of an iteration at K = 5 on it, vLLM 0.22 with EAGLE-3 on H200 a tenth of one at K =
+1, and nothing of it per sequence.
 """
 ON_GPU = 0.1
 """The same middle of `iteration_fixed_s` on other devices."""
@@ -62,7 +59,7 @@ def sought(
 ) -> dict[str, SoughtConstant]:
     """The candidates for these rows, by name. cpu: whether the device is one.
 
-    Whole passes say nothing of what an iteration spends outside them.
+    Whole passes do not show the time of an iteration outside them.
     """
     iterations = [t for t in timings if t.kind == "iteration"]
     speculative = SPECULATIVE if any(t.gamma for t in iterations) else ("kv_reread_per_query",)

@@ -1,8 +1,8 @@
-"""One point of a live server: so many answers at once, timed while all of them decode.
+"""One point of a live server: several answers at once, timed while all of them decode.
 
-Prompts are random tokens, new ones every time, so that no prefix is cached and no two batches are alike.
-Between the last first token and the first last token nothing but decoding of the whole batch happens: only
-that stretch counts.
+Prompts are new random tokens each time, so that no prefix is cached and no two batches are alike. Between the
+latest first token and the earliest last token only decoding of the whole batch happens: only that window
+counts.
 """
 
 import random
@@ -43,12 +43,12 @@ class ServerLoad:
 
 
 TRIAL = ServerLoad(batch=1, prompt=8, tokens=12)
-"""What a server is asked before anything is kept."""
+"""The request of the trial answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What a round's decoding stretch held, over all answers."""
+    """The decoding window of a round, over all answers."""
 
     gaps: tuple[float, ...]
     chunks: int
@@ -88,7 +88,7 @@ def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw
 
 
 def counters(server: Server) -> Counters | None:
-    """Acceptance counters of its ``/metrics`` page; None where it has none."""
+    """Acceptance counters of its ``/metrics`` page; None without any."""
     text = server.get("/metrics")
     if text is None or "vllm:spec_decode_num_drafts" not in text:
         return None
@@ -121,7 +121,7 @@ def common(answers: list[StreamedAnswer]) -> tuple[float, float]:
 
 
 def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
-    """The part of a round in which all answers decode. Raises InputError where there is none."""
+    """The part of a round in which all answers decode. Raises InputError if it is empty."""
     start, end = common(answers)
     gaps: list[float] = []
     chunks, tokens, grown = 0, 0.0, 0.0

@@ -1,10 +1,10 @@
-"""From the timed steps of an engine to constants: those that the data determine, the others left where they
-are.
+"""From the timed steps of an engine to constants: those that the data determine; the others keep their
+values.
 
 Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
 (`SoughtConstant.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is
-pinned where the prior has it, and the rest is fitted again. A row weighs as much as the spread of its own
-samples allows. What is stated as interval comes from refits without each row.
+pinned at its prior, and the rest is fitted again. A row's weight follows from the spread of its own samples.
+The stated interval comes from refits without each row.
 """
 
 from collections.abc import Sequence
@@ -35,15 +35,15 @@ DETERMINED = 0.5
 SHOWN_FILES = 4
 """Files that a refusal names."""
 INSIDE = 0.2
-"""Distance from its bounds, in prior widths, at which the search for a constant begins at least: one that
-begins on them may not get off. Bounds are more than a width apart (`constants`).
+"""Least distance from its bounds, in prior widths, at which the search for a constant starts: one that starts
+on a bound may stay there. Bounds are more than a width apart (`constants`).
 """
 SOFT = 2.0
-"""Residual in units of `NOISE` from which it counts linearly, so that one odd row does not bend the fit."""
+"""Residual in units of `NOISE` from which it counts linearly, so that one outlier does not bend the fit."""
 ENDS = {"xtol": 1e-6, "ftol": 1e-6}
 """Where a search ends."""
 ANY = Acceptance.from_alpha(0.5)
-"""For questions of which only seconds are read: none depends on it."""
+"""For questions whose seconds are read only, which do not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class EngineRows:
     scenario: Scenario
 
     def predict(self, calibration: Calibration) -> Array:
-        """Seconds of what each row timed."""
+        """Predicted seconds of each row."""
         s = with_calibration(self.scenario, calibration)
         batch, context, gamma = (
             np.array([getattr(t, n) for t in self.timings], float) for n in ("batch", "context", "gamma")
@@ -74,7 +74,7 @@ class EngineRows:
 
     @property
     def noise(self) -> Array:
-        """Log error to expect of each row: `NOISE`, more where its own samples scatter by more than
+        """Expected log error of each row: `NOISE`, more where its own samples scatter by more than
         `STEADY`.
         """
         return np.array([NOISE * max(1.0, scatter(t.samples) / STEADY) for t in self.timings])
@@ -82,7 +82,7 @@ class EngineRows:
 
 @dataclass(frozen=True)
 class EngineFit:
-    """What a fit found: `values` of the constants in `free` order, with standard errors and their
+    """The result of a fit: `values` of the constants in `free` order, with standard errors and their
     correlation.
 
     held_out: each row's seconds as predicted by a fit without it.
@@ -99,10 +99,9 @@ class EngineFit:
 def rows_of(
     timings: Sequence[Timing], query: Query, base: Calibration, aside: Sequence[Timing] = ()
 ) -> EngineRows:
-    """Timings as rows of one question, whose acceptance does not matter. Raises InputError where they are too
-    few.
+    """Timings as rows of one question, whose acceptance does not matter. Raises InputError for too few.
 
-    aside: those that `usable` set aside, which the refusal tells.
+    aside: those that `usable` set aside, which the refusal mentions.
     """
     check_enough(timings, aside)
     return EngineRows(
@@ -140,7 +139,7 @@ def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
 
 
 def fit(rows: EngineRows, base: Calibration) -> EngineFit:
-    """Free what the rows determine, fit it, and judge it on rows held out."""
+    """Frees the constants that the rows determine, fits them, and judges the fit on rows held out."""
     candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
     base = with_values(base, {name: place.start for name, place in candidates.items() if name in SPECULATIVE})
     count, free = len(rows.timings), dict(candidates)
@@ -202,9 +201,7 @@ def _solve(
 
 
 def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: int) -> str | None:
-    """The constant to pin next: one at its bound, or the one that the rows say least of; None where all are
-    known.
-    """
+    """The constant to pin next: one at its bound, or the least determined one; None if all are determined."""
     if solved.at_bound:
         return solved.at_bound[0]
     share = {name: e / free[name].spread for name, e in zip(free, solved.stderr.tolist(), strict=True)}
@@ -213,7 +210,7 @@ def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: 
 
 
 def scatter(samples: Sequence[float]) -> float:
-    """Half the width between their quartiles over their median, as a standard deviation; 0 of fewer than
+    """Half the width between their quartiles over their median, as a standard deviation; 0 for fewer than
     four.
     """
     if len(samples) < 4:
@@ -228,8 +225,8 @@ def log_rms(predicted: Array, measured: Array) -> float:
 
 
 def small_sample(rms: float, count: float) -> float:
-    """A root mean square of few errors, widened so that a normal interval of it holds `COVERAGE` (Student's
-    t).
+    """A root mean square of few errors, widened so that its normal interval covers `COVERAGE`
+    (Student's t).
     """
     from scipy.stats import norm, t
 

@@ -1,6 +1,4 @@
-"""The runs worth making: few batches, two contexts, two draft lengths, as lines that a shell takes as they
-are.
-"""
+"""Useful runs as shell lines: few batches, two contexts, two draft lengths."""
 
 import json
 import shlex
@@ -10,12 +8,12 @@ from perfmodel.errors import unknown_name
 from perfmodel.validate.engine.driver import ServerLoad
 
 SYNTHETIC = 0.8
-"""Acceptance asked of an engine that can pretend: the times of an iteration do not depend on it."""
+"""Acceptance requested from an engine that can simulate it: the times of an iteration do not depend on it."""
 GAMMAS = (2, 7)
-"""Draft lengths beside none: what lies between them follows."""
+"""Draft lengths in addition to 0; those in between follow."""
 FIRST_PORT = 8100
 OWN = ("ngram", "mtp")
-"""Methods that need no model beside the target."""
+"""Methods that need no model in addition to the target."""
 REPEATS = (
     "# n-gram drafts what a text repeats, and random prompts repeat nothing: put texts of yours in "
     "their place, "
@@ -28,10 +26,10 @@ SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What the plan is for. model, draft: where the engine finds them. question: what perfmodel calls all of
-    it.
+    """The subject of a plan. model, draft: their ids for the engine. question: perfmodel's name of
+    everything.
 
-    pretends: whether the engine may be asked to accept drafts at a rate (vLLM's CPU backend refuses).
+    pretends: whether the engine can simulate acceptance at a rate (vLLM's CPU backend cannot).
     """
 
     model: str
@@ -60,9 +58,7 @@ def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -
 
 
 def commands(request: PlanRequest) -> list[str]:
-    """Lines for a shell: for each draft length, 0 first, a server, waited for, its runs and its end; then the
-    fit.
-    """
+    """Shell lines: for each draft length, 0 first, start a server, wait for it, run and stop it; then fit."""
     makers = {"vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
     if request.engine not in makers:
         raise unknown_name("--engine", "engine", request.engine, makers)
@@ -79,7 +75,7 @@ def commands(request: PlanRequest) -> list[str]:
 
 
 def _around(words: list[str], port: int, runs: list[str]) -> list[str]:
-    """A server, what runs against it once it answers, and its end."""
+    """A server, the runs against it once it answers, and its end."""
     return [
         f"{shlex.join(words)} --port {port} & server=$!",
         f"until curl -sf http://127.0.0.1:{port}/health > /dev/null; do",
@@ -109,7 +105,7 @@ def _vllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
 
 
 def _bench(request: PlanRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
-    """One run of vLLM's client. As many prompts as places: nobody is held up by another's prompt."""
+    """One run of vLLM's client. As many prompts as clients, so that no request waits for another's prompt."""
     return (
         f"vllm bench serve --port {port} --model {shlex.quote(request.model)} --dataset-name random "
         f"--random-input-len {prompt} --random-output-len {request.new_tokens} --ignore-eos --temperature 0 "

@@ -1,5 +1,5 @@
-"""The record of an engine's timings: append-only JSON, raw samples, and what they are of; one reader for all
-of it.
+"""The record of an engine's timings: append-only JSON with raw samples and their subject; one
+reader for all.
 """
 
 import datetime
@@ -22,7 +22,9 @@ Finite = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
 class EngineSubject(Frozen):
-    """What was served, in the words of a question. weights and kv_dtype None: the checkpoint's own."""
+    """The served configuration, in the words of a question. weights and kv_dtype None: the
+    checkpoint's own.
+    """
 
     model: str
     hardware: str
@@ -39,7 +41,7 @@ class EngineSubject(Frozen):
 
     @classmethod
     def of(cls, query: Query, engine: str, version: str) -> "EngineSubject":
-        """The parts of a question that say what is served."""
+        """The parts of a question that name the served configuration."""
         said = {name: getattr(query, name) for name in cls.__struct_fields__ if hasattr(query, name)}
         said |= {
             "draft": query.draft or "self",
@@ -51,7 +53,9 @@ class EngineSubject(Frozen):
 
 
 class EnginePoint(Frozen):
-    """One timed step (`Timing`), or why there is none. samples: seconds, thinned to 200 order statistics."""
+    """One timed step (`Timing`), or the reason for its absence. samples: seconds, thinned to 200 order
+    statistics.
+    """
 
     key: str
     status: Literal["ok", "failed"] = "ok"
@@ -83,8 +87,8 @@ class EnginePoint(Frozen):
 
 
 class EngineRecord(Frozen):
-    """What ``perfmodel validate engine`` keeps beside a calibration, and what a run against a server
-    writes.
+    """The record that ``perfmodel validate engine`` keeps next to a calibration, and that a run against a
+    server writes.
     """
 
     schema_version: Literal[1]

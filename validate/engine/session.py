@@ -24,7 +24,7 @@ def run(
     folder: Path,
     resume: bool,
 ) -> Path:
-    """Time every point that the journal does not hold yet and write ``engine-<UTC>-K<gamma>.json`` into the
+    """Times every point that the journal does not hold yet and writes ``engine-<UTC>-K<gamma>.json`` into the
     folder.
 
     Ctrl-C leaves the journal; `resume` continues from it. A failed point is a row with its reason, and resume

@@ -1,6 +1,4 @@
-"""From the files that an operator names to a calibration: ``perfmodel validate engine --from``, for Python
-too.
-"""
+"""From benchmark files to a calibration: ``perfmodel validate engine --from``, for Python too."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -24,7 +22,7 @@ from perfmodel.validate.harness.micro.write import destination_of, write_yaml
 
 @dataclass(frozen=True)
 class BenchFile:
-    """A benchmark's file, and what is said of it behind its name."""
+    """A benchmark's file, and the options behind its name."""
 
     path: Path
     said: Said
@@ -64,9 +62,7 @@ def sources_of(texts: Iterable[str]) -> list[BenchFile]:
 
 
 def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list[Timing]:
-    """The steps that they time. gamma: of those that do not say. Raises InputError, also where there is
-    none.
-    """
+    """The timed steps in them. gamma: of files without one. Raises InputError, also for no steps."""
     timings = [t for s in sources for t in read(s.path, s.said.over(Said(gamma=gamma)))]
     if not timings:
         raise InputError(
@@ -83,11 +79,11 @@ def served(
     engine: str | None,
     version: str | None,
 ) -> EngineSubject:
-    """What was served, by the question and the records among the files, which say engine, version and draft
-    themselves.
+    """The served configuration, from the question and the records among the files, which hold engine, version
+    and draft.
 
-    query: its draft is `draft` where one was given. engine, version: stand before those of records. Raises
-    InputError where the draft is stated nowhere, or otherwise than a record does.
+    query: its draft is `draft` if given. engine, version: take precedence over those of records. Raises
+    InputError where no draft is given, or one that differs from a record's.
     """
     for source in sources:
         text = read_text(source.path)
@@ -105,7 +101,7 @@ def served(
 
 
 def bases_of(query: Query) -> list[Calibration]:
-    """The one that the question names; else the device's own, all bundled ones of the device, and
+    """The base that the question names; else the device's own, all bundled ones of the device, and
     ``ideal``.
     """
     if query.calibration is not None:
@@ -138,11 +134,10 @@ def calibrate_engine(
 ) -> EngineCalibration:
     """A calibration of a serving engine from files of its benchmarks.
 
-    sources: names or patterns of files, as ``--from`` takes them. query: a question with model, hardware,
-    formats and tensor-parallel degree; its calibration, where one is named, is the base. draft: who drafted,
-    where files hold drafting steps. engine, version: what was served, where no record among the files says
-    it. gamma: draft length of files that do not say. out: where to write the calibration, and its record
-    beside it. Raises InputError.
+    sources: names or patterns of files, as for ``--from``. query: a question with model, hardware, formats
+    and tensor-parallel degree; its calibration, if named, is the base. draft: the draft, if files hold
+    drafting steps. engine, version: of the server, if no record among the files has them. gamma: draft length
+    of files without one. out: where to write the calibration, and its record next to it. Raises InputError.
     """
     found = sources_of(sources)
     timings = read_sources(found, gamma)
@@ -156,7 +151,8 @@ def calibrate_engine(
 
 
 def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path:
-    """Write the calibration and, beside it, the record of its rows: the record's path. Raises InputError.
+    """Writes the calibration and, next to it, the record of its rows; returns the record's path. Raises
+    InputError.
 
     Paths in the record are relative to its folder, so that both can be moved together.
     """

@@ -1,6 +1,4 @@
-"""Text that other programs wrote, as JSON objects; whatever is wrong with it becomes one line that names its
-place.
-"""
+"""Text of other programs as JSON objects; any fault in it becomes one line that names its place."""
 
 import json
 import math
@@ -30,7 +28,7 @@ def parse_objects(where: str, text: str) -> list[dict[str, Any]]:
 
 
 def floats(words: Iterable[str]) -> list[float]:
-    """Numbers of a log line; NaN for all where a word is none."""
+    """Numbers of a log line; all NaN if one word is not a number."""
     found = list(words)
     try:
         return [float(word) for word in found]

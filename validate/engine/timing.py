@@ -1,6 +1,4 @@
-"""What one row of a benchmark file says: how long one decoding step took, at which batch, context and draft
-length.
-"""
+"""One row of a benchmark file: the time of one decoding step, with its batch, context and draft length."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -49,7 +47,7 @@ class Timing:
     samples: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse (InputError) what no engine does."""
+        """Refuses (InputError) values that no engine can report."""
         for name, low, high in RANGES:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -70,7 +68,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What the command line says of a file that it does not say itself; None where nothing was said."""
+    """Facts about a file from the command line that the file lacks; None where not given."""
 
     batch: float | None = None
     input: float | None = None
@@ -80,7 +78,7 @@ class Said:
     """Tokens per iteration."""
 
     def over(self, other: "Said") -> "Said":
-        """This, with what it leaves open from another."""
+        """These facts, with missing ones from another."""
         named = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) is not None
         }

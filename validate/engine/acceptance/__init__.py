@@ -1,7 +1,6 @@
-"""Acceptance figures of serving engines, each in its own convention, turned into this project's table.
+"""Acceptance figures of serving engines, each in its own convention, converted to this project's table.
 
-One file an engine. The source that is written names the convention, so that a reader can check the
-arithmetic.
+One file per engine. The written source names the convention, so that a reader can check the arithmetic.
 """
 
 from pathlib import Path
@@ -18,13 +17,13 @@ from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
-"""Each has `WORDS`, of which its texts have one, and `read(where, text, subject)`: a row's rates and their
+"""Each has `WORDS`, one of which its texts contain, and `read(where, text, subject)`: a row's rates and their
 origin.
 """
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
-    """Read one file; format None looks at it. Raises InputError naming the file and what it must hold."""
+    """Reads one file; format None detects it. Raises InputError naming the file and the expected content."""
     if format is not None and format not in MODULES:
         raise unknown_name("--format", "format", format, MODULES)
     for flag, name in (("--target", subject.target), ("--draft", subject.draft)):
@@ -62,7 +61,7 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
 
 
 def _name(given: str) -> str:
-    """What a question calls a model that is given by its path, so that the same path finds its acceptance
+    """The name of a model that is given by its path in a question, so that the same path finds its acceptance
     again.
     """
     if not files.looks_like_path(given):

@@ -1,4 +1,4 @@
-"""What engines count of their drafts, and what it says of acceptance, also where the draft length changed
+"""Engines' counters of drafts and the acceptance that they imply, also if the draft length changed
 meanwhile.
 """
 
@@ -16,9 +16,9 @@ TRUNCATING = ("ngram", "suffix")
 
 @dataclass(frozen=True)
 class AcceptanceSubject:
-    """What the figures are of: they do not say so themselves.
+    """The subject of the figures, which do not name it themselves.
 
-    lengths: the draft lengths above 0 that were in use, where there were several.
+    lengths: the draft lengths above 0 in use, if several.
     """
 
     target: str
@@ -27,7 +27,7 @@ class AcceptanceSubject:
     context: int
     gamma: int
     gamma_given: bool = True
-    """Whether somebody stated gamma: then figures of another number of positions are refused."""
+    """Whether gamma was given: then figures of another number of positions are refused."""
     lengths: tuple[int, ...] = ()
 
 
@@ -35,7 +35,7 @@ class AcceptanceSubject:
 class Counters:
     """Totals over drafts. accepted[j]: drafts whose token j + 1 and all before it were accepted.
 
-    draft_tokens: tokens drafted in all; None where the engine does not say.
+    draft_tokens: all drafted tokens; None where the engine does not report it.
     """
 
     drafts: float
@@ -58,7 +58,7 @@ class Counters:
         return self.draft_length >= len(self.accepted) * (1 - SHORT)
 
     def since(self, before: "Counters") -> "Counters":
-        """What was counted after `before`."""
+        """The counts since `before`."""
         accepted = tuple(
             a - b for a, b in itertools.zip_longest(self.accepted, before.accepted, fillvalue=0.0)
         )
@@ -115,7 +115,7 @@ class Counters:
         return [after / before if before else 0.0 for before, after in itertools.pairwise([1.0, *survival])]
 
     def draft_length_note(self, lengths: tuple[int, ...]) -> str:
-        """What the reader of a source line must know beside the convention; empty where nothing."""
+        """A note for the source line in addition to the convention; empty if there is none."""
         if self.one_length:
             return ""
         if len(set(lengths)) == 2:

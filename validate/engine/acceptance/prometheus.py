@@ -13,8 +13,8 @@ _VALUE = re.compile(r"^\s+(\S+)(?:\s+-?[\d.]+)?\s*$")
 
 
 def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
-    """Labels and value of every sample of a metric, with ``_total`` or without. Raises InputError for one
-    unread.
+    """Labels and value of every sample of a metric, with or without ``_total``. Raises InputError for an
+    unreadable one.
     """
     metric = re.compile(rf"^[ \t]*{re.escape(name)}(?:_total)?(?![\w:]){_LABELS}", re.M)
     for found in metric.finditer(text):

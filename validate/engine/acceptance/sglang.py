@@ -1,7 +1,7 @@
 """SGLang's acceptance figures (0.5): requests, ``bench_serving``, ``/get_server_info``, ``/metrics``, log
 lines.
 
-All but the histogram of a request are tokens per iteration, bonus token included; a histogram counts
+All but the histogram of a request are tokens per iteration with the bonus token; a histogram counts
 iterations by accepted tokens.
 """
 
@@ -18,8 +18,8 @@ from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 TOLD_RATE, ROUNDED = 0.1, (0.02, 0.1)
-"""Accept rate from which a log line tells the draft length; how far that may be off, as a share and over the
-rate.
+"""Accept rate from which a log line determines the draft length; its rounding error, as a fraction and over
+the rate.
 """
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
@@ -70,9 +70,7 @@ def _gauge(where: str, text: str) -> float:
 
 
 def _logged(where: str, text: str, gamma: int) -> float:
-    """Mean over the lines, each as often as it has requests. Raises InputError for lines of another draft
-    length.
-    """
+    """Mean over the lines, weighted by requests. Raises InputError for lines of another draft length."""
     lines = [floats(found) for found in _LOG.findall(text)]
     if not all(is_count(value) for line in lines for value in line):
         raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")

@@ -1,7 +1,7 @@
-"""Benchmark files of serving engines and their clients, found by what they hold.
+"""Benchmark files of serving engines and their clients, recognised by their content.
 
 A file may hold several JSON objects, all of one format. A format is a title, sets of keys of which an object
-of it has one, and a function that gives the steps that such an object times.
+has one, and a function that returns the steps that such an object timed.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from perfmodel.validate.engine.timing import Said, Timing
 
 
 class BenchFormat(NamedTuple):
-    """How a JSON object of a benchmark is told, and what it times."""
+    """How to recognise a JSON object of a benchmark, and the steps that it timed."""
 
     title: str
     keys: tuple[set[str], ...]
@@ -30,7 +30,7 @@ class BenchFormat(NamedTuple):
 
 
 def _record(where: str, data: dict[str, Any], said: Said) -> list[Timing]:
-    """The timed points of a live server's record or an earlier calibration's; those that failed have none."""
+    """The timed points of a live server's record or an earlier calibration's, without the failed ones."""
     record = files.parse(EngineRecord, data, where)
     return [point.timing(where) for point in record.points if point.status == "ok"]
 
@@ -71,9 +71,7 @@ FORMATS = {
 
 
 def read(path: Path, said: Said) -> list[Timing]:
-    """The steps that a file of any format times. Raises InputError naming the file and what is wrong or
-    missing.
-    """
+    """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
     text = read_text(path)
     if printed_block.HEAD in text:
         return printed_block.read(path.name, text, said)

@@ -1,7 +1,7 @@
-"""Clients that state medians of a whole run: of the time of a token and of the time to the first one.
+"""Clients that report medians of a whole run: the time per token and the time to the first one.
 
-All mean the same by the first: (last token - first token) / (tokens - 1). Acceptance is in none but SGLang's,
-and what aiperf says of pieces.
+All define the first as (last token - first token) / (tokens - 1). Only SGLang's reports acceptance, and
+aiperf indirectly by its chunks.
 """
 
 from typing import Any
@@ -67,10 +67,10 @@ def _guidellm(where: str, run: dict[str, Any], said: Said) -> Timing:
 
 
 def aiperf(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
-    """``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run a file.
+    """``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run per file.
 
-    A streamed piece holds the time between pieces over that of a token: an iteration's, where the server
-    streams each.
+    Tokens per streamed chunk are the time between chunks over that of a token: those of an iteration, if the
+    server streams each.
     """
     prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
     tpot, ttft = (

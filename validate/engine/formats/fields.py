@@ -9,15 +9,15 @@ from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Timing
 
 SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
-"""Gaps below this share of their median are of pieces read late; above this share of such gaps it is no step.
-Gaps below `NO_GAP` of their mean are none, and leave that median alone.
+"""Gaps below this fraction of their median are of chunks read late; above this fraction of such gaps the
+median is not a step. Gaps below `NO_GAP` of their mean are ignored and leave that median unchanged.
 """
 MOST_SAMPLES = 200
 """As many as a record should carry."""
 
 
 def found(data: Any, key: str) -> Any:
-    """What stands at a dotted key, which goes into objects; None where nothing does."""
+    """The value at a dotted key, which enters objects; None if there is none."""
     for part in key.split("."):
         data = data.get(part) if isinstance(data, dict) else None
     return data
@@ -117,10 +117,10 @@ def of_client(
     ttft_s: float | None,
     prompts: float,
 ) -> Timing:
-    """The step of a client that states median times of a token and to the first one: Omega tokens an
+    """The step of a client that reports median times per token and to the first one: Omega tokens per
     iteration.
 
-    prompts: requests of the whole run; all else as of a `step`.
+    prompts: requests of the whole run; the rest as in `step`.
     """
     gamma, gained = drafted
     share = interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, lengths[1], gained)
@@ -129,10 +129,10 @@ def of_client(
 
 
 def bunched(gaps: Sequence[float]) -> bool:
-    """Whether a client read pieces late, several at once: gaps of almost nothing beside long ones.
+    """Whether a client read chunks late, several at once: gaps of almost nothing next to long ones.
 
-    Their median is then no step; their sum still is the time. Long gaps alone are other requests' prompts,
-    and say nothing of it.
+    Their median is then not a step, while their sum is still the time. Long gaps alone are other requests'
+    prompts.
     """
     least = NO_GAP * statistics.fmean(gaps)
     middle = statistics.median([gap for gap in gaps if gap > least] or gaps)

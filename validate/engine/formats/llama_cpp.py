@@ -1,4 +1,4 @@
-"""llama.cpp: ``llama-bench -o json`` and ``llama-batched-bench --output-format jsonl``, and answers of its
+"""llama.cpp: ``llama-bench -o json``, ``llama-batched-bench --output-format jsonl``, and answers of its
 server.
 """
 
@@ -33,11 +33,10 @@ def bench(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
 
 
 def server(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
-    """The step of an answer of the server, whose ``timings`` say what prompt and answer took; one object a
-    request.
+    """The step of a server's answer, whose ``timings`` hold prompt and answer; one object per request.
 
-    Requests are taken as sent one after the other (``batch=N`` says otherwise). With a draft model every
-    iteration gains one token beside those accepted, the first token coming from the prompt.
+    Requests are assumed sequential (``batch=N`` changes that). With a draft model every iteration gains one
+    token in addition to the accepted ones; the first token comes from the prompt.
     """
     timings = answer.get("timings", answer)
     tokens = number(where, timings, "predicted_n") - 1

@@ -1,7 +1,7 @@
-"""The block that ``vllm bench serve`` prints (0.9 to 0.33), in a log of any length: most public runs exist
-only so.
+"""The block that ``vllm bench serve`` prints (0.9 to 0.33), in a log of any length, as most public runs have
+it.
 
-SGLang's client prints it in the same words, with ``Accept length`` for the tokens per iteration.
+SGLang's client prints the same words, with ``Accept length`` for the tokens per iteration.
 """
 
 import re
@@ -29,7 +29,7 @@ KEYS = {
     "drafts": "spec_decode_num_drafts",
     "draft tokens": "spec_decode_draft_tokens",
 }
-"""What is printed -> its name in the client's JSON."""
+"""Printed words -> name in the client's JSON."""
 _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
 _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 

@@ -19,7 +19,9 @@ from perfmodel.validate.engine.formats.fields import (
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
 ONE_CHUNK = 0.05
-"""Share by which chunks may hold more or fewer tokens than an iteration gains and still be one each."""
+"""Fraction by which the tokens of a chunk may differ from an iteration's while each chunk is one
+iteration.
+"""
 
 
 def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
