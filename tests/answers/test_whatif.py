@@ -191,7 +191,7 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
     ("query", "said"),
     [
         (
-            Query("mixtral-8x7b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7),
+            Query("gpt-oss-20b", "h20", 1, 4096, gamma=8, draft="ngram", alpha=0.7),
             "verifying 9 tokens (CUDA graphs: 16)",
         ),
         (

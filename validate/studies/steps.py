@@ -98,7 +98,7 @@ class FittedConstants:
         drifts = {
             (p.name, only): p
             for at, only, p in sorted(since, key=lambda drift: drift[0])
-            if at <= release(version) and only in ("", own)
+            if at <= release(version) and only in ("", of, own)
         }
         return cls(kernels, chosen, (*onto.values(), *drifts.values()))
 

@@ -295,7 +295,8 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
         scale = getattr(kernels, name).value if s.times else 1.0
         update[name] = Constant(value=scale * s.value, stderr=scale * s.stderr, source=s.source)
     version = version or engine.versions[-1]
-    for name, factor in source.drifted(kernels.stack, version).items():
+    own = source.drifted(kernels.stack, version, architecture_of(kernels.gpu))
+    for name, factor in (*source.drifted(kernels.stack, version).items(), *own.items()):
         base = update.get(name, getattr(kernels, name))
         error = math.hypot((base.stderr or 0.0) * factor.value, base.value * factor.stderr)
         update[name] = Constant(value=base.value * factor.value, stderr=error, source=factor.source)

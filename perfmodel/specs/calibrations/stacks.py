@@ -64,7 +64,7 @@ def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | N
             raise refuse(
                 "--engine", None, f"left out, or that of --calibration {found.name} ({found.stack})", engine
             )
-        return found
+        return found if looks_like_path(calibration) else on_board(found, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
     engine, _, version = parse_engine(engine or DEFAULT).partition(DRIFT)
@@ -85,8 +85,8 @@ def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
     if c.stack not in source.engines or c.gpu is None:
         return c
     own, update = architecture_of(gpu), dict[str, Constant]()
-    scopes = (gpu.name,) if own == architecture_of(c.gpu) else (own, gpu.name)
-    for layer in source.of_device(c.stack, c.version, scopes, own):
+    other = () if own == architecture_of(c.gpu) else (own,)
+    for layer in source.of_device(c.stack, c.version, other, gpu.name):
         for name, s in layer.items():
             base = update.get(name, getattr(c, name))
             scale = base.value if s.times else 1.0

@@ -115,16 +115,16 @@ class Engines(Frozen):
                 found |= constants
         return found
 
-    def of_device(self, engine: str, version: str, scopes: tuple[str, ...], own: str) -> list[Constants]:
-        """What is put onto an engine's constants, in order: of these scopes (an architecture that its kernels
-        are not of, a board), and the drifts of the device's `own` architecture alone. `times` multiplies.
+    def of_device(self, engine: str, version: str, other: tuple[str, ...], board: str) -> list[Constants]:
+        """What is put onto an engine's constants, in order: of an `other` architecture than that of its
+        kernels, of a board, and the drifts of the other architecture alone. `times` multiplies.
         """
         layers = (
             constants.get(s, {})
-            for s in scopes
+            for s in (*other, board)
             for constants in (self.architectures, self.engines[engine].architectures)
         )
-        return [*layers, self.drifted(engine, version, own)]
+        return [*layers, *(self.drifted(engine, version, own) for own in other)]
 
     def chosen(self, engine: str, architecture: str) -> dict[str, str]:
         """Name of each constant that this engine has on this architecture -> its place."""
