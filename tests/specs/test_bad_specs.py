@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,15 @@ def test_yaml_may_be_fifty_deep() -> None:
     with pytest.raises(ValueError, match="nested deeper than 50"):
         read_yaml("a: " + "[" * 50 + "]" * 50)
     assert read_yaml("".join(f"k{i}: [1]\n" for i in range(60)))["k59"] == [1]
-    assert read_yaml("[1e-5, 2E3, -1e+2, 1e, 0x1e5]") == [1e-5, 2000.0, -100.0, "1e", 0x1E5]
+    numbers = read_yaml("[1e-5, 2E3, -1e+2, +.5, 1., 007, 0x1e5, 0o17, -.inf, .nan]")
+    assert numbers[:-1] == [1e-5, 2000.0, -100.0, 0.5, 1.0, 7, 0x1E5, 15, -math.inf]
+    assert math.isnan(numbers[-1])
+    assert read_yaml("[true, FALSE, ~, null, '']") == [True, False, None, None, ""]
+    plain = ["1e", "yes", "off", "1:30", "1_000", "2026-11-23", "0.22.0", "tRue", "1e5x", "e5", "."]
+    assert read_yaml(f"[{', '.join(plain)}, '5', \"null\"]") == [*plain, "5", "null"]
+    assert (read_yaml(""), read_yaml("a:\n"), read_yaml("--- 1\n...\n")) == (None, {"a": None}, 1)
+    with pytest.raises(ValueError, match="one document"):
+        read_yaml("a: 1\n---\nb: 2\n")
     for text, line in (("a: 1\na: 2", 2), ("a: 1\n? [1]\n: 2", 2), ("b: !!map [1]", 1)):
         with pytest.raises(ValueError, match=f"line {line}: "):
             read_yaml(text)
