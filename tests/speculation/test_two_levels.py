@@ -71,7 +71,10 @@ def test_the_published_order_of_configurations() -> None:
     shape, no fit: the paper does not print gamma_1 or the naive gamma, so that every plausible one must keep
     the order.
     """
-    context, split = 122 * 1024.0, {"attention_backend": "flashinfer"}  # its kernels cut the cache up to verify
+    context, split = (
+        122 * 1024.0,
+        {"attention_backend": "flashinfer"},
+    )  # its kernels cut the cache up to verify
     naive = scenario(draft="llama-68m", draft_kv="streamingllm:1024", alpha=0.4649, **split)
     small, sparse = levels(0.4649, 0.9126, **split)
     alone = float(speedups(sparse, 1.0, context, np.array([6]))[..., 0])
