@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
-.PHONY: help demo test test-slow test-engine attack mutants lint types format docs bench bench-compare browser lock rehearse clean
+.PHONY: help demo sources test test-slow test-engine attack mutants lint types format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -57,6 +57,10 @@ docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and bui
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+sources: $(VENV)/.dev  ## fit how far engines are off sources left out whole (seconds), and renew the accuracy page (minutes)
+	$(BIN)/perfmodel validate calibrate sources --write
+	$(BIN)/perfmodel validate accuracy --write
 
 bench: $(VENV)/.dev  ## time engine and decoder; rewrites docs/benchmarks.md
 	$(BIN)/python benchmarks/engine.py

@@ -18,6 +18,7 @@ from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import plan, plan_points, schema
+from perfmodel.validate.studies.parameters import ENGINES
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
@@ -190,26 +191,19 @@ def accuracy() -> str:
     `results/accuracy.json`.
     """
     record = json.loads((ROOT / "results" / "accuracy.json").read_text(encoding="utf-8"))
-    parts, steps = record["replays"]["held-out"]["partitions"], record["engines"]["steps"]
+    steps, ratios = (record["sources"][figure] for figure in ("step", "ratio"))
+    rows = []
+    for title in ENGINES.values():
+        step, ratio, worst = steps[title], ratios[title], steps[title]["worst"]
+        sources = f"{step['sources']} sources, {step['rows']} steps, {ratio['rows']} ratios"
+        off = f"{100 * step['macro']:.0f} %; {100 * ratio['macro']:.0f} %"
+        rows.append((title, sources, off, f"{100 * worst['error']:.0f} % ({worst['source']})"))
+    parts = record["replays"]["held-out"]["partitions"]
     research = [parts[f"magicdec/{gpu}/speedup"] for gpu in ("h100-sxm-80gb", "a100-sxm-80gb")]
-    engines = [steps["seen"]["vllm"], steps["seen"]["trtllm"], steps["model"]["sglang"]]
-    iteration, best = record["engines"]["ratios"]["seen"]["all"], record["gamma_optimal"]["held-out"]
-    short = sum(predicted == measured - 1 for measured, predicted in best["choices"].values())
-    rows = [
-        ("speedup", "MagicDec's stack on H100, A100", " and ".join(map(_off, research))),
-        (
-            "step; iteration over step",
-            "vLLM, TensorRT-LLM, SGLang on H100 to B300",
-            f"{', '.join(map(_off, engines))}; {_off(iteration)}",
-        ),
-        (
-            "best draft length",
-            "MagicDec's stack on A100",
-            f"one short in {short} of {best['rows']}, which costs {100 * best['regret_mean']:.1f} % of "
-            "the speedup",
-        ),
-    ]
-    return "\n".join(table(["predicted", "seen on", "mean error"], rows, text_columns=range(3))) + "\n"
+    off = " and ".join(map(_off, research))
+    rows.append(("MagicDec's stack", "H100 and A100, rows left out", f"speedup {off}", "-"))
+    head = ["engine", "judged on", "mean error: step; iteration over step", "worst source, steps"]
+    return "\n".join(table(head, rows, text_columns=range(4))) + "\n"
 
 
 def _off(errors: dict[str, Any]) -> str:

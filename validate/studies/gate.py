@@ -71,6 +71,9 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
     found += _bounds(now)
     for mode, replay in now.get("replays", {}).items():
         found += _worse(mode, recorded.get("replays", {}).get(mode, {}), replay)
+    if "sources" in now and "sources" in recorded:
+        for figure in ("step", "ratio", "speedup"):
+            found += _rise_of_sources(figure, recorded["sources"][figure], now["sources"][figure])
     if "systems" in now and "systems" in recorded:
         found += _systems(recorded["systems"], now["systems"])
     stale = list(_differences("", recorded | {"inputs": None}, now | {"inputs": None}))
@@ -112,6 +115,14 @@ def _worse(mode: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator
         new = after["partitions"].get(name)
         if new and new["rows"] >= PARTITION_ROWS:
             yield from _rise(f"{mode}: {name}", old, new, PARTITION_POINTS)
+
+
+def _rise_of_sources(figure: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    """Errors of sources left out whole, over rows and over sources."""
+    for key in ("error", "macro"):
+        old, new = before["all"][key], after["all"][key]
+        if new - old > OVERALL_POINTS / 100:
+            yield f"worse: sources: {figure}: {key} {100 * old:.1f} % -> {100 * new:.1f} %"
 
 
 def _systems(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:

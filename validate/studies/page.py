@@ -49,8 +49,32 @@ def filled(text: str, found: Record) -> str:
     return BLOCK.sub(replaced, text)
 
 
+def _sources(found: Record, by_draft: bool = False) -> list[str]:
+    """The headline: sources left out whole, by engine and by what other sources have."""
+    rows = []
+    for figure, words in FIGURES.items():
+        for name, e in found["sources"][figure].items():
+            if by_draft != name.startswith("draft") or (figure != "step" and name.startswith(OF_STEPS)):
+                continue
+            held = [_percent(e[key], 0) if key in e else "-" for key in ("inside", "width")]
+            worst = f"{_percent(e['worst']['error'], 0)} ({e['worst']['source']})"
+            errors = [_percent(e[key], 0) for key in ("error", "macro")]
+            bias = f"{100 * e['bias']:+.0f}"
+            rows.append([f"{words}, {name}", str(e["rows"]), str(e["sources"]), *errors, bias, *held, worst])
+    head = ["sources left out whole", "rows", "sources", "mean error %", "of sources %", "bias %"]
+    return table(
+        [*head, "in 90% interval %", "its ± % (median)", "worst source %"], rows, text_columns=(0, 8)
+    )
+
+
+FIGURES = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
+"""Figure of a public run -> how it is called."""
+OF_STEPS = ("device", "model", "new", "data")
+"""How parts begin that are shown of steps alone."""
+
+
 def _expect(found: Record) -> list[str]:
-    """The one screen: by engine or stack and by what was measured of the question, both errors that
+    """Within studies: by engine or stack and by what was measured of the question, both errors that
     matter.
     """
     steps, ratios = found["engines"]["steps"], found["engines"]["ratios"]
@@ -113,6 +137,9 @@ def _decide(found: Record) -> list[str]:
         for engine, of in sides.items()
         if engine != "all"
     ]
+    public = found["sources"]["side"]
+    wrong = f"sure and wrong {public['sure_and_wrong']} of {public['sure']}"
+    rows.insert(0, ["public runs: side of 1 right", f"{public['right']} of {public['rows']}; {wrong}"])
     rows.append(["research stacks: side of 1 right", f"{stack['right']} of {stack['rows']}"])
     lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
     rows.append(["lost by drafting the predicted best γ (eight A100)", lost])
@@ -363,6 +390,8 @@ def _refitted(found: Record, **left_out: str) -> list[str]:
 
 
 TABLES: dict[str, Callable[[Record], list[str]]] = {
+    "sources": _sources,
+    "sources_by_draft": partial(_sources, by_draft=True),
     "expect": _expect,
     "decide": _decide,
     "summary": _summary,

@@ -31,7 +31,7 @@ from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, significant
-from perfmodel.validate.studies import best_gamma, traffic
+from perfmodel.validate.studies import best_gamma, sources, traffic
 from perfmodel.validate.studies import engine_errors as engines
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
@@ -70,6 +70,7 @@ def record() -> dict[str, Any]:
             "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
             "coverage": {recipe.name: coverage(recipe) for recipe in MAGICDEC},
             "elsewhere": elsewhere(),
+            "sources": sources.figures(),
             "engines": engines.figures(),
             "systems": systems_figures(),
             "traffic": traffic.figures(),

@@ -6,7 +6,9 @@ counts as one.
 """
 
 import datetime
+import math
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,11 +19,15 @@ from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.fits import Z
 from perfmodel.specs.engines.source_errors import OTHER, StepErrors
+from perfmodel.specs.models.model import load_model
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant
+from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.mixed import MixedEffects
+from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs
+from perfmodel.validate.studies.published_engines import engine_decode
 
 PATH = files.data_directory("") / "sources.yaml"
 CROWDED = 16
@@ -114,3 +120,106 @@ def _short(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _short(inner) for key, inner in value.items()}
     return significant(value, 3) if isinstance(value, float) else value
+
+
+DATA_CENTRE = ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")
+"""How the names of NVIDIA's data-centre devices begin."""
+SURE = ("pays", "does_not_pay")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A row as it is counted. off: logarithm of predicted over measured; interval: around the predicted."""
+
+    source: str
+    engine: str
+    hardware: str
+    model: str
+    draft: str
+    off: float
+    interval: tuple[float, float] | None = None
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval, over the measured value, holds 1."""
+        assert self.interval
+        return self.interval[0] <= 1.0 <= self.interval[1]
+
+
+def judged(figure: str) -> list[Judged]:
+    """Rows of public runs, and ratios of the tables that constants are fitted to, by fits without their
+    study.
+    """
+    rows = []
+    for a in of_figure(figure):
+        interval = a.interval and (a.interval[0] / a.measured, a.interval[1] / a.measured)
+        draft = a.run.draft.partition(":")[0]
+        place = a.run.source_id, a.run.engine, a.run.hardware, load_model(a.run.model).name
+        rows.append(Judged(*place, draft, a.off, interval))
+    if figure == "ratio":
+        ratios = replayed(recorded())
+        for row, off in zip(ratios.rows, ratios.ratios["model"].off.tolist(), strict=True):
+            place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name
+            rows.append(Judged(*place, row.kind, off))
+    return rows
+
+
+def figures() -> dict[str, Any]:
+    """What the accuracy record holds: by figure and part of the rows; and the sides of 1 of the speedups."""
+    found: dict[str, Any] = {
+        figure: {name: _part(rows) for name, rows in _parts(judged(figure)) if rows}
+        for figure in ("step", "ratio", "speedup")
+    }
+    speedups = of_figure("speedup")
+    sure = [a for a in speedups if a.verdict in SURE]
+    found["side"] = {
+        "rows": len(speedups),
+        "right": sum((a.predicted > 1) == (a.measured > 1) for a in speedups),
+        "sure": len(sure),
+        "sure_and_wrong": sum((a.verdict == "pays") != (a.measured > 1) for a in sure),
+    }
+    return found | {"refused": answered()[1]}
+
+
+def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:
+    """By engine, by what other sources have of its device and model, and by kind of draft."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    known = [(r.engine, r.source, (r.hardware, r.model)) for r in judged("step")]
+    known += [(r.engine, r.source_id, (r.hardware, load_model(r.model).name)) for r in engine_decode()]
+    for engine, source, names in known:
+        for name in names:
+            seen.setdefault((engine, name), set()).add(source)
+    parts = [("all", rows)]
+    parts += [(ENGINES[e], of) for e, of in grouped(rows, lambda r: r.engine).items()]
+    parts.append(("data-centre devices of NVIDIA", [r for r in rows if r.hardware.startswith(DATA_CENTRE)]))
+    for word in ("device", "model"):
+        by: dict[bool, list[Judged]] = {True: [], False: []}
+        for r in rows:
+            name = r.hardware if word == "device" else r.model
+            by[bool(seen.get((r.engine, name), set()) - {r.source})].append(r)
+        parts += [(f"{word} in other sources", by[True]), (f"new {word}", by[False])]
+    drafts = grouped([r for r in rows if r.draft], lambda r: r.draft)
+    return parts + [(f"draft {kind}", of) for kind, of in drafts.items()]
+
+
+def _part(rows: list[Judged]) -> dict[str, Any]:
+    """Errors are exp(mean |ln|) - 1, over rows and over the means of sources; the worst source by name."""
+    sources = {name: _mean(of) for name, of in grouped(rows, lambda r: r.source).items()}
+    worst = max(sources, key=lambda name: sources[name])
+    found = {
+        "rows": len(rows),
+        "sources": len(sources),
+        "error": math.expm1(_mean(rows)),
+        "macro": math.expm1(float(np.mean([*sources.values()]))),
+        "bias": math.expm1(float(np.mean([r.off for r in rows]))),
+        "worst": {"source": worst, "error": math.expm1(sources[worst])},
+    }
+    ends = [r.interval for r in rows if r.interval]
+    if ends:
+        found["inside"] = sum(r.inside for r in rows if r.interval) / len(ends)
+        found["width"] = float(np.median([(high / low) ** 0.5 - 1 for low, high in ends]))
+    return found
+
+
+def _mean(rows: Sequence[Judged]) -> float:
+    return float(np.mean([abs(r.off) for r in rows]))
