@@ -54,11 +54,18 @@ def test_every_figure_gives_the_tokens_per_iteration_that_it_states(tmp_path, na
 
 
 def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> None:
-    """394 tokens in 104 drafts where 4 is the longest: an n-gram that finds no more stops there."""
-    found = acceptance(FILES / "vllm-metrics-ngram4.txt", 4, tmp_path, draft="ngram")
-    assert found.tokens_per_iteration(4) == pytest.approx(1 + 394 / 104, rel=1e-9)
-    table = import_file(FILES / "vllm-metrics-ngram4.txt", None, subject(4, "ngram"))
+    """394 tokens in 104 drafts where 4 is the longest: an n-gram that finds no more stops there.
+
+    The run gave 512 tokens to 4 requests: 508 - 394 = 114 iterations, as many as its clients saw chunks.
+    """
+    whole, page = tmp_path / "whole.txt", (FILES / "vllm-metrics-ngram4.txt").read_text()
+    whole.write_text(f"{page}vllm:generation_tokens_total 512\nvllm:request_success_total 4\n")
+    found = acceptance(whole, 4, tmp_path, draft="ngram")
+    assert found.tokens_per_iteration(4) == pytest.approx(508 / 114, rel=1e-9)
+    table = import_file(whole, None, subject(4, "ngram"))
     assert "3.79 tokens on average" in table.source
+    with pytest.raises(InputError, match="must hold the generated tokens and the finished requests"):
+        import_file(FILES / "vllm-metrics-ngram4.txt", None, subject(4, "ngram"))
     with pytest.raises(InputError, match="the draft length changed while this was counted"):
         import_file(FILES / "vllm-metrics-ngram4.txt", None, subject(4, "draft"))
 

@@ -31,7 +31,7 @@ FILES = Path(__file__).parent / "files"
             {},
             [(4, 512 + 64, 3, 2032 / 677, 0.02352)],
         ),  # 0.0325 by its TPOT: prefill is in it
-        ("vllm-serve-ngram4-1.json", {}, [(1, 256 + 64, 4, 1 + 394 / 104, 0.00789)]),
+        ("vllm-serve-ngram4-1.json", {}, [(1, 256 + 64, 4, 508 / 114, 0.0073)]),
         ("vllm-forward.json", {}, [(32, 8192, 0, 1.0, 0.0062105), (32, 8192, 3, 1.0, 0.006905)]),
         (
             "sglang-serving.jsonl",

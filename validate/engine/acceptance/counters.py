@@ -35,17 +35,29 @@ class AcceptanceSubject:
 class Counters:
     """Totals over drafts. accepted[j]: drafts whose token j + 1 and all before it were accepted.
 
-    draft_tokens: all drafted tokens; None where the engine does not report it.
+    draft_tokens: all drafted tokens; None where the engine does not report it. decoded: all generated tokens
+    but the first of each request; None where the engine does not report it.
     """
 
     drafts: float
     accepted: tuple[float, ...]
     draft_tokens: float | None = None
+    decoded: float | None = None
+
+    @property
+    def iterations(self) -> float:
+        """Iterations, summed over sequences: each gives one token besides the accepted ones.
+
+        A draft that looks tokens up is counted only where it finds some, so there are more iterations than
+        drafts. Without `decoded`, and within `SHORT` of it, every iteration counts as one that drafted.
+        """
+        count = 0.0 if self.decoded is None else self.decoded - sum(self.accepted)
+        return count if count > self.drafts * (1 + SHORT) else self.drafts
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Mean tokens gained by a drafting iteration, the bonus token included."""
-        return 1.0 + sum(self.accepted) / self.drafts
+        """Mean tokens gained by an iteration, the bonus token included."""
+        return 1.0 + sum(self.accepted) / self.iterations
 
     @property
     def draft_length(self) -> float:
@@ -62,9 +74,11 @@ class Counters:
         accepted = tuple(
             a - b for a, b in itertools.zip_longest(self.accepted, before.accepted, fillvalue=0.0)
         )
-        known = self.draft_tokens is not None and before.draft_tokens is not None
-        tokens = self.draft_tokens - before.draft_tokens if known else None  # type: ignore[operator]
-        return Counters(self.drafts - before.drafts, accepted, tokens)
+        tokens, decoded = (
+            None if one is None or other is None else one - other
+            for one, other in ((self.draft_tokens, before.draft_tokens), (self.decoded, before.decoded))
+        )
+        return Counters(self.drafts - before.drafts, accepted, tokens, decoded)
 
     def check(self, where: str) -> None:
         """Refuse (InputError) totals that no run can have."""
@@ -101,7 +115,13 @@ class Counters:
                 "position beyond the shortest; give --lengths (the draft lengths of the schedule, such as "
                 "1,3) or figures of one length"
             )
-        reached = (self.drafts, *self.accepted, 0.0)
+        if draft.startswith(TRUNCATING) and self.decoded is None:
+            raise InputError(
+                f"{where}: must hold the generated tokens and the finished requests for a draft that looks "
+                "tokens up, because only its hits are counted as drafts: save the whole page of /metrics, or "
+                "the JSON of vllm bench serve"
+            )
+        reached = (self.iterations if draft.startswith(TRUNCATING) else self.drafts, *self.accepted, 0.0)
         return {"histogram": [before - after for before, after in itertools.pairwise(reached)]}
 
     def _by_length(self, lengths: list[int]) -> list[float]:

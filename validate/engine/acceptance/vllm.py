@@ -19,7 +19,7 @@ CONVENTION = "vLLM per-position counters: accepted at position j over all drafts
 _POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
 _LOG = re.compile(
     r"SpecDecoding metrics:.*?Accepted: (\d+) tokens, Drafted: (\d+) tokens, "
-    r"Per-position acceptance rate: ([\d., ]+?), Avg"
+    r"Per-position acceptance rate: ([\d., ]*\d)"
 )
 WORDS = ("spec_decode_", "SpecDecoding metrics:", '"num_accepted_tokens_per_pos"')
 BENCH = "spec_decode_per_position_acceptance_rates"
@@ -44,7 +44,12 @@ def read_counters(where: str, text: str) -> Counters:
     drafts, accepted, tokens = _page(where, text)
     if drafts is None or not accepted:
         raise _lacking(where)
-    return Counters(drafts, tuple(accepted), tokens)
+    generated, finished = (
+        [value for _, value in samples(where, text, f"vllm:{name}")]
+        for name in ("generation_tokens", "request_success")
+    )
+    decoded = sum(generated) - sum(finished) if generated and finished else None
+    return Counters(drafts, tuple(accepted), tokens, decoded)
 
 
 def of_bench(where: str, data: dict[str, Any]) -> Counters:
@@ -55,8 +60,12 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
     if not is_count(drafts):
         raise refuse(where, "spec_decode_num_drafts", "a finite count, 0 or more", drafts)
     tokens = data.get("spec_decode_draft_tokens")
+    generated, completed = data.get("total_output_tokens"), data.get("completed")
     return Counters(
-        float(drafts), tuple(rate * drafts for rate in rates), float(tokens) if is_count(tokens) else None
+        drafts=float(drafts),
+        accepted=tuple(rate * drafts for rate in rates),
+        draft_tokens=float(tokens) if is_count(tokens) else None,
+        decoded=float(generated - completed) if is_count(generated) and is_count(completed) else None,  # type: ignore[operator]
     )
 
 
