@@ -65,7 +65,7 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
         drafts=float(drafts),
         accepted=tuple(rate * drafts for rate in rates),
         draft_tokens=float(tokens) if is_count(tokens) else None,
-        decoded=float(generated - completed) if is_count(generated) and is_count(completed) else None,  # type: ignore[operator]
+        decoded=float(generated - completed) if is_count(generated) and is_count(completed) else None,
     )
 
 
