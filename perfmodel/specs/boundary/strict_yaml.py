@@ -7,7 +7,6 @@ take. A date stays text, which a typed field reads.
 import math
 import re
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import Any
 
 import yaml
@@ -26,16 +25,16 @@ _WHOLE = re.compile(r"[-+]?\d+|0x[\da-fA-F]+|0o[0-7]+", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 
 
-_AROUND = (yaml.StreamStartEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent, yaml.StreamEndEvent)
-
-
 def read_yaml(text: str) -> Any:
     """The value of a text; None of an empty one. Raises ValueError for what is not such YAML."""
     try:
-        events = (event for event in yaml.parse(text, _LOADER) if not isinstance(event, _AROUND))
-        first = next(events, None)
-        found = None if first is None else _value(first, events, 0)
-        if next(events, None):
+        events = iter(yaml.parse(text, _LOADER))
+        next(events)  # begins the stream
+        if isinstance(next(events), yaml.StreamEndEvent):
+            return None
+        found = _value(next(events), events, 0)
+        next(events)  # ends the document
+        if not isinstance(next(events), yaml.StreamEndEvent):
             raise ValueError("must be one document")
         return found
     except yaml.YAMLError as error:
@@ -53,11 +52,13 @@ def _value(event: Any, events: Iterator[Any], depth: int) -> Any:
         return _scalar(event.value) if event.implicit[0] else event.value
     if depth == MAX_DEPTH:
         raise ValueError(f"line {line}: nested deeper than {MAX_DEPTH}")
-    inside = takewhile(lambda inner: not isinstance(inner, yaml.CollectionEndEvent), events)
     if isinstance(event, yaml.SequenceStartEvent):
-        return [_value(inner, events, depth + 1) for inner in inside]
+        values = []
+        while not isinstance(inner := next(events), yaml.SequenceEndEvent):
+            values.append(_value(inner, events, depth + 1))
+        return values
     table: dict[Any, Any] = {}
-    for inner in inside:
+    while not isinstance(inner := next(events), yaml.MappingEndEvent):
         line, key = inner.start_mark.line + 1, _value(inner, events, depth + 1)
         if not isinstance(key, str | int | float):
             raise ValueError(f"line {line}: keys must be plain text or numbers")
