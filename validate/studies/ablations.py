@@ -1,5 +1,5 @@
-"""What each term of an engine's calibration is worth: everything fitted anew without it, judged on held-out
-rows.
+"""The value of each term of an engine's calibration: everything is fitted again without it and judged on
+held-out rows.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from perfmodel.validate.studies.robust import Array, FittedRows, FittedValues, R
 from perfmodel.validate.studies.steps import DecodeRows, group_of
 
 FOLDS: tuple[Relation, ...] = ("model", "gpu")
-"""What is left out together: new models and new devices are what a term must help on."""
+"""Held-out groups: a term must help on new models and new devices."""
 WITHOUT = {
     "no time to quantise activations": ("quantise_s",),
     "GEMMs as in the tables": ("gemm_factor", "gemm_factor_fp8"),
@@ -28,7 +28,7 @@ WITHOUT = {
     "no time of a layer with a latent or a state": ("latent_layer_s", "state_layer_s"),
     "no time to norm queries and keys over all heads": ("wide_norm_s",),
 }
-"""What is changed -> the constants that are not fitted and not there."""
+"""Change -> the constants that are neither fitted nor present."""
 RATIOS_WITHOUT = {
     "no time outside the passes": "all.iteration_fixed_s",
     "drafted tokens route independently": "all.routing_independence",
@@ -39,14 +39,14 @@ RATIOS_WITHOUT = {
     "no time of each drafted token": "all.drafted_token_s",
     "computing at the rate of the tables": "h100-sxm-94gb.gemm_flops_factor",
 }
-"""What is changed -> the place of the constant that is not fitted and not there."""
+"""Change -> the place of the constant that is neither fitted nor present."""
 FOLDS_OF_RATIOS: tuple[RatioFold, ...] = ("seen", "model")
 CHANGED = {
     "GEMMs by one share of bandwidth and one of the peak": {"gemm_efficiency": None},
     "experts as GEMMs": {"expert_kernels": None},
     "no CUDA-graph padding": {"graph_tokens": None},
 }
-"""What is changed -> what kernels then state."""
+"""Change -> the kernels' constants under it."""
 
 
 def ablations(whole: Values) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""The draft length: predicted best beside measured best, and what choosing the predicted one would lose."""
+"""The draft length: predicted and measured best, and the loss from choosing the predicted one."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,10 +21,11 @@ MAX_GAMMA = 8
 
 
 def figures(mode: Mode) -> dict[str, Any]:
-    """Errors of the speedup at the measured best gamma, the predicted best gamma, and what choosing it loses.
+    """Errors of the speedup at the measured best gamma, the predicted best gamma, and the loss from choosing
+    it.
 
     Held-out predicts each row with a fit that saw no time of its model, batch and context. regret: predicted
-    best speedup over the predicted one at the measured gamma, less 1; constant_regret: over that of each of
+    best speedup over the predicted one at the measured gamma, minus 1; constant_regret: over that of each of
     `CONSTANTS`.
     """
     off, regrets, constant, choices = [], [], [], {}

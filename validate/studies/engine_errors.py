@@ -1,6 +1,4 @@
-"""How far predictions of serving engines are off: steps and iterations, by constants that have not seen
-them.
-"""
+"""Errors of predictions of serving engines: steps and iterations, by constants that have not seen them."""
 
 from typing import Any
 
@@ -21,7 +19,7 @@ from perfmodel.validate.studies.parameters import ENGINES
 
 
 def figures() -> dict[str, Any]:
-    """What the accuracy record holds of engines."""
+    """The engines' part of the accuracy record."""
     record = recorded()
     errors = replayed(record)
     return {
@@ -34,7 +32,7 @@ def figures() -> dict[str, Any]:
 
 
 def _steps(errors: HeldOutReplay) -> dict[str, Any]:
-    """By relation; no interval is narrower than where less was new, as in answers
+    """By relation; no interval is narrower than that of a less novel relation, as in answers
     (`HeldOutReplay.stated`).
     """
     found: dict[str, Any] = {}
@@ -88,10 +86,9 @@ def _cells(errors: HeldOutErrors) -> dict[str, Any]:
 
 
 def sides(errors: HeldOutReplay) -> dict[str, Any]:
-    """Speedups at the measured tokens per iteration: the side of 1 that they are on, and verdicts that were
-    sure.
+    """Speedups at the measured tokens per iteration: correct sides of 1, and verdicts that were certain.
 
-    By what the constants have not seen: draft length or task, version, the whole study, ...
+    By held-out group: draft length or task, version, the whole study, ...
     """
     rows = errors.rows
     counts: dict[str, Any] = {}

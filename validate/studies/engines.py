@@ -1,8 +1,8 @@
-"""Everything that the engines' rows say, made in one go: the constants, the folds, the errors to state, the
+"""Everything from the engines' rows, made together: the constants, the folds, the errors to state, the
 ablations.
 
 ``results/engines.json`` keeps the constants of every fold, so that the accuracy gate replays held-out rows
-without fitting anything; what is left out together is in `STEP_FOLDS` and `RATIO_FOLDS`.
+without fitting; `STEP_FOLDS` and `RATIO_FOLDS` list the held-out groups.
 """
 
 import datetime
@@ -51,9 +51,9 @@ Constants = Mapping[str, Mapping[str, float]]
 
 
 class Fold(NamedTuple):
-    """What is held out together: rows of one `key`. words: for tables. said: of the errors that are stated.
+    """A held-out group: rows of one `key`. words: for tables. said: of the stated errors.
 
-    ratio: of steps, which fold of ratios is stated beside it.
+    ratio: for steps, the fold of ratios that is stated next to it.
     """
 
     key: Callable[[Any], Hashable]
@@ -86,9 +86,7 @@ STEP_FOLDS: dict[Relation, Fold] = {
         "transferred",
     ),
 }
-"""From what says little to what says more. The last two take the constants of devices left out, as "gpu"
-does.
-"""
+"""From the least to the most novel. The last two use the constants of held-out devices, as "gpu" does."""
 RATIO_FOLDS: dict[RatioFold, Fold] = {
     "seen": Fold(lambda row: row.group, "draft length or task", "draft lengths or tasks"),
     "version": Fold(lambda row: f"{row.engine} {release(row.version)[:2]}", "version", "versions"),
@@ -154,9 +152,7 @@ class HeldOutReplay:
         return errors.scatter("", "ratios of kinds of draft left out whole", borrowed=1.0)
 
     def unseen_context(self) -> Scatter:
-        """How far ratios of long contexts are off with all of them held out, for each e-fold beyond the
-        others.
-        """
+        """Error of ratios of long contexts with all of them held out, for each e-fold beyond the others."""
         source = f"ratios of contexts above {LONG_CONTEXT:g} tokens left out whole"
         return self._for_each_fold(
             "context", [row.context for row in self.rows], LONG_CONTEXT, LONG_CONTEXT, source
@@ -179,9 +175,7 @@ class HeldOutReplay:
         )
 
     def widened(self, by: RatioFold, width: Array) -> Array:
-        """Half-widths of `covered`, as of answers to questions wider than what the other rows of an engine
-        verified.
-        """
+        """Half-widths of `covered`, as for questions wider than the other rows of an engine verified."""
         keys, each = [RATIO_FOLDS[by].key(row) for row in self.rows], Z * self.unseen_width().deviation
         tokens, engines = (
             np.array([row.tokens for row in self.rows]),
@@ -202,7 +196,9 @@ def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOu
 
 
 def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
-    """What to state: of an engine without rows what all others say; of one or two groups no quantile."""
+    """The error to state: for an engine without rows that of all others; for one or two groups no
+    quantile.
+    """
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
     return scatter.model_copy(update={"log_within": None}) if len(set(errors.groups)) <= FEW else scatter
 
@@ -222,8 +218,8 @@ def step_errors(
 
 
 def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
-    """Predictions of every row by constants that have not seen its fold; constants: as `recorded` has
-    them.
+    """Predictions of every row by constants that have not seen its fold; constants: in the form of
+    `recorded`.
     """
     whole, steps, ratios = constants["steps"], {}, {}
     for relation, fold in STEP_FOLDS.items():
@@ -291,7 +287,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
 
 
 def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, Any]:
-    """What is known of the engine of these steps and iterations; versions by number, the newest last."""
+    """Facts about the engine of these steps and iterations; versions by number, the newest last."""
     texts = {*map(version_of, steps), *(row.version for row in rows)}
     return {
         "versions": sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release),  # type: ignore[index]
@@ -304,7 +300,7 @@ def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, 
 
 
 def recorded() -> dict[str, Any]:
-    """``results/engines.json``. Raises InputError where there is none that this version can read."""
+    """``results/engines.json``. Raises InputError if this version cannot read it."""
     try:
         found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What makes the accuracy check fail: changed inputs, worse errors, lost predictions, broken bounds, a stale
+"""Faults of the accuracy check: changed inputs, worse errors, lost predictions, broken bounds, a stale
 record.
 """
 
@@ -22,7 +22,9 @@ PARTITION_ROWS = 10
 """Mean errors may rise by this many percentage points, overall and in partitions of at least so many rows."""
 RELATIVE = 1e-5
 ABSOLUTE = 1e-6
-"""What a figure may move by and still count as the recorded one: searches end this close on any platform."""
+"""Largest difference at which a figure counts as the recorded one: searches end this close on any
+platform.
+"""
 SHOWN = 12
 
 
@@ -43,7 +45,7 @@ class _Systems(Frozen, forbid_unknown_fields=False):
 
 
 class _Recorded(Frozen, forbid_unknown_fields=False):
-    """What the rules below look at; the rest of the record is only compared."""
+    """The part of the record that the rules below read; the rest is only compared."""
 
     inputs: dict[str, dict[str, Any]]
     replays: dict[str, _Replay]
@@ -51,7 +53,7 @@ class _Recorded(Frozen, forbid_unknown_fields=False):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The recorded accuracy. Raises InputError where there is none, or none that this version can compare."""
+    """The recorded accuracy. Raises InputError if there is none, or one that this version cannot compare."""
     if not path.exists():
         raise InputError(f"{path}: must exist; `perfmodel validate accuracy --write` writes it")
     found = files.read_mapping(path)
@@ -64,7 +66,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Everything that is wrong with `now` beside what was recorded, one line each; none where it passes."""
+    """All differences of `now` from the record that are faults, one line each; empty if it passes."""
     inputs = _without_additions(recorded.get("inputs", {}), now.get("inputs", {}))
     changed = list(_differences("", recorded.get("inputs"), inputs))
     found = _fault_lines(f"changed: {len(changed)} inputs are not what was recorded", changed)
@@ -83,7 +85,7 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The inputs of `now` without devices and models that were added since: no recorded figure is of them."""
+    """The inputs of `now` without devices and models that were added since: no recorded figure uses them."""
     kept = {
         kind: {name: made_of for name, made_of in now[kind].items() if name in recorded.get(kind, {})}
         for kind in ("gpus", "models")

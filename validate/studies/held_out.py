@@ -1,8 +1,8 @@
-"""What predictions are off by: fits without whole groups of rows, and the intervals that follow.
+"""Errors of predictions: fits without whole groups of rows, and the intervals that follow.
 
-Rows of one group (model, device, degree) err together, so a group counts as many as are independent in it; an
+Rows of one group (model, device, degree) err together, so a group counts as many as its independent rows; an
 engine with few groups borrows from the others. The half-width of an interval is the quantile of such errors,
-so that it holds what it says.
+so that its coverage is the stated one.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values
 from perfmodel.validate.studies.steps import DecodeRows
 
 BORROWED = 0.1
-"""What a group of another engine weighs beside one of the engine itself."""
+"""Weight of a group of another engine relative to one of the engine itself."""
 ROUNDS = 2
 """Of a fit that begins at the constants of all rows."""
 FEW = 2
@@ -37,7 +37,7 @@ STAND_INS = {
     "mi300x-192gb": "h200-sxm-141gb",
     "mi325x-256gb": "h200-sxm-141gb",
 }
-"""Device with rows -> another whose kernels stand in for its own, to see what a transfer is worth."""
+"""Device with rows -> another whose kernels replace its own, to measure the error of a transfer."""
 
 
 def name_of(key: Hashable) -> str:
@@ -62,8 +62,8 @@ def own_rows() -> list[DecodeRow]:
 
 
 def rows_of(relation: Relation) -> DecodeRows:
-    """All rows of devices with kernels, counted for this relation; of another maker's device, its rows
-    alone.
+    """All rows of devices with kernels, counted for this relation; for another maker's device only
+    its rows.
     """
     if relation == "maker":
         return DecodeRows([row for row in engine_decode() if not is_own(row)], DECODING, STAND_INS)
@@ -73,8 +73,8 @@ def rows_of(relation: Relation) -> DecodeRows:
 def refits(
     rows: FittedRows[Row], key: Callable[[Row], Hashable], whole: Values, slopes: Array
 ) -> dict[str, dict[str, float]]:
-    """Constants fitted without the rows of each key, from those of all rows and the slopes there, by the
-    key's name.
+    """Constants fitted without the rows of each key, from those of all rows and their slopes, by the key's
+    name.
     """
     keys, fits = [name_of(key(row)) for row in rows.rows], {}
     for name in dict.fromkeys(keys):
@@ -101,9 +101,9 @@ class HeldOutErrors:
     groups: Sequence[Any]
 
     def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
-        """Of rows, for what is said of one engine: a row of another counts `borrowed`.
+        """Weights of rows for one engine's errors: a row of another engine counts `borrowed`.
 
-        A group counts as many as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey Sampling,
+        A group counts as many as its independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey Sampling,
         5.4): rho is the share of the engine's squared errors that the rows of a group have in common.
         """
         members = grouped(range(len(self.groups)), lambda i: self.groups[i])
@@ -119,7 +119,7 @@ class HeldOutErrors:
         return weights
 
     def _common(self, groups: list[list[int]]) -> float:
-        """rho of these groups; 1, so that each counts once, where none has several rows."""
+        """rho of these groups; 1, so that each counts once, if no group has several rows."""
         several = [self.off[index] for index in groups if len(index) > 1]
         apart = sum(float(np.var(off, ddof=1)) * len(off) for off in several)
         whole = sum(float(np.sum(off**2)) for off in several)
@@ -138,10 +138,10 @@ class HeldOutErrors:
         return self.part(i for i, group in enumerate(self.groups) if len(degrees[group[:3]]) > 1)
 
     def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
-        """What to state of an engine: the quantile, widened as an interval of a next one for the number
-        behind it.
+        """The error to state for an engine: the quantile, widened as a prediction interval for the number of
+        groups.
 
-        That is by Student's t, and by the square root of 1 + 1/n.
+        By Student's t, and by the square root of 1 + 1/n.
         """
         weights, size = self.weights(engine, borrowed), np.abs(self.off)
         rms = float(np.sqrt(np.average(size**2, weights=weights)))

@@ -58,7 +58,7 @@ def render(lines: Iterable[Line]) -> str:
 
 
 def read(where: Path) -> list[Line]:
-    """All lines, oldest first; none where there is no file. Raises InputError for a line that is not one."""
+    """All lines, oldest first; empty without a file. Raises InputError for an invalid line."""
     lines = read_rows(where, Line) if where.exists() else ()
     for number, line in enumerate(lines, 2):
         if line.mape < 0:
@@ -67,7 +67,9 @@ def read(where: Path) -> list[Line]:
 
 
 def commit() -> str:
-    """The commit that the tree stands on, ``+`` where it differs from it; ``unknown`` where nothing says."""
+    """The commit of the tree, with ``+`` if the tree differs from it; ``unknown`` without git and
+    PERFMODEL_COMMIT.
+    """
     known = code_version.commit()
     return known["commit"][:8] + "+" * known["dirty"]
 

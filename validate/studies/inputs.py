@@ -1,8 +1,7 @@
-"""What the predictions were made from: a fingerprint of each file that enters an answer, so that a changed
-one is seen.
+"""The inputs of the predictions: a fingerprint of each file that enters an answer, so that a change is seen.
 
-The replayed errors alone would not show a changed standard error, a device that no measured row names, or a
-published figure that was moved a little.
+The replayed errors alone would not show a changed standard error, a device that no measured row uses, or a
+published figure that moved a little.
 """
 
 import hashlib
@@ -18,8 +17,8 @@ from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records.store import BUNDLED, RESULTS
 
 OF_RECORDS = (".json", ".yaml", ".csv")
-"""Of a machine: its records, and the devices and calibrations that they name; pages and pictures follow from
-them.
+"""Files of a machine: its records, and the devices and calibrations that they name; pages and pictures are
+derived from them.
 """
 AS_ONE = "public_"
 """Tables of thousands of rows, of which one fingerprint is kept."""
@@ -28,9 +27,9 @@ DIGITS = 16
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Folder or file -> what is in it -> its fingerprint; of calibrations all that they state.
+    """Folder or file -> its parts -> their fingerprints; for calibrations all values.
 
-    Devices and models count by their content, not by how the file is laid out; published tables row by row.
+    Devices and models count by their content, not by the layout of the file; published tables row by row.
     """
     found: dict[str, dict[str, Any]] = {
         kind: {
@@ -78,9 +77,7 @@ def _values(name: str) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> Any:
-    """The same with its numbers as text, so that no rounding is allowed for; a list of numbers is one
-    text.
-    """
+    """The same with its numbers as text, so that no rounding is allowed; a list of numbers is one text."""
     if isinstance(value, dict):
         return {key: _texts(inner) for key, inner in value.items()}
     if isinstance(value, list) and any(isinstance(inner, list) for inner in value):

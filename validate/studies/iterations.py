@@ -72,12 +72,12 @@ class Iteration:
 
     @property
     def tokens(self) -> float:
-        """That a pass verifies, of all sequences."""
+        """Tokens that a pass verifies, of all sequences."""
         return self.batch * self.verified
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """What rows share that differ in batch and context alone."""
+        """The common part of rows that differ only in batch and context."""
         served = replace(self.query, batch=1, context=1)
         return self.engine, self.version, served, self.width, self.verified
 
@@ -96,7 +96,7 @@ class IterationGroup(StepGroup):
     first: Iteration
 
     def predict(self, calibration: Calibration) -> Array:
-        """An iteration over a baseline step."""
+        """Predicted ratio of an iteration to a baseline step."""
         s, batch, context, row = (
             with_calibration(self.scenario, calibration),
             self.batch,

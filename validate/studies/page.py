@@ -112,7 +112,7 @@ EXPECTED = (
     ("another device, its kernels known", "gpu", "model"),
     ("another device, with the kernels of a third", "transferred", "model"),
 )
-"""In words, what was left out of steps, and of ratios."""
+"""The held-out group of steps and of ratios, in words."""
 
 
 def _with_interval(e: Record | None) -> str:
@@ -126,7 +126,7 @@ def _with_interval(e: Record | None) -> str:
 
 
 def _decide(found: Record) -> list[str]:
-    """What decisions rest on."""
+    """The errors behind decisions."""
     sides, gamma = found["engines"]["sides"]["seen"], found["gamma_optimal"]["held-out"]
     stack = found["replays"]["held-out"]["side_of_one"]
     rows = [
@@ -155,7 +155,7 @@ def _signed(value: float) -> str:
 
 
 def _figures(e: Record | None, *names: str) -> list[str]:
-    """Figures of errors by name, all but counts in per cent; signed, where the sign says something."""
+    """Error figures by name, all except counts in per cent; signed where the sign matters."""
     if e is None:
         return ["-"] * len(names)
     signed = ("bias", "worst")
@@ -308,7 +308,7 @@ def _traffic(found: Record) -> list[str]:
 
 
 def _served_runs(found: Record) -> list[str]:
-    """All, by study and by what was left out."""
+    """All served runs, by study and by held-out group."""
     rows = [
         _served(f"{name}; {by} left out", part, SERVED)
         for by, of in found["traffic"].items()
@@ -328,7 +328,7 @@ def _served(name: str, part: Record, figures: Iterable[str]) -> list[str]:
 
 
 def _engines(found: Record) -> list[str]:
-    """Step times by engine and by what the constants have not seen."""
+    """Step times by engine and by held-out group."""
     rows = [
         [
             f"{ENGINES[engine]}, by {fold.words}",
@@ -354,8 +354,8 @@ def _engine_cells(found: Record) -> list[str]:
 
 
 def _inside(e: Record) -> list[str]:
-    """How often the stated interval holds what it has not seen, and how wide it is; one group has no other to
-    say.
+    """Coverage of the stated interval on held-out rows, and its width; one group has no other to estimate
+    from.
     """
     if "inside" not in e:
         return ["-", "-"]
@@ -363,7 +363,7 @@ def _inside(e: Record) -> list[str]:
 
 
 def _engine_ratios(found: Record) -> list[str]:
-    """An iteration over a baseline step, and the side of 1 that the speedup is on."""
+    """The ratio of an iteration to a baseline step, and the correct side of 1 of the speedup."""
     rows = []
     for by, fold in RATIO_FOLDS.items():
         for engine, e in found["engines"]["ratios"][by].items():
@@ -378,7 +378,7 @@ def _engine_ratios(found: Record) -> list[str]:
 
 
 def _refitted(found: Record, **left_out: str) -> list[str]:
-    """What each term is worth on what was left out, fold by fold."""
+    """The value of each term on held-out rows, fold by fold."""
     folds = {"in sample": "in sample"} | {by: f"{words} left out" for by, words in left_out.items()}
     ablations = found["engines"]["ablations"].items()
     rows = [

@@ -31,16 +31,14 @@ class Parameter:
 
     @property
     def scope(self) -> str:
-        """Where it holds: all, an architecture, a board, an engine, one on an architecture or from a version
-        on.
+        """Its scope: all, an architecture, a board, an engine, one on an architecture or from a
+        version on.
         """
         return self.place.rpartition(".")[0]
 
 
 def drift(engine: str, version: str, name: str, spread: float, expected: float = 1.0) -> Parameter:
-    """What a constant of an engine is multiplied by from a version on, until the next version that states
-    it.
-    """
+    """Factor on an engine's constant from a version on, until the next version that states it."""
     return Parameter(f"{engine}{DRIFT}{version}.{name}", expected, spread, times=True)
 
 
@@ -158,7 +156,7 @@ PUBLIC = (
         )
     ),
 )
-"""What the rows that are fitted here say nothing of: set from public runs, each by its source."""
+"""Constants that the fitted rows do not determine: set from public runs, each with its source."""
 _COOKBOOK = "sgl-project/sgl-cookbook@7b5bd9c0: 14 steps of 6 models on B200, H100 and H200 under plain flags"
 DEFAULT_FLAGS = (
     Parameter("sglang.blackwell.expert_layer_s", 2.4e-5, 0.5, source=_COOKBOOK),
@@ -174,6 +172,6 @@ DEFAULT_FLAGS = (
         "vllm@0.20.expert_layer_s", 0.05, 1.0, True, "8 steps of gpt-oss-120b on H200, engine_decode.csv"
     ),
 )
-"""What engines cost under the flags that they choose themselves, beside the tuned runs (InferenceX) that are
-fitted here: no part of those rows, and part of every answer.
+"""Costs of engines under their own default flags, in addition to the fitted, tuned runs (InferenceX): not
+part of those rows, but part of every answer.
 """

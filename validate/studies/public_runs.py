@@ -1,4 +1,4 @@
-"""Runs of public sources, as users of the engines measured them: each asked as its author would ask.
+"""Runs of public sources, as users of the engines measured them, each asked as its author would.
 
 The rows are ``results/published/public_runs.csv``, the address of each source ``public_sources.csv``. A
 *source* is one repository, page or thread: its rows err together, and it is left out whole.
@@ -75,13 +75,13 @@ class PublicRun:
 
     @property
     def ratio(self) -> float | None:
-        """An iteration over a baseline step."""
+        """The ratio of an iteration to a baseline step."""
         if self.tokens_per_iteration and self.time_ms and self.baseline_ms:
             return self.tokens_per_iteration * self.time_ms / self.baseline_ms
         return None
 
     def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
-        """Names of a question -> what this row says of them. degree: where the source states none."""
+        """Arguments of a question from this row. degree: used where the source states none."""
         version = DRIFT + self.engine_version if self.engine_version else ""
         return {
             "model": self.model,
@@ -123,7 +123,7 @@ def public_runs() -> tuple[PublicRun, ...]:
 
 
 def answers(run: PublicRun) -> list[Answered]:
-    """What the project says of a row. Raises InputError for what it cannot be asked."""
+    """The answer for a row. Raises InputError for a row that cannot be asked."""
     if run.kind == "served":
         return [_served(run)]
     return [_step(run)] if run.kind == "step" else _speculation(run)
@@ -183,7 +183,7 @@ def _speculation(run: PublicRun) -> list[Answered]:
 
 
 def _degree(run: PublicRun) -> int:
-    """As stated, or that whose baseline is nearest."""
+    """The stated degree, or the one with the nearest baseline."""
     if run.tensor_parallel or not run.baseline_ms:
         return run.tensor_parallel or 1
     off = {}

@@ -1,7 +1,7 @@
 """Published step times of serving engines, with and without speculation, and a published law of one engine's
 steps.
 
-The tables are ``results/published/<name>.csv``; what must hold within a row is tested of them
+The tables are ``results/published/<name>.csv``; tests check the relations within a row
 (tests/specs/test_published.py).
 """
 
@@ -93,7 +93,7 @@ class EngineSpeculationRow(EngineRow):
 
     @property
     def ratio(self) -> float | None:
-        """An iteration over a baseline step."""
+        """The ratio of an iteration to a baseline step."""
         return self.iteration_ms / self.step_ms if self.iteration_ms and self.step_ms else None
 
 
@@ -165,8 +165,8 @@ class StepLaw:
         return self.target_s + self.target_token_s * tokens + self.target_cached_s * cached
 
     def speedup(self, row: ServedRow, context: float, match: float) -> float:
-        """Speedup of a row at a context. match: share of sequences that an n-gram draft finds anything
-        for.
+        """Speedup of a row at a context. match: share of sequences for which an n-gram draft finds
+        a match.
         """
         cached = row.batch * context
         baseline = self.pass_s(row.batch, cached) + self.host_s

@@ -1,7 +1,7 @@
-"""The record of how far predictions are from measurements: what ``results/accuracy.json`` holds.
+"""The record of the distance between predictions and measurements: ``results/accuracy.json``.
 
 Every published set is replayed twice: with the shipped calibrations, and, where a calibration was fitted to
-it, with refits that have not seen the fold. Deterministic, and needs no GPU.
+it, with refits that have not seen the fold. Deterministic, without a GPU.
 """
 
 import json
@@ -53,7 +53,7 @@ ALSO_FITTED = {
     "a100-sxm-80gb.magicdec": (("allreduce_multiplier",), ("pass_fixed_s",)),
     "h100-sxm-80gb.magicdec": (("pass_fixed_s", "kv_reread_per_query"), ("sparse_cache_sequence_s",)),
 }
-"""Constants left at their literature value that are fitted to see what that would change."""
+"""Constants at their literature value that are fitted to see the effect."""
 
 
 def record() -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _by_quantity(found: dict[str, Errors]) -> dict[str, Any]:
 
 
 def coverage(recipe: Recipe) -> dict[str, Any]:
-    """How often the stated interval holds the measured speedup of held-out rows, by kind of fold.
+    """Coverage of the stated interval for held-out speedups, by kind of fold.
 
     Each row is judged with the refit that has not seen it: its covariance, and the scatter of the other
     folds' rows.

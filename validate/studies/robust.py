@@ -114,7 +114,7 @@ class FittedRows(ABC, Generic[Row]):
     groups: Sequence[Any]
 
     def predict(self, values: Values) -> Array:
-        """Logarithm of what each row measured."""
+        """Predicted logarithm of each row's measurement."""
         logs = np.empty(len(self.rows))
         for group in self.groups:
             logs[group.index] = np.log(group.at(values))

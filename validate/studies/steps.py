@@ -32,30 +32,32 @@ DATED = {
 
 
 def dated(engine: str, day: str) -> str:
-    """The version that an engine's runs had on a day (YYYY-MM-DD); empty where none is known."""
+    """The version of an engine's runs on a day (YYYY-MM-DD); empty if unknown."""
     since = [start for start in DATED.get(engine, {}) if start <= day]
     return DATED[engine][max(since)] if since else ""
 
 
 def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
-    """The version that ran a row: stated, or of its month; TensorRT-LLM's gpt-oss branch is of 1.2.0rc0."""
+    """The version that ran a row: stated, or that of its month; TensorRT-LLM's gpt-oss branch counts as
+    1.2.0rc0.
+    """
     if row.engine_version == "gpt-oss-dev":
         return "1.2.0rc0"
     return dated(row.engine, row.date) if row.engine_version == "not stated" else row.engine_version
 
 
 def group_of(row: DecodeRow) -> tuple[str, str, str, int]:
-    """What is left out together: engine, model, device and degree."""
+    """The unit that is held out together: engine, model, device and degree."""
     return row.engine, row.model, row.hardware, row.tensor_parallel
 
 
 def served_as(row: DecodeRow) -> tuple[object, ...]:
-    """What a server's rows share."""
+    """The common part of a server's rows."""
     return *group_of(row), row.expert_parallel, version_of(row)
 
 
 def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
-    """Sequences that ran at a time: their mean number where it was measured, else what was asked for."""
+    """Sequences that ran at a time: their measured mean number, else the requested one."""
     return max(row.running or row.batch, 1.0)
 
 
@@ -108,11 +110,11 @@ class FittedConstants:
         return (*self.chosen.values(), *self.drifts)
 
     def known(self, values: Values) -> Values:
-        """The values that these constants depend on, expected ones where none is given."""
+        """The values that these constants depend on; expected ones where none is given."""
         return {p.place: values.get(p.place, p.expected) for p in self.parameters}
 
     def calibration(self, values: Values) -> Calibration:
-        """With these values by place; of a parameter without one, what is expected."""
+        """The calibration with these values by place; expected ones for other parameters."""
         values = self.known(values)
         update: dict[str, Constant] = {}
         for name, parameter in self.chosen.items():
@@ -205,6 +207,6 @@ class DecodeRows(FittedRows[DecodeRow]):
 
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
-    """The question that a row answers; its draft is of no account."""
+    """The question of a row; its draft does not matter."""
     query = query_of(row, row.model, row.context_tokens, row.batch, 0)
     return with_calibration(resolve(query), calibration)

@@ -26,11 +26,11 @@ from perfmodel.speculation.workload import Workload
 from perfmodel.validate.studies.published_engines import ServedRow, served, step_law
 
 SLACK = 0.05
-"""What a row leaves open may move its prediction by this share between its ends."""
+"""Largest effect of a row's unstated inputs on its prediction, between their ends."""
 CONTEXTS = (0.0, 2048.0)
 """Cached tokens per sequence between which a context that is only a data set's name is taken to be."""
 NAMED_CONTEXT = 512
-"""The context at which the device's calibration is asked about such rows."""
+"""The context of questions about such rows."""
 WITHOUT_OWN, STACKS = "a100-pcie-80gb", ("vllm", "magicdec", "gpt-fast", "literature")
 """A device with measured trees and no calibration of its own, and whose it could take over."""
 HEADS = {"eagle:features=3": "EAGLE-3", "eagle": "EAGLE", "ngram": "n-gram"}
@@ -55,7 +55,7 @@ class SystemRow:
 
     @property
     def predicted(self) -> float:
-        """The middle of what the row leaves open."""
+        """The middle of the range that the row leaves open."""
         return sqrt(self.low * self.high)
 
     @property

@@ -45,7 +45,7 @@ SPREAD = {"gpt-oss-120b, random tokens": 0.15}
 DEFAULT_SPREAD = 0.05
 DEEPSEEK = "DeepSeek-R1, random tokens"
 LONG_OUTPUT = 4096
-"""Answers of so many tokens say next to nothing of what a request costs."""
+"""Answers from this many tokens barely depend on the costs of a request."""
 STUDIES = ("gpt-oss-120b, random tokens", "Qwen3-32B, mt-bench", "Qwen3-32B, InstructCoder", DEEPSEEK)
 MAIN_OF_2026_01 = "0.14"
 """The release of vLLM that followed the commit which ran Qwen3-32B."""
@@ -72,7 +72,7 @@ class ServedRun:
 
     @property
     def version(self) -> str:
-        """Of its engine: stated, or what ran in its month."""
+        """The engine's version: stated, or that of its month."""
         stated = str(self.engine_version or "")
         if "dev13107" in stated:
             return MAIN_OF_2026_01
@@ -80,9 +80,7 @@ class ServedRun:
 
     @property
     def gained(self) -> float | None:
-        """Tokens an iteration, measured; where none is printed, what chunks of all runs alike carry, the
-        median.
-        """
+        """Measured tokens per iteration; if not published, the median of the chunks of all similar runs."""
         if self.steps == 0:
             return None
         if self.tokens_per_iteration:
@@ -97,7 +95,7 @@ class ServedRun:
         return carried[1] / carried[0] if all(carried) else None
 
     def measured(self, name: str) -> Any:
-        """A figure, None where it is not printed; of a latency the median where no mean was printed."""
+        """A figure, None if not published; for a latency the median if no mean was published."""
         value = self.cells[name]
         return self.cells.get(name.replace("mean", "p50")) if value is None else value
 
@@ -123,7 +121,7 @@ def _carried(rows: Iterable[ServedRun]) -> float:
 
 @cache
 def rows_of(study: str) -> tuple[ServedRun, ...]:
-    """All of one study whose device and draft length are stated."""
+    """All rows of one study with a stated device and draft length."""
     with (data_folder("results") / "published" / "traffic.csv").open(encoding="utf-8", newline="") as file:
         rows = [ServedRun(cells) for cells in csv.DictReader(file)]
     return tuple(r for r in rows if r.study == study and r.requests and r.hardware and r.steps is not None)
@@ -139,12 +137,12 @@ BY: dict[str, Callable[[ServedRun], str]] = {
     "study": lambda run: run.study,
     "length": lambda run: f"{run.study}, {run.steps} draft tokens",
 }
-"""What is left out together of what a request costs."""
+"""Held-out groups of the costs of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One run: predicted over measured, for each figure; the logarithm's stated deviation of TPOT."""
+    """One run: predicted over measured, for each figure; the stated deviation of the logarithm of TPOT."""
 
     run: ServedRun
     ratios: dict[str, float]
@@ -187,7 +185,7 @@ def _source(run: ServedRun) -> str:
 
 
 Folds = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""What is left out -> engine, or ``common`` -> constants of its requests fitted without it."""
+"""Held-out group -> engine, or ``common`` -> constants of its requests fitted without it."""
 
 
 @cache
@@ -197,15 +195,15 @@ def folds() -> Folds:
 
 
 def held_out(run: ServedRun, by: str) -> EngineRequests:
-    """What a request costs by the other rows."""
+    """The costs of a request from the other rows."""
     of = folds()[BY[by](run)]
     return EngineRequests(**of.get(run.engine, of["common"]))
 
 
 def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:
-    """Serve a run again; costs: of its requests, by default those that have not seen it.
+    """Replays a run; costs: of its requests, by default those that have not seen it.
 
-    measured: with the passes that were measured, which leaves what is not known of prompts and queues.
+    measured: with the measured passes, which leaves the error of prompts and queues.
     """
     lengths, scenario = run.lengths, scenario_of(run, by)
     groups = scenario.target_shard.groups
@@ -245,14 +243,12 @@ SERVER = (
 )
 """Columns that make two runs those of one server."""
 CROWDED_MS = 300
-"""Gaps of full batches with long drafts: most passes carry prompts, and the median is no longer decoding
-alone.
-"""
+"""Gaps of full batches with long drafts: most passes carry prompts, so the median is not decoding alone."""
 
 
 def _gaps(run: ServedRun, steps: StepTimes) -> Array:
-    """Seconds of passes by running batch: median gaps between chunks, of this server's runs with this
-    draft.
+    """Seconds of passes by running batch: median gaps between chunks, of this server's runs with
+    this draft.
     """
     same = (*SERVER, "draft", "steps")
     alike = [r for r in runs(run.study) if all(r.cells[n] == run.cells[n] for n in same)]
@@ -296,8 +292,8 @@ FIGURES = {
 
 
 def figures() -> dict[str, Any]:
-    """What the accuracy record holds: by what was left out and by study, baseline and drafts; every run's
-    ratios.
+    """The served runs' part of the accuracy record: by held-out group and by study, baseline and drafts;
+    every run's ratios.
     """
     found: dict[str, Any] = {}
     for by in BY:

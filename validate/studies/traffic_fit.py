@@ -25,7 +25,7 @@ from perfmodel.validate.studies.traffic import BY, LONG_OUTPUT, STUDIES, ServedR
 from perfmodel.writing import write_all
 
 WEIGHED = {"tpot_mean_ms": 0.05, "output_tokens_per_s": 0.05, "ttft_mean_ms": 0.15}
-"""Figure -> what its logarithm is off by for reasons other than these constants."""
+"""Figure -> error of its logarithm for reasons other than these constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Scale:
     log: bool = False
 
     def moved(self, value: float, by: float) -> float:
-        """The constant after so much in its scale, within what is allowed."""
+        """The constant moved by this much in its scale, within its limits."""
         return value * math.exp(by) if self.log else min(max(value + by, 0.0), self.most)
 
     def trial(self, value: float) -> float:
@@ -69,7 +69,7 @@ COUNTS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StraightLines:
-    """A run's residuals, and what a unit of each constant's scale adds to them, in units of `WEIGHED`."""
+    """A run's residuals, and their slopes per unit of each constant's scale, in units of `WEIGHED`."""
 
     run: ServedRun
     off: Array
@@ -77,9 +77,7 @@ class StraightLines:
 
 
 def straight_lines_of(run: ServedRun) -> StraightLines:
-    """Replay a run with the constants as they are, and with each of them moved; passes as they were
-    measured.
-    """
+    """Replays a run with the constants as they are, and with each of them moved; passes as measured."""
     known = request_constants().of(run.engine)
 
     def off(costs: EngineRequests) -> Array:
@@ -134,7 +132,7 @@ def _moved(before: EngineRequests, move: Array) -> EngineRequests:
 def without(
     lines: Sequence[StraightLines], by: Callable[[ServedRun], str]
 ) -> dict[str, dict[str, EngineRequests]]:
-    """What is left out -> constants of the other runs."""
+    """Held-out group -> constants of the other runs."""
     names = dict.fromkeys(by(run) for study in STUDIES for run in runs(study))
     return {name: fitted([line for line in lines if by(line.run) != name]) for name in names}
 

@@ -63,7 +63,7 @@ class Stage:
 
 @dataclass
 class TrainingRecipe:
-    """Everything that a run depends on; written beside the checkpoint with what came out."""
+    """Everything that a run depends on; written next to the checkpoint with the results."""
 
     seed: int = 0
     minutes: float = 45.0
@@ -199,10 +199,10 @@ class Trainer:
 
 
 def train(recipe: TrainingRecipe, folder: Path, device: torch.device) -> dict[str, object]:
-    """Run the recipe, save the checkpoint, and return what its recipe.json says: the recipe and what came
-    out.
+    """Runs the recipe, saves the checkpoint, and returns the content of recipe.json: the recipe and the
+    results.
 
-    An interruption ends the training early; what was trained by then is saved all the same.
+    An interruption ends the training early; the state at that time is saved.
     """
     trainer, began, progress = Trainer(recipe, device), time.monotonic(), 0.0
     with suppress(KeyboardInterrupt):
