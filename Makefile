@@ -44,9 +44,10 @@ lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory types
 
-types:  ## mypy alone, on links that lay the package out as it is installed, with validate/ inside
+types:  ## mypy alone, on the tests and on links that lay the package out as it is installed, with validate/ inside
 	@rm -rf .types && mkdir -p .types/perfmodel
 	@ln -s $(CURDIR)/perfmodel/* $(CURDIR)/validate .types/perfmodel/
+	@ln -s $(CURDIR)/tests .types/tests
 	$(BIN)/mypy
 
 format: $(VENV)/.dev  ## let ruff mend what it can

@@ -82,7 +82,7 @@ def imports(name: str) -> Iterator[tuple[int, str]]:
     """(line, module) of every import of a module, also those inside functions."""
     for node in ast.walk(tree(name)):
         for target in imported(node):
-            yield node.lineno, target
+            yield node.lineno, target  # type: ignore[attr-defined]
 
 
 def imports_on_load(name: str) -> Iterator[tuple[int, str]]:
@@ -98,7 +98,7 @@ def imports_on_load(name: str) -> Iterator[tuple[int, str]]:
             waiting.extend(node.orelse)
             continue
         for target in imported(node):
-            yield node.lineno, target
+            yield node.lineno, target  # type: ignore[attr-defined]
         waiting.extend(ast.iter_child_nodes(node))
 
 

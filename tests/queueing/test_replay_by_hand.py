@@ -3,6 +3,7 @@ drawn.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ PLAIN, DRAFTS = server([10, 12, 14]), server([20, 24, 30], **TWO)
 BY_BATCH = replace(server([15, 30], **TWO), table=(server([15, 30], **TWO), server([10, 12])))
 READING = Reading(np.array([1.0, 100.0, 200.0]), np.array([1.0, 1.0, 2.0]), 0.001)
 """Up to 100 tokens a pass takes 1 s, then 10 ms a token; 1 ms for the attention of each prompt token."""
-TRACES = {
+TRACES: dict[str, Any] = {
     # 60 prompt tokens in 40 ms | 40 + 20 | 59 beside the first's second token, in 39.5 | 21 in 20.5 | a token
     # more
     "cut prompts": (PLAIN, {"budget": 60}, [0, 0], [2, 2], [80, 140], [119.5, 150], 39.5 + 10),

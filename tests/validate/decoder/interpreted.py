@@ -46,11 +46,8 @@ def attention() -> None:
     """Chains, ragged and empty caches, strides, stated masks and sliding windows, in one stretch and in
     several.
     """
-    chosen, portable, tolerance = (
-        choose("triton", CPU, torch.float32),
-        choose("math", CPU, torch.float32),
-        1e-5,
-    )
+    chosen: Any = choose("triton", CPU, torch.float32)
+    portable, tolerance = choose("math", CPU, torch.float32), 1e-5
     for (n, m), splits, each in zip(
         (*SHAPES, (5, 5)), (1, 3, 2, 3, 2), (*[TYPES[0]] * 4, TYPES[1]), strict=True
     ):
@@ -145,7 +142,8 @@ def selection() -> None:
             asked = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
             near(fused.over_tokens(*asked), plain.over_tokens(*asked), tolerance)
     scores = torch.tensor([[3.0, 1.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]]).repeat(2, 400)[:, :3001]
-    best = backends.selection(choose("triton", CPU, torch.float32))._best
+    chooser: Any = backends.selection(choose("triton", CPU, torch.float32))
+    best = chooser._best
     for count in (1, 400, 3001):
         found = best(scores.clone(), count, torch.tensor([3001]), (2, 1))
         first = scores.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
@@ -188,16 +186,16 @@ def eight() -> None:
     fused.fp8 = plain.fp8 = True
     for dtype, tolerance in TYPES:
         qkv, flat = torch.randn(3, 2, 8 * 16).to(dtype) * 50, torch.ones(3, 1, 2, 8, dtype=dtype)
-        made = []
+        rotated = []
         for each in (fused, plain):
             cache, copied = (KVCache((1, 3, 2, 64, 16), CPU, FP8) for _ in "ab")
             slots, turns = torch.tensor([[0, 1], [5, 6], [63, 2]]), (flat, torch.zeros_like(flat))
             projected = Projected(layer, qkv, turns, each)
             heads = projected.rotate(None, cache.at(0, slots))
             each.copy_tokens(cache.kv.flatten(0, 1), slots, copied.kv.flatten(0, 1), slots)
-            made.append((*heads, *projected.rotate(), cache.kv.float(), copied.kv.float()))
-        near(*made)
-        assert made[0][-1].any()
+            rotated.append((*heads, *projected.rotate(), cache.kv.float(), copied.kv.float()))
+        near(*rotated)
+        assert rotated[0][-1].any()
         span = Span(torch.tensor([0, 60, 128]), 128)
         q, k, v, new_k, new_v = inputs(2, 3, dtype)
         stored = to_fp8(k), to_fp8(v)

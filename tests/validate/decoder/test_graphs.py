@@ -139,7 +139,7 @@ def eager_and_replayed(
 def test_every_width_of_two_levels_is_warm_before_it_is_recorded(monkeypatch, target, small, prompts) -> None:
     """One real iteration each; after them iterations are the decoder's own again."""
     asked = Request(4, 140, 50, 3, "model", middle_kv="streamingllm:24", inner_gamma=2)
-    made = make_decoder(target, asked, small)
+    made: Any = make_decoder(target, asked, small)
     state, concluded, conclude = (
         made.start([prompt * 2 for prompt in prompts], 50),
         list[int](),

@@ -5,6 +5,7 @@ float64.
 import math
 from collections.abc import Callable
 from functools import partialmethod
+from typing import Any
 
 import pytest
 import torch
@@ -142,7 +143,7 @@ def test_ngram_does_not_look_round_the_end() -> None:
         assert drafter.propose(state)[0].tolist() == [[8, 1]]
 
 
-LAYERS = {
+LAYERS: dict[str, dict[str, Any]] = {
     "experts": {
         "model_type": "mixtral",
         "moe": MoE(num_experts=5, experts_per_token=2, intermediate_size=24),

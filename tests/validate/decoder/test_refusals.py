@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -156,8 +157,8 @@ def test_what_is_refused_at_once(says, call) -> None:
     refused(says, call)
 
 
-EXPERTS = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 8}
-ODD = {"model_type": "phi3", "partial_rotary_factor": 0.375} | {
+EXPERTS: dict[str, Any] = {"num_experts": 4, "experts_per_token": 2, "intermediate_size": 8}
+ODD: dict[str, Any] = {"model_type": "phi3", "partial_rotary_factor": 0.375} | {
     "rope_scaling": RopeScaling(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
 }
 

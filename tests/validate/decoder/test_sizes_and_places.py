@@ -107,7 +107,7 @@ def test_what_kernels_are_launched_with(monkeypatch) -> None:
         (600, 10**5, CUDA, 1),
     ):
         assert kernel._splits(Tuning(), pairs, 2, bound, device) == splits, (pairs, bound)
-    whole = backends.choose("triton-unsplit", CUDA, torch.bfloat16)
+    whole: Any = backends.choose("triton-unsplit", CUDA, torch.bfloat16)
     assert [whole._splits(Tuning(), 8, queries, 10**5, CUDA) for queries in (1, 2, 8)] == [32, 1, 1]
 
 

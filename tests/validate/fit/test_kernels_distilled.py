@@ -24,6 +24,8 @@ ODD = 1.0
 class Held(Tables):
     """(family, engine, version, name) -> rows."""
 
+    held: dict[tuple[str, str, str, str], Rows]
+
     def __init__(self, held: dict[tuple[str, str, str, str], Rows]) -> None:
         super().__init__("tables", "h100_sxm", {}, "tables 1")
         self.__dict__["held"] = held

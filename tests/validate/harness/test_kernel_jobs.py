@@ -157,7 +157,7 @@ class Told(Clock):
             calls.extend(given)
 
         calls: list[int] = []
-        work.calls = calls
+        work.calls = calls  # type: ignore[attr-defined]
         return work
 
 
