@@ -139,7 +139,7 @@ def test_parts_of_a_pass_add_up_to_its_time(query: Query) -> None:
     )
     steps = {"baseline": target(64.0, 32000.0), "draft": draft(64.0, 32000.0), "verify": verify}
     for stage, (timer, ops, new) in plots_passes._passes(scenario, 64.0, 32000.0, 2).items():
-        spent = plots_passes._spent(timer, ops, new)
+        spent = plots_passes._seconds_by_part(timer, ops, new)
         assert sum(spent.values()) == pytest.approx(float(steps[stage].predicted_s))
         assert spent["fixed"] == pytest.approx(float(steps[stage].fixed_s), abs=1e-9)
         assert spent["allreduce"] == pytest.approx(float(steps[stage].comm_s))

@@ -53,19 +53,21 @@ def test_the_prose_of_the_page_has_no_figures() -> None:
 
 
 def test_history_ends_with_the_record(recorded: Record) -> None:
-    lines = history.lines_of(recorded, "x", "y")
+    lines = history.history_lines(recorded, "x", "y")
     last = history.read(history.PATH)[-len(lines) :]
     assert [line.mape for line in last] == [line.mape for line in lines]
 
 
 def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Path) -> None:
     path = tmp_path / "history.csv"
-    lines = history.lines_of(recorded, "abc12345", "2026-01-01")
+    lines = history.history_lines(recorded, "abc12345", "2026-01-01")
     assert history.grown([], lines) == lines
-    assert history.grown(lines, history.lines_of(recorded, "def67890", "2026-02-02")) == lines
+    assert history.grown(lines, history.history_lines(recorded, "def67890", "2026-02-02")) == lines
     worse = copy.deepcopy(recorded)
     worse["replays"]["held-out"]["overall"]["mape"] += 0.005
-    path.write_text(history.render(history.grown(lines, history.lines_of(worse, "def67890", "2026-02-02"))))
+    path.write_text(
+        history.render(history.grown(lines, history.history_lines(worse, "def67890", "2026-02-02")))
+    )
     assert len(history.read(path)) == 2 * len(lines)
     assert "+0.50" in history.summary(history.read(path))
     assert history.summary(lines).count(" | - | ") == len(lines)
