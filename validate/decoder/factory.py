@@ -153,13 +153,21 @@ def _view(method: str, runner: Runner, request: Request) -> View:
 
 
 @torch.inference_mode()
-def start_random(decoder: Decoder, context: int, new_tokens: int, seed: int = 0) -> State:
-    """A state as after prompts of `context` tokens, with random cache contents: timing needs no prefill."""
+def start_random(
+    decoder: Decoder, context: int, new_tokens: int, seed: int = 0, lengths: tuple[int, ...] | None = None
+) -> State:
+    """A state as after prompts of `context` tokens, with random cache contents: timing needs no prefill.
+
+    lengths: of each sequence, `context` at most, where they differ.
+    """
     model, cache = decoder.target.model, decoder.target.cache
     generator = torch.Generator(model.device).manual_seed(seed)
     batch = len(cache.lengths)
     tokens = torch.randint(model.spec.vocab_size, (batch, context), generator=generator, device=model.device)
     state = State.from_prompts(tokens, new_tokens, decoder.gamma, model.device, seed)
+    if lengths is not None:
+        state.length.copy_(torch.tensor(lengths, device=model.device))
+        state.limit.copy_(state.length + new_tokens)
     _fill(cache, state.length, context, generator)
     for passes in decoder.models:
         if passes.own:

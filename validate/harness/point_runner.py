@@ -152,7 +152,7 @@ class PointRunner:
         iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1, (point.inner_gamma or 0) + 2)
         room = iterations * (point.max_accepted + 1) + 1
         decoder = make_decoder(target, replace(_request(plan, point, room), attention_choices=choices), draft)
-        state = start_random(decoder, point.context, room, plan.protocol.seed)
+        state = start_random(decoder, max(point.lengths), room, plan.protocol.seed, point.lengths)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
         alone = replace(
             state, **copies, histogram=torch.zeros(point.batch, 1, dtype=torch.int64, device=target.device)
@@ -188,7 +188,7 @@ def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
     inner = point.inner_gamma or 0
     return Request(
         batch=point.batch,
-        context=point.context,
+        context=max(point.lengths),
         new_tokens=new_tokens,
         gamma=point.gamma,
         draft="self" if point.draft == "self" else "model",

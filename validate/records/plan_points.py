@@ -16,6 +16,7 @@ from perfmodel.speculation.tree_shape import branching, depths, sequoia, sequoia
 Size = Annotated[int, Meta(ge=1, le=10**9)]
 Counts = Annotated[tuple[Size, ...], Meta(min_length=1)]
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
+Spread = Annotated[float, Meta(gt=0, lt=1)]
 Rate = Annotated[float, Meta(ge=0, le=1)]
 CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
 LEVELS = ("middle_kv", "inner_gamma", "inner_alpha")
@@ -63,6 +64,12 @@ class GridBlock(Frozen):
     inner_gamma: Annotated[Counts | None, Meta(description="two levels: the draft's tokens in a round")] = (
         None
     )
+    spread: Annotated[
+        Spread | None,
+        Meta(
+            description="a batch's lengths rise evenly, from context x (1 - spread) to context x (1 + spread)"
+        ),
+    ] = None
     inner_alpha: Annotated[
         Rate | None, Meta(description="two levels: scripted acceptance of the draft's tokens in a round")
     ] = None
@@ -129,6 +136,7 @@ class GridBlock(Frozen):
                 middle_kv=middle,
                 inner_gamma=inner,
                 inner_alpha=self.inner_alpha,
+                spread=self.spread,
             )
 
 
@@ -177,6 +185,7 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
         Meta(description="two levels: the draft's tokens in a round"),
     ] = None
     inner_alpha: Annotated[Rate | None, Meta(description="two levels: their scripted acceptance")] = None
+    spread: Annotated[Spread | None, Meta(description="of a batch's lengths about `context`")] = None
 
     @property
     def name(self) -> str:
@@ -189,7 +198,15 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
             parts.append(f"a{self.alpha:g}")
         if self.middle_kv is not None:
             parts.append(f"i{self.inner_gamma}/a{self.inner_alpha:g}")
+        if self.spread is not None:
+            parts.append(f"ragged{self.spread:g}")
         return "/".join(parts)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Cached tokens of each sequence when a sample starts; `context` is their mean."""
+        step = 2 * (self.spread or 0.0) * self.context / max(1, self.batch - 1)
+        return tuple(round(self.context + step * (i - (self.batch - 1) / 2)) for i in range(self.batch))
 
     @property
     def max_accepted(self) -> int:

@@ -346,6 +346,21 @@ def test_what_is_timed(target, prompts, monkeypatch) -> None:
     assert plain.seconds == plain.timed_iterations == 7, "eight iterations are run: the loop looks every four"
 
 
+@torch.inference_mode()
+def test_the_lengths_of_a_ragged_batch(tmp_path) -> None:
+    """About the context, which is their mean; caches and views hold as many of each, and no more."""
+    plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [3], "context": [64], "spread": 0.5}])))
+    point = plan.points()[0]
+    assert point.lengths == (32, 64, 96)
+    assert point.name.endswith("/ragged0.5")
+    made = PointRunner(LoadedModels(plan, CPU), plan, point)
+    decoder, state = made.runs["sd"].decoder, made.runs["sd"].state
+    assert decoder.target.cache.lengths.tolist() == [32, 64, 96]
+    assert state.length.tolist() == [33, 65, 97]
+    assert len({*(state.limit - state.length).tolist()}) == 1
+    assert load_plan("gpu-8b").points()[-1].lengths[::15] == (8192, 24576)
+
+
 def test_documents_are_decoded_in_batches_each_with_a_seed_of_its_own(monkeypatch) -> None:
     """Five documents, two at a time; of two that are the same, iterations are added up."""
     started: list[tuple[int, ...]] = []
