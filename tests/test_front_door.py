@@ -5,9 +5,10 @@ line.
 import ast
 import json
 import math
-from dataclasses import fields, is_dataclass
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.question.arguments import arguments, flag
+from perfmodel.answers.question.readers import Parsed
 from perfmodel.errors import InputError, in_names
 from tests.commands import run
 
@@ -108,6 +110,31 @@ def test_type_checkers_see_every_name() -> None:
         for alias in node.names
     }
     assert imported == set(pm.__all__)
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value has a type, exactly."""
+    if isinstance(kind, UnionType):
+        return any(fits(value, one) for one in get_args(kind))
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)[0]
+        return isinstance(value, tuple) and all(fits(each, inner) for each in value)
+    kind = get_origin(kind) or kind
+    return isinstance(value, kind) and not (kind in (int, float) and type(value) is not kind)
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_a_field_has_one_type_whatever_it_was_given_as(verb: str) -> None:
+    kind = getattr(pm, verb).question
+    typed = {name: str(v) if isinstance(v, int | float) else v for name, v in ASKED[verb].items()}
+    made = kind(**typed)
+    assert made == kind(**ASKED[verb]) == replace(made)
+    hints = {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is Parsed}
+    assert len(hints) > 5
+    for name, hint in hints.items():
+        assert fits(getattr(made, name), get_args(hint)[0]), f"{name}: {getattr(made, name)!r}"
+    with pytest.raises(FrozenInstanceError):
+        made.model = "qwen3-8b"
 
 
 def test_a_question_is_asked_again_with_changes() -> None:

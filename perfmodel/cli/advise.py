@@ -9,7 +9,7 @@ from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import ratio_text, seconds
-from perfmodel.cli.help import LLAMA, example
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -27,8 +27,7 @@ SHOWN = 6
 """Points of a front."""
 
 
-@app.command()
-@example(f"{LLAMA} --context 32k")
+@app.command(example=f"{LLAMA} --context 32k")
 @takes(AdviseQuery)
 def advise(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
     """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the
@@ -120,7 +119,7 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
 def _searched(a: Advice) -> str:
     """The search space, so that nobody has to know the defaults."""
     q, c = a.query, a.calibration
-    batches, degrees = q.batches[[0, -1]], "/".join(map(str, q.degrees))
+    batches, degrees = q.batches[[0, -1]], "/".join(map(str, q.tp))
     drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)
     accepted = f"; acceptance of {_draft(drafted)}: {drafted.acceptance_source}" if drafted else ""
     made = f"; calibration {calibration(c)}" if c is not None else ""

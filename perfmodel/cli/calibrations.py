@@ -8,7 +8,6 @@ import typer
 
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
-from perfmodel.cli.help import example
 from perfmodel.cli.options import flagged
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs.boundary.files import bundled_names
@@ -69,8 +68,9 @@ CATALOGUE = Catalogue(
 app = app_of(CATALOGUE)
 
 
-@app.command("import")
-@example("aiconfigurator aiconfigurator_core.whl --gpu h200 --engine vllm --out mine.yaml")
+@app.command(
+    "import", example="aiconfigurator aiconfigurator_core.whl --gpu h200 --engine vllm --out mine.yaml"
+)
 @flagged
 def import_(
     format: Annotated[str, Argument("Whose tables: aiconfigurator.", "FORMAT", place=True)],

@@ -9,7 +9,6 @@ from typer.core import TyperGroup
 
 from perfmodel.answers.answer import SCHEMA_VERSION
 from perfmodel.cli import output
-from perfmodel.cli.help import example
 from perfmodel.cli.options import App, Json
 from perfmodel.errors import InputError, unknown_name
 
@@ -72,13 +71,12 @@ class Catalogue:
         return [[c.text(spec) for c in self.columns] for spec in self.members()]
 
 
-def app_of(catalogue: Catalogue) -> typer.Typer:
+def app_of(catalogue: Catalogue) -> App:
     """The three verbs of one kind."""
     argument = catalogue.argument
     app = App(cls=Verbs, no_args_is_help=True, help=f"The {catalogue.noun}s: list, show, check.")
 
-    @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.")
-    @example("")
+    @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.", example="")
     def listed(json: Json = False) -> None:
         if json:
             return output.print_json({"schema_version": SCHEMA_VERSION, "rows": catalogue.rows()})
@@ -86,8 +84,9 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
             [output.Column(c.heading, c.left, c.spare) for c in catalogue.columns], catalogue.cells()
         )
 
-    @app.command(help=f"Everything that is known of one {catalogue.noun}, with sources.")
-    @example(catalogue.example)
+    @app.command(
+        help=f"Everything that is known of one {catalogue.noun}, with sources.", example=catalogue.example
+    )
     def show(
         name: str = typer.Argument(
             metavar=argument, help="A name of the list, an alias, or what stands for one."
@@ -102,9 +101,9 @@ def app_of(catalogue: Catalogue) -> typer.Typer:
 
     @app.command(
         help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, "
-        "2 if unreadable."
+        "2 if unreadable.",
+        example=catalogue.example,
     )
-    @example(catalogue.example)
     def check(
         names: list[str] | None = typer.Argument(
             None, metavar=f"[{argument}]...", help="All bundled ones if none."

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.text import size
-from perfmodel.cli.help import LLAMA, OUTPUT, example
+from perfmodel.cli.help import LLAMA, OUTPUT
 from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 from perfmodel.explorer.page import Exploration, page, payload
@@ -26,8 +26,7 @@ Output = Annotated[
 ]
 
 
-@app.command()
-@example(f"{LLAMA} --output map.html")
+@app.command(example=f"{LLAMA} --output map.html")
 @takes(Exploration)
 def explore(question: Exploration, output: Output) -> None:
     """Speedup over batch and context, and what every pass spends its time on, as a page to explore in a

@@ -2,8 +2,8 @@
 listed.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from typer.core import TyperCommand
 
@@ -12,17 +12,6 @@ GROUPS = (QUESTION, "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
 """Headings of flags, in the order of ``--help``; an `Argument`, or a flag's `rich_help_panel`, names one."""
 LLAMA = "--model llama-3.1-8b --hardware h100"
 """What most examples are about."""
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def example(flags: str) -> Callable[[Function], Function]:
-    """Give a command an example: what follows its name. ``--help`` prints it, and a test runs it."""
-
-    def decorate(command: Function) -> Function:
-        vars(command)["example"] = flags
-        return command
-
-    return decorate
 
 
 class AsTyped:

@@ -37,9 +37,16 @@ class App(typer.Typer):
         super().__init__(**plain | settings)
 
     def command(  # type: ignore[override]
-        self, name: str | None = None, **settings: Any
+        self, name: str | None = None, *, example: str = "", **settings: Any
     ) -> Callable[[Command], Command]:
-        return super().command(name, **{"cls": GroupedCommand} | settings)
+        """As typer's. example: what follows the command in its example, which ``--help`` prints."""
+
+        def register(command: Command) -> Command:
+            vars(command)["example"] = example
+            return registered(command)
+
+        registered = super().command(name, **{"cls": GroupedCommand} | settings)
+        return register
 
 
 def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> Callable[[Command], Command]:

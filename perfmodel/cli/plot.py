@@ -17,7 +17,7 @@ from perfmodel.answers.question.arguments import COUNTS, argument, question
 from perfmodel.answers.question.query import UNUSED, Options, Query, acceptances_of, resolve
 from perfmodel.answers.question.readers import MaybeWholes
 from perfmodel.cli.catalogue import Verbs
-from perfmodel.cli.help import LLAMA, OUTPUT, example
+from perfmodel.cli.help import LLAMA, OUTPUT
 from perfmodel.cli.options import App, takes
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.speculation.chain import predict
@@ -132,8 +132,7 @@ class Points(Options):
         return [(b, c) for b in self.lines("batch") for c in self.lines("context")]
 
 
-@app.command()
-@example(f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
+@app.command(example=f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
 @takes(Query)
 def roofline(query: Query, output: Output) -> None:
     """The passes of one question under the roofline of the device, and the limit of each."""
@@ -143,8 +142,7 @@ def roofline(query: Query, output: Output) -> None:
     _save(plots.roofline(scenario, batch, context, _best_gamma(scenario, query, [(batch, context)])), output)
 
 
-@app.command()
-@example(f"{LLAMA} --alpha 0.8 --output surface.svg")
+@app.command(example=f"{LLAMA} --alpha 0.8 --output surface.svg")
 @takes(Points)
 def surface(question: Points, output: Output, measured: Measured = False) -> None:
     """Speedup over batch and context, with the break-even line and what does not fit in memory."""
@@ -165,8 +163,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
     _save(made, output)
 
 
-@app.command()
-@example(f"{LLAMA} --gamma 3 --output ratios.svg")
+@app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
 def ratios(question: Points, output: Output, over: Over = "context", no_ideal: NoIdeal = False) -> None:
     """T_D/T_T and T_V/T_T over the context, a line for each batch, or the other way round."""
@@ -183,8 +180,7 @@ def ratios(question: Points, output: Output, over: Over = "context", no_ideal: N
     _save(made, output)
 
 
-@app.command()
-@example(f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")
+@app.command(example=f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")
 @takes(Points)
 def breakdown(question: Points, output: Output) -> None:
     """The predicted time of each pass and of a token by component, for a few batches or contexts."""
@@ -200,8 +196,7 @@ def breakdown(question: Points, output: Output) -> None:
     _save(plots.breakdown(scenario, points, length), output)
 
 
-@app.command()
-@example(f"{LLAMA} --context 4k,64k --alpha 0.8 --output lengths.svg")
+@app.command(example=f"{LLAMA} --context 4k,64k --alpha 0.8 --output lengths.svg")
 @takes(Points)
 def gamma(question: Points, output: Output, map: Map = False) -> None:
     """Speedup over the draft length, a line for each batch and context, or the best length over all of
@@ -223,8 +218,7 @@ def gamma(question: Points, output: Output, map: Map = False) -> None:
     _save(made, output)
 
 
-@app.command()
-@example(f"{LLAMA} --context 32k --output front.svg")
+@app.command(example=f"{LLAMA} --context 32k --output front.svg")
 @takes(AdviseQuery)
 def pareto(question: AdviseQuery, output: Output) -> None:
     """Throughput against time per token: the fronts of the baseline and of speculation, as `perfmodel
@@ -235,10 +229,12 @@ def pareto(question: AdviseQuery, output: Output) -> None:
     _save(plots.pareto(advise(question)), output)
 
 
-@app.command("traffic")
-@example(
-    "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 0.1,1.9 "
-    "--draft eagle:features=3 --gamma 3 --alpha 0.6 --slo tpot:30 --output traffic.svg"
+@app.command(
+    "traffic",
+    example=(
+        "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 0.1,1.9 "
+        "--draft eagle:features=3 --gamma 3 --alpha 0.6 --slo tpot:30 --output traffic.svg"
+    ),
 )
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output) -> None:
@@ -259,8 +255,7 @@ def latency(question: TrafficQuery, output: Output) -> None:
     _save(plots.traffic(traffic(replace(question, **given)), slo=slo), output)
 
 
-@app.command()
-@example("--set magicdec --output residuals.svg")
+@app.command(example="--set magicdec --output residuals.svg")
 def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> None:
     """How far predictions are from the committed measurements, a panel for each quantity."""
     from perfmodel.validate.accuracy import compare

@@ -7,7 +7,7 @@ import typer
 
 from perfmodel.answers.grid.sweep import Grid
 from perfmodel.answers.grid.sweep_files import write_sweep
-from perfmodel.cli.help import LLAMA, OUTPUT, example
+from perfmodel.cli.help import LLAMA, OUTPUT
 from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 
@@ -26,8 +26,7 @@ Output = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file.", rich_help_panel=OUTPUT)]
 
 
-@app.command()
-@example(f"{LLAMA} --batch 1..256x2 --context 4k..128kx2 --alpha 0.8 --output grid.csv")
+@app.command(example=f"{LLAMA} --batch 1..256x2 --context 4k..128kx2 --alpha 0.8 --output grid.csv")
 @takes(Grid)
 def sweep(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
     """Answer every combination of the comma lists into a file, at flat memory.

@@ -11,7 +11,7 @@ from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict,
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.text import NONE, clients, devices, seconds
-from perfmodel.cli.help import OUTPUT, example
+from perfmodel.cli.help import OUTPUT
 from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
@@ -46,10 +46,12 @@ COLUMNS = (
 )
 
 
-@app.command("traffic")
-@example(
-    "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 1,2 "
-    "--draft eagle:features=3 --gamma 0,3 --alpha 0.6 --slo ttft:2000,tpot:30"
+@app.command(
+    "traffic",
+    example=(
+        "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 1,2 "
+        "--draft eagle:features=3 --gamma 0,3 --alpha 0.6 --slo ttft:2000,tpot:30"
+    ),
 )
 @takes(TrafficQuery)
 def command(question: TrafficQuery, report: Report = None, json: Json = False) -> None:

@@ -6,7 +6,6 @@ from inspect import getdoc, unwrap
 from typing import Any
 
 from perfmodel.answers.question.arguments import Verb, flag
-from perfmodel.cli import help
 from perfmodel.cli.options import MAX_POINTS, App, Json, takes
 from perfmodel.cli.output import each, show, show_rows
 
@@ -27,8 +26,7 @@ def verb(
     if several:
         told += f"\n\nSeveral values of {', '.join(map(flag, several))} give a row for each."
 
-    @app.command(help=told)
-    @help.example(example)
+    @app.command(help=told, example=example)
     @takes(answer.question, *several, max_points=max_points)
     def command(question: Any, json: Json = False) -> None:
         if several:

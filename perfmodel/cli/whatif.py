@@ -10,7 +10,7 @@ from perfmodel.answers.point.whatif import WhatIf
 from perfmodel.answers.point.whatif import whatif as answer
 from perfmodel.answers.question.query import Query
 from perfmodel.cli import panel
-from perfmodel.cli.help import LLAMA, OUTPUT, example
+from perfmodel.cli.help import LLAMA, OUTPUT
 from perfmodel.cli.options import App, Json, Verbose, takes
 from perfmodel.cli.output import each, show, show_rows
 
@@ -25,8 +25,7 @@ Sensitivity = Annotated[
 ]
 
 
-@app.command()
-@example(f"{LLAMA} --batch 16 --context 32k")
+@app.command(example=f"{LLAMA} --batch 16 --context 32k")
 @takes(Query, "batch", "context", "gamma")
 def whatif(
     queries: list[Query], sensitivity: Sensitivity = False, verbose: Verbose = False, json: Json = False

@@ -218,7 +218,7 @@ def _searched(found: Advice) -> list[str]:
     """The question of `advise` in words."""
     q, calibration = found.query, found.calibration
     degrees, batches = (
-        "/".join(map(str, q.degrees)),
+        "/".join(map(str, q.tp)),
         " to ".join(f"{b:g}" for b in np.unique(q.batches[[0, -1]])),
     )
     parts = [f"{q.model} on {degrees} × {q.hardware}, context {tokens(float(q.context))}, batch {batches}"]
@@ -230,7 +230,7 @@ def _searched(found: Advice) -> list[str]:
     if q.draft_tp is not None:
         parts.append(f"drafts on {'/'.join(map(str, q.draft_degrees))}")
     if q.rate:
-        parts.append("rates " + ", ".join(f"{draft}={rate}" for draft, rate in q.rates.items()))
+        parts.append("rates " + ", ".join(f"{draft}={rate}" for draft, rate in q.rate.items()))
     if q.acceptance is not None:
         parts.append(f"acceptance of {q.acceptance}")
     own = "the checkpoint's"

@@ -1,6 +1,7 @@
 """``perfmodel validate``: everything that needs a measurement."""
 
 from perfmodel.cli.catalogue import Verbs
+from perfmodel.cli.help import LLAMA
 from perfmodel.cli.options import App
 from perfmodel.validate.cli.acceptance import acceptance
 from perfmodel.validate.cli.accuracy import accuracy, history
@@ -15,20 +16,20 @@ from perfmodel.validate.cli.run import run
 app = App(
     cls=Verbs, no_args_is_help=True, help="Measure, calibrate and compare predictions with measurements."
 )
-for verb in (
-    generate,
-    measure,
-    microbench,
-    run,
-    finish,
-    report,
-    plans,
-    acceptance,
-    engine,
-    compare,
-    calibrate,
-    check,
-    accuracy,
-    history,
-):
-    app.command()(verb)
+for verb, example in {
+    generate: "--draft-kv streamingllm:256 --batch 1 --context 1k --new-tokens 32",
+    measure: "cpu-quick --machine cpu-1",
+    microbench: "cpu-quick --machine cpu-1",
+    run: "cpu-quick",
+    finish: "results/local-1/20260101T000000Z-cpu-quick.journal",
+    report: "cpu-1",
+    plans: "",
+    acceptance: "--draft-kv streamingllm:256 --context 1k --out acceptance.json",
+    engine: f"{LLAMA} --draft eagle --plan",
+    compare: "--held-out --set magicdec --row 3c-13",
+    calibrate: "a100-sxm-80gb.magicdec",
+    check: "--results results --max-error 20%",
+    accuracy: "",
+    history: "",
+}.items():
+    app.command(example=example)(verb)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.answers.question.arguments import COUNTS, TOKENS, Argument, question
-from perfmodel.cli.help import example
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
@@ -65,7 +64,6 @@ class AcceptanceQuestion(Decoding):
     ] = None
 
 
-@example("--draft-kv streamingllm:256 --context 1k --out acceptance.json")
 @takes(AcceptanceQuestion)
 def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
     """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.answers.question.arguments import Argument
-from perfmodel.cli.help import example
 from perfmodel.cli.options import Json, flagged
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
@@ -29,7 +28,6 @@ def need_studies(verb: str) -> None:
         )
 
 
-@example("")
 @flagged
 def accuracy(
     write: Annotated[bool, Argument("Renew the record, its pages and its history.", group="Output")] = False,
@@ -75,7 +73,6 @@ def _renew(found: dict[str, Any]) -> None:
     write_all({module.PATH: text, trend.PATH: trend.render(lines), **pages}, "--write")
 
 
-@example("")
 def history() -> None:
     """For maintainers: how accuracy moved from record to record, in Markdown."""
     need_studies("history")

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.answers.question.arguments import Argument, Question, question
-from perfmodel.cli.help import example
 from perfmodel.cli.options import Json, takes
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError
@@ -65,7 +64,6 @@ class CalibrateQuestion(Question):
             raise InputError("--results: is of --from-microbench; fits to published rows read none")
 
 
-@example("a100-sxm-80gb.magicdec")
 @takes(CalibrateQuestion)
 def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = False, out: Out = None) -> None:
     """Fit a calibration's constants to measurements, judge the fit on held-out rows, and write the file."""

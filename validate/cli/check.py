@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.answers.question.arguments import Argument
-from perfmodel.cli.help import example
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import refuse
@@ -31,7 +30,6 @@ def _share(given: object, flag: str) -> float:
     return share
 
 
-@example("--results results --max-error 20%")
 @flagged
 def check(
     results: Annotated[

@@ -8,7 +8,6 @@ import typer
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.answers.question.readers import whole
 from perfmodel.answers.text import seconds
-from perfmodel.cli.help import example
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import unknown_name
@@ -29,7 +28,6 @@ FIGURES = {
 }
 
 
-@example("--held-out --set magicdec --row 3c-13")
 @flagged
 def compare(
     sets: Sets = None,

@@ -12,7 +12,6 @@ import typer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import Argument, Question, argument, question
 from perfmodel.answers.question.readers import whole
-from perfmodel.cli.help import LLAMA, example
 from perfmodel.cli.options import takes
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
@@ -113,7 +112,6 @@ class EngineQuestion(Question):
         return machine_folder(self.machine, self.results or RESULTS)
 
 
-@example(f"{LLAMA} --draft eagle --plan")
 @takes(EngineQuestion)
 def engine(question: EngineQuestion, out: Out = None) -> None:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.

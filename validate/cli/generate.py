@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.answers.question.arguments import TOKENS, Argument, question
-from perfmodel.cli.help import example
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
@@ -142,7 +141,6 @@ ObservedOut = Annotated[
 ]
 
 
-@example("--draft-kv streamingllm:256 --batch 1 --context 1k --new-tokens 32")
 @takes(GenerateQuestion)
 def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
     """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.question.arguments import Argument
-from perfmodel.cli.help import example
 from perfmodel.cli.options import flagged
 from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text
@@ -30,7 +29,6 @@ SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
 """Figures on the terminal; `report` has them all."""
 
 
-@example("")
 def plans() -> None:
     """List the plans that ship."""
     found = [load_plan(name) for name in plan_names()]
@@ -38,7 +36,6 @@ def plans() -> None:
     table(columns, [[p.name, str(len(p.points())), p.title] for p in found])
 
 
-@example("cpu-quick --machine cpu-1")
 @flagged
 def measure(
     plan: arg.PlanName,
@@ -63,7 +60,6 @@ def measure(
     return failed(record)
 
 
-@example("cpu-quick --machine cpu-1")
 @flagged
 def microbench(
     plan: arg.PlanName,
@@ -92,7 +88,6 @@ def microbench(
         typer.echo(f"next: perfmodel validate calibrate --from-microbench {record.path}")
 
 
-@example("results/local-1/20260101T000000Z-cpu-quick.journal")
 @flagged
 def finish(
     journal: Annotated[
@@ -106,7 +101,6 @@ def finish(
     typer.echo(f"record: {record.path}, {len(record.data.points)} rows")
 
 
-@example("cpu-1")
 @flagged
 def report(
     machine: Annotated[str, Argument("Label of the machine: a folder of results/.", "MACHINE", place=True)],

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.question.arguments import Argument
-from perfmodel.cli.help import example
 from perfmodel.cli.options import flagged
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.devices.gpu import load_gpu
@@ -22,7 +21,6 @@ TRUSTED = 0.25
 """Mean error of the speedup on whole iterations up to which a calibration is worth asking with."""
 
 
-@example("cpu-quick")
 @flagged
 def run(
     plan: arg.PlanName = "cpu-quick",

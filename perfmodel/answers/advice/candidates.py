@@ -133,19 +133,9 @@ class AdviseQuery(CommonOptions):
         return np.unique(np.asarray(self.batch, float))
 
     @property
-    def degrees(self) -> tuple[int, ...]:
-        """The target's."""
-        return self.tp
-
-    @property
     def draft_degrees(self) -> tuple[int, ...]:
         """The draft's; 0 is the target's."""
         return (0,) if self.draft_tp is None else self.draft_tp
-
-    @property
-    def rates(self) -> Mapping[str, str]:
-        """Acceptance by draft."""
-        return self.rate
 
     def may_choose(self, runs: RunsIn | None) -> bool:
         """Whether a draft that runs so may be recommended."""
@@ -203,7 +193,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     if named.gpu.memory is None:
         raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
     baseline, candidates, skips = [], [], list[Skip]()
-    for tp in query.degrees:
+    for tp in query.tp:
         try:
             alone = resolve(
                 query.query(batch=1, tp=tp, draft="self", draft_kv="full", draft_tp=None), UNUSED, named
@@ -259,7 +249,7 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     """
     precision = precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype)
     rows = None if query.acceptance is None else read_acceptance(query.acceptance)
-    given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rates.items()}
+    given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rate.items()}
     pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))
     # an unknown name is a mistake, not a skip
     drafts = [make_draft(name, named.target, precision, 1, kv) for name, kv in pairs]
@@ -276,13 +266,13 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
 
 def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator[tuple[str, KVMethod]]:
     """The drafts to search, each with a KV method; some more than once."""
-    for key in query.rates:
+    for key in query.rate:
         yield _split(key)
     for row in rows or ():
         if row.target == target.name:
             yield row.draft, _method(row)
     named = query.draft
-    if named is None and (query.rates or rows is not None):
+    if named is None and (query.rate or rows is not None):
         return  # what was measured names the candidates
     given = tuple(map(parse_kv, query.draft_kv)) if query.draft_kv is not None else None
     for name in named if named is not None else _all_drafts(target):

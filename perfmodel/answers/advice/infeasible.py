@@ -43,7 +43,7 @@ def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
     def fits_with(**changes: Any) -> bool:
         asked = {
             "batch": 1,
-            "tp": max(query.degrees),
+            "tp": max(query.tp),
             "draft": "self",
             "draft_kv": "full",
             "draft_tp": None,
@@ -54,7 +54,7 @@ def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
             return False
         return bool(memory_of(scenario, 1.0, float(query.context), 0.0, query.memory_fraction).fits)
 
-    degrees = [tp for tp in (2, 4, 8, 16) if tp > max(query.degrees) and fits_with(tp=tp)]
+    degrees = [tp for tp in (2, 4, 8, 16) if tp > max(query.tp) and fits_with(tp=tp)]
     formats = [name for name in ("fp8", "int4-g128") if fits_with(weights=name)]
     sizes = {name: gpu.memory_bytes for name in files.bundled_names("gpus") if (gpu := load_gpu(name)).memory}
     enough = available_bytes / query.memory_fraction

@@ -84,7 +84,7 @@ class ScheduleQuery(Options):
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
-    rate: arg.ChainRate = None
+    rate: arg.ChainRate = argument(default=None)
     hysteresis: Real = argument(
         "Share of time that every border between ranges must earn.",
         "SHARE",

@@ -164,9 +164,8 @@ def _warnings(question: TrafficQuery, scenario: Scenario) -> tuple[str, ...]:
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:
     """The replica, with the passes of all draft lengths that a policy of the question may choose."""
     longest, lengths = scenario.longest(question.max_gamma), {0}
-    for policy in question.length_policies:
-        fixed = policy.tokens is not None
-        lengths |= set(policy.lengths(longest) if known or fixed else SHORTEST)
+    for policy in question.gamma:
+        lengths |= set(policy.lengths(longest) if known or policy.tokens is not None else SHORTEST)
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
     return Replica(scenario, question.limits, question.load(question.loads), {t.gamma: t for t in priced})
 
@@ -174,7 +173,7 @@ def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica
 def _choices(question: TrafficQuery, replica: Replica) -> list[Choice]:
     """The baseline first, then what each policy runs; a length that is there already is not told again."""
     choices: dict[int | str, Choice] = {}
-    for policy in (Fixed(0), *question.length_policies):
+    for policy in (Fixed(0), *sorted(question.gamma, key=lambda each: each.tokens is None)):
         for choice in policy.choices(replica):
             choices.setdefault(choice.gamma, choice)
     return list(choices.values())

@@ -110,7 +110,7 @@ class TrafficQuery(CommonOptions):
     draft_kv: arg.DraftKV = None
     draft_tp: arg.DraftTP = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
-    rate: arg.ChainRate = None
+    rate: arg.ChainRate = argument(default=None)
     tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
@@ -184,11 +184,6 @@ class TrafficQuery(CommonOptions):
         served = None if self.calibration else serving_engines().get(word)
         seats = served.seats if served else None
         return seats.of(version, load_gpu(self.hardware)) if seats else Limits().max_num_seqs
-
-    @property
-    def length_policies(self) -> tuple[LengthPolicy, ...]:
-        """How draft lengths are chosen, in the order in which rows are shown."""
-        return tuple(sorted(self.gamma, key=lambda policy: (policy.tokens is None, policy.by_load)))
 
     def as_dict(self) -> dict[str, Any]:
         return super().as_dict() | {"gamma": tuple(policy.given for policy in self.gamma)}

@@ -33,7 +33,6 @@ from perfmodel.answers.question.readers import (
     Parsed,
     Read,
     Whole,
-    as_given,
     count,
     counts,
     gamma,
@@ -41,6 +40,7 @@ from perfmodel.answers.question.readers import (
     methods,
     names,
     numbers,
+    rate,
     whole,
 )
 from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
@@ -242,11 +242,11 @@ Alpha = Annotated[
     ),
 ]
 ChainRate = Annotated[
-    str | float | None,
+    Parsed[str | None, str | float | None],
     Argument(
         "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
         "RATE",
-        read=as_given,
+        read=rate,
         group="Acceptance",
     ),
 ]

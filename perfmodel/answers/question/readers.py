@@ -63,9 +63,9 @@ def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
     return read
 
 
-def as_given(given: Any, flag: str) -> Any:
-    """What an answer reads itself."""
-    return given
+def rate(given: Any, flag: str) -> str:
+    """A rate as it is spelled, ``0.8`` or ``0.4x3``, which `question.rates` makes an acceptance of."""
+    return str(given)
 
 
 def whole(given: object, flag: str) -> int:

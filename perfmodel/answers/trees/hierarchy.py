@@ -7,7 +7,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.query import CommonOptions, resolve
 from perfmodel.answers.question.rates import parse_chain_rate
-from perfmodel.answers.question.readers import Lengths, as_given, gammas
+from perfmodel.answers.question.readers import Lengths, Parsed, gammas, rate
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
@@ -29,10 +29,10 @@ class HierarchyQuery(CommonOptions):
         "What the middle, the target itself, reads of its cache.", "METHOD:BUDGET", group="Draft"
     )
     small: str = argument("The small model that drafts for the middle.", "NAME|KIND|PATH", group="Draft")
-    small_rate: str | float = argument(
+    small_rate: Parsed[str, str | float] = argument(
         "P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.",
         "RATE",
-        read=as_given,
+        read=rate,
         group="Acceptance",
     )
     small_kv: str = argument(

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.question.rates import parse_tree_rates
-from perfmodel.answers.question.readers import MaybeWhole, Whole, as_given, whole
+from perfmodel.answers.question.readers import MaybeWhole, Parsed, Whole, numbers, whole
 from perfmodel.answers.text import ratio_text
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose
@@ -24,11 +23,11 @@ class TreeQuery(CommonOptions):
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     _: KW_ONLY
-    rates: str | Sequence[Any] = argument(
+    rates: Parsed[tuple[float, ...], str | Sequence[float]] = argument(
         "P(accepted) of a node's 1st, 2nd, ... child, with commas.",
         "RATES",
         "--rate",
-        as_given,
+        numbers,
         group="Acceptance",
     )
     size: Whole = argument(

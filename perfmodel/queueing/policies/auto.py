@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
@@ -20,7 +19,6 @@ class Auto(LengthPolicy):
 
     help: ClassVar[str] = "the best at each load"
     source: ClassVar[str] = "docs/traffic.md"
-    by_load: ClassVar[bool] = True
 
     @property
     def given(self) -> None:
@@ -28,33 +26,28 @@ class Auto(LengthPolicy):
         return None
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """Each best length at the loads where it is best; none where the baseline is."""
-        best = best_lengths(replica)
+        """Each length at the loads where it has the lowest mean TPOT by its mean batch, but the baseline.
+
+        Waiting for memory counts: a client without a seat by the time until it has one, and of lengths that
+        cannot serve a rate the one that serves most is taken.
+        """
+        loads, decoded = replica.loads, replica.lengths.decoded
+        tpot = []
+        for t in replica.passes.values():
+            if replica.load.rate is not None:
+                leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
+                batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
+                seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - loads * t.prompt_at(batch))
+                most = capacity(t, replica.lengths, replica.limits)[0]
+                tpot.append(np.where(loads < most, seconds, NEVER_S - most))
+            else:
+                batch = np.minimum(loads, float(max(t.seats, 1)))
+                seconds = t.decode_at(batch) / t.tokens_per_iteration
+                seconds = seconds + (batch - 1.0) / decoded * t.prompt_at(batch)
+                tpot.append(seconds * loads / batch if t.seats else np.full(loads.shape, np.inf))
+        best = np.array(list(replica.passes))[np.argmin(np.stack(tpot), 0)]
         return [
             Choice(self, gamma, replica.passes[gamma], np.flatnonzero(best == gamma))
             for gamma in np.unique(best).tolist()
             if gamma
         ]
-
-
-def best_lengths(replica: Replica) -> NDArray[np.int64]:
-    """The length with the lowest mean TPOT at each load, by its mean batch; 0 where the baseline is fastest.
-
-    Waiting for memory counts: a client without a seat by the time until it has one, and of lengths that
-    cannot serve a rate the one that serves most is taken.
-    """
-    loads, decoded = replica.loads, replica.lengths.decoded
-    tpot = []
-    for t in replica.passes.values():
-        if replica.load.rate is not None:
-            leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
-            batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
-            seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - loads * t.prompt_at(batch))
-            most = capacity(t, replica.lengths, replica.limits)[0]
-            tpot.append(np.where(loads < most, seconds, NEVER_S - most))
-        else:
-            batch = np.minimum(loads, float(max(t.seats, 1)))
-            seconds = t.decode_at(batch) / t.tokens_per_iteration
-            seconds = seconds + (batch - 1.0) / decoded * t.prompt_at(batch)
-            tpot.append(seconds * loads / batch if t.seats else np.full(loads.shape, np.inf))
-    return np.array(list(replica.passes))[np.argmin(np.stack(tpot), 0)]

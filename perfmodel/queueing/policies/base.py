@@ -91,8 +91,6 @@ class LengthPolicy(ABC):
     """What a row that it is named in is called: "the table"."""
     source: ClassVar[str]
     """Where the rule is from."""
-    by_load: ClassVar[bool] = False
-    """Whether its answer at each load is one of the fixed lengths."""
 
     @property
     def tokens(self) -> int | None:
@@ -107,11 +105,11 @@ class LengthPolicy(ABC):
     @property
     def given(self) -> int | str | None:
         """As questions are written to JSON: a number, a name, or None for ``auto``."""
-        return self.name
+        return self.name if self.tokens is None else self.tokens
 
     def lengths(self, longest: int) -> Collection[int]:
         """Draft lengths whose passes `choices` needs; longest: that a search may try."""
-        return range(longest + 1)
+        return range(longest + 1) if self.tokens is None else (self.tokens,)
 
     @abstractmethod
     def choices(self, replica: Replica) -> Sequence[Choice]:

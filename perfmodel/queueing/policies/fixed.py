@@ -1,6 +1,6 @@
 """One draft length, whatever runs."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,15 +20,6 @@ class Fixed(LengthPolicy):
     def tokens(self) -> int:
         """The length."""
         return self.gamma
-
-    @property
-    def given(self) -> int:
-        """The length."""
-        return self.gamma
-
-    def lengths(self, longest: int) -> Collection[int]:
-        """The length alone, also where a search would not try it."""
-        return (self.gamma,)
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """At every load."""
