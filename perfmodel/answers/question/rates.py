@@ -58,7 +58,7 @@ def given_rate(given: str | float | None) -> Acceptance | None:
 
 def parse_tree_rates(given: str | Sequence[Any], flag: str) -> TreeAcceptance:
     """P(accepted) by rank of the child: numbers, or text with commas. Raises InputError naming `flag`."""
-    rates = parse_numbers(given, flag) if isinstance(given, str) else items(given)
+    rates = parse_numbers(given, flag) if isinstance(given, str) else tuple(items(given))
     try:
         return TreeAcceptance.of(rates, f"rates {GIVEN}")
     except InputError as error:
