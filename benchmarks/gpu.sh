@@ -45,7 +45,7 @@ case $stage in
 check)
     status=0 # the rest is worth knowing where a test fails, too
     attention ${CEILINGS---batch 1 --context 16k} --implementations "" --json "$out/$machine/ceilings.json"
-    "$python" -m pytest ${TESTS-tests/validate/test_cuda.py -m cuda -k lossless\ or\ captured\ or\ whole_point} \
+    env -u TRITON_INTERPRET "$python" -m pytest ${TESTS-tests/validate/test_cuda.py -m cuda -k lossless\ or\ captured\ or\ whole_point} \
         -q -W default -p no:cacheprovider || status=$?
     attention --sweep ${SWEEP---batch 24,4 --context 16k,128k --queries 1,4,8 --repeats 7} \
         --json "$out/$machine/sweep.json" --best "$out/$machine/tuning.json"

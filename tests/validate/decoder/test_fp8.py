@@ -74,7 +74,12 @@ def test_the_product_of_eight_bits() -> None:
     x[0, 1] *= 1000
     bias = torch.randn(32, generator=generator).bfloat16()
     codes, scale = by_row(weight, weight.abs().amax(1, keepdim=True))
-    found = scaled_product(x, codes, scale[:, 0], bias)
+    try:
+        found = scaled_product(x, codes, scale[:, 0], bias)
+    except RuntimeError as error:
+        if "per-tensor scaling" not in str(error):
+            raise
+        pytest.skip("before torch 2.12 a CPU multiplies fp8 with one scale for all rows")
     taken, own = by_row(x.flatten(0, 1), x.flatten(0, 1).abs().amax(1, keepdim=True))
     wanted = (taken.float() * own) @ (codes.float() * scale).mT + bias.float()
     torch.testing.assert_close(found.float().flatten(0, 1), wanted, rtol=2e-2, atol=2e-2)
