@@ -135,7 +135,6 @@ class ScheduleQuery(Options):
     def check(self) -> None:
         super().check()
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
-        assert isinstance(self.context, tuple)
         if len(self.context) > MAX_CONTEXTS:
             raise refuse("--context", None, f"at most {MAX_CONTEXTS} contexts", len(self.context))
         if self.request_rate is not None and not 2 <= float(self.output_len) < min(self.context):
@@ -196,7 +195,6 @@ def schedule(question: ScheduleQuery) -> Schedule:
     A table never does worse than the best single number by the model's own measure; 0 turns speculation off.
     Raises InputError.
     """
-    assert isinstance(question.context, tuple)
     contexts = tuple(int(context) for context in question.context)
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
     scenario = resolve(query, given_rate(question.rate))

@@ -121,7 +121,7 @@ def compare(question: CompareQuery) -> Comparison:
     Also how both compose in the memory there is. Raises InputError.
     """
     query = question.query(batch=1)
-    gamma, context = int(query.gamma or 0), float(query.context)
+    gamma, context = question.gamma, float(query.context)
     scenario = resolve(query)
     found = both_ways(scenario, context, gamma + 1)
     return Comparison(

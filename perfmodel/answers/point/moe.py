@@ -53,7 +53,6 @@ class MoEQuery(Options):
 
     def check(self) -> None:
         super().check()
-        assert isinstance(self.batch, tuple)
         if len(self.batch) > MAX_ROWS:
             raise refuse("--batch", None, f"at most {MAX_ROWS} values here", len(self.batch))
         if self.fewer_experts is not None and self.routing_independence is not None:
@@ -118,10 +117,9 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
     Target efficiency is T_T(1)/T_T(gamma + 1). At small batches each drafted token drags in experts of its
     own; once all are read anyway, drafting is cheap again. Raises InputError.
     """
-    assert isinstance(question.batch, tuple)
-    batches = sorted({int(batch) for batch in question.batch})
+    batches = sorted(set(question.batch))
     query = question.query(batch=batches[0])
-    gamma, context, fraction = int(query.gamma or 0), float(query.context), query.memory_fraction
+    gamma, context, fraction = question.gamma, float(query.context), query.memory_fraction
     scenario = resolve(query)
     experts = scenario.target_shard.experts
     if experts is None:

@@ -82,7 +82,7 @@ def ops(query: OpsQuery) -> Ops:
     sought = query.stage == "verify" and query.gamma is None
     # A pass costs the same whatever is accepted: none is looked up unless the best gamma depends on it.
     scenario = resolve(query, None if sought or acceptances_of(query) else UNUSED)
-    gamma = length_of(query, scenario) if sought else int(query.gamma or 0)
+    gamma = length_of(query, scenario) if sought else query.gamma or 0
     tokens = gamma + 1.0 if query.stage == "verify" else 1.0
     if query.stage == "draft":
         tokens = float(scenario.draft.query(max(gamma, 1.0)))
