@@ -45,13 +45,8 @@ def test_a_dense_pass(n: int) -> None:
         "gate_up": (3, layer * 2 * 48 * 2 * inner, 3 * 48 * 2 * inner * 2, 0, layer * (48 + 2 * inner) * 2),
         "down": (3, layer * 2 * inner * 48, 3 * inner * 48 * 2, 0, layer * (inner + 48) * 2),
         # score and value of a query; keys and values; queries in, results out, new keys
-        "attention (full)": (
-            3,
-            2 * 3 * pairs * 2 * 2 * q,
-            0,
-            2 * 3 * 100 * kv * 2,
-            2 * 3 * 3 * (2 * q * 2 + kv * 2),
-        ),
+        "attention (full)": (3, 2 * 3 * pairs * 2 * 2 * q, 0, 2 * 3 * 100 * kv * 2, 2 * 3 * 3 * (2 * q * 2 +
+            kv * 2)),
         "norms": (7, 0, 0, 0, 6 * 7 * 2 * 48 * 2),
         "rope": (3, 0, 0, 0, layer * 2 * (q + kv) * 2),
         "kv append": (3, 0, 0, 0, layer * kv * 2),
@@ -59,7 +54,7 @@ def test_a_dense_pass(n: int) -> None:
         "residual": (6, 0, 0, 0, 6 * 6 * 3 * 48 * 2),
         "lm_head": (1, 6 * 2 * 48 * words, 48 * words * 2, 0, 6 * (48 + words) * 2),
         "cache upkeep": (1, 0, 0, 0, 0),
-    }
+    }  # fmt: skip
     assert ops(part(n, residual_streams=4))["residual"].cost.activation_bytes == 6 * 6 * 3 * 4 * 48 * 2
     assert {name: (op.columns, op.rows) for name, op in found.items() if op.kind == "linear"} == {
         "qkv": (3 * qkv, 6),

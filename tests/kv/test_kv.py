@@ -111,36 +111,16 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
         ("tova:100", "setup", 1000 * (8192 + 32), 1000 * (2048 + 2 * 4), 2),
         # 50 means of 20 keys scored (averaged first where none is kept), the budget read and written; 1 in 4
         # iterations
-        (
-            "retrieval:100,every=4,chunk=20",
-            "select_iteration",
-            50 * 8192 / 4,
-            (50 * 2048 + 2 * 100 * 4096) / 4,
-            0.75,
-        ),
+        ("retrieval:100,every=4,chunk=20", "select_iteration", 50 * 8192 / 4, (50 * 2048 + 2 * 100 * 4096) /
+            4, 0.75),
         ("retrieval:100,every=4,chunk=20", "setup", 50 * 8192 + 1000 * 1024, 1050 * 2048 + 2 * 100 * 4096, 3),
-        (
-            "retrieval:100,every=4,chunk=20,keep_means=false",
-            "select_iteration",
-            (50 * 8192 + 1000 * 1024) / 4,
-            (1000 * 2048 + 2 * 100 * 4096) / 4,
-            0.75,
-        ),
-        (
-            "retrieval:100,every=4,chunk=20,keep_means=false",
-            "setup",
-            50 * 8192 + 1000 * 1024,
-            1000 * 2048 + 2 * 100 * 4096,
-            3,
-        ),
+        ("retrieval:100,every=4,chunk=20,keep_means=false", "select_iteration", (50 * 8192 + 1000 * 1024) / 4,
+            (1000 * 2048 + 2 * 100 * 4096) / 4, 0.75),
+        ("retrieval:100,every=4,chunk=20,keep_means=false", "setup", 50 * 8192 + 1000 * 1024, 1000 * 2048 + 2
+            * 100 * 4096, 3),
         # 32 queries scored and summed, 7 neighbours pooled; scores written and read twice, the budget once
-        (
-            "snapkv:100",
-            "setup",
-            1000 * 8192 * 32 + 1000 * 32 * (32 + 7),
-            1000 * 2048 + 4 * 4 * 1000 * 32 + 2 * 100 * 4096,
-            4,
-        ),
+        ("snapkv:100", "setup", 1000 * 8192 * 32 + 1000 * 32 * (32 + 7), 1000 * 2048 + 4 * 4 * 1000 * 32 + 2 *
+            100 * 4096, 4),
         ("streamingllm:100", "setup", 0, 2 * 100 * 4096, 1),
         ("streamingllm:100,copy=false", "setup", 0, 0, 0),
         ("streamingllm:100,own_prefill=true", "setup", 0, 0, 0),
@@ -150,22 +130,12 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
         ("quest:100,page=20", "select_step", 2 * 50 * 8192, 50 * 2 * 2048, 2),
         ("quest:100,page=20", "setup", 2 * 1000 * 8 * 128, 1000 * 2048 + 50 * 2 * 2048, 1),
         # 2^3 centroids scored, 4 table entries a key and query head; 4 x 3 bits a key and KV head
-        (
-            "pqcache:100,subvectors=4,bits=3,iterations=5",
-            "select_step",
-            8 * 8192 + 1000 * 32 * 4,
-            1000 * 8 * 4 * 3 / 8,
-            3,
-        ),
-        (
-            "pqcache:100,subvectors=4,bits=3,iterations=5",
-            "setup",
-            5 * 2 * 1000 * 8 * 128 * 8,
-            5 * 1000 * 2048 + 1000 * 8 * 4 * 3 / 8,
-            10,
-        ),
+        ("pqcache:100,subvectors=4,bits=3,iterations=5", "select_step", 8 * 8192 + 1000 * 32 * 4, 1000 * 8 * 4
+            * 3 / 8, 3),
+        ("pqcache:100,subvectors=4,bits=3,iterations=5", "setup", 5 * 2 * 1000 * 8 * 128 * 8, 5 * 1000 * 2048
+            + 1000 * 8 * 4 * 3 / 8, 10),
     ],
-)
+)  # fmt: skip
 def test_choosing_by_hand(text: str, when: str, flops: float, moved: float, kernels: int) -> None:
     step = getattr(parse_kv(text), when)(1000.0, LLAMA)
     found = float(step.flops), float(step.bytes), float(step.kernels)

@@ -42,88 +42,39 @@ TRACES: dict[str, Any] = {
     "a free seat": (PLAIN, {"seats": 2}, [0, 0, 0], [3, 2, 1], [110, 110, 182], [182, 122, 182], 2 * 12 + 60),
     # the third's prompt in 12 + 60 beside two | the fourth's in 14 + 70 beside three | four take no longer |
     # one
-    "more than seats": (
-        server([10, 12, 14], [50, 60, 70]),
-        {},
-        [0, 0, 0.5, 111],
-        [4, 4, 4, 2],
-        [110, 110, 181.5, 155],
-        [280, 280, 289.5, 169],
-        2 * 72 + 3 * 84 + 4 * 14 + 10,
-    ),
+    "more than seats": (server([10, 12, 14], [50, 60, 70]), {}, [0, 0, 0.5, 111], [4, 4, 4, 2], [110, 110,
+        181.5, 155], [280, 280, 289.5, 169], 2 * 72 + 3 * 84 + 4 * 14 + 10),
     # 200 tokens of cache are room for both prompts, 199 are not
     "just room": (server([10, 12], room=200), {}, [0, 0], [1, 3], [110, 110], [110, 130], 20),
     "no room": (server([10, 12], room=199), {}, [0, 0], [1, 3], [60, 120], [60, 140], 20),
     # arrives within the fourth of 19 passes: its prompt is in the next one
     "in between": (PLAIN, {}, [0, 95], [20, 2], [60, 65], [302, 77], 40 + 60 + 2 * 12 + 130),
     # 1 ms on the way in; when the second comes, at 56, a pass is handed out already
-    "a pass ahead": (
-        server([10, 12], own_s=0.001, passes_ahead=1.0),
-        {},
-        [0, 55],
-        [4, 2],
-        [61, 76],
-        [143, 88],
-        94,
-    ),
+    "a pass ahead": (server([10, 12], own_s=0.001, passes_ahead=1.0), {}, [0, 55], [4, 2], [61, 76], [143,
+        88], 94),
     # sent as the first are answered: at 124 while a pass that begins without it runs, and at 134 when none
     # does
-    "two clients": (
-        server([10, 12], own_s=0.002),
-        {"clients": 2},
-        [0, 0, 0, 0],
-        [3, 2, 2, 2],
-        [112, 112, 70, 120],
-        [134, 124, 130, 130],
-        2 * 12 + 10 + 60 + 10,
-    ),
+    "two clients": (server([10, 12], own_s=0.002), {"clients": 2}, [0, 0, 0, 0], [3, 2, 2, 2], [112, 112, 70,
+        120], [134, 124, 130, 130], 2 * 12 + 10 + 60 + 10),
     "five clients": (PLAIN, {"clients": 5}, [0, 100], [2, 2], [60, 60], [70, 70], 20),
     # 100 prompt tokens | 96 beside the 4 that the first verifies | 4 | both 24 | the second's last two
     "drafts": (DRAFTS, {"budget": 100}, [0, 0], [7, 5], [70, 160], [184, 204], 68 + 22 + 2 * 24 + 20),
     # together a token in 12 ms: two for the second's; then alone the first's six of eight in 3 x 15
     "by batch": (BY_BATCH, {}, [0, 0], [9, 3], [115, 115], [184, 139], 2 * 24 + 45),
     # after 26 tokens each has 126 of 250: the second goes, and reads them when the first has left after 59
-    "preempted": (
-        server([10], room=250),
-        {"preempted": 1},
-        [0, 0],
-        [60, 60],
-        [110, 110],
-        [700, 1103],
-        520 + 660,
-    ),
+    "preempted": (server([10], room=250), {"preempted": 1}, [0, 0], [60, 60], [110, 110], [700, 1103], 520 +
+        660),
     "not preempted": (server([10], room=318), {}, [0, 0], [60, 60], [110, 110], [700, 700], 2 * 590),
     # a short one came last and left after 9 passes
-    "the youngest left": (
-        server([10], room=250),
-        {"preempted": 1, "prompts": [100, 100, 10]},
-        [0, 0, 0],
-        [60, 60, 10],
-        [115, 115, 115],
-        [705, 1108, 205],
-        3 * 90 + 2 * 170 + 330 + 330,
-    ),
+    "the youngest left": (server([10], room=250), {"preempted": 1, "prompts": [100, 100, 10]}, [0, 0, 0], [60,
+        60, 10], [115, 115, 115], [705, 1108, 205], 3 * 90 + 2 * 170 + 330 + 330),
     # the same two tokens a pass, after 13 passes
-    "two at a time": (
-        server([10], room=250, **TWO),
-        {"preempted": 1},
-        [0, 0],
-        [60, 60],
-        [110, 110],
-        [410, 653],
-        600,
-    ),
+    "two at a time": (server([10], room=250, **TWO), {"preempted": 1}, [0, 0], [60, 60], [110, 110], [410,
+        653], 600),
     # 75 tokens hide; 99 beside the 2 that the first verifies are one too many: 1 + 0.01 + 0.099 s
-    "all tokens": (
-        server([1000, 1000], gamma=1, gained=2.0, reading=READING),
-        {"prompts": [75, 99]},
-        [0, 500],
-        [4, 2],
-        [1075, 1684],
-        [3184, 2684],
-        1109 + 2 * 1000,
-    ),
-}
+    "all tokens": (server([1000, 1000], gamma=1, gained=2.0, reading=READING), {"prompts": [75, 99]}, [0,
+        500], [4, 2], [1075, 1684], [3184, 2684], 1109 + 2 * 1000),
+}  # fmt: skip
 """Server, what else; arrivals (ms) and outputs; ms to the first and to the last token; request-ms of
 decoding.
 """

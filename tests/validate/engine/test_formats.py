@@ -194,55 +194,31 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
     [
         # batch, context, K, tokens per iteration, seconds, prompt, output, share of prefill
         ("vllm_serve", {}, {}, (4, 125.5, 0, 1, 0.02, 100, 51, 0)),
-        (
-            "vllm_serve",
-            {"max_concurrency": 3, "median_ttft_ms": 1000},
-            {},
-            (3, 125.5, 0, 1, 0.02, 100, 51, 2 / 2.02),
-        ),
-        (
-            "vllm_serve",
-            {"max_concurrency": None, "latencies": [1.0, 2.0]},
-            {},
-            (1.5, 125.5, 0, 1, 0.02, 100, 51, 0),
-        ),
+        ("vllm_serve", {"max_concurrency": 3, "median_ttft_ms": 1000}, {}, (3, 125.5, 0, 1, 0.02, 100, 51, 2 /
+            2.02)),
+        ("vllm_serve", {"max_concurrency": None, "latencies": [1.0, 2.0]}, {}, (1.5, 125.5, 0, 1, 0.02, 100,
+            51, 0)),
         ("vllm_serve", {"max_concurrency": None}, {"batch": 2}, (2, 125.5, 0, 1, 0.02, 100, 51, 0)),
         ("vllm_serve", {"input_lens": [10, 30], "output_lens": [60, 40]}, {}, (4, 45, 0, 1, 0.02, 20, 50, 0)),
         ("sglang", {}, {}, (2.5, 125, 0, 1, 0.02, 100, 50, 1.5 * 0.1 / 1.1)),
         ("sglang", {"max_concurrency": 5}, {"batch": 3}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
         ("sglang", {}, {"batch": 4}, (4, 125, 0, 1, 0.02, 100, 50, 0)),
-        (
-            "sglang",
-            {"accept_length": 2.0, "max_concurrency": 4},
-            {"gamma": 1},
-            (4, 125, 1, 2, 0.04, 100, 50, 0),
-        ),
+        ("sglang", {"accept_length": 2.0, "max_concurrency": 4}, {"gamma": 1}, (4, 125, 1, 2, 0.04, 100, 50,
+            0)),
         ("vllm_forward", {}, {}, (1, 1, 0, 1, 0.005, None, None, 0)),
-        (
-            "vllm_forward",
-            {"requests": [one(1, 5), one(1, 9)], "ranks": []},
-            {},
-            (2, 6, 0, 1, 0.005, None, None, 0),
-        ),
+        ("vllm_forward", {"requests": [one(1, 5), one(1, 9)], "ranks": []}, {}, (2, 6, 0, 1, 0.005, None,
+            None, 0)),
         ("llama_bench", {}, {}, (1, 50, 0, 1, 0.02, 0, 100, 0)),
         ("llama_server", {}, {}, (1, 562, 0, 1, 0.0093, 512, 101, 0)),
         ("llama_server", {"cache_n": 88}, {"batch": 4}, (4, 650, 0, 1, 0.0093, 600, 101, 0)),
-        (
-            "llama_server",
-            {"draft_n": 99, "draft_n_accepted": 99},
-            {"gamma": 99},
-            (1, 562, 99, 100, 0.93, 512, 101, 0),
-        ),
+        ("llama_server", {"draft_n": 99, "draft_n_accepted": 99}, {"gamma": 99}, (1, 562, 99, 100, 0.93, 512,
+            101, 0)),
         ("aiperf", {}, {}, (1, 125, 0, 1, 0.02, 100, 50, 0)),
-        (
-            "aiperf",
-            {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}},
-            {},
-            (3, 125, 0, 1, 0.02, 100, 50, 1.0 / 1.5),
-        ),
+        ("aiperf", {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}}, {}, (3, 125, 0,
+            1, 0.02, 100, 50, 1.0 / 1.5)),
         ("vllm_latency", {}, {"batch": 8, "input": 100, "output": 50}, (8, 125, 0, 1, 2.0, 100, 50, 0)),
     ],
-)
+)  # fmt: skip
 def test_a_run_by_hand(name, change, said, step) -> None:
     (t,) = FORMATS[name].read("x", RUNS[name] | change, Said(**said))
     found = (
