@@ -74,14 +74,14 @@ def test_what_is_killed_filled_or_shared_loses_nothing(tmp_path: Path) -> None:
     [
         (KeyError("x"), "KeyError"),
         (ZeroDivisionError(), "ZeroDivisionError"),
-        (InputError("x" * 4000), "not one line"),
+        (InputError("x"), "not one line that names a file"),
     ],
 )
 def test_a_reader_that_breaks_is_seen(raised: Exception, words: str) -> None:
     def broken() -> None:
         raise raised
 
-    _, fault = watch.read(broken)
+    _, fault = watch.read(broken, "a file")
     assert fault is not None
     assert words in fault
 

@@ -110,7 +110,7 @@ def test_the_break_even_line_is_where_the_engine_breaks_even() -> None:
     figure = plots.surface(SCENARIO, gamma=2, points=129)
     line = next(c for c in figure.axes[0].collections if list(getattr(c, "levels", [])) == [1.0])
     corners = np.concatenate([path.vertices for path in line.get_paths()])
-    for batch in (16.0, 64.0):
+    for batch in (64.0, 128.0):
         nearest = corners[np.abs(np.log(corners[:, 1] / batch)).argmin(), 0]
         assert nearest == pytest.approx(break_even_context(SCENARIO, batch, 2), rel=0.05)
 

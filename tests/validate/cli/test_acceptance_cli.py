@@ -18,19 +18,6 @@ from perfmodel.validate.lm import CHECKPOINT
 from tests import pinned
 from tests.validate.tiny_folder import WORDS, write_documents, write_folder
 
-OBSERVE = [
-    "validate",
-    "acceptance",
-    "--context",
-    "64",
-    "--new-tokens",
-    "8",
-    "--documents",
-    "1",
-    "--threads",
-    "1",
-]
-
 
 def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> None:
     """In which words is pinned."""
