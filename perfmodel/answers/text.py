@@ -57,3 +57,10 @@ def devices(hardware: str, tp: float) -> str:
 def limiter(name: str) -> str:
     """The limiter of a pass in one word."""
     return LIMITERS.get(name, name)
+
+
+def draft_in_words(draft: str, draft_kv: str) -> str:
+    """``draft: eagle3, full KV cache``: which model drafts, and the part of the cache that it reads."""
+    name = "the target itself" if draft == "self" else draft
+    method = draft_kv.partition(",")[0]
+    return f"draft: {name}, {'full KV cache' if method == 'full' else method}"

@@ -68,8 +68,8 @@ def _print(a: Advice, verbose: bool) -> None:
                 f"gamma {_length(p)}, batch {p.batch}, {ratio_text(a.gain(p) or p.speedup)} the best baseline"
             )
             say(
-                f"Better, but not to be had: {_draft(p)}, {beyond}: {p.runs_in}; --any-draft chooses "
-                "among all."
+                f"Better, but this engine does not support it: {_draft(p)}, {beyond}: {p.runs_in}; "
+                "--any-draft chooses among all."
             )
         say(_searched(a), "dim")
     if verbose:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from perfmodel.answers.point.inflection import Inflection, inflection
-from perfmodel.answers.text import tokens
+from perfmodel.answers.text import draft_in_words, tokens
 from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table
 from perfmodel.cli.verb import verb
@@ -19,7 +19,7 @@ def _print(answers: Sequence[Inflection]) -> None:
             rows.append((str(a.batch), str(a.gamma), name, *map(tokens, lengths)))
     calibration = Column("calibration", left=True)
     table(("batch", "gamma", calibration, "memory-bound from", "breaks even at", "inflection at"), rows)
-    say(f"drafted by {answers[0].draft} through {answers[0].draft_kv.partition(',')[0]}", "dim")
+    say(draft_in_words(answers[0].draft, answers[0].draft_kv), "dim")
 
 
 app = verb(inflection, _print, "batch", "gamma", example=f"{LLAMA} --batch 16 --gamma 3 --alpha 0.8")

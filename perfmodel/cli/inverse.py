@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from perfmodel.answers.point.inverse import Inverse, inverse
-from perfmodel.answers.text import NONE, UNKNOWN, ratio_text, tokens
+from perfmodel.answers.text import NONE, UNKNOWN, draft_in_words, ratio_text, tokens
 from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
@@ -28,7 +28,7 @@ def _print(answers: Sequence[Inverse]) -> None:
         )
     needed = ("alpha from", "draft/target to", "KV re-read to", "context from")
     table(("batch", "context", "gamma", "speedup", Column("target", spare=1), *needed), rows)
-    say(f"drafted by {answers[0].draft} through {answers[0].draft_kv.partition(',')[0]}", "dim")
+    say(draft_in_words(answers[0].draft, answers[0].draft_kv), "dim")
     warn_where([(f"batch {a.batch}, context {a.context}, gamma {a.gamma}", a.warnings) for a in answers])
 
 

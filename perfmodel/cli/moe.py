@@ -7,7 +7,7 @@ from perfmodel.cli.verb import verb
 
 
 def _print(a: ExpertSpeculation) -> None:
-    subject = f"{a.model} on {a.tp} x {a.hardware}, drafted by {a.draft}"
+    subject = f"{a.model} on {a.tp} x {a.hardware}; draft: {a.draft}"
     say(f"{subject}; context {a.context:g}, gamma {a.gamma}", "bold")
     rows = []
     for r in a.rows:
@@ -16,7 +16,7 @@ def _print(a: ExpertSpeculation) -> None:
         rows.append((str(r.batch), *experts, *gain, "yes" if r.fits else "no"))
     table(("batch", "experts decoding", "verifying", "target efficiency", "speedup", "fits"), rows)
     say(
-        f"Of batches 1 to {a.rows[-1].batch} speculation pays most at {a.peak.batch}: "
+        f"Speculation pays most at batch {a.peak.batch} (of 1 to {a.rows[-1].batch}): "
         f"{ratio_text(a.peak.speedup)}, an iteration costing {a.peak.iteration_to_target:.2f} baseline "
         "steps."
     )

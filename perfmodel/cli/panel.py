@@ -6,7 +6,17 @@ from perfmodel.answers.point.published_runs import Measured
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
 from perfmodel.answers.question.query import Query
-from perfmodel.answers.text import NONE, UNKNOWN, devices, limiter, ratio_text, seconds, size, tokens
+from perfmodel.answers.text import (
+    NONE,
+    UNKNOWN,
+    devices,
+    draft_in_words,
+    limiter,
+    ratio_text,
+    seconds,
+    size,
+    tokens,
+)
 from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
 from perfmodel.specs.calibrations.stacks import ENGINES
 
@@ -188,7 +198,9 @@ def _more(a: WhatIf) -> dict[str, str]:
         ratios = f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}"
         told["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} of an iteration outside the passes"
     if (ends := a.acceptance.tokens_per_iteration_interval) is not None:
-        told["tokens"] = "{:.2f} to {:.2f} an iteration if acceptance changes with the position".format(*ends)
+        told["tokens"] = "{:.2f} to {:.2f} per iteration if acceptance changes with the position".format(
+            *ends
+        )
     if a.query.gamma and a.speedup is not None:
         told["break-even context"] = tokens(turn.break_even_context)
         told["inflection context"] = (
@@ -241,9 +253,8 @@ def _moves(rows: Iterable[Move]) -> None:
 
 def _subject(q: Query) -> str:
     """Model, devices and draft."""
-    draft = "itself" if q.draft == "self" else q.draft
     group = devices(q.hardware, float(q.tp))
-    return f"{q.model} on {group}, drafted by {draft} through {(q.draft_kv or 'full').partition(',')[0]}"
+    return f"{q.model} on {group}; {draft_in_words(str(q.draft), q.draft_kv or 'full')}"
 
 
 def _at_point(q: Query) -> str:

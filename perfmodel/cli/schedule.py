@@ -4,7 +4,7 @@ import json as json_module
 
 from perfmodel.answers.advice.engine_lines import ADAPTIVE_FILE
 from perfmodel.answers.advice.schedule import Schedule, schedule
-from perfmodel.answers.text import ratio_text, seconds
+from perfmodel.answers.text import draft_in_words, ratio_text, seconds
 from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
@@ -15,8 +15,8 @@ GAIN = 1.0005
 
 
 def _print(a: Schedule) -> None:
-    kv, tables = a.draft_kv.partition(",")[0], a.tables
-    say(f"{a.model} on {a.tp} x {a.hardware}, drafted by {a.draft} ({kv} KV)", "bold")
+    tables = a.tables
+    say(f"{a.model} on {a.tp} x {a.hardware}; {draft_in_words(a.draft, a.draft_kv)}", "bold")
     rows = []
     for t in tables:
         span = f"{t.context_high}" if t.context_low == t.context_high else f"{t.context_low}-{t.context_high}"

@@ -10,7 +10,7 @@ from perfmodel.answers.load.llmd_report import llmd_report
 from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
-from perfmodel.answers.text import NONE, clients, devices, seconds
+from perfmodel.answers.text import NONE, clients, devices, draft_in_words, seconds
 from perfmodel.cli.help import OUTPUT
 from perfmodel.cli.options import App, Json, takes
 from perfmodel.cli.output import Column, say, show, table, warn
@@ -68,7 +68,7 @@ def command(question: TrafficQuery, report: Report = None, json: Json = False) -
 
 
 def _print(a: Traffic) -> None:
-    said = f", drafted by {a.draft} ({a.draft_kv.partition(',')[0]} KV)" if a.drafts else ""
+    said = f"; {draft_in_words(a.draft, a.draft_kv)}" if a.drafts else ""
     say(f"{a.model} on {devices(a.hardware, a.tp)}{said}", "bold")
     for verdict in a.verdicts:
         say(_verdict(verdict), "bold")
@@ -115,7 +115,7 @@ def _load(row: TrafficRow) -> str:
 
 
 def _time(times: Percentiles | None, name: str) -> str:
-    return "no end" if times is None else seconds(getattr(times, name))
+    return "unbounded" if times is None else seconds(getattr(times, name))
 
 
 def _limits(limits: DraftLimits, closed: bool) -> str:
@@ -124,7 +124,7 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
         alphas = ", ".join("never" if alpha is None else f"{alpha:.2f}" for alpha in limits.break_even_alpha)
         return f"{which}: as fast as the baseline at an acceptance of {alphas}"
     if not limits.saturation_rate:
-        return f"{which}: not one request is served"
+        return f"{which}: no request fits"
     said = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"
     if limits.stops_paying_at is None:
         said += ", never slower than the baseline below that"

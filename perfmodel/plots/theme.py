@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.text import draft_in_words
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, in_names, not_installed
 from perfmodel.kv import parse_kv
@@ -199,7 +200,7 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     device = f"{degree} × {machine.gpu.name}" if degree > 1 else machine.gpu.name
     parts = [
         f"{scenario.target.name} on {device}",
-        f"drafted by {_drafter(draft)} through {kv_name(scenario)}",
+        draft_in_words(_drafter(draft), kv_name(scenario)),
     ]
     if draft.tensor_parallel != degree:
         parts[1] += f" on {draft.tensor_parallel}"
@@ -260,7 +261,7 @@ def _drafter(draft: Draft) -> str:
     own = [
         f"{name}={value}" for name, value in given.items() if value and not draft.name.endswith(str(value))
     ]
-    return "itself" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
+    return "self" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
 
 
 def kv_name(scenario: Scenario) -> str:

@@ -58,7 +58,7 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
     right.set_ylim(bottom=0)
     left.legend(fontsize="small", loc="upper left")
     where = f"{found.model} on {devices(found.hardware, found.tp)}"
-    drafted = f", drafted by {found.draft}" if len(lengths) > 1 else ""
+    drafted = f"; draft: {found.draft}" if len(lengths) > 1 else ""
     ends = "" if closed else "; crosses: saturated from there on"
     caption = (
         f"Lines: means over requests; dotted: 99th percentiles{ends}. Calibration {found.calibration.name}."

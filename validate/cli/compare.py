@@ -80,7 +80,7 @@ def _show_row(cells: list["Cell"], held_out: bool) -> None:
         f"a fit of {used} that has not seen this row" if held_out else f"{used}, which was fitted to this row"
     )
     typer.echo(
-        f"{p.target} on {p.tp} x {p.hardware}, drafted by {p.draft or '-'} {p.read}; batch {p.batch}, "
+        f"{p.target} on {p.tp} x {p.hardware}; draft: {p.draft or '-'} {p.read}; batch {p.batch}, "
         f"context {p.context}, gamma {p.drafted}\npredicted by {fitted if cells[0].fitted else used}\n"
         f"measured by {p.source}, row {p.row_id}"
     )

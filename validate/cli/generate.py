@@ -40,7 +40,12 @@ class GenerateQuestion(Decoding):
     gamma: Annotated[int, Argument("Tokens drafted per iteration.", "N", "-g")] = 4
     batch: Annotated[
         int | None,
-        Argument("Sequences decoded together.", "N", "-b", default="all prompts; 2 where none are given"),
+        Argument(
+            "Batch size: sequences decoded together.",
+            "N",
+            "-b",
+            default="all prompts; 2 where none are given",
+        ),
     ] = None
     context: Annotated[
         int | None, Argument("Last tokens of each prompt, BOS kept.", TOKENS, "-c", default="all; 4k")

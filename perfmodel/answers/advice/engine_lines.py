@@ -95,9 +95,7 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
     """Engine configurations for one table. draft_path: where the engine finds the head or draft."""
     notes: list[str] = []
     if served.model_id is None:
-        return Export(
-            None, None, None, None, ("which checkpoint is served is yours to say: give --model-path",)
-        )
+        return Export(None, None, None, None, ("pass --model-path to name the served checkpoint",))
     vllm = flags = adaptive = None
     off = table.max_tokens == 0
     each = _of_one_group(table, served.data_parallel)
@@ -253,12 +251,8 @@ def _draft(
         )
         return None, None
     if path is None:
-        which = (
-            f"checkpoint of {draft.model.name} drafts"
-            if draft.named_model
-            else f"{word} head serves this target"
-        )
-        notes.append(f"which {which} is yours to say: give --draft-path for a line")
+        which = f"checkpoint of {draft.model.name}" if draft.named_model else f"{word} head"
+        notes.append(f"pass --draft-path to name the {which}")
         return None, None
     return known.method, path
 

@@ -184,7 +184,7 @@ class Schedule(Answer):
 
     def headline(self) -> str:
         spans = ", ".join(f"{r.low}-{r.high}: {r.tokens}" for r in self.tables[0].ranges)
-        where = f"{self.model} on {devices(self.hardware, self.tp)}, drafted by {self.draft}"
+        where = f"{self.model} on {devices(self.hardware, self.tp)}; draft: {self.draft}"
         return f"{ratio_text(self.tables[0].speedup)} expected; draft tokens by batch {spans}; {where}"
 
 

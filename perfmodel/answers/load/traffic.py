@@ -261,9 +261,9 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
     capped = None if best.concurrency is None else clients(best.concurrency)
     place = " by ".join(filter(None, (rate, capped)))
     if best.running_mean == 0:
-        reason = f"{place}: not one request fits in memory"
+        reason = f"{place}: no request fits in memory"
     elif not known:
-        reason = f"{place}: no acceptance is known of this draft, so only the baseline is told"
+        reason = f"{place}: no acceptance is known of this draft, so only the baseline is predicted"
     elif best.gamma == 0:
         reason = f"{place}: do not speculate"
     else:

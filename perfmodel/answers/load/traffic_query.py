@@ -99,7 +99,7 @@ class TrafficQuery(CommonOptions):
         default=None,
     )
     draft: str | None = argument(
-        "Who drafts: the target itself, a kind, or a model.",
+        arg.WHO_DRAFTS,
         "self|KIND|NAME|PATH",
         "--draft-model",
         read=parse_text,

@@ -154,7 +154,7 @@ def _percentiles(moments: Moments) -> list[Percentiles]:
 def _nothing_fits(question: TrafficQuery, gamma: int | str, steps: StepTimes, value: float) -> TrafficRow:
     """A row of a server on which not one request fits; its TPOT would be that of one alone."""
     alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
-    told = "not one request fits in the memory beside the weights: more devices (--tp), or smaller formats"
+    told = "no request fits in memory next to the weights: more devices (--tp), or smaller formats"
     if steps.gamma >= question.limits.max_num_batched_tokens - 1:
         told = (
             f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) "
@@ -263,18 +263,15 @@ def _warnings(
         number = "" if replicas is None else f": {replicas} replicas"
         told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
     elif served.requests_per_s[at] > (near := NEAR[question.opens]) * served.saturation_rate:
-        told.append(f"above {near:.0%} of saturation: believe the replay (--replay) rather than this mean")
+        told.append(f"above {near:.0%} of saturation: use the mean of --replay instead")
     elif question.opens and (full := served.share[at, -1]) > CROWDED:
-        told.append(f"seats or caches are full {full:.0%} of the time: believe the replay's (--replay) TTFT")
+        told.append(f"seats or caches are full {full:.0%} of the time: use the TTFT of --replay")
     elif question.opens and served.requests_per_s[at] > BUSY * served.saturation_rate and splits[at]:
         told.append(
-            "prompts share passes and are split among them: believe the replay's (--replay) TTFT, up "
-            "to 30 % more"
+            "prompts share passes and are split among them: use the TTFT of --replay, up to 30 % more"
         )
     elif short:
-        told.append(
-            f"an answer takes less than {SHORT} prompts: believe the replay (--replay) rather than this mean"
-        )
+        told.append(f"an answer takes less than {SHORT} prompts: use the mean of --replay instead")
     if served.metastable[at]:
         told.append(
             "two running batches are possible at this rate: a burst may leave the server in the slower one"

@@ -188,13 +188,15 @@ Model = Annotated[
 Hardware = Annotated[
     str,
     Argument(
-        "Device: of `perfmodel gpus list` (NAME:pcie5: in such a box), or a YAML file.",
+        "Device: of `perfmodel gpus list` (NAME:pcie5 for PCIe 5.0 links), or a YAML file.",
         "NAME|PATH",
         "--gpu --device",
         many=names,
     ),
 ]
-Batch = Annotated[Whole, Argument("Sequences decoded together.", COUNTS, "--batch-size -b", many=counts)]
+Batch = Annotated[
+    Whole, Argument("Batch size: sequences decoded together.", COUNTS, "--batch-size -b", many=counts)
+]
 Context = Annotated[
     Whole, Argument("Cached tokens per sequence; 32k is 32768.", TOKENS, "--context-length -c", many=counts)
 ]
@@ -215,7 +217,7 @@ GivenGamma = Annotated[
 TP = Annotated[
     Whole, Argument("Devices of the tensor-parallel group.", "N", "--tensor-parallel", many=counts)
 ]
-WHO_DRAFTS = "Who drafts: the target itself, a kind, or a model."
+WHO_DRAFTS = "Draft: the target itself (self), a kind, or a model."
 Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model", group="Draft")]
 DraftTP = Annotated[
     MaybeWhole,

@@ -86,11 +86,9 @@ class CommonOptions(arg.Question):
         default=None,
         group="Engine",
     )
-    ep: Whole = argument(
-        "Groups of the devices that whole experts are dealt out to.", "N", "--expert-parallel", default=1
-    )
+    ep: Whole = argument("Expert-parallel groups.", "N", "--expert-parallel", default=1)
     dp: Whole = argument(
-        "Groups of the devices that each attend for sequences of their own (data-parallel attention).",
+        "Data-parallel attention groups.",
         "N",
         "--data-parallel",
         default=1,
