@@ -59,7 +59,7 @@ docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and bui
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-sources: $(VENV)/.dev  ## fit how far engines are off sources left out whole (seconds), and renew the accuracy page (minutes)
+sources: $(VENV)/.dev  ## fit how far engines are off sources left out whole and renew the accuracy page: 3 minutes
 	$(BIN)/perfmodel validate calibrate sources --write
 	$(BIN)/perfmodel validate accuracy --write
 

@@ -126,16 +126,18 @@ def _engines(write: bool) -> None:
 
 
 def _sources(write: bool) -> None:
-    """Fit how far steps of engines are off sources left out whole; seconds."""
+    """Fit how far steps of engines are off sources left out whole; a minute."""
     need_studies("calibrate sources")
     from perfmodel.validate.studies import sources
 
-    where = destination(sources.PATH, flag="--write") if write else None
-    text = sources.fit(datetime.date.today())
-    if where is None:
-        typer.echo(text, nl=False)
+    places = (sources.PATH, sources.LEFT_OUT)
+    for where in places if write else ():
+        destination(where, flag="--write")
+    texts = sources.fit(datetime.date.today())
+    if write:
+        write_all(dict(zip(places, texts, strict=True)), "--write")
     else:
-        write_all({where: text}, "--write")
+        typer.echo(texts[0], nl=False)
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:

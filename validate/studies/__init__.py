@@ -9,7 +9,7 @@ They read the published rows and records of a checkout, and no wheel has them. R
   rows, and
   the intervals that follow), `ablations`, `engines` (all of it in one go), `engines_file`.
 - Runs of public sources, which are left out whole, ``validate calibrate sources``: `public_runs` (the
-  rows), `mixed` (the fit), `sources`.
+  rows), `mixed` and `left_out` (the fits), `sources`.
 - The gate, ``validate accuracy``: `record` (what is recorded: with `inputs`, `engine_errors`, `systems`,
   `best_gamma`),
   `gate` (what fails), `page` (docs/accuracy.md), `history`.

@@ -44,6 +44,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
             *sorted(files.data_directory("").glob("*.yaml")),
             BUNDLED / "engines.json",
             BUNDLED / "requests.json",
+            BUNDLED / "sources.json",
         )
     }
     for table in sorted((results / "published").glob("*.csv")):

@@ -56,15 +56,13 @@ def _sources(found: Record, by_draft: bool = False) -> list[str]:
         for name, e in found["sources"][figure].items():
             if by_draft != name.startswith("draft") or (figure != "step" and name.startswith(OF_STEPS)):
                 continue
-            held = [_percent(e[key], 0) if key in e else "-" for key in ("inside", "width")]
+            held = [_percent(e[k], 0) if k in e else "-" for k in ("inside", "inside_shipped", "width")]
             worst = f"{_percent(e['worst']['error'], 0)} ({e['worst']['source']})"
-            errors = [_percent(e[key], 0) for key in ("error", "macro")]
-            bias = f"{100 * e['bias']:+.0f}"
-            rows.append([f"{words}, {name}", str(e["rows"]), str(e["sources"]), *errors, bias, *held, worst])
-    head = ["sources left out whole", "rows", "sources", "mean error %", "of sources %", "bias %"]
-    return table(
-        [*head, "in 90% interval %", "its ± % (median)", "worst source %"], rows, text_columns=(0, 8)
-    )
+            errors = [_percent(e[key], 0) for key in ("error", "macro", "shipped")]
+            rows.append([f"{words}, {name}", str(e["rows"]), str(e["sources"]), *errors, *held, worst])
+    head = ["sources left out whole", "rows", "sources", "mean error %", "of sources %", "as shipped %"]
+    head += ["in 90% interval %", "as shipped %", "its ± % (median)", "worst source %"]
+    return table(head, rows, text_columns=(0, 9))
 
 
 FIGURES = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}

@@ -6,6 +6,7 @@ counts as one.
 """
 
 import datetime
+import json
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -20,16 +21,19 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.fits import Z
 from perfmodel.specs.engines.source_errors import OTHER, StepErrors
 from perfmodel.specs.models.model import load_model
-from perfmodel.validate.engine.fit import small_sample
+from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.held_out import quantile
+from perfmodel.validate.studies.left_out import left_out
 from perfmodel.validate.studies.mixed import MixedEffects
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs
 from perfmodel.validate.studies.published_engines import engine_decode
 
 PATH = files.data_directory("") / "sources.yaml"
+LEFT_OUT = BUNDLED / "sources.json"
+"""Id of each step -> the logarithm that it is off by without its source."""
 CROWDED = 16
 """Sequences from which on rows scatter more: prompts of other requests stall some engines' passes."""
 FEW = 3
@@ -75,45 +79,44 @@ def _class(run: PublicRun) -> str:
     return f"{run.engine} {'crowded' if run.batch >= CROWDED else 'alone'}"
 
 
-def fit(date: datetime.date) -> str:
-    """The text of the file."""
+def fit(date: datetime.date) -> tuple[str, str]:
+    """The texts of the two files: deviations, and errors of steps by constants without their source."""
     rows = of_figure("step")
-    found = mixed(rows)
-    sources = [a.run.source_id for a in rows]
-    left, deviation = found.left_out(sources)
+    found, sources = mixed(rows), [a.run.source_id for a in rows]
+    left = left_out(rows, found.covariance)
     sizes = {name: len(of) for name, of in grouped(sources, lambda source: source).items()}
-    weights = np.array([sizes[source] ** -0.5 for source in sources])
-    widening = small_sample(quantile(np.abs(left / deviation), weights) / Z, len(sizes))
+    weights = np.array([1.0 / sizes[source] for source in sources])
+    deviation = found.left_out(sources)[1]
+    # between what constants that have seen a source are off by, and those that have not: a new source often
+    # shares devices and flags with others
+    within = [quantile(np.abs(off) / deviation, weights) for off in (np.array([a.off for a in rows]), left)]
     whole = {
-        crowd: float(
-            np.sqrt(np.mean([found.residuals[name] ** 2 for name in found.residuals if crowd in name]))
-        )
+        crowd: float(np.sqrt(np.mean([s**2 for name, s in found.residuals.items() if crowd in name])))
         for crowd in ("alone", "crowded")
     }
-    words = dict.fromkeys(a.run.engine for a in rows)
+    counts = {name: len(of) for name, of in grouped(rows, lambda a: _class(a.run)).items()}
+    of_engines = {
+        word: {
+            crowd: found.residuals[name] if counts.get(name := f"{word} {crowd}", 0) >= FEW else whole[crowd]
+            for crowd in whole
+        }
+        for word in dict.fromkeys(a.run.engine for a in rows)
+    }
     data = {
         "fitted_on": ["public_runs.csv"],
         "date": date,
         "sources": len(sizes),
         "rows": len(rows),
-        "widening": widening,
+        "widening": math.sqrt(math.prod(within)) / Z,
         **found.deviations,
         "crowded_from": CROWDED,
         "devices": sorted({a.run.hardware for a in rows}),
-        "engines": {
-            word: {
-                crowd: found.residuals[f"{word} {crowd}"]
-                if sum(_class(a.run) == f"{word} {crowd}" for a in rows) >= FEW
-                else whole[crowd]
-                for crowd in whole
-            }
-            for word in words
-        }
-        | {OTHER: whole},
+        "engines": of_engines | {OTHER: whole},
     }
     short = _short(data)
     StepErrors.model_validate(short)
-    return HEADER + yaml.safe_dump(short, sort_keys=False, width=110)
+    errors = {a.run.id: significant(float(off), 4) for a, off in zip(rows, left, strict=True)}
+    return HEADER + yaml.safe_dump(short, sort_keys=False, width=110), json.dumps(errors, indent=1) + "\n"
 
 
 def _short(value: Any) -> Any:
@@ -129,7 +132,10 @@ SURE = ("pays", "does_not_pay")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A row as it is counted. off: logarithm of predicted over measured; interval: around the predicted."""
+    """A row as it is counted. off: logarithm of predicted over measured, by constants without its source.
+
+    shipped: the same by those of answers. interval: of an answer, over the measured value.
+    """
 
     source: str
     engine: str
@@ -137,30 +143,30 @@ class Judged:
     model: str
     draft: str
     off: float
+    shipped: float
     interval: tuple[float, float] | None = None
 
-    @property
-    def inside(self) -> bool:
-        """Whether the interval, over the measured value, holds 1."""
+    def inside(self, by: float = 0.0) -> bool:
+        """Whether the interval holds the measured value, where its logarithm moves."""
         assert self.interval
-        return self.interval[0] <= 1.0 <= self.interval[1]
+        return self.interval[0] * math.exp(by) <= 1.0 <= self.interval[1] * math.exp(by)
 
 
 def judged(figure: str) -> list[Judged]:
     """Rows of public runs, and ratios of the tables that constants are fitted to, by fits without their
-    study.
+    study. Ratios of public runs have one constant that saw its source, SGLang's time outside passes.
     """
-    rows = []
+    rows, left = [], json.loads(LEFT_OUT.read_text(encoding="utf-8")) if figure == "step" else {}
     for a in of_figure(figure):
         interval = a.interval and (a.interval[0] / a.measured, a.interval[1] / a.measured)
         draft = a.run.draft.partition(":")[0]
         place = a.run.source_id, a.run.engine, a.run.hardware, load_model(a.run.model).name
-        rows.append(Judged(*place, draft, a.off, interval))
+        rows.append(Judged(*place, draft, left.get(a.run.id, a.off), a.off, interval))
     if figure == "ratio":
         ratios = replayed(recorded())
         for row, off in zip(ratios.rows, ratios.ratios["model"].off.tolist(), strict=True):
             place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name
-            rows.append(Judged(*place, row.kind, off))
+            rows.append(Judged(*place, row.kind, off, off))
     return rows
 
 
@@ -213,11 +219,13 @@ def _part(rows: list[Judged]) -> dict[str, Any]:
         "macro": math.expm1(float(np.mean([*sources.values()]))),
         "bias": math.expm1(float(np.mean([r.off for r in rows]))),
         "worst": {"source": worst, "error": math.expm1(sources[worst])},
+        "shipped": math.expm1(float(np.mean([abs(r.shipped) for r in rows]))),
     }
-    ends = [r.interval for r in rows if r.interval]
-    if ends:
-        found["inside"] = sum(r.inside for r in rows if r.interval) / len(ends)
-        found["width"] = float(np.median([(high / low) ** 0.5 - 1 for low, high in ends]))
+    stated = [r for r in rows if r.interval]
+    if stated:
+        found["inside"] = sum(r.inside(r.off - r.shipped) for r in stated) / len(stated)
+        found["inside_shipped"] = sum(r.inside() for r in stated) / len(stated)
+        found["width"] = float(np.median([(r.interval[1] / r.interval[0]) ** 0.5 - 1 for r in stated]))  # type: ignore[index]
     return found
 
 
