@@ -17,6 +17,7 @@ from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.calibrations.fits import Relation
+from perfmodel.specs.engines.source_errors import step_errors
 from perfmodel.specs.engines.serving import Defect
 from perfmodel.specs.models.formats import BF16, weight_format
 from perfmodel.speculation.capacity import Memory
@@ -201,8 +202,9 @@ def warnings(
     notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
     if is_transferred(scenario):
         notes.append(f"calibration {c.name} is transferred from {c.gpu}: it was not made for {gpu.name}")
-        error = c.error("target_s", target.name, gpu)
-        if error and c.errors and c.relation("target_s", target.name, gpu) == "maker":
+        error, devices = c.error("target_s", target.name, gpu), step_errors().devices
+        maker = bool(c.errors) and c.relation("target_s", target.name, gpu) == "maker"
+        if error and maker and gpu.name not in devices:
             factor = math.exp(error.log_rms)
             notes.append(
                 f"{gpu.name} is of another maker: measured steps of one were off by a factor of {factor:.1f}"

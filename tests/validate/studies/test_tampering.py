@@ -158,6 +158,15 @@ def test_a_mean_error_may_rise_by_a_point_and_in_a_part_by_three(recorded, place
     assert [line.startswith(says) for line in worse] == [True] * (says is not None)
 
 
+def test_errors_of_sources_left_out_may_rise_by_a_point(recorded: dict[str, Any]) -> None:
+    off = copy.deepcopy(recorded)
+    off["sources"]["step"]["all"]["macro"] += 0.011
+    off["sources"]["speedup"]["all"]["error"] += 0.009
+    worse, stale, *_ = gate.faults(recorded, off)
+    assert worse.startswith("worse: sources: step: macro ")
+    assert stale.startswith("stale: 2 ")
+
+
 def test_a_figure_that_is_no_longer_predicted_is_lost(recorded: dict[str, Any]) -> None:
     off = copy.deepcopy(recorded)
     gone, row = off["replays"]["held-out"]["predicted"].pop(), next(iter(off["systems"]["rows"]))
