@@ -17,8 +17,8 @@ from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
 from perfmodel.specs.calibrations.fits import Relation
-from perfmodel.specs.engines.source_errors import step_errors
 from perfmodel.specs.engines.serving import Defect
+from perfmodel.specs.engines.source_errors import step_errors
 from perfmodel.specs.models.formats import BF16, weight_format
 from perfmodel.speculation.capacity import Memory
 from perfmodel.speculation.chain import Prediction
