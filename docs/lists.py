@@ -44,16 +44,17 @@ CATALOGUES = (
     (
         "kv",
         "KV methods",
-        "What a draft reads of the cache: `--draft-kv METHOD[:BUDGET][,option=value...]`; counts take `k` "
-        "and `m`. The decoder of `perfmodel validate` runs those that are not marked `predicted only`.",
+        "A KV method decides which part of the cache a draft reads: `--draft-kv "
+        "METHOD[:BUDGET][,option=value...]`. Counts can end in `k` or `m`. The decoder of `perfmodel "
+        "validate` runs every method that is not marked `predicted only`.",
         kv.CATALOGUE,
     ),
     (
         "calibrations",
         "Calibrations",
-        "How far a device and software stack are from the ideal roofline. A device without one of its own "
-        "borrows another's; the answer then says `transferred`. `ideal` has every efficiency 1 and no "
-        "fixed cost.",
+        "A calibration holds the efficiencies and fixed costs of a device with its software, relative to the "
+        "ideal roofline. A device without a calibration uses that of another device, and the answer says "
+        "`transferred`. In `ideal` every efficiency is 1 and there are no fixed costs.",
         calibrations.CATALOGUE,
     ),
 )
@@ -83,11 +84,10 @@ def _constants() -> str:
     head = ["constant", "unit", "possible", "of", "time it enters", "meaning"]
     return (
         "\n## Constants\n\n"
-        "Each is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of this "
-        "table; without an "
-        "optional one nothing is counted for it. How they make a time is in "
-        "[the model](model.md#2-from-counts-to-seconds); how to add one, in "
-        "[contributing](contributing.md#a-constant).\n\n"
+        "Each constant is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of "
+        "this table. A file without an optional constant has no such cost. "
+        "[The model](model.md#2-from-counts-to-seconds) explains how the constants make a time, and "
+        "[contributing](contributing.md#a-constant) how to add one.\n\n"
         + "\n".join(table(head, rows, text_columns=range(6)))
         + "\n"
     )
@@ -95,13 +95,13 @@ def _constants() -> str:
 
 RECORDS = """# Records of measurements
 
-`perfmodel validate measure`, `microbench` and `run` write one JSON file a run,
-`results/MACHINE/UTC-COMMIT-PLAN.json`. What a file measured is never changed (two had keys renamed, as
-version 2 names them); `results/withdrawn.yaml` lists those that count no longer, each with its reason. Times
-are raw samples in seconds; statistics are made on reading: a point's figures are medians. Units are in the
-names. A field that is not required may be missing, and a reader ignores fields that it does not know.
+`perfmodel validate measure`, `microbench` and `run` write one JSON file per run,
+`results/MACHINE/UTC-COMMIT-PLAN.json`. The measurements in a file never change (in two files, keys were
+renamed to those of version 2). `results/withdrawn.yaml` lists the records that are no longer used, each with
+the reason. Times are raw samples in seconds. Readers compute the statistics: the figures of a point are
+medians. Names contain the units. An optional field may be missing, and readers ignore unknown fields.
 
-Version {version} is the newest.
+The newest version is {version}.
 """
 SECTIONS: dict[type[Frozen], type[Frozen] | None] = {
     schema.PointRecord: None,
@@ -141,7 +141,7 @@ def _records() -> str:
     parts += [
         "## Samples",
         "",
-        "Each a list of seconds, by the mode of its row; `kernel` is of a microbenchmark.",
+        "Each sample is a list of seconds. The mode is that of its row; `kernel` is a microbenchmark.",
         "",
     ]
     rows = [
