@@ -30,7 +30,7 @@ question's.
 OUT_OF_LINE = 0.3
 """Log error, held out, from which a row is named as one that does not fit the others."""
 FEW = 5
-"""Speedups that rows give themselves from which on their own errors say how sure one is."""
+"""Baseline steps from which on their errors, and those of speedups over them, say how sure one is."""
 SAME_PLACE = 0.1
 """Contexts within this share of each other count as one place, where a speedup can be formed."""
 LEAST_ERROR = 1e-4
@@ -187,16 +187,18 @@ def range_of(rows: EngineRows) -> MeasuredRange:
 
 
 def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
-    """Of predictions by refits without the row; few rows widen it (Student's t)."""
+    """Of predictions by refits without the row; few rows widen it (Student's t).
+
+    Of few baseline steps those errors say little, and speedups over them err together: the errors of all
+    rows, which are of the same passes, then stand for a step's, and for both of a speedup.
+    """
+    every = np.log(fitted.held_out / rows.measured)
     baseline = np.array([t.gamma == 0 for t in rows.timings])
-    logs = {
-        "target_s": np.log(fitted.held_out[baseline] / rows.measured[baseline]).tolist(),
-        "speedup": speedup_logs(rows, fitted.held_out),
-    }
-    if (
-        len(logs["speedup"]) < FEW
-    ):  # too few baseline steps beside speculative ones: a speedup's steps as any two
-        logs["speedup"] = [np.sqrt(2.0) * log_rms(fitted.held_out, rows.measured)] * len(rows.timings)
+    logs = {"target_s": every, "speedup": np.sqrt(2.0) * every}
+    if baseline.sum() >= FEW:
+        logs["target_s"] = every[baseline]
+    if len({plain for _, plain in speedup_pairs(rows.timings)}) >= FEW:
+        logs["speedup"] = np.array(speedup_logs(rows, fitted.held_out))
     errors = {}
     for name, values in logs.items():
         if len(values) > 1:
