@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 JOBS ?= 2
 PYTHON312 ?= python3.12
 
-.PHONY: help demo sources test test-slow test-engine attack mutants lint types format docs bench bench-compare browser lock rehearse clean
+.PHONY: help demo constants sources test test-slow test-engine attack mutants lint types format docs bench bench-compare browser lock rehearse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -58,6 +58,10 @@ docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and bui
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+constants: $(VENV)/.dev  ## fit what engines cost anew, all folds and ablations too (minutes), then sources
+	$(BIN)/perfmodel validate calibrate engines --write
+	$(MAKE) sources
 
 sources: $(VENV)/.dev  ## fit how far engines are off sources left out whole and renew the accuracy page: 3 minutes
 	$(BIN)/perfmodel validate calibrate sources --write
