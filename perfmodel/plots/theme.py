@@ -211,6 +211,8 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     parts.append(format_notes(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
     if machine.kv_reread is not None:
         parts.append(f"verification reads the KV {machine.kv_reread:g} times")
+    if machine.attention_backend is not None:
+        parts.append(f"attention by {machine.attention_backend}")
     parts += pages(scenario.kv_page)
     if scenario.routing_independence not in (None, 1):
         parts.append(f"routing independence {scenario.routing_independence:g}")

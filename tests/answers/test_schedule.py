@@ -111,7 +111,7 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     [
         ({"draft": "self", "draft_kv": "full"}, {}, False, "is the target itself: nothing to serve"),
         ({"draft": "self", "draft_kv": "streamingllm:512"}, {}, False, "vLLM has no method for"),
-        ({}, {"model_id": None}, False, "which checkpoint is served is yours to say: give --model-path"),
+        ({}, {"model_id": None}, False, "pass --model-path to name the served checkpoint"),
         ({}, {"weights": "int4-g32"}, True, "int4-g32 weights"),
         ({}, {"kv_dtype": "int8"}, True, "SGLang has no int8 KV cache"),
         ({"tp": 4, "draft_tp": 4}, {"tensor_parallel": 4}, True, ""),

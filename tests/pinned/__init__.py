@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import difflib
 import io
 import itertools
 import json
@@ -25,6 +26,7 @@ FOLDER = Path(__file__).parent
 REWRITE = "python -m tests.pinned --write"
 REFUSED = "refused"
 """The file of commands that are refused, of all verbs."""
+ABSENT = "(absent)"
 DIGITS, TOLERANCE = 5, 1e-4
 """Significant digits that are kept, and the relative change that is none: another CPU rounds otherwise."""
 WIDTH = 110
@@ -127,22 +129,26 @@ def _json(value: Any, indent: str = "") -> str:
 
 def changes(before: str, now: str) -> list[str]:
     """Of each part that moved: its place, the old, the new, and by how much its numbers differ."""
-    old, new = dict(_parts(before)), dict(_parts(now))
     found = []
-    for place in old | new:
-        was, is_ = old.get(place, "(absent)"), new.get(place, "(absent)")
+    for place, was, is_ in _pairs(before, now):
         moved = _moved(was, is_)
         if moved is None or moved:
             found.append(f"{place}: {was} -> {is_}" + (f"  ({', '.join(moved)})" if moved else ""))
     return found
 
 
-def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Place and text of each leaf of JSON, or of each line."""
+def _pairs(before: str, now: str) -> Iterator[tuple[str, str, str]]:
+    """Place, old and new of each leaf of JSON, or of each line that may have moved."""
     try:
-        yield from _leaves(json.loads(text), "")
+        trees = [dict(_leaves(json.loads(text), "")) for text in (before, now)]
+        for place in trees[0] | trees[1]:
+            yield place, *(tree.get(place, ABSENT) for tree in trees)
     except json.JSONDecodeError:
-        yield from ((f"line {number}", line) for number, line in enumerate(text.splitlines(), 1))
+        old, new = before.splitlines(), now.splitlines()
+        for _, i, end, j, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if old[i:end] != new[j:stop]:
+                lines = itertools.zip_longest(old[i:end], new[j:stop], fillvalue=ABSENT)
+                yield from ((f"line {number}", *pair) for number, pair in enumerate(lines, i + 1))
 
 
 def _leaves(value: Any, place: str) -> Iterator[tuple[str, str]]:

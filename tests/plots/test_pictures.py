@@ -91,6 +91,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "max_gamma": ({"gamma": None, "alpha": 0.95}, 3),
     "batch_range": ({}, (1.0, 8.0)),
     "memory_fraction": ({}, 0.5),
+    "attention_backend": ({}, "triton"),
 }
 
 
