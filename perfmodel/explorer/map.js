@@ -12,10 +12,13 @@ const [CELL_WIDTH, CELL_HEIGHT] = [WIDTH / COLUMNS, HEIGHT / ROWS];
 const FONT = Math.min(NARROW ? 13 : 15, CELL_WIDTH / 2.6, CELL_HEIGHT * 0.62);
 const SMALLEST = NARROW ? 9 : 7; // below it cells have colours alone, and are read by pointing at them
 // The colours of perfmodel/plots/theme.py (BELOW, ABOVE), from 1 to half and to four times the speed; grey: none drafted.
+// On a dark page they run the other way, so that what is close to 1 lies close to the page there too.
 const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const SLOWER = ["#f6d3c9", "#e58267", "#b2182b", "#4d0712"].map(rgbOf);
 const FASTER = ["#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b"].map(rgbOf);
 const UNDRAFTED = rgbOf("#eeeeee");
+const UNDRAFTED_DARK = rgbOf("#2f343c");
+const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 const [SLOWEST, FASTEST] = [0.5, 4];
 
 const state = {
@@ -59,7 +62,8 @@ function set(node, attributes) {
 }
 
 function heat(speedup) {
-  const [ramp, end] = speedup < 1 ? [SLOWER, SLOWEST] : [FASTER, FASTEST];
+  const [light, end] = speedup < 1 ? [SLOWER, SLOWEST] : [FASTER, FASTEST];
+  const ramp = DARK.matches ? [...light].reverse() : light;
   const at = Math.min(Math.log(speedup) / Math.log(end), 1) * (ramp.length - 1);
   const low = Math.min(Math.floor(at), ramp.length - 2);
   return ramp[low].map((value, i) => Math.round(value + (at - low) * (ramp[low + 1][i] - value)));
@@ -113,10 +117,11 @@ function layOutMap() {
 
 function drawMap(cells) {
   const { surface } = state;
+  const undrafted = DARK.matches ? UNDRAFTED_DARK : UNDRAFTED;
   const shown = element("cells").value;
   cells.forEach((row, b) => row.forEach((cell, c) => {
     const { colour, hatch, text } = state.cells[b][c];
-    const rgb = cell.gamma === 0 ? UNDRAFTED : heat(cell.speedup);
+    const rgb = cell.gamma === 0 ? undrafted : heat(cell.speedup);
     set(colour, { fill: `rgb(${rgb})`, stroke: `rgb(${rgb})` });
     const [low, high] = (cell.gamma && surface.interval(cell.speedup, state.alpha, b, c, cell.gamma)) || [2, 2];
     const sure = low > 1 || high <= 1 ? "none" : "url(#unsure)";

@@ -208,10 +208,16 @@ const OTHERS = new Set(content.cases.map((kase) => kase.calibration.stack)).size
 const deviceOf = (kase) => (kase.tp > 1 ? `${kase.tp} x ` : "") + kase.hardware + (OTHERS ? `, ${kase.calibration.stack}` : "");
 const SELECTS = { model: (kase) => kase.model, device: deviceOf, method: (kase) => kase.method };
 
+/** The case that is chosen. A combination that the page lacks cannot be chosen: a model disables devices, both disable methods. */
 function choose() {
-  const chosen = Object.keys(SELECTS).map((id) => element(id).value);
-  const number = content.cases.findIndex((kase) => Object.values(SELECTS).every((name, i) => name(kase) === chosen[i]));
-  state.surface = new Surface(content, arrays, number);
+  let cases = content.cases;
+  for (const [id, name] of Object.entries(SELECTS)) {
+    const possible = new Set(cases.map(name));
+    for (const option of element(id).options) option.disabled = !possible.has(option.value);
+    if (!possible.has(element(id).value)) element(id).value = name(cases[0]);
+    cases = cases.filter((kase) => name(kase) === element(id).value);
+  }
+  state.surface = new Surface(content, arrays, content.cases.indexOf(cases[0]));
   element("gamma").max = state.surface.lastGamma;
   if (state.gamma !== null) state.gamma = Math.min(state.gamma, state.surface.lastGamma);
 }
@@ -220,7 +226,10 @@ function showControls(cells) {
   const { alpha, gamma, b, c } = state;
   element("alpha").value = alpha;
   const exact = element("alpha-exact");
-  if (document.activeElement !== exact) exact.value = alpha;
+  if (document.activeElement !== exact) {
+    exact.value = alpha;
+    refuse("");
+  }
   const best = `best (${cells[b][c].gamma})`;
   element("gamma").value = gamma ?? 0;
   const values = { gamma: gamma === null ? best : String(gamma), batch: content.batch[b], context: content.context[c] };
@@ -245,6 +254,11 @@ function update() {
   breakDown(cells, b, c);
 }
 
+function refuse(message) {
+  element("alpha-refused").textContent = message;
+  element("alpha-exact").setAttribute("aria-invalid", message !== "");
+}
+
 function listen() {
   const on = (id, type, change) => element(id).addEventListener(type, (event) => {
     change(event.target.value, event);
@@ -256,7 +270,9 @@ function listen() {
   on("alpha", "input", (value) => { state.alpha = Number(value); });
   on("alpha-exact", "input", (value) => {
     const alpha = Number(value);
-    if (value !== "" && alpha >= 0 && alpha <= 1) state.alpha = alpha;
+    const possible = value !== "" && alpha >= 0 && alpha <= 1;
+    if (possible) state.alpha = alpha;
+    refuse(possible ? "" : `A number from 0 to 1; the page shows ${state.alpha}.`);
   });
   on("alpha-exact", "blur", () => {});
   on("gamma", "input", (value) => { state.gamma = Number(value) || null; });
@@ -270,6 +286,7 @@ function listen() {
     if (cell) [state.b, state.c] = cell;
   });
   element("controls").addEventListener("submit", (event) => event.preventDefault());
+  DARK.addEventListener("change", () => location.reload());
 }
 
 function begin() {

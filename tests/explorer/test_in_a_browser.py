@@ -16,6 +16,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.plots import theme
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload
@@ -101,7 +102,6 @@ def shown(browser: Browser) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_the_page_has_the_colours_of_the_pictures() -> None:
     folder = ROOT / "perfmodel" / "explorer"
     script = (folder / "map.js").read_text(encoding="utf-8")
@@ -113,6 +113,34 @@ def test_the_page_has_the_colours_of_the_pictures() -> None:
         assert f"--{variable}: {theme.STAGES['overhead' if variable == 'outside' else variable]};" in style
 
 
+@pytest.fixture
+def of_two_stacks(browser: Browser, tmp_path: Path) -> Browser:
+    """A page whose combinations do not all exist: the second stack has one model and two devices."""
+    axes = {"batch": "8,48", "context": "2k,32k", "max_gamma": 4}
+    stacks = (
+        Exploration(model="llama-3.1-8b,llama-3.1-70b", hardware="a100,mi300x", **axes),
+        Exploration(model="llama-3.1-8b", hardware="a100,h100", engine="magicdec", **axes),
+    )
+    path = tmp_path / "stacks.html"
+    path.write_text(page(payload(*stacks)), encoding="utf-8")
+    browser.open(path)
+    return browser
+
+
+def select(browser: Browser, control: str, value: str) -> None:
+    """Choose an option as a person does. A disabled one cannot be chosen."""
+    of = f"document.getElementById('{control}')"
+    code = (
+        f"[...{of}.options].find((one) => one.value === {json.dumps(value)} && !one.disabled).selected = true"
+    )
+    browser.run(f"{code}; {of}.dispatchEvent(new Event('change', {{ bubbles: true }}))")
+
+
+def enabled(browser: Browser, control: str) -> list[str]:
+    return browser.texts(f"#{control} option:enabled")
+
+
+@pytest.mark.slow
 @pytest.mark.xdist_group("browser")
 class TestInABrowser:
     def test_it_opens_from_disk_and_asks_for_nothing_else(self, opened: Browser) -> None:
@@ -230,6 +258,56 @@ class TestInABrowser:
             found = np.array([[cell["speedup"] for cell in row] for row in cells])
             expected = predict(scenario, Workload.of(batch, context, gammas), 6).speedup
             assert found == pytest.approx(np.where(gammas == 0, 1.0, expected), rel=1e-6)
+
+    def test_every_combination_that_exists_opens_and_no_other(self, of_two_stacks: Browser) -> None:
+        at = of_two_stacks
+        opened = []
+        for model in at.texts("#model option"):
+            select(at, "model", model)
+            for device in enabled(at, "device"):
+                select(at, "device", device)
+                for method in enabled(at, "method"):
+                    select(at, "method", method)
+                    query = shown(at)["query"]
+                    assert query["model"] == model
+                    assert query["hardware"] in device
+                    assert f"--draft-kv {method} " in at.text("command")
+                    opened.append((model, device, method))
+        assert len(set(opened)) == len(opened) == at.run("content.cases.length") == 18
+        assert at.complaints == []
+
+    def test_a_model_that_a_stack_lacks_moves_to_a_device_that_has_it(self, of_two_stacks: Browser) -> None:
+        at = of_two_stacks
+        own = next(name for name in at.texts("#device option") if "magicdec" in name)
+        select(at, "device", own)
+        select(at, "model", "llama-3.1-70b")
+        assert own not in enabled(at, "device")
+        assert at.run("document.getElementById('device').value") in enabled(at, "device")
+        assert shown(at)["query"]["model"] == "llama-3.1-70b"
+
+    @pytest.mark.parametrize("given", ["7", "-1", ""])
+    def test_an_impossible_acceptance_is_refused_in_words(self, opened: Browser, given: str) -> None:
+        opened.focus("alpha-exact")
+        field = "document.getElementById('alpha-exact')"
+        opened.run(f"{field}.value = '{given}'; {field}.dispatchEvent(new Event('input'))")
+        assert opened.text("alpha-refused") == "A number from 0 to 1; the page shows 0.8."
+        assert opened.run(f"{field}.getAttribute('aria-invalid')") == "true"
+        opened.run(f"{field}.blur()")
+        assert opened.text("alpha-refused") == ""
+        assert shown(opened)["acceptance"]["alpha"] == 0.8
+
+    def test_a_dark_page_has_no_light_area(self, browser: Browser, tmp_path: Path) -> None:
+        path = tmp_path / "dark.html"
+        written(path, "--batch", "1..32x2", "--context", "1k..128kx2")
+        browser.open(path, scheme="dark")
+        near_one = "state.surface.map(0.8, null).flat().map(({ speedup }) => speedup < 1.5)"
+        fills = "state.cells.flat().map(({ colour }) => colour.getAttribute('fill'))"
+        light = [
+            fill
+            for fill, near in zip(browser.run(fills), browser.run(near_one), strict=True)
+            if near and max(map(int, re.findall(r"\d+", fill))) > 200
+        ]
+        assert light == []
 
     def test_the_published_acceptance_is_taken_at_a_click(self, opened: Browser) -> None:
         assert "0.810 (MagicDec" in opened.text("published-text")
