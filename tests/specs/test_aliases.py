@@ -21,6 +21,14 @@ DEVICES = {
     "H100_SXM_80GB": "h100-sxm-80gb",
     "AMD Instinct MI300X": "mi300x-192gb",
     "NVIDIA GeForce RTX 5090": "rtx-5090-32gb",
+    "NVIDIA GeForce RTX 4070 Ti SUPER": "rtx-4070-ti-super-16gb",
+    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": "rtx-pro-6000-workstation-96gb",
+    "NVIDIA GB10": "dgx-spark-128gb",
+    "HP ZGX Nano": "dgx-spark-128gb",
+    "Ryzen AI Max+ 395": "ryzen-ai-max-395-128gb",
+    "AMD Radeon RX 7900 XTX": "rx-7900-xtx-24gb",
+    "Apple M4 Max": "apple-m4-max-128gb",
+    "NVIDIA A800-SXM4-80GB": "a800-sxm-80gb",
 }
 MODELS = {
     "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b",

@@ -40,30 +40,46 @@ def test_what_nobody_measured_is_refused_not_scaled() -> None:
         _ = cpu.memory_bytes
 
 
-def test_only_listed_devices_have_peaks_that_no_page_prints() -> None:
-    evidence = {n: {q.evidence for q in gpu.load_bundled(n).peak.values()} for n in NAMES}
-    doubtful = {n for n, said in evidence.items() if said - {"published", "measured"}}
-    recalled = {
-        "a10-24gb",
-        "gh200-96gb",
-        "gh200-144gb",
-        "rtx-3090-24gb",
-        "rtx-6000-ada-48gb",
-        "t4-16gb",
-        "v100-sxm-32gb",
-        "mi350x-288gb",
-        "l20-48gb",
-        "h20-sxm-141gb",
-        "dgx-spark-128gb",
-        "trainium2-96gb",
-    }
-    assert doubtful == recalled | {"h100-nvl-94gb", "h800-sxm-80gb", "b200-sxm-180gb", "a10g-24gb"}
+@pytest.mark.parametrize(
+    ("name", "precision", "multiprocessors", "per_clock", "mhz", "printed"),
+    [
+        ("rtx-5080", "fp4", 84, 4096, 2617, 1801 / 2),  # "1801 AI TOPS": fp4, sparse
+        ("rtx-5070-ti", "fp4", 70, 4096, 2452, 1406 / 2),
+        ("rtx-5060-ti", "fp4", 36, 4096, 2572, 759 / 2),
+        ("rtx-pro-6000-max-q", "fp4", 188, 8192 / 2, 2280, 3511 / 2),
+        ("rtx-4080", "bf16", 76, 512, 2505, 97.5),
+        ("arc-pro-b60", "int8", 20, 4096, 2400, 197),
+        ("strix-halo", "bf16", 40, 512, 2900, 59.4),
+    ],
+)
+def test_peaks_follow_from_multiprocessors_and_clock(
+    name: str, precision: str, multiprocessors: int, per_clock: float, mhz: float, printed: float
+) -> None:
+    """What a page prints, and the product of what it is made of."""
+    tera = load_gpu(name).peak_flops(precision) / 1e12
+    assert tera == pytest.approx(multiprocessors * per_clock * mhz * 1e6 / 1e12, rel=5e-3)
+    assert tera == pytest.approx(printed, rel=5e-3)
+
+
+def test_peaks_that_no_page_prints_say_so() -> None:
+    """By their source; those that were derived do not pass for read."""
+    for name in NAMES:
+        for q in gpu.load_bundled(name).peak.values():
+            if q.evidence == "recalled":
+                assert "recalled" in q.source or "no page read" in q.source, name
 
 
 def test_a_box_of_another_generation() -> None:
     """An L40S comes with PCIe 4.0; two of them without a link of their own talk over the box's."""
     assert [load_gpu(f"l40s{box}").link_rate(2) for box in ("", ":pcie4", ":pcie5")] == [32e9, 32e9, 64e9]
     assert load_gpu("l40s:pcie5").name == "l40s-48gb"
+
+
+def test_a_machine_with_less_memory() -> None:
+    """Memory is all that differs."""
+    whole, less = load_gpu("m3-ultra"), load_gpu("M3-Ultra:96GB")
+    assert (whole.memory_bytes, less.memory_bytes) == (512e9, 96e9)
+    assert less.model_copy(update={"memory": whole.memory}) == whole
 
 
 ENDS = {

@@ -1,5 +1,6 @@
 """What a vendor says of a device (or what was measured of a CPU host): peaks, memory, links."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -182,8 +183,8 @@ def load_bundled(name: str) -> GPUSpec:
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     """A device by bundled name, alias (what ``nvidia-smi`` prints is one), or path; of a folder, its newest.
 
-    ``l40s:pcie5`` is the device in a box of that generation. A calibration that a file names by path lies
-    relative to it. Raises InputError with the nearest names.
+    ``l40s:pcie5`` is the device in a box of that generation, ``m3-ultra:96gb`` one with that much memory. A
+    calibration that a file names by path lies relative to it. Raises InputError with the nearest names.
     """
     name, _, box = parse_text(name, flag).partition(":pcie")
     if box:
@@ -192,6 +193,9 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         nominal = Quantity(value=PCIE[box], unit="GB/s", source=f"PCIe {box}.0 x16 nominal rate")
         link = Link(name=f"PCIe {box}.0 x16", per_direction=nominal)
         return load_gpu(name, flag).model_copy(update={"host_link": link})
+    if sized := re.fullmatch(r"(.+):([1-9]\d{0,4})gb", name, re.IGNORECASE):
+        memory = Quantity(value=float(sized[2]), unit="GB", source=f"as given: {flag} {name}")
+        return load_gpu(sized[1], flag).model_copy(update={"memory": memory})
     if files.looks_like_path(name):
         path = files.newest(Path(name), "*-device.yaml")
         gpu = files.parse(GPUSpec, files.read_mapping(path), str(path))
