@@ -188,8 +188,8 @@ Model = Annotated[
 Hardware = Annotated[
     str,
     Argument(
-        "Device: of `perfmodel gpus list` (NAME:pcie5 for PCIe 5.0 links, NAME:96gb for that much memory), or a "
-        "YAML file.",
+        "Device: of `perfmodel gpus list` (NAME:pcie5 for PCIe 5.0 links, NAME:96gb for that much memory), "
+        "or a YAML file.",
         "NAME|PATH",
         "--gpu --device",
         many=names,
