@@ -73,17 +73,17 @@ def test_aliases_of_devices_are_unique_lower_case_and_no_names() -> None:
 def test_a_roofline_is_plausible(name: str) -> None:
     device = gpu.load_bundled(name)
     bf16 = device.peak_flops("bf16")
-    assert 30 < bf16 / device.memory_bandwidth_bytes_per_s < 600  # FLOP a byte: H20 37, TPU v6e 560
-    assert 15e9 < device.memory_bytes < 300e9
-    assert 0.25e12 < device.memory_bandwidth_bytes_per_s < 10e12
+    assert 20 < bf16 / device.memory_bandwidth_bytes_per_s < 600  # FLOP a byte: M4 Max 23, TPU v6e 560
+    assert 10e9 <= device.memory_bytes <= 512e9
+    assert 0.12e12 <= device.memory_bandwidth_bytes_per_s < 10e12
     for precision in ("fp8", "int8"):
         if precision in device.peak and (device.architecture, precision) != (
             "Blackwell Ultra",
             "int8",
         ):  # cut there
-            assert 0.999 <= device.peak_flops(precision) / bf16 <= 4.001  # 1: emulated; 4: RTX int8
+            assert 0.999 <= device.peak_flops(precision) / bf16 <= 4.003  # 1: emulated; 4: RTX int8
     if "fp32" in device.peak:
-        assert device.peak_flops("fp32") < bf16
+        assert device.peak_flops("fp32") <= bf16  # equal without matrix units
     assert device.link_bytes_per_s is None or 15e9 <= device.link_bytes_per_s <= 1000e9
 
 
