@@ -1,5 +1,5 @@
-"""The rules of ``perfmodel validate check``: errors above a limit or a baseline's, and predictions that
-moved.
+"""The rules of ``perfmodel validate check``: errors above a limit or a baseline's, predictions that moved,
+and measurements that drifted.
 """
 
 import json
@@ -16,6 +16,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import error
+from perfmodel.validate.accuracy.doubts import doubted
 from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.records.code_version import version
@@ -27,6 +28,12 @@ DEFAULT_MAX_ERROR = 0.10
 """Limit of the mean error, used without a given limit and without a baseline."""
 TOLERANCE = 0.01
 """How far a mean error may rise above the baseline's, and how far predictions of its rows may move."""
+MAX_DRIFT = 0.03
+"""How far the measurements of a baseline's figure may drift on average without `max_drift`: a second run of a
+quiet GPU agrees within it (`STEADY`).
+"""
+SINGLE = 3.0
+"""How much further one point may drift than the mean of its figure."""
 SHOWN_MOVES = 6
 DIGITS = 6
 """Significant digits that a baseline keeps."""
@@ -45,8 +52,8 @@ class PartErrors(Frozen):
 
 
 class Baseline(Frozen):
-    """The result that later checks are compared with: errors and rows by part, and every prediction by
-    figure.
+    """The result that later checks are compared with: errors and measurements by part, and every prediction
+    by figure.
 
     calibrations: those of serving engines, by configuration. Later records are predicted with them, because a
     calibration fitted again to a slower engine would hide the slowdown.
@@ -57,7 +64,8 @@ class Baseline(Frozen):
     perfmodel_version: str
     parts: dict[str, PartErrors]
     predicted: dict[str, Above]
-    rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rows: dict[str, dict[str, Above] | tuple[str, ...]] = field(default_factory=dict)
+    """Part -> row -> its latest measurement; rows alone in a file of an earlier version."""
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def of(self, quantities: Collection[str]) -> Self:
@@ -85,6 +93,11 @@ class CheckedPart:
         """The figure with the largest error."""
         return max(self.figures, key=lambda f: abs(f.error))
 
+    @property
+    def measured(self) -> dict[str, float]:
+        """Row -> its measurement, in seconds or a speedup, of the latest record that has it."""
+        return {f.row: f.measured for f in self.figures}
+
 
 def parts(found: list[Figure]) -> list[CheckedPart]:
     """Figures by the part that they count under."""
@@ -93,14 +106,15 @@ def parts(found: list[Figure]) -> list[CheckedPart]:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of a check: errors by part, faults (empty if it passes), and the limit or baseline that was
-    applied.
+    """The result of a check: errors by part, faults (empty if it passes), the limit or baseline that was
+    applied, and doubts about the records that a baseline was written from.
     """
 
     parts: tuple[CheckedPart, ...]
     faults: tuple[str, ...]
     limit: float | None
     before: Baseline | None
+    doubts: tuple[str, ...] = ()
 
     @property
     def passes(self) -> bool:
@@ -114,6 +128,7 @@ def check(
     *,
     max_error: float | None = None,
     baseline: Path | str | None = None,
+    max_drift: float = MAX_DRIFT,
     calibration: str | None = None,
     figure: Collection[str] = (),
     write: bool = False,
@@ -122,8 +137,10 @@ def check(
     InputError.
 
     max_error: largest mean error, a fraction; by default `DEFAULT_MAX_ERROR`, unless there is a baseline.
-    baseline: a file made by `write`; an error that grew, a prediction that moved and a figure that is gone
-    are faults. calibration: for all records. figure: quantities.
+    baseline: a file made by `write`; an error that grew, a prediction that moved, a measurement that drifted
+    and a figure that is gone are faults. max_drift: largest mean change of a figure's measurements since the
+    baseline, a fraction; one point may change by `SINGLE` times that. calibration: for all records. figure:
+    quantities.
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
@@ -141,14 +158,18 @@ def check(
     wanted = figure or known
     now = parts([f for f in found if quantity_of(f.part) in wanted])
     before = before.of(wanted) if before is not None else None
+    doubts: list[str] = []
     if written is not None:
+        doubts = doubted(folder, calibration)
         write_file(
             written, baseline_text(now, {} if calibration else engine_calibrations(folder)), "--baseline"
         )
-    return Checked(tuple(now), tuple(faults(now, limit, before)), limit, before)
+    return Checked(tuple(now), tuple(faults(now, limit, before, max_drift)), limit, before, tuple(doubts))
 
 
-def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None) -> list[str]:
+def faults(
+    now: list[CheckedPart], limit: float | None, before: Baseline | None, max_drift: float = MAX_DRIFT
+) -> list[str]:
     """All faults, one line each; empty if the check passes."""
     found = [
         f"above the limit: {part.name}: mean error {part.errors.mape:.1%} of {part.errors.rows} figures, "
@@ -156,7 +177,9 @@ def faults(now: list[CheckedPart], limit: float | None, before: Baseline | None)
         for part in now
         if limit is not None and not part.errors.mape <= limit
     ]
-    return found if before is None else [*found, *_grown(now, before), *_moved(now, before)]
+    if before is None:
+        return found
+    return [*found, *_grown(now, before), *_moved(now, before), *_drifted(now, before, max_drift)]
 
 
 def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
@@ -191,6 +214,22 @@ def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
         yield f"moved: {len(moves) - SHOWN_MOVES} more parts"
 
 
+def _drifted(now: list[CheckedPart], before: Baseline, most: float) -> Iterator[str]:
+    """Changes of the measurements of the baseline's points: the machine or the engine changed."""
+    for part in now:
+        old = before.rows.get(part.name, {})
+        if not isinstance(old, dict):
+            continue
+        changes = {row: np.log(s / old[row]) for row, s in part.measured.items() if row in old}
+        if not changes:
+            continue
+        mean = float(np.mean([*changes.values()]))
+        row = max(changes, key=lambda name: abs(changes[name]))
+        over = f"over {len(changes)} points of the baseline; most at {row}, {np.expm1(changes[row]):+.1%}"
+        if abs(mean) > np.log1p(most) or abs(changes[row]) > np.log1p(SINGLE * most):
+            yield f"drifted: {part.name}: measured {np.expm1(mean):+.1%} on average {over}"
+
+
 def read_baseline(path: Path) -> Baseline:
     """The baseline in a file. Raises InputError naming file and key."""
     if not path.exists():
@@ -210,7 +249,10 @@ def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration
         "perfmodel_version": version(),
         "parts": dict(sorted(errors.items())),
         "predicted": dict(sorted(predicted.items())),
-        "rows": {p.name: sorted({figure.row for figure in p.figures}) for p in now},
+        "rows": {
+            p.name: {row: significant(seconds, DIGITS) for row, seconds in sorted(p.measured.items())}
+            for p in now
+        },
         "calibrations": dict(sorted(pinned.items())),
     }
     return json.dumps(content, indent=1) + "\n"

@@ -83,6 +83,11 @@ def figures(
     return found
 
 
+def own_paths(folder: Path) -> Iterator[Path]:
+    """The records of own measurements below a folder, without withdrawn ones."""
+    return (path for path, kind in _records(folder) if kind == "measure")
+
+
 def _records(folder: Path) -> Iterator[tuple[Path, str]]:
     gone = {root / name for root in (folder, folder.parent) for name in withdrawn(root)}
     for path in sorted({*folder.rglob("*.json")} - gone):

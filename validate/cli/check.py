@@ -46,7 +46,17 @@ def check(
         ),
     ] = None,
     baseline: Annotated[
-        Path | None, Argument("Fail where errors grew or predictions moved since.", "FILE")
+        Path | None,
+        Argument("Fail where errors grew, predictions moved or measurements drifted since.", "FILE"),
+    ] = None,
+    max_drift: Annotated[
+        float | None,
+        Argument(
+            "Largest mean change of a figure's measurements since --baseline.",
+            "SHARE",
+            read=_share,
+            default="3%",
+        ),
     ] = None,
     write: Annotated[bool, Argument("Write --baseline as things are now.", group="Output")] = False,
     calibration: Annotated[
@@ -63,12 +73,19 @@ def check(
     ] = (),
     json: Json = False,
 ) -> None:
-    """Predictions beside the records of a folder; exit status 1 where errors are too large or have grown."""
+    """Compare predictions with the records of a folder; exit status 1 if errors are too large, or if errors
+    or measurements have changed since a baseline."""
     from perfmodel.validate.accuracy import check as module
 
     folder = results or RESULTS
     checked = module.check(
-        folder, max_error=max_error, baseline=baseline, calibration=calibration, figure=figure, write=write
+        folder,
+        max_error=max_error,
+        baseline=baseline,
+        max_drift=max_drift or module.MAX_DRIFT,
+        calibration=calibration,
+        figure=figure,
+        write=write,
     )
     now, faults, limit, before = checked.parts, checked.faults, checked.limit, checked.before
     if json:
@@ -78,6 +95,7 @@ def check(
             "parts": {p.name: asdict(p.errors) for p in now},
             "rows": rows,
             "faults": faults,
+            "doubts": checked.doubts,
         }
         print_json(whole)
     else:
@@ -90,7 +108,7 @@ def check(
             asked += f", {100 * module.TOLERANCE:g} point above {baseline} at most"
         verdict = "FAIL" if faults else "PASS"
         typer.echo(f"check: {verdict}; {count} figures of {len(records)} records in {folder}; {asked}")
-    for line in faults:
+    for line in (*faults, *(f"not to be relied on: {doubt}" for doubt in checked.doubts)):
         typer.echo(line, err=True)
     if faults:
         if not (max_error or baseline):

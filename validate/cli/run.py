@@ -15,10 +15,6 @@ from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.cli.measure import failed, for_hardware, time_kernels, time_points
 from perfmodel.validate.records.plan import Plan
 from perfmodel.validate.records.store import RESULTS, Record, latest, machine_folder, records
-from perfmodel.validate.records.summary import is_quiet, quiet_line
-
-TRUSTED = 0.25
-"""Mean error of the speedup on whole iterations up to which a calibration is worth asking with."""
 
 
 @flagged
@@ -104,20 +100,12 @@ def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tu
 
 def closing(kernels: Record, record: Record, fitted: Calibration, device: str, path: Path) -> list[str]:
     """How to ask with the calibration; or, where it is not to be relied on, why, and to measure again."""
-    from perfmodel.validate.accuracy.compare import compare_record, error
+    from perfmodel.validate.accuracy.compare import compare_record
+    from perfmodel.validate.accuracy.doubts import doubts
 
-    speedups = [c for c in compare_record(record, fitted, device) if c.quantity == "speedup"]
-    doubts = [
-        f"{what}: {quiet_line(of)}"
-        for what, of in (("kernels", kernels), ("passes", record))
-        if not is_quiet(of)
-    ]
-    if "WARNING" in fitted.notes:
-        doubts.append(fitted.notes.partition("WARNING: ")[2])
-    if speedups and (off := error(speedups).mape) > TRUSTED:
-        doubts.append(f"its speedups are {off:.0%} off the measured ones on average (above {TRUSTED:.0%})")
-    if doubts:
+    compared = compare_record(record, fitted, device)
+    if found := [*doubts({"kernels": kernels, "passes": record}, fitted, compared)]:
         again = "measure again on a quiet machine, or with --threads 1, before asking with it"
-        return ["", f"NOT TO BE RELIED ON: {path}", *(f"  {doubt}" for doubt in doubts), again]
+        return ["", f"NOT TO BE RELIED ON: {path}", *(f"  {doubt}" for doubt in found), again]
     question = "--model llama-3.2-1b --batch 1 --context 8k --draft-kv streamingllm:512 --alpha 0.8"
     return ["", f"ask: perfmodel whatif --hardware {device} --calibration {path} {question}"]

@@ -131,6 +131,70 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     assert (len(moved), moved[-1]) == (7, "moved: 2 more parts")
 
 
+def measured_again(folder: Path, factor: float, kept: slice = slice(None)) -> None:
+    """A later record of the same plan, all but the draft's times by a factor, in place of the first."""
+    (path,) = (p for p in folder.glob("mine/*.json") if p.name.endswith("cpu-full.json"))
+    record = json.loads(path.read_text(encoding="utf-8"))
+    for point in record["points"]:
+        for name in {*point["samples"]} - {"sd_draft_s"}:
+            point["samples"][name] = [factor * seconds for seconds in point["samples"][name]]
+    record["points"] = record["points"][kept]
+    path.unlink()
+    path.with_name(f"2027{path.name[4:]}").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("factor", "kept", "says"),
+    [
+        (1.3, slice(None), "drifted: cpu-1/cpu-full/target_s: measured +30.0% on average over 40 points"),
+        (0.95, slice(None), "drifted: cpu-1/cpu-full/ar_tpot_s: measured -5.0% on average over 40 points"),
+        (1.0, slice(2, None), "lost: cpu-1/cpu-full/target_s: 1 points of the baseline are no longer"),
+    ],
+)
+def test_a_slower_a_faster_and_a_lost_measurement_are_seen(folder, factor, kept, says, capsys) -> None:
+    baseline = ("--baseline", str(folder / "b.json"))
+    assert check(folder, *baseline, "--write") == 0
+    measured_again(folder, factor, kept)
+    assert check(folder, *baseline) == 1
+    assert says in capsys.readouterr().err
+    if factor == 0.95:
+        assert check(folder, *baseline, "--max-drift", "6%") == 0
+    assert check(folder, *baseline, "--write") == check(folder, *baseline) == 0
+
+
+def test_drift_by_hand(tmp_path) -> None:
+    """A figure may drift by 3 % on average, and one of its points by 9 %; an older baseline kept no times."""
+    old = [made_up("m/p/target_s", row, 1.0, 1.0) for row in "abcd"]
+    path = tmp_path / "b.json"
+    path.write_text(baseline_text(parts(old), {}))
+    before = read_baseline(path)
+
+    def now(*times: float) -> list[str]:
+        again = [replace(f, measured=s, predicted=s) for f, s in zip(old, times, strict=True)]
+        return faults(parts(again), None, before.model_copy(update={"predicted": {}}))
+
+    assert now(1.029, 1.029, 1.029, 1.029) == now(1.08, 1.0, 1.0, 1.0) == []
+    most = "over 4 points of the baseline; most at a"
+    assert now(1.04, 1.04, 1.04, 1.04) == [f"drifted: m/p/target_s: measured +4.0% on average {most}, +4.0%"]
+    assert now(0.9, 1.0, 1.0, 1.0) == [f"drifted: m/p/target_s: measured -2.6% on average {most}, -10.0%"]
+    text = json.loads(path.read_text())
+    path.write_text(json.dumps(text | {"rows": {"m/p/target_s": [*"abcde"]}}))
+    before = read_baseline(path)
+    assert now(9.0, 9.0, 9.0, 9.0)[0].startswith("lost: m/p/target_s: 1 points")
+
+
+def test_a_baseline_of_records_not_to_be_relied_on_says_so(folder, capsys, monkeypatch) -> None:
+    baseline = ("--baseline", str(folder / "b.json"), "--write")
+    monkeypatch.setattr("perfmodel.validate.records.summary.QUIET_SHARE", 1.1)
+    assert check(folder, *baseline) == 0
+    assert "94313695-cpu-full: passes: WARNING: the machine was not quiet" in capsys.readouterr().err
+    assert check(folder, *baseline, "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["doubts"]) == 1
+    monkeypatch.undo()
+    assert check(folder, *baseline) == 0
+    assert "relied" not in capsys.readouterr().err
+
+
 def test_an_empty_or_damaged_folder_is_refused(folder, capsys) -> None:
     """A pipe is not waited for."""
     (folder / "empty").mkdir()
