@@ -42,7 +42,8 @@ class InputError(ValueError):
 
 def one_line(text: str) -> str:
     """The text without line breaks and control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(shown.split())
 
 
 def as_names(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -75,14 +76,15 @@ class Op:
 def summed(values: Sequence[Floats]) -> Floats:
     """The sum of values that broadcast, smaller arrays first; none of them is altered."""
     total: Floats = 0.0
-    for each in sorted(values, key=_size):
-        if isinstance(total, np.ndarray) and total.shape == np.shape(each):
+    arrays = list[Array]()
+    for each in values:
+        if isinstance(each, np.ndarray):
+            arrays.append(each)
+        else:
+            total = total + each
+    for each in sorted(arrays, key=attrgetter("size")):
+        if isinstance(total, np.ndarray) and total.shape == each.shape:
             total += each  # into the array that the line below made
         else:
             total = total + each
     return total
-
-
-def _size(values: Floats) -> int:
-    """`np.size` without its overhead."""
-    return values.size if isinstance(values, np.ndarray) else 1

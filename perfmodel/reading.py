@@ -127,7 +127,7 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
     rows, ids = [], set[str]()
     cells: dict[str, Any]
     for line, cells in read_csv(path, types):
-        if any(cells[name] != text for name, text in having.items()):
+        if not having.items() <= cells.items():
             continue
         place = f"{path}: line {line} (row {cells.get('id', '?')[:40]})"
         for name, kind in typed.items():

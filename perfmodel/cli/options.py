@@ -93,7 +93,9 @@ _EMPTY = inspect.Parameter.empty
 
 def _declared(command: Command) -> Declared:
     parameters = inspect.signature(command).parameters
-    hints = {name: declared_by(hint) for name, hint in get_type_hints(command, include_extras=True).items()}
+    hints = {
+        name: declared_by(name, hint) for name, hint in get_type_hints(command, include_extras=True).items()
+    }
     return {
         name: (argument, parameters[name].default) for name, argument in hints.items() if argument is not None
     }
@@ -129,15 +131,14 @@ def made(
         if argument.many is None or argument.many is argument.read or name not in typed:
             continue
         if name in several:
-            lists[name] = argument.many(typed[name], argument.named(name))
+            lists[name] = argument.many(typed[name], argument.flag)
         elif (values := _how_many(argument.many, typed[name])) > 1:
             raise InputError(
-                f"{argument.named(name)}: must be one value here, given {values}; `perfmodel sweep` "
-                "takes lists"
+                f"{argument.flag}: must be one value here, given {values}; `perfmodel sweep` takes lists"
             )
     points = math.prod(map(len, lists.values()))
     if points > max_points:
-        flags = ", ".join(arguments(kind)[name].named(name) for name in several)
+        flags = ", ".join(arguments(kind)[name].flag for name in several)
         raise InputError(
             f"{flags}: at most {max_points} points here, given {points}; `perfmodel sweep` takes more"
         )
@@ -167,7 +168,7 @@ def _parameter(name: str, argument: Argument, default: Any) -> inspect.Parameter
     if argument.place:
         option = typer.Argument(**common)
     else:
-        flags = argument.named(name), *argument.also.split()
+        flags = argument.flag, *argument.also.split()
         option = typer.Option(*flags, **common, rich_help_panel=argument.group)
     typed: Any = bool if switch else list[str] | None if argument.repeated else str if needed else str | None
     return inspect.Parameter(

@@ -69,8 +69,8 @@ class Argument:
     read: makes the value of what is given, or refuses it; by default as its annotation says (`READERS`).
     many: the same for lists, where a command takes them. repeated: a flag that may be given several times.
     default: how the default is shown. optional: None is a value. limits, choices: what a value must be
-    (choices are its metavar too). flag: its name on the command line where that is another than its own.
-    place: given by position, without a flag.
+    (choices are its metavar too). flag: as it is typed, ``--draft-kv`` of ``draft_kv`` unless it is declared
+    with another; of one that is given by position (`place`) its metavar.
     group: its heading in ``--help``. fallback: the default, read.
     """
 
@@ -89,12 +89,6 @@ class Argument:
     group: str = "Question"
     fallback: Any = None
 
-    def named(self, name: str) -> str:
-        """The flag of a parameter, as it is typed: ``--draft-kv`` of ``draft_kv``; its metavar where it has
-        none.
-        """
-        return self.metavar if self.place else self.flag or flag(name)
-
     @property
     def allowed(self) -> str:
         """The limits in words."""
@@ -112,12 +106,11 @@ class Argument:
         if given is None and self.optional:
             return None
         assert self.read is not None
-        shown = self.named(name)
-        value = self.read(given, shown)
+        value = self.read(given, self.flag)
         if self.limits is not None:
-            within(value, shown, *self.limits, self.allowed)
+            within(value, self.flag, *self.limits, self.allowed)
         if self.choices and value not in self.choices:
-            raise unknown_name(shown, name.replace("_", " "), value, self.choices)
+            raise unknown_name(self.flag, name.replace("_", " "), value, self.choices)
         return value
 
     def __repr__(self) -> str:
@@ -318,15 +311,15 @@ def _arguments(kind: Any) -> dict[str, Argument]:
     placed = sorted(fields(kind), key=place)
     declared = {}
     for one in placed:
-        argument = declared_by(hints[one.name], one.metadata.get("argument"))
+        argument = declared_by(one.name, hints[one.name], one.metadata.get("argument"))
         if argument is not None:
             fallback = None if one.default is MISSING else argument.value(one.default, one.name)
             declared[one.name] = replace(argument, fallback=fallback)
     return declared
 
 
-def declared_by(hint: Any, own: Argument | None = None) -> Argument | None:
-    """The argument of an annotation, or a field's own, as its type has it; None where there is none."""
+def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument | None:
+    """A parameter's argument, its annotation's or its field's own, as its type has it; None without one."""
     found = own or next(
         (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)), None
     )
@@ -340,7 +333,8 @@ def declared_by(hint: Any, own: Argument | None = None) -> Argument | None:
     kinds = tuple(kind for kind in types if kind is not NoneType)
     read = found.read or READERS.get(kinds, parse_text)
     several = found.repeated or (kinds == (tuple[str, ...],) and not parsed)
-    return replace(found, read=read, repeated=several, optional=NoneType in types)
+    typed = found.metavar if found.place else found.flag or flag(name)
+    return replace(found, flag=typed, read=read, repeated=several, optional=NoneType in types)
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)

@@ -59,8 +59,9 @@ class LibraryRow:
         return _numbers(self.positions)
 
 
+@cache
 def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split("/") if part)
+    return tuple(map(float, filter(None, text.split("/"))))
 
 
 @cache

@@ -51,7 +51,7 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
     kind = "JSON" if path.suffix == ".json" else "YAML"
     text = read_text(path, MAX_FILE_BYTES)
     try:
-        data = _printable(_read_json(text, infinity) if kind == "JSON" else read_yaml(text))
+        data = _read_json(text, infinity) if kind == "JSON" else read_yaml(text)
     except (ValueError, RecursionError, OverflowError) as error:
         detail = one_line(str(error))[:200] or type(error).__name__
         raise InputError(f"{path}: must be valid {kind}: {detail}") from None
@@ -61,7 +61,7 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
 
 
 def _printable(value: Any) -> Any:
-    """The same with every text on one line, without control characters: it may reach a terminal."""
+    """The same with every text on one line, without control characters, as `read_yaml` has it."""
     if isinstance(value, str):
         return value if value.isprintable() else one_line(value)
     if isinstance(value, dict):
@@ -76,7 +76,7 @@ def _read_json(text: str, infinity: bool) -> Any:
         key = re.search(rf'"([^"]*)"\s*:[^":]*(?<![\w-]){name}', text)
         raise ValueError(f"{key[1] + ': ' if key else ''}{name} is not allowed")
 
-    return json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats)
+    return _printable(json.loads(text, parse_constant=constant, object_pairs_hook=_no_repeats))
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
