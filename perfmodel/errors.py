@@ -1,6 +1,5 @@
 """The one error a user can cause, and the sentence it is told in."""
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -89,6 +88,8 @@ def unknown_name(
     """Refuse a name that is not in the list, with the nearest ones; `aliases` are suggested but never
     listed.
     """
+    import difflib  # no answer needs it
+
     names = sorted(known)
     pools = (names, sorted(aliases))
     near = next(
