@@ -7,7 +7,7 @@ axis. docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,7 @@ class Acceptance:
     `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: unknown, so
     a longer draft is refused). measured_at: draft lengths at which it was measured, exact there and modelled
     elsewhere; empty where each position was measured. spread: standard deviation of ln(tokens per iteration)
-    at the longest of them, from text to text.
+    at the longest of them, from text to text or from the contexts that were served to another.
     """
 
     source: str
@@ -162,10 +162,10 @@ class Acceptance:
     def from_row(cls, row: AcceptanceRow) -> "Acceptance":
         """A measured row (`specs.acceptance_rows.find_acceptance`), its source kept."""
         if row.positions is not None:
-            return cls.from_positions(row.positions, row.source)
+            return replace(cls.from_positions(row.positions, row.source), spread=row.spread)
         if row.alpha is None:
             raise InputError(f"{row.source}: must have alpha or positions")
-        return cls.from_alpha(row.alpha, row.source)
+        return replace(cls.from_alpha(row.alpha, row.source), spread=row.spread)
 
     def carried(self, gamma: npt.ArrayLike) -> Array:
         """Distance from the nearest measured draft length m: |ln (gamma + 1)/(m + 1)|.
@@ -185,7 +185,8 @@ class Acceptance:
         drafted = np.asarray(gamma)
         if not self.spread:
             return np.zeros(drafted.shape)
-        tokens, longest = self.tokens_per_iteration(drafted), self.tokens_per_iteration(max(self.measured_at))
+        last = max(self.measured_at, default=len(self.prefix))
+        tokens, longest = self.tokens_per_iteration(drafted), self.tokens_per_iteration(last)
         share = np.subtract(tokens, 1.0) / tokens
         return np.asarray(self.spread * share * longest / max(float(longest) - 1.0, 1e-9))
 

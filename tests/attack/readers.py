@@ -28,7 +28,7 @@ from perfmodel.validate.studies.published_engines import ServedRow, StepLaw
 from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
-SUBJECT = AcceptanceSubject("llama-3.1-8b", "ngram", "full", 1000, 4, gamma_given=False)
+SUBJECT = AcceptanceSubject("llama-3.1-8b", "ngram", "full", (1000,), 4, gamma_given=False)
 WHATIF = "whatif --json --batch 8 --context 16k --gamma 3"
 NAMED = f"{WHATIF} --model llama-3.1-8b"
 ENGINE_ASK = "validate engine --model llama-3.1-8b --hardware h100 --draft ngram"

@@ -22,7 +22,7 @@ from perfmodel.writing import destination, write
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.pair import Pair
 
-DEFAULT_GAMMA = 6
+DEFAULT_GAMMA, DEFAULT_CONTEXTS = 6, (1024, 4096)
 
 
 @question
@@ -32,7 +32,14 @@ class AcceptanceQuestion(Decoding):
     """
 
     _: KW_ONLY
-    context: Annotated[tuple[int, ...], Argument("Cached tokens, a list.", COUNTS)] = (1024, 4096)
+    context: Annotated[
+        tuple[int, ...] | None,
+        Argument(
+            "Cached tokens, a list; of --import one, or the ends of the range that was served.",
+            COUNTS,
+            default="1024,4096; of --import as the file says",
+        ),
+    ] = None
     gamma: Annotated[
         int | None, Argument("Tokens drafted per iteration.", "N", "-g", default=str(DEFAULT_GAMMA))
     ] = None
@@ -91,7 +98,7 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
         raise InputError("--import: needs --target")
     cache, served, stated = (q.draft_kv or ("full",))[0], q.lengths or (), q.gamma is not None
     subject = AcceptanceSubject(
-        q.target, q.draft, cache, q.context[0], q.gamma or DEFAULT_GAMMA, stated, served
+        q.target, q.draft, cache, q.context or (), q.gamma or DEFAULT_GAMMA, stated, served
     )
     table = import_file(file, q.format, subject)
     if out is not None:
@@ -120,7 +127,7 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
     setting = AcceptanceSetting(
         pair,
         q.draft_kv or (),
-        q.context,
+        q.context or DEFAULT_CONTEXTS,
         q.gamma or DEFAULT_GAMMA,
         q.new_tokens,
         sampling,
@@ -167,7 +174,9 @@ def summary(table: AcceptanceFile) -> list[str]:
     lines = []
     for row in table.rows:
         what = row.draft_kv + (f":{row.kv_budget_tokens}" if row.kv_budget_tokens else "")
-        place = f"{what:20} at {row.context_tokens:g}: "
+        ends = row.context_range_tokens or ()
+        span = " ({:g} to {:g})".format(*ends) if len(set(ends)) > 1 else ""
+        place = f"{what:20} at {row.context_tokens:g}{span}: "
         if row.histogram:
             counts, error = [float(count) for count in row.histogram], row.standard_error
             omega = 1 + sum(j * count for j, count in enumerate(counts)) / sum(counts)

@@ -12,6 +12,7 @@ from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
 
 Rate = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[float, Meta(ge=0, le=FINITE)]
+Tokens = Annotated[float, Meta(gt=0, le=FINITE)]
 
 
 class StandardError(Frozen):
@@ -25,11 +26,16 @@ class StandardError(Frozen):
 
 
 class AcceptanceEntry(Frozen):
+    """One row. context_range_tokens: of counters of a server, the contexts that it served; without one the
+    row is of `context_tokens` alone.
+    """
+
     target: Annotated[str, Meta(min_length=1)]
     draft: Annotated[str, Meta(min_length=1)]
     draft_kv: Annotated[str, Meta(min_length=1)]
     kv_budget_tokens: Positive | None = None
-    context_tokens: Annotated[float, Meta(gt=0, le=FINITE)]
+    context_tokens: Tokens
+    context_range_tokens: tuple[Tokens, Tokens] | None = None
     alpha: Rate | None = None
     positions: Annotated[tuple[Rate, ...], Meta(min_length=1, max_length=4096)] | None = None
     histogram: Annotated[tuple[Count, ...], Meta(min_length=2, max_length=4097)] | None = None
@@ -38,6 +44,9 @@ class AcceptanceEntry(Frozen):
     def __post_init__(self) -> None:
         if sum(value is not None for value in (self.alpha, self.positions, self.histogram)) != 1:
             raise ValueError("one of alpha, positions and histogram must be given, and only one")
+        held = self.context_range_tokens
+        if held is not None and not held[0] <= self.context_tokens <= held[1]:
+            raise ValueError("context_range_tokens must hold context_tokens, the lower end first")
         if self.histogram is not None and not sum(self.histogram):
             raise ValueError("histogram must have a count above 0")
 
@@ -72,6 +81,7 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
             context_tokens=row.context_tokens,
             alpha=row.alpha,
             positions=positions,
+            counted_at=row.context_range_tokens,
             source=f"{source} ({path})",
         )
         if rows.setdefault((entry.subject, entry.context_tokens), entry) is not entry:

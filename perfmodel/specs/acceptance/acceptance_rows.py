@@ -7,12 +7,19 @@ Plain data only; `perfmodel.speculation.acceptance` turns a row into tokens per 
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_rows
 from perfmodel.specs import data_folder
+
+CONTEXT_DRIFT = 0.11
+"""Change of ln(tokens per iteration) over a doubling of the context: root mean square of the four steps
+between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and 3 (engine_speculation.csv: 1.72, 1.92,
+1.81 and 2.30, 2.86, 2.52). Steps add up as their squares: Kimi-K2.5 with EAGLE-3 went from 2.21 at 1K to 1.82
+at 132K (public_runs.csv, local-inference-lab/rtx6kpro), 0.19 where this gives 0.29.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +28,8 @@ class AcceptanceRow:
     a_gamma).
 
     `kv_budget_tokens` is None where the draft reads the whole cache. Exactly one of `alpha` and `positions`
-    is set.
+    is set. counted_at: the contexts that a server served while it counted; None: `context_tokens` alone.
+    spread: standard deviation of ln(tokens per iteration), for a context beyond them.
     """
 
     source: str
@@ -32,6 +40,8 @@ class AcceptanceRow:
     context_tokens: float
     alpha: float | None
     positions: tuple[float, ...] | None = None
+    counted_at: tuple[float, float] | None = None
+    spread: float = 0.0
 
     @property
     def subject(self) -> tuple[str, str, str, int | None]:
@@ -77,9 +87,11 @@ def find_acceptance(
     """The row measured on exactly this target, draft, method and budget, at this context.
 
     Between two measured contexts the conditional rates are interpolated linearly in log(context), and
-    `source` says so. `rows` are the published ones unless given. Raises UnknownAcceptance where nothing
-    matches and outside the measured contexts: there is no nearest neighbour and no extrapolation.
+    `source` says so. Counters of a server hold at all contexts that it served, and beyond them with a spread
+    (`CONTEXT_DRIFT`). `rows` are the published ones unless given. Raises UnknownAcceptance where nothing
+    matches and outside measured contexts of other rows: there is no nearest neighbour and no extrapolation.
     """
+    flag = flag if rows is None else "--acceptance"
     where = (target, draft, kv_name, kv_budget)
     known = published_rows() if rows is None else tuple(rows)
     measured = sorted((row for row in known if row.subject == where), key=lambda row: row.context_tokens)
@@ -93,18 +105,29 @@ def find_acceptance(
         raise UnknownAcceptance(
             flag, f"no acceptance is known for {what}", f"{remedy} (measured: {shown or 'none'})"
         )
-    first, last = measured[0].context_tokens, measured[-1].context_tokens
-    if not first <= context <= last:
-        span = f"{first:g}" if first == last else f"{first:g} to {last:g}"
-        why = f"acceptance of {what} was measured at {span} tokens, given {context:g}"
-        raise UnknownAcceptance(flag, why, remedy)
     for row in measured:
         if row.context_tokens == context:
             return row
-    above = next(i for i, row in enumerate(measured) if row.context_tokens > context)
-    return _between(
-        measured[above - 1], measured[above], context, f"{flag if rows is None else '--acceptance'}: {what}"
-    )
+    first, last = measured[0], measured[-1]
+    if first.context_tokens < context < last.context_tokens:
+        above = next(i for i, row in enumerate(measured) if row.context_tokens > context)
+        return _between(measured[above - 1], measured[above], context, f"{flag}: {what}")
+    end = first if context < first.context_tokens else last
+    if end.counted_at is None:
+        span = f"{first.context_tokens:g}" + (f" to {last.context_tokens:g}" if first is not last else "")
+        why = f"acceptance of {what} was measured at {span} tokens, given {context:g}"
+        raise UnknownAcceptance(flag, why, remedy)
+    return _beyond(end, end.counted_at, context)
+
+
+def _beyond(row: AcceptanceRow, served: tuple[float, float], context: float) -> AcceptanceRow:
+    """The row at a context, with a spread where a server did not serve that."""
+    low, high = served
+    doublings = max(math.log2(context / high), math.log2(low / context), 0.0)
+    if not doublings:
+        return row
+    source = f"{row.source} (counted at {low:g} to {high:g} tokens: wider at {context:g})"
+    return replace(row, source=source, spread=CONTEXT_DRIFT * math.sqrt(doublings))
 
 
 def _spell(kv_name: str, kv_budget: int | None) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
+from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT, find_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.acceptance import vllm as vllm_figures
@@ -21,7 +22,7 @@ FILES = Path(__file__).parent / "files"
 
 
 def subject(gamma: int, draft: str = "draft", lengths: tuple[int, ...] = ()) -> AcceptanceSubject:
-    return AcceptanceSubject("target", draft, "full", 4096, gamma, lengths=lengths)
+    return AcceptanceSubject("target", draft, "full", (4096,), gamma, lengths=lengths)
 
 
 def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> Acceptance:
@@ -213,9 +214,9 @@ def test_figures_that_say_nothing_are_refused(tmp_path, format, text, says) -> N
 @pytest.mark.parametrize(
     ("one", "says"),
     [
-        (AcceptanceSubject("", "self", "full", 4096, 3), "--target: must be a name, given ''"),
-        (AcceptanceSubject("t", " ", "full", 4096, 3), "--draft: must be a name"),
-        (AcceptanceSubject("t", "self", "full", 4096, 0), "--gamma: must be from 1 to 4096"),
+        (AcceptanceSubject("", "self", "full", (4096,), 3), "--target: must be a name, given ''"),
+        (AcceptanceSubject("t", " ", "full", (4096,), 3), "--draft: must be a name"),
+        (AcceptanceSubject("t", "self", "full", (4096,), 0), "--gamma: must be from 1 to 4096"),
     ],
 )
 def test_what_the_figures_are_of_must_have_a_name(tmp_path, one, says) -> None:
@@ -297,8 +298,11 @@ def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> Non
     path = tmp_path / "metrics.txt"
     path.write_text(page(10, 10, [5]))
     assert import_file(path, None, subject(1)).rows[0].histogram == (5, 5)
-    assert import_file(path, None, AcceptanceSubject("t", "d", "full", 1, 4096, gamma_given=False)).rows
+    assert import_file(path, None, AcceptanceSubject("t", "d", "full", (1,), 4096, gamma_given=False)).rows
     asked = ["validate", "acceptance", "--import", str(path), "--target", "t", "--out", str(tmp_path / "out")]
+    assert run(asked) == 2
+    assert "--context: must be given" in capsys.readouterr().err, "no length is stated, and none invented"
+    asked += ["--context", "1k"]
     assert run([*asked, "--gamma", "2"]) == 2
     assert f"--gamma: must be 1, the positions in {path}, given 2" in " ".join(
         capsys.readouterr().err.split()
@@ -307,6 +311,102 @@ def test_the_draft_length_is_held_against_the_positions(tmp_path, capsys) -> Non
     refused("--gamma: must be from 1 to 4096, given 4097", import_file, path, None, subject(4097))
     path.write_text('{"accept_length": 2.0}\n')
     refused("--lengths: must be left out", import_file, path, None, subject(3, lengths=(1, 3)))
+
+
+def held(name: str, text: str, tmp_path: Path) -> list[tuple[float, tuple[float, float]]]:
+    """The contexts of the rows that are imported from a text."""
+    (tmp_path / name).write_text(text)
+    one = AcceptanceSubject("t", "d", "full", (), 3, gamma_given=False)
+    rows = import_file(tmp_path / name, None, one).rows
+    return [(row.context_tokens, row.context_range_tokens) for row in rows]
+
+
+def test_contexts_are_those_that_the_figures_state(tmp_path) -> None:
+    """A request of p and o tokens decodes at p to p + o, at p + o/2 on average; o tokens weigh it."""
+    rates = {vllm_figures.BENCH: [0.7, 0.5, 0.3], "spec_decode_num_drafts": 100}
+    lists = rates | {"input_lens": [100, 1000], "output_lens": [300, 100]}
+    assert held("a.json", json.dumps(lists), tmp_path) == [((300 * 250 + 100 * 1050) / 400, (100, 1100))]
+    totals = rates | {"completed": 4, "total_input_tokens": 2000, "total_output_tokens": 400}
+    assert held("b.json", json.dumps(totals), tmp_path) == [(550, (500, 600))]
+    request = {"meta_info": {"prompt_tokens": 800, "completion_tokens": 200, "spec_verify_ct": 100}}
+    assert held("c.json", json.dumps(request), tmp_path) == [(900, (800, 1000))]
+    timings = {"prompt_n": 50, "cache_n": 450, "predicted_n": 101, "draft_n": 150, "draft_n_accepted": 50}
+    assert held("d.json", json.dumps({"timings": timings}), tmp_path) == [(550, (500, 600))]
+    # 90 prompts within 100 to 200 and 10 within 200 to 500, answers all within 50 to 100
+    buckets = {
+        "prompt": ((100, 0), (200, 90), (500, 100), ("+Inf", 100)),
+        "generation": ((50, 0), (100, 100)),
+    }
+    text = page(100, 300, [74, 49, 27])
+    for name, counts in buckets.items():
+        metric = f"vllm:request_{name}_tokens"
+        text += "".join(f'{metric}_bucket{{engine="0",le="{le}"}} {n}\n' for le, n in counts)
+        text += f"{metric}_sum {16000 if name == 'prompt' else 8000}\n{metric}_count 100\n"
+    low, high = 100 + 100 * 5 / 90, 200 + 300 * 5 / 10 + 50 + 50 * 0.95
+    ((mean, ends),) = held("e.txt", text, tmp_path)
+    assert (mean, ends) == (200, pytest.approx((low, high), rel=1e-3))
+
+
+def test_a_log_is_taken_apart_by_context(tmp_path) -> None:
+    """SGLang: 8 x 1000 and 4 x 1100 tokens are one octave, 2 x 9000 another; vLLM: 10 % of 80,000 over 4."""
+    line = "Decode batch, #running-req: {}, #token: {}, token usage: 0.1, accept len: {}, accept rate: {},\n"
+    counted = [(8, 8200, 2.5, 0.5), (4, 4400, 2.2, 0.4), (6, 54000, 1.6, 0.2)]
+    rows = import_file(
+        _written(tmp_path, "".join(line.format(*each) for each in counted)),
+        None,
+        AcceptanceSubject("t", "d", "full", (), 3),
+    ).rows
+    assert [row.context_range_tokens for row in rows] == [(1025, 1100), (9000, 9000)]
+    omegas = [1 + row.alpha + row.alpha**2 + row.alpha**3 for row in rows]
+    assert omegas == pytest.approx([(8 * 2.5 + 4 * 2.2) / 12, 1.6])
+    speculating = (
+        "SpecDecoding metrics: Accepted: 140 tokens, Drafted: 300 tokens, Per-position acceptance rate: "
+        "0.7, 0.4, 0.3\n"
+    )
+    running = "Running: {} reqs, Waiting: 0 reqs, GPU KV cache usage: {}%, Prefix\n"
+    text = "GPU KV cache size: 80,000 tokens\n"
+    text += "".join(running.format(*each) + speculating for each in ((4, 10.0), (4, 40.0)))
+    assert held("vllm.txt", text, tmp_path) == [(2000, (2000, 2000)), (8000, (8000, 8000))]
+    whole = import_file(tmp_path / "vllm.txt", None, subject(3)).rows
+    assert [row.histogram for row in whole] == [pytest.approx((60, 60, 20, 60))], (
+        "all of it at a given context"
+    )
+
+
+def _written(folder: Path, text: str) -> Path:
+    path = folder / "log.txt"
+    path.write_text(text)
+    return path
+
+
+def test_counters_of_a_server_hold_where_it_served_and_less_surely_beyond(tmp_path) -> None:
+    """Within 500 to 2000 as they are; two doublings beyond, ln(Omega) has a spread of .11 x sqrt(2)."""
+    row = {"target": "t", "draft": "d", "draft_kv": "full", "context_tokens": 1000.0, "histogram": [5, 3, 2]}
+    path = tmp_path / "a.json"
+    table = {"schema_version": 1, "source": "counted", "rows": [row | {"context_range_tokens": [500, 2000]}]}
+    path.write_text(json.dumps(table))
+    where = "t", "d", "full", None
+    for context, spread in (
+        (600, 0.0),
+        (2000, 0.0),
+        (8000, CONTEXT_DRIFT * 2**0.5),
+        (125, CONTEXT_DRIFT * 2**0.5),
+    ):
+        found = Acceptance.from_row(find_acceptance(*where, context, read_acceptance(path)))
+        assert found.tokens_per_iteration(2) == pytest.approx(1.7)
+        assert found.log_spread(2) == pytest.approx(spread), context
+    table["rows"] = [row]
+    path.write_text(json.dumps(table))
+    refused(
+        "--acceptance: acceptance of t with draft d, full was measured at 1000 tokens, given 600",
+        find_acceptance,
+        *where,
+        600,
+        read_acceptance(path),
+    )
+    table["rows"] = [row | {"context_range_tokens": [2000, 500]}]
+    path.write_text(json.dumps(table))
+    refused("context_range_tokens must hold context_tokens", read_acceptance, path)
 
 
 TWO = (

@@ -14,12 +14,16 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
+from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
+from perfmodel.validate.solving import significant
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
-"""Each has `WORDS`, one of which its texts contain, and `read(where, text, subject)`: a row's rates and their
-origin.
+"""Each has `WORDS`, one of which its texts contain, and `read(where, text, subject)`: the rates of rows, each
+with the contexts that they were counted at (None where the text does not say), and their origin.
 """
+CONTEXT_DIGITS = 4
+"""Significant digits of contexts in a file."""
 
 
 def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
@@ -43,21 +47,34 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
         raise refuse(
             "--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format
         )
-    rates, source = MODULES[format].read(str(path), text, subject)
+    counts, source = MODULES[format].read(str(path), text, subject)
+    rows = [_row(path, subject, rates, contexts) for rates, contexts in counts]
+    data = {"schema_version": 1, "source": f"{path.name}, {source}", "rows": rows}
+    return files.parse(AcceptanceFile, data, str(path))
+
+
+def _row(
+    path: Path, subject: AcceptanceSubject, rates: dict[str, Any], contexts: Contexts | None
+) -> dict[str, Any]:
     counted = rates.get("histogram")
     if subject.gamma_given and not subject.lengths and counted and len(counted) != subject.gamma + 1:
         raise refuse("--gamma", None, f"{len(counted) - 1}, the positions in {path}", subject.gamma)
+    held = Contexts.given(subject.context) if subject.context else contexts
+    if held is None:
+        raise InputError(
+            f"--context: must be given: {path} does not state the lengths of its requests; one number, or "
+            "the ends of the range that was served, such as 500,4000"
+        )
     method = parse_kv(subject.draft_kv)
-    row = {
+    return {
         "target": _name(subject.target),
         "draft": _name(subject.draft),
         "draft_kv": method.name,
         "kv_budget_tokens": method.budget,
-        "context_tokens": float(subject.context),
+        "context_tokens": significant(held.mean, CONTEXT_DIGITS),
+        "context_range_tokens": [significant(end, CONTEXT_DIGITS) for end in (held.low, held.high)],
         **rates,
     }
-    data = {"schema_version": 1, "source": f"{path.name}, {source}", "rows": [row]}
-    return files.parse(AcceptanceFile, data, str(path))
 
 
 def _name(given: str) -> str:

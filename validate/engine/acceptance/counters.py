@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.errors import InputError
+from perfmodel.validate.engine.acceptance.contexts import Contexts
 
+Counted = tuple[dict[str, Any], Contexts | None]
+"""Rates of an acceptance file's row, and the contexts that they were counted at; None: not stated."""
 SHORT = 0.02
 """Share of tokens that drafts may lack of their full length at the ends of requests, at one draft length."""
 TRUNCATING = ("ngram", "suffix")
@@ -18,13 +21,14 @@ TRUNCATING = ("ngram", "suffix")
 class AcceptanceSubject:
     """The subject of the figures, which do not name it themselves.
 
-    lengths: the draft lengths above 0 in use, if several.
+    context: where they were counted, one or the ends of a range; empty: as the file says. lengths: the draft
+    lengths above 0 in use, if several.
     """
 
     target: str
     draft: str
     draft_kv: str
-    context: int
+    context: tuple[int, ...]
     gamma: int
     gamma_given: bool = True
     """Whether gamma was given: then figures of another number of positions are refused."""

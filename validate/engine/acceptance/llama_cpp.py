@@ -8,7 +8,8 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
-from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject
+from perfmodel.validate.engine.acceptance.contexts import Contexts
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted
 from perfmodel.validate.engine.formats.fields import found
 from perfmodel.validate.engine.text import is_count, parse_objects
 
@@ -18,17 +19,19 @@ WORDS = ('"draft_n_accepted"',)
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
 
 
-def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
+def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
     """The rate of an acceptance file's row. Raises InputError, also where drafts stop early
     (``--draft-p-min``).
     """
-    gamma, counts = subject.gamma, list[list[float]]()
+    gamma, counts, prompts = subject.gamma, list[list[float]](), list[Any]()
     for answer in parse_objects(where, text):
         said = answer.get("timings", answer)
         values = [found(said, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
         if not all(map(is_count, values)):
             raise refuse(where, "timings", "with counts predicted_n, draft_n and draft_n_accepted", values)
         counts.append([values[0] - 1, *values[1:]])
+        prompt, cached = (found(said, key) for key in ("prompt_n", "cache_n"))
+        prompts.append(prompt + cached if is_count(prompt) and is_count(cached) else prompt)
     tokens, drafted, accepted = map(sum, zip(*counts, strict=True))
     iterations = tokens - accepted
     if iterations < 1 or accepted > drafted:
@@ -40,4 +43,4 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, A
             "to --draft-max"
         )
     alpha = float(alpha_from_tokens_per_iteration(min(tokens / iterations, gamma + 1.0), float(gamma)))
-    return {"alpha": alpha}, CONVENTION
+    return [({"alpha": alpha}, Contexts.of_requests(prompts, [count for count, *_ in counts]))], CONVENTION

@@ -13,7 +13,8 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
-from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject
+from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
@@ -23,37 +24,53 @@ the rate.
 """
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
-_LOG = re.compile(r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+), accept rate: ([\d.]+)")
+_LOG = re.compile(
+    r"Decode batch.*?#running-req: (\d+),(?:.*?#(?:full )?token: (\d+))?.*?accept len: ([\d.]+), "
+    r"accept rate: ([\d.]+)"
+)
 WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
 
 
-def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
-    """The rates of an acceptance file's row, and the convention that they came in. Raises InputError."""
+def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
+    """The rates of an acceptance file's rows, and the convention that they came in. Raises InputError."""
     gamma = subject.gamma
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
-        return _alpha(
-            where, _gauge(where, text), gamma
-        ), CONVENTION + " (a gauge: of the last log interval only)"
+        said = CONVENTION + " (a gauge: of the last log interval only)"
+        return [(_alpha(where, _gauge(where, text), gamma), None)], said
     if _LOG.search(text):
-        return _alpha(where, _logged(where, text, gamma), gamma), CONVENTION
+        groups = _logged(where, text, gamma, whole=bool(subject.context))
+        return [(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION
     requests = parse_objects(where, text)
     infos = [info for request in requests if isinstance(info := request.get("meta_info", request), dict)]
+    prompts, outputs = ([i.get(f"{of}_tokens") for i in infos] for of in ("prompt", "completion"))
+    held = Contexts.of_requests(prompts, outputs)
     counted = [
         info["spec_correct_drafts_histogram"] for info in infos if "spec_correct_drafts_histogram" in info
     ]
     if counted:
-        return {"histogram": _histogram(where, counted)}, HISTOGRAM
+        return [({"histogram": _histogram(where, counted)}, held)], HISTOGRAM
     if len(requests) == 1 and "internal_states" in requests[0]:
-        return _alpha(where, _server(where, requests[0]), gamma), CONVENTION
+        return [(_alpha(where, _server(where, requests[0]), gamma), None)], CONVENTION
     if all("accept_length" in request for request in requests):
         lengths = [request["accept_length"] for request in requests]
         if not all(map(is_count, lengths)):
             raise refuse(where, "accept_length", "a finite number in each line", lengths)
-        return _alpha(where, statistics.fmean(lengths), gamma), CONVENTION
+        return [(_alpha(where, statistics.fmean(lengths), gamma), _of_runs(requests))], CONVENTION
     tokens, passes = (
         sum(_of_requests(where, requests, key)) for key in ("completion_tokens", "spec_verify_ct")
     )
-    return _alpha(where, tokens / passes if passes else None, gamma), CONVENTION
+    return [(_alpha(where, tokens / passes if passes else None, gamma), held)], CONVENTION
+
+
+def _of_runs(runs: list[dict[str, Any]]) -> Contexts | None:
+    """Of the mean request of each run of ``bench_serving``."""
+    means: list[list[Any]] = [[], []]
+    for run in runs:
+        count = run.get("completed")
+        for each, of in zip(means, ("input", "output"), strict=True):
+            total = run.get(f"total_{of}_tokens")
+            each.append(total / count if is_count(total) and is_count(count) and count else None)
+    return Contexts.of_requests(*means)
 
 
 def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:
@@ -69,16 +86,23 @@ def _gauge(where: str, text: str) -> float:
     return statistics.fmean(values)
 
 
-def _logged(where: str, text: str, gamma: int) -> float:
-    """Mean over the lines, weighted by requests. Raises InputError for lines of another draft length."""
-    lines = [floats(found) for found in _LOG.findall(text)]
+def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float, Contexts | None]]:
+    """Mean over the lines of each octave of contexts, weighted by requests; over all where `whole`.
+
+    Raises InputError for lines of another draft length.
+    """
+    lines = [floats(word or "0" for word in found) for found in _LOG.findall(text)]
     if not all(is_count(value) for line in lines for value in line):
         raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")
-    weights = [max(running, 1) for running, _, _ in lines]
-    for _, length, rate in lines:
+    weights = [max(running, 1) for running, *_ in lines]
+    for *_, length, rate in lines:
         if rate >= TOLD_RATE and abs((length - 1) / rate - gamma) > ROUNDED[0] * gamma + ROUNDED[1] / rate:
             raise refuse("--gamma", None, f"{(length - 1) / rate:.0f}, the draft length of {where}", gamma)
-    return sum(w * length for w, (_, length, _) in zip(weights, lines, strict=True)) / sum(weights)
+    held = [None if whole else line[1] / weight for line, weight in zip(lines, weights, strict=True)]
+    return [
+        (sum(weights[i] * lines[i][2] for i in group) / sum(weights[i] for i in group), contexts)
+        for contexts, group in octaves(held, weights)
+    ]
 
 
 def _server(where: str, info: dict[str, Any]) -> object:

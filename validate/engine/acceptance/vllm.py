@@ -6,41 +6,109 @@ In all of them a position's rate is survival: drafts whose token there was accep
 
 import itertools
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import parse_json
 from perfmodel.speculation.acceptance import MAX_GAMMA
-from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counters
+from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves, quantile
+from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, Counters
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count
 
 CONVENTION = "vLLM per-position counters: accepted at position j over all drafts (survival, not conditional)"
 _POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
 _LOG = re.compile(
-    r"SpecDecoding metrics:.*?Accepted: (\d+) tokens, Drafted: (\d+) tokens, "
-    r"Per-position acceptance rate: ([\d., ]*\d)"
+    r"SpecDecoding metrics:.*?Accepted: (?P<accepted>\d+) tokens, Drafted: (?P<drafted>\d+) tokens, "
+    r"Per-position acceptance rate: (?P<rates>[\d., ]*\d)"
+    r"|KV cache size: (?P<size>[\d,]*\d) tokens"
+    r"|Running: (?P<running>\d+) reqs.*?KV cache usage: (?P<used>[\d.]+)%"
 )
+_BOUND = re.compile(r'(?:^|,)\s*le="(\+Inf|[\d.e+]+)"')
+LENGTHS, ENDS = ("prompt", "generation"), (0.05, 0.95)
+"""Histograms of requests by their tokens, and the shares of requests at the ends of a range."""
+LEAST_USED = 0.01
+"""Share of the cache in use from which on a context follows from it: a line rounds it to 0.1 %."""
 WORDS = ("spec_decode_", "SpecDecoding metrics:", '"num_accepted_tokens_per_pos"')
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
-def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[dict[str, Any], str]:
-    """The rates of an acceptance file's row, and the convention that they came in. Raises InputError."""
-    counters = read_counters(where, text)
-    said = counters.draft_length_note(subject.lengths)
-    return counters.rates(
-        where, subject.draft, subject.lengths
-    ), f"{CONVENTION}; {said}" if said else CONVENTION
+def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
+    """The rates of an acceptance file's rows, and the convention that they came in. Raises InputError."""
+    counts = _by_context(where, text, whole=bool(subject.context))
+    said = "; ".join(
+        dict.fromkeys(note for counters, _ in counts if (note := counters.draft_length_note(subject.lengths)))
+    )
+    rows = [
+        (counters.rates(where, subject.draft, subject.lengths), contexts) for counters, contexts in counts
+    ]
+    return rows, f"{CONVENTION}; {said}" if said else CONVENTION
+
+
+def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Contexts | None]]:
+    """The counters of each octave of contexts that a log tells apart; of any other text, and where `whole`,
+    of all together.
+    """
+    if "SpecDecoding metrics:" in text and not whole and not _is_json(text):
+        lines = _lines(where, text)
+        drafts, contexts = [line.drafts for line, _ in lines], [context for _, context in lines]
+        return [(_added([lines[i][0] for i in g]), held) for held, g in octaves(contexts, drafts)]
+    return [(read_counters(where, text), served_contexts(where, text))]
+
+
+def served_contexts(where: str, text: str) -> Contexts | None:
+    """From the requests of a bench file, or the histograms of a page of metrics; None where there are
+    none.
+    """
+    if _is_json(text):
+        data = parse_json(where, text)
+        lists = [data.get(name) for name in ("input_lens", "output_lens")]
+        completed, *totals = (
+            data.get(name) for name in ("completed", "total_input_tokens", "total_output_tokens")
+        )
+        if not all(lists) and is_count(completed) and completed:
+            lists = [[total / completed] if is_count(total) else None for total in totals]
+        return Contexts.of_requests(*lists)
+    prompts, outputs = (_histogram(where, text, f"vllm:request_{of}_tokens") for of in LENGTHS)
+    if prompts is None or outputs is None:
+        return None
+    high = quantile(prompts.bounds, ENDS[1]) + quantile(outputs.bounds, ENDS[1])
+    mean = prompts.mean + outputs.mean / 2
+    return Contexts(mean, min(max(quantile(prompts.bounds, ENDS[0]), 1.0), mean), max(high, mean))
+
+
+@dataclass(frozen=True, slots=True)
+class _Histogram:
+    """Cumulative counts by upper bound, and the mean of what was counted."""
+
+    bounds: list[tuple[float, float]]
+    mean: float
+
+
+def _histogram(where: str, text: str, name: str) -> _Histogram | None:
+    """Over all engines of a page; None where it is missing or empty."""
+    counts: dict[float, float] = {}
+    for labels, value in samples(where, text, f"{name}_bucket"):
+        bound = _BOUND.search(labels)
+        if bound:
+            at = float(bound[1].replace("Inf", "inf"))
+            counts[at] = counts.get(at, 0.0) + value
+    total, number = (sum(v for _, v in samples(where, text, f"{name}_{part}")) for part in ("sum", "count"))
+    return _Histogram(sorted(counts.items()), total / number) if counts and number else None
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
 
 
 def read_counters(where: str, text: str) -> Counters:
     """The counters in a text of any of the three kinds. Raises InputError."""
-    if text.lstrip().startswith("{"):
+    if _is_json(text):
         data = parse_json(where, text)
         return of_bench(where, data) if BENCH in data else _stated(where, data)
     if "SpecDecoding metrics:" in text:
-        return _logged(where, text)
+        return _added([line for line, _ in _lines(where, text)])
     drafts, accepted, tokens = _page(where, text)
     if drafts is None or not accepted:
         raise _lacking(where)
@@ -104,23 +172,38 @@ def _page(where: str, text: str) -> tuple[float | None, list[float], float | Non
     return drafts, [positions[j] for j in range(len(positions))], tokens
 
 
-def _logged(where: str, text: str) -> Counters:
-    """All log lines together, each weighted by its drafts."""
-    drafts = tokens = 0.0
-    accepted: list[float] = []
+def _lines(where: str, text: str) -> list[tuple[Counters, float | None]]:
+    """Every log line, with the mean context of the sequences that ran, where the lines before it state the
+    cache's size, the share of it in use and the requests.
+    """
+    lines: list[tuple[Counters, float | None]] = []
+    size = context = None
     for found in _LOG.finditer(text):
-        gained, drafted, *rates = floats(
-            [found[1], found[2], *filter(None, found[3].replace(" ", "").split(","))]
-        )
-        if (
-            not rates
-            or not all(map(is_count, [gained, drafted]))
-            or not all(0 <= rate <= 1 for rate in rates)
-        ):
-            raise refuse(where, "SpecDecoding metrics", "counts, and rates from 0 to 1 by position", found[0])
-        count = gained / sum(rates) if sum(rates) else drafted / len(rates)
-        accepted = [a + count * r for a, r in itertools.zip_longest(accepted, rates, fillvalue=0.0)]
-        drafts, tokens = drafts + count, tokens + drafted
-    if not accepted:
+        if found["size"]:
+            size = float(found["size"].replace(",", ""))
+        elif found["running"]:
+            running, used = float(found["running"]), floats([found["used"]])[0] / 100
+            context = size * used / running if size and running and used >= LEAST_USED else None
+        else:
+            lines.append((_line(where, found), context))
+    if not lines:
         raise InputError(f"{where}: its lines 'SpecDecoding metrics' must state a rate for each position")
-    return Counters(drafts, tuple(accepted), tokens)
+    return lines
+
+
+def _line(where: str, found: re.Match[str]) -> Counters:
+    """One line; each position's rate is over its drafts, which follow from them."""
+    gained, drafted, *rates = floats(
+        [found["accepted"], found["drafted"], *filter(None, found["rates"].replace(" ", "").split(","))]
+    )
+    if not rates or not all(map(is_count, [gained, drafted])) or not all(0 <= rate <= 1 for rate in rates):
+        raise refuse(where, "SpecDecoding metrics", "counts, and rates from 0 to 1 by position", found[0])
+    count = gained / sum(rates) if sum(rates) else drafted / len(rates)
+    return Counters(count, tuple(count * rate for rate in rates), drafted)
+
+
+def _added(lines: list[Counters]) -> Counters:
+    """All lines together, each weighted by its drafts."""
+    columns = itertools.zip_longest(*(line.accepted for line in lines), fillvalue=0.0)
+    drafted = sum(line.draft_tokens or 0.0 for line in lines)
+    return Counters(sum(line.drafts for line in lines), tuple(map(sum, columns)), drafted)

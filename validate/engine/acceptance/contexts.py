@@ -1,0 +1,82 @@
+"""The contexts at which a server decoded while it counted: a mean and a range, from what its figures state of
+requests.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from perfmodel.validate.engine.text import is_count
+
+LEAST_SHARE = 0.1
+"""Share of all drafts from which on those of an octave of contexts are a row of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """Cached tokens of a sequence: their mean over the decoded tokens, the least and the most."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of_requests(cls, prompts: object, outputs: object) -> "Contexts | None":
+        """Of requests that decode from the end of their prompt on; None where a length is not stated, or
+        nothing was decoded.
+        """
+        if not isinstance(prompts, list) or not isinstance(outputs, list) or len(prompts) != len(outputs):
+            return None
+        if not all(map(is_count, [*prompts, *outputs])) or not sum(outputs):
+            return None
+        pairs = list(zip(prompts, outputs, strict=True))
+        mean = sum(output * (prompt + output / 2) for prompt, output in pairs) / sum(outputs)
+        return cls(mean, max(min(prompts), 1.0), max(prompt + output for prompt, output in pairs))
+
+    @classmethod
+    def given(cls, tokens: Sequence[int]) -> "Contexts":
+        """One context, or those between several."""
+        return cls(fmean(tokens), float(min(tokens)), float(max(tokens)))
+
+
+def octaves(
+    contexts: Sequence[float | None], drafts: Sequence[float]
+) -> list[tuple[Contexts | None, list[int]]]:
+    """Places of counts by the octave of their context, the shortest first; all in one where one states none.
+
+    An octave with less than `LEAST_SHARE` of the drafts joins the one below, the first the one above.
+    """
+    known = [context for context in contexts if context]
+    if len(known) < len(contexts):
+        return [(None, list(range(len(contexts))))]
+    groups: list[list[int]] = []
+    enough = LEAST_SHARE * sum(drafts)
+    for place in sorted(range(len(known)), key=known.__getitem__):
+        alike = groups and math.floor(math.log2(known[place])) == math.floor(math.log2(known[groups[-1][0]]))
+        if groups and (alike or sum(drafts[i] for i in groups[-1]) < enough):
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    if len(groups) > 1 and sum(drafts[i] for i in groups[-1]) < enough:
+        last = groups.pop()
+        groups[-1] += last
+    return [(_over([known[i] for i in g], [drafts[i] for i in g]), g) for g in groups]
+
+
+def _over(contexts: list[float], drafts: list[float]) -> Contexts:
+    weights = drafts if sum(drafts) else [1.0] * len(drafts)
+    mean = sum(w * c for w, c in zip(weights, contexts, strict=True)) / sum(weights)
+    return Contexts(mean, min(contexts), max(contexts))
+
+
+def quantile(bounds: Sequence[tuple[float, float]], share: float) -> float:
+    """Of a cumulative histogram: (upper bound, count up to it), rising; linear within a bucket, as
+    Prometheus' ``histogram_quantile``. Beyond the last finite bound it is that bound.
+    """
+    wanted, low, before = share * bounds[-1][1], 0.0, 0.0
+    for high, count in bounds:
+        if count >= wanted and count > before:
+            return low if math.isinf(high) else low + (high - low) * (wanted - before) / (count - before)
+        low, before = high, count
+    return low
