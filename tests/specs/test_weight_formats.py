@@ -57,6 +57,8 @@ def ops(model: str, weights: str | None = None, batch: float = 1.0) -> dict[str,
         ("nf4", 4 + 32 / 64, "bf16", None),  # one fp32 a block of 64
         ("nf4-dq", 4 + 8 / 64 + 32 / (64 * 256), "bf16", None),
         ("nvfp4*3+bf16*1", (3 * 4.5 + 16) / 4, "fp4", 0.5625),
+        ("q4_k*1+q6_k*1", (4.5 + 6.5625) / 2, "bf16", None),
+        ("5.25bpw", 5.25, "bf16", None),
     ],
 )
 def test_bits_of_a_weight_and_what_it_runs_at(
@@ -69,6 +71,51 @@ def test_bits_of_a_weight_and_what_it_runs_at(
 
 
 # Formats by tensor.
+
+
+@pytest.mark.parametrize(
+    ("model", "mix", "bits"),
+    [
+        *(
+            ("llama-3.1-8b", mix, bits)  # tools/quantize/README.md of llama.cpp, its table of sizes
+            for mix, bits in {
+                "Q2_K": 3.1593,
+                "Q3_K_S": 3.6429,
+                "Q3_K_M": 3.9960,
+                "Q3_K_L": 4.2979,
+                "IQ4_XS": 4.4597,
+                "Q4_K_S": 4.6672,
+                "IQ4_NL": 4.6818,
+                "Q4_K_M": 4.8944,
+                "Q5_K_S": 5.5704,
+                "Q5_K_M": 5.7036,
+                "Q6_K": 6.5633,
+                "Q8_0": 8.5008,
+            }.items()
+        ),
+        ("llama-2-7b", "Q4_0", 3.562 * 2**33 / 6.738e9),  # lhl/strix-halo-testing@5ee14b5b, llm-bench
+        ("llama-3.1-70b", "Q4_K_M", 39.593 * 2**33 / 70.554e9),
+    ],
+)
+def test_bits_of_a_weight_of_published_gguf_files(model: str, mix: str, bits: float) -> None:
+    """The whole file over its parameters; norms in fp32 are what is left out."""
+    stored = part(model, mix).stored_weight_bytes
+    assert stored * 8 / load_model(model).total_params == pytest.approx(bits, rel=6e-4)
+
+
+def test_a_mix_keeps_its_name_and_takes_parts_of_its_own() -> None:
+    mix = weight_format("Q4_K_M, lm_head=q8_0")
+    assert mix.name == "q4_k_m,lm_head=q8_0"
+    assert weight_format(mix.name) == mix
+    assert [mix.of(gemm).name for gemm in ("o", "down", "lm_head", "router")] == [
+        "q4_k",
+        "q4_k*1+q6_k*1",
+        "q8_0",
+        "bf16",
+    ]
+    assert weight_format("mxfp4_moe").within(("fp4",)).of("experts").name == "mxfp4-a8"
+    with pytest.raises(InputError, match=r"--weights: must be the file \(--model FILE.gguf\) or its mean"):
+        weight_format("UD-IQ1_M")
 
 
 @pytest.mark.parametrize("weights", ["fp8", "fp8-block", "int8", "nvfp4", "int4-g128", "awq", "mxfp4"])

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.specs.models.ggml import BLOCKS, MIXES, of_mix
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +61,24 @@ WEIGHT_FORMATS = {
         Format("nf4-dq", 0.5 + 1 / 64 + 4 / (64 * 256), "bf16"),
     )
 }
+
+
+def _of_block(name: str) -> Format:
+    """A format of a GGUF file's tensors."""
+    _, values, size = BLOCKS[name]
+    return Format(name, size / values, "bf16")
+
+
 KV_FORMATS = {
     name: Format(name, WEIGHT_FORMATS[name].bytes_per_value, "fp32" if name == "fp32" else "bf16")
     for name in ("fp32", "bf16", "fp16", "fp8", "int8", "nvfp4", "int4")
-}
+} | {name: _of_block(name) for name in ("q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")}
 _GROUP_BYTES = {"int": 4.0, "awq": 2.5, "int-sym": 2.0}
 """Per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast, MLX), of 4 bits (AWQ, GPTQ), or
 none.
 """
 _SHORT = {"awq": "awq-g128", "gptq": "int4-g128-sym"}
-_SHOWN = (*WEIGHT_FORMATS, "fp8-wo", "nvfp4-wo", "int4-g128", "int4-g128-sym", "awq-g128")
+_SHOWN = (*WEIGHT_FORMATS, "fp8-wo", "nvfp4-wo", "int4-g128", "int4-g128-sym", "awq-g128", *MIXES)
 
 PARTS = {
     "attention": ("qkv", "o", "qkv_down", "q_up", "o_down"),
@@ -118,6 +127,14 @@ def _format(name: str, flag: str) -> Format:
     quantised = WEIGHT_FORMATS.get(key.removesuffix("-wo"))
     if quantised and key.endswith("-wo") and quantised.input_bytes is not None:
         return quantised.weight_only
+    if key in BLOCKS and key not in WEIGHT_FORMATS:
+        return _of_block(key)
+    if mean := re.fullmatch(r"([1-9]\d?(?:\.\d{1,4})?)bpw", key):
+        return Format(key, float(mean[1]) / 8, "bf16")
+    if key.startswith("ud-"):
+        raise refuse(
+            flag, None, "the file (--model FILE.gguf) or its mean (as 4.9bpw): this mix differs", name
+        )
     if key not in WEIGHT_FORMATS:
         raise unknown_name(flag, "weight format", name, _SHOWN)
     return WEIGHT_FORMATS[key]
@@ -138,10 +155,13 @@ def _shares(name: str, flag: str = "--weights") -> list[tuple[str, int]]:
 class Weights:
     """Formats of all of a model's matrices: of its layers (`base`), and of parts or single GEMMs of their
     own.
+
+    given: the spelling with the name of a mix that stands for them.
     """
 
     base: Format
     own: tuple[tuple[str, Format], ...] = ()
+    given: str = ""
 
     def of(self, tensor: str) -> Format:
         """Format of one GEMM: as named itself, as its part, at 16 bits where that is usual, else as the
@@ -155,7 +175,8 @@ class Weights:
     @property
     def name(self) -> str:
         """As `weight_format` reads it."""
-        return ",".join([self.base.name, *(f"{tensor}={form.name}" for tensor, form in self.own)])
+        spelled = ",".join([self.base.name, *(f"{tensor}={form.name}" for tensor, form in self.own)])
+        return self.given or spelled
 
     @property
     def computes(self) -> tuple[str, ...]:
@@ -167,7 +188,7 @@ class Weights:
         format.
         """
         own = tuple((tensor, _on(form, peaks)) for tensor, form in self.own)
-        return Weights(_on(self.base, peaks), own)
+        return Weights(_on(self.base, peaks), own, self.given if own == self.own else "")
 
 
 BF16 = Weights(WEIGHT_FORMATS["bf16"])
@@ -193,12 +214,21 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
     too and run at that peak; with ``-wo`` they are weight-only and compute in bf16, as ``mxfp4``, ``int4``,
     ``int4-gN`` (a 16-bit scale and zero per N weights; any of 2 to 8 bits), ``int4-gN-sym`` (a scale),
     ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes) do; any of these with ``-a8``
-    runs on 8-bit activations. Parts of `KEPT` stay at 16 bits unless they are named. ``A*3+B*75`` is A in 3
-    layers and B in 75. Raises InputError for an unknown name.
+    runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp's (`ggml.MIXES`), ``4.9bpw`` one of that many
+    bits a weight, and a format of its tensors (``q4_k``) is weight-only. Parts of `KEPT` stay at 16 bits
+    unless they are named. ``A*3+B*75`` is A in 3 layers and B in 75. Raises InputError for an unknown name.
     """
-    base, *rest = (part.strip().lower() for part in name.split(","))
+    parts = [part.strip().lower() for part in name.split(",")]
+    mix = of_mix(parts[0])
+    base, *mixed = (mix or parts[0]).split(",")
+    own = _own(mixed, name, flag) | _own(parts[1:], name, flag)
+    return Weights(_format(base, flag), tuple(own.items()), ",".join(parts) if mix else "")
+
+
+def _own(parts: list[str], name: str, flag: str) -> dict[str, Format]:
+    """Formats of ``PART=FORMAT``."""
     own: dict[str, Format] = {}
-    for text in rest:
+    for text in parts:
         tensor, equals, form = (part.strip() for part in text.partition("="))
         if not equals or (tensor not in PARTS and tensor not in _PART_OF):
             allowed = f"FORMAT[,PART=FORMAT...], PART one of {', '.join(PARTS)} or a GEMM of `perfmodel ops`"
@@ -206,7 +236,7 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
         if tensor in own:
             raise InputError(f"{flag}: {tensor} is given twice")
         own[tensor] = _format(form, flag)
-    return Weights(_format(base, flag), tuple(own.items()))
+    return own
 
 
 def kv_format(name: str, flag: str = "--kv-dtype") -> Format:

@@ -1,0 +1,85 @@
+"""Number formats of GGUF files: blocks of values that share scales, and the mixes of them that llama.cpp
+writes.
+"""
+
+BLOCKS = {
+    "fp32": (0, 1, 4),
+    "fp16": (1, 1, 2),
+    "q4_0": (2, 32, 18),
+    "q4_1": (3, 32, 20),
+    "q5_0": (6, 32, 22),
+    "q5_1": (7, 32, 24),
+    "q8_0": (8, 32, 34),
+    "q2_k": (10, 256, 84),
+    "q3_k": (11, 256, 110),
+    "q4_k": (12, 256, 144),
+    "q5_k": (13, 256, 176),
+    "q6_k": (14, 256, 210),
+    "iq2_xxs": (16, 256, 66),
+    "iq2_xs": (17, 256, 74),
+    "iq3_xxs": (18, 256, 98),
+    "iq1_s": (19, 256, 50),
+    "iq4_nl": (20, 32, 18),
+    "iq3_s": (21, 256, 110),
+    "iq2_s": (22, 256, 82),
+    "iq4_xs": (23, 256, 136),
+    "iq1_m": (29, 256, 56),
+    "bf16": (30, 1, 2),
+    "tq1_0": (34, 256, 54),
+    "tq2_0": (35, 256, 66),
+    "mxfp4": (39, 32, 17),
+    "nvfp4-wo": (40, 64, 36),
+}
+"""Format -> its number in a file, the values of one block, and the block's bytes.
+
+Source: GGML_QUANT_SIZES of the PyPI package gguf 0.19.0 (MIT), gguf/constants.py.
+"""
+
+_HEAD = "lm_head=q6_k,embedding={0},latent={0}"
+_EVERYWHERE = "{0},lm_head={0},embedding={0},latent={0}"
+MIXES = {
+    "q2_k": f"q2_k,qkv=q2_k*5+q4_k*1,o=q3_k,down=q3_k,experts=q2_k*2+q3_k*1,shared_down=q3_k,{_HEAD}",
+    "q3_k_s": f"q3_k,{_HEAD}",
+    "q3_k_m": f"q3_k,qkv=q3_k*5+q4_k*1,o=q4_k,down=q4_k*15+q5_k*1,experts=q3_k*32+q4_k*15+q5_k*1,"
+    f"shared_down=q4_k*15+q5_k*1,state_in=q4_k*5+q3_k*3,{_HEAD}",
+    "q3_k_l": f"q3_k,qkv=q3_k*5+q5_k*1,o=q5_k,down=q5_k,experts=q3_k*2+q5_k*1,shared_down=q5_k,"
+    f"state_in=q4_k*5+q3_k*3,{_HEAD}",
+    "q4_0": f"q4_0,{_HEAD}",
+    "q4_k_s": f"q4_k,qkv=q4_k*47+q5_k*1,down=q4_k*7+q5_k*1,experts=q4_k*23+q5_k*1,"
+    f"shared_down=q4_k*7+q5_k*1,{_HEAD}",
+    "q4_k_m": f"q4_k,qkv=q4_k*11+q6_k*1,down=q4_k*1+q6_k*1,experts=q4_k*5+q6_k*1,"
+    f"shared_down=q4_k*1+q6_k*1,state_in=q5_k*5+q4_k*3,{_HEAD}",
+    "q5_0": f"q5_0,{_HEAD}",
+    "q5_k_s": f"q5_k,{_HEAD}",
+    "q5_k_m": f"q5_k,qkv=q5_k*11+q6_k*1,down=q5_k*1+q6_k*1,experts=q5_k*5+q6_k*1,"
+    f"shared_down=q5_k*1+q6_k*1,state_in=q6_k*5+q5_k*3,{_HEAD}",
+    "q6_k": f"q6_k,{_HEAD}",
+    "q8_0": _EVERYWHERE.format("q8_0"),
+    "iq4_nl": f"iq4_nl,qkv=iq4_nl*5+q5_k*1,down=iq4_nl*7+q5_k*1,experts=iq4_nl*23+q5_k*1,"
+    f"shared_down=iq4_nl*7+q5_k*1,{_HEAD}",
+    "iq4_xs": f"iq4_xs,qkv=iq4_xs*5+q5_k*1,down=iq4_xs*7+q5_k*1,experts=iq4_xs*23+q5_k*1,"
+    f"shared_down=iq4_xs*7+q5_k*1,{_HEAD}",
+    "mxfp4_moe": f"{_EVERYWHERE.format('q8_0')},experts=mxfp4",
+}
+"""A file mix -> the formats of its parts, as `weight_format` reads them. Embedding and latent are as most
+layers.
+
+Source: llama_tensor_get_type_impl of src/llama-quant.cpp as of llama-cpp-python 0.3.36, without an importance
+matrix: of half of the layers more bits (use_more_bits), of the first eighth, and so on. A mix by columns is
+that of four query heads to a KV head (`qkv`, where the values are a sixth) and of Qwen3.5 (`state_in`).
+"""
+
+
+MEANS = {"ud-q4_k_xl": "4.88bpw"}
+"""A mix that is another one in each file -> bits of a weight, as a mean.
+
+Source: six models in lhl/strix-halo-testing@5ee14b5b, llm-bench (4.60 to 5.29, by size over parameters).
+"""
+
+
+def of_mix(name: str) -> str | None:
+    """What a mix, or a mean over a whole file (``4.9bpw``), stands for; None for any other name."""
+    if (mean := MEANS.get(name, name)).endswith("bpw"):
+        return _EVERYWHERE.format(mean)
+    mix = MIXES.get(name)
+    return mix and mix.format(mix.partition(",")[0])
