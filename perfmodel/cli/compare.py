@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from perfmodel.answers.point.compare import Comparison, compare
 from perfmodel.answers.text import seconds, size, tokens
 from perfmodel.cli.help import LLAMA
-from perfmodel.cli.output import Column, say, table
+from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
 
 
@@ -39,6 +39,7 @@ def _print(answers: Sequence[Comparison]) -> None:
                 ("as many as fit, tokens/s", f"{c.batched:,.0f} (batch {c.batched_at})", both),
             )
             table(("", "baseline", "speculating"), composed)
+    warn_where([(f"context {a.query.context:g}, gamma {a.query.gamma}", a.warnings) for a in answers])
 
 
 app = verb(compare, _print, "context", "gamma", example=f"{LLAMA} --context 32k --gamma 3 --alpha 0.8")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from perfmodel.answers.point.inflection import Inflection, inflection
 from perfmodel.answers.text import draft_in_words, tokens
 from perfmodel.cli.help import LLAMA
-from perfmodel.cli.output import Column, say, table
+from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
 from perfmodel.speculation.lengths import ContextLengths
 
@@ -20,6 +20,7 @@ def _print(answers: Sequence[Inflection]) -> None:
     calibration = Column("calibration", left=True)
     table(("batch", "gamma", calibration, "memory-bound from", "breaks even at", "inflection at"), rows)
     say(draft_in_words(answers[0].draft, answers[0].draft_kv), "dim")
+    warn_where([(f"batch {a.batch}, gamma {a.gamma}", a.warnings) for a in answers])
 
 
 app = verb(inflection, _print, "batch", "gamma", example=f"{LLAMA} --batch 16 --gamma 3 --alpha 0.8")

@@ -3,7 +3,7 @@
 from perfmodel.answers.point.ops import Ops, ops
 from perfmodel.answers.text import count, devices, limiter, seconds, size
 from perfmodel.cli.help import LLAMA
-from perfmodel.cli.output import Column, say, table
+from perfmodel.cli.output import Column, say, table, warn
 from perfmodel.cli.verb import verb
 
 COLUMNS = (
@@ -37,6 +37,7 @@ def _print(a: Ops) -> None:
         rows.append((row.name, f"{row.kernels:.0f}", count(row.flops), *moved, *spent))
     total = (seconds(a.total.lower_s), seconds(a.total.predicted_s), limiter(a.total.limiter))
     table(COLUMNS, [*rows, ("whole pass", *[""] * 6, *total)], bold_last=True)
+    warn(a.warnings)
 
 
 app = verb(ops, _print, example=f"{LLAMA} --batch 16 --context 32k --gamma 3 --pass verify")

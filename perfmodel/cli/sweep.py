@@ -11,6 +11,8 @@ from perfmodel.cli.help import LLAMA, OUTPUT
 from perfmodel.cli.options import App, takes
 from perfmodel.cli.output import Progress
 
+SHOWN = 12
+"""Warnings of a grid that are printed."""
 app = App()
 Output = Annotated[
     Path,
@@ -36,7 +38,11 @@ def sweep(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
     """
     bar = Progress("rows")
     try:
-        write_sweep(grid, output, overwrite=overwrite, progress=bar)
+        doubts = write_sweep(grid, output, overwrite=overwrite, progress=bar)
     finally:
         bar.end()
+    for note in doubts[:SHOWN]:
+        typer.echo(f"warning: {note}", err=True)
+    if more := len(doubts[SHOWN:]):
+        typer.echo(f"warning: {more} more", err=True)
     typer.echo(f"{grid.rows} rows in {output}", err=True)

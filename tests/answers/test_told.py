@@ -9,7 +9,8 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers import text
 from perfmodel.answers.point.published_runs import measured_speedups
-from perfmodel.answers.point.verdict import CLIFF, _climb, beyond, unlike_measured, verdicts, warnings
+from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
+from perfmodel.answers.question.doubts import beyond
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.answers.question.rates import parse_tree_rates
@@ -53,7 +54,8 @@ def test_a_cliff_is_what_takes_longer_than_in_proportion() -> None:
 
 def told(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
     room = memory_of(s, batch, context, gamma, 0.9).single()
-    return [note.partition(":")[0] for note in warnings(s, batch, context, gamma, room)]
+    question = Query(s.target.name, s.machine.gpu.name, 1, 1)
+    return [note.partition(":")[0] for note in warnings(question, s, batch, context, gamma, room)]
 
 
 def test_warnings_begin_at_their_limits() -> None:
@@ -81,12 +83,12 @@ def test_warnings_begin_at_their_limits() -> None:
 def test_a_context_and_what_is_added_to_it_must_be_within_the_model() -> None:
     """131072 positions: 131068 cached tokens, 3 drafted and the target's own."""
     s = scenario(draft="llama-68m")
-    assert beyond(scenario(), 131_068, 3) == ()
-    assert beyond(scenario(), 131_069, 3) == (
+    assert tuple(beyond(scenario(), 131_068, 3)) == ()
+    assert tuple(beyond(scenario(), 131_069, 3)) == (
         "context 131069 (+4) is beyond llama-3.1-8b's maximum of 131072",
     )
-    assert beyond(s, 2045, 3) == ("context 2045 (+4) is beyond llama-68m's maximum of 2048",)
-    assert beyond(s, 131_071, 0) == beyond(s, 2044, 3) == ()
+    assert tuple(beyond(s, 2045, 3)) == ("context 2045 (+4) is beyond llama-68m's maximum of 2048",)
+    assert [*beyond(s, 131_071, 0), *beyond(s, 2044, 3)] == []
 
 
 def test_what_lies_beyond_the_rows_of_an_own_calibration_is_named() -> None:

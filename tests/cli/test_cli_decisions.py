@@ -49,5 +49,5 @@ def test_a_batch_that_does_not_fit_is_told(
     found = read_row(capsys, *asked)
     assert (found["fits"], found["max_batch"]) == (False, most)
     assert f"does not fit in 73.6 GB; the largest that does is {most}\n" in run(capsys, *asked)
-    assert "warning" not in run(capsys, *asked, "-b", str(most), "--memory-fraction", "1")
+    assert "does not fit" not in run(capsys, *asked, "-b", str(most), "--memory-fraction", "1")
     assert read_row(capsys, *asked, "-b", "6", "--memory-fraction", "0.01")["max_batch"] == 0

@@ -20,7 +20,7 @@ from perfmodel.answers.advice.robustness import Robustness, robustness_of
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
 from perfmodel.answers.question.arguments import asks
-from perfmodel.answers.question.defects import slowing
+from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.text import ratio_text
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.models.model import hub_id
@@ -211,7 +211,7 @@ def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
         float(query.context),
     )
     room = memory_of(s, batch, context, float(gamma), query.memory_fraction)
-    return warnings(s, batch, context, gamma, room.single())
+    return warnings(query, s, batch, context, gamma, room.single())
 
 
 def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:

@@ -12,7 +12,7 @@ import numpy as np
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.arguments import COUNTS, argument, question
-from perfmodel.answers.question.defects import said, slowing
+from perfmodel.answers.question.doubts import said, slowing
 from perfmodel.answers.question.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.readers import (

@@ -246,7 +246,7 @@ def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...])
     batch, context = longest.ranges[-1].high, float(longest.context_high)
     gamma = max(t.max_tokens for t in tables)
     room = memory_of(scenario, float(batch), context, float(gamma), query.memory_fraction)
-    return warnings(scenario, batch, context, gamma, room.single())
+    return warnings(query, scenario, batch, context, gamma, room.single())
 
 
 def _tables(

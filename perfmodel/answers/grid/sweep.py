@@ -15,7 +15,7 @@ from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.point.verdict import verdicts
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, listed, question
-from perfmodel.answers.question.defects import slowing
+from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.question.query import Options, Query, resolve
 from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.errors import InputError, not_installed, refuse

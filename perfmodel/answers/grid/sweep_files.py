@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.grid.sweep import COLUMNS, LABELS, WHOLE, Block, Grid, blocks
+from perfmodel.answers.question.doubts import doubts
 from perfmodel.errors import InputError, not_installed
 from perfmodel.writing import destination, no_formula, write
 
@@ -22,9 +23,11 @@ Progress = Callable[[int, int], None]
 
 def write_sweep(
     grid: Grid, path: str | Path, *, overwrite: bool = False, progress: Progress = lambda done, of: None
-) -> None:
+) -> tuple[str, ...]:
     """Answers the grid into a .csv or (with pyarrow) a .parquet file; `progress` receives finished and total
     rows.
+
+    Returns the doubts of its questions at their longest context, each once.
 
     Raises InputError for a question that cannot be answered, another suffix, a place that cannot be written
     to, or, without `overwrite`, a file that exists. After an interruption the file is complete or absent.
@@ -33,9 +36,13 @@ def write_sweep(
     if where.exists() and not overwrite:
         raise InputError(f"--output: {where} exists; --overwrite replaces it")
     fill = _csv if where.suffix.lower() == ".csv" else _parquet()
-    for _ in grid.resolved():  # a mistake in the last case is refused before the first row
-        pass
+    told = dict.fromkeys(  # a mistake in the last case is refused before the first row
+        note
+        for query, contexts, scenario in grid.resolved()
+        for note in doubts(query, scenario, 1.0, max(contexts), 1 if query.gamma is None else query.gamma)
+    )
     write(where, lambda fresh: fill(fresh, _counted(grid, progress)))
+    return tuple(told)
 
 
 def _counted(grid: Grid, progress: Progress) -> Iterator[Block]:

@@ -17,7 +17,7 @@ from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, ro
 from perfmodel.answers.point.break_even import turn
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question.arguments import asks
-from perfmodel.answers.question.defects import known_defects, said
+from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import UNUSED, Named, Query, assumed, resolve
 from perfmodel.answers.question.rates import given_rate
 from perfmodel.answers.question.runs_in import usual_draft
@@ -151,14 +151,18 @@ def traffic(question: TrafficQuery) -> Traffic:
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source if known else "unknown",
         calibration=Calibrated.of(scenario),
-        warnings=_warnings(question, scenario) if any(p.tokens != 0 for p in question.gamma) else (),
+        warnings=_warnings(question, scenario, max(replica.passes)),
     )
 
 
-def _warnings(question: TrafficQuery, scenario: Scenario) -> tuple[str, ...]:
-    """What stands in for a draft that was left open, and what is known to go wrong at the mean context."""
-    context = question.lengths.input_mean + question.lengths.output_mean / 2.0
-    return (*assumed(_query(question), scenario), *map(said, known_defects(scenario, context)))
+def _warnings(question: TrafficQuery, scenario: Scenario, gamma: int) -> tuple[str, ...]:
+    """What stands in for a draft that was left open, and what is known to go wrong at the mean context.
+
+    gamma: the longest draft, 0 where there is none.
+    """
+    query, context = _query(question), question.lengths.input_mean + question.lengths.output_mean / 2.0
+    told = doubts(query, scenario, 1.0, context, gamma)
+    return (*(assumed(query, scenario) if gamma else ()), *told)
 
 
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:

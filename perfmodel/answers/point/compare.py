@@ -14,8 +14,10 @@ from perfmodel.answers.advice.best import throughputs
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import Options, Query, resolve
 from perfmodel.answers.text import devices, tokens
+from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
@@ -104,6 +106,7 @@ class Comparison(Answer, BothWays):
 
     query: Query
     composition: Composition | None
+    warnings: tuple[str, ...]
 
     def headline(self) -> str:
         q = self.query
@@ -124,10 +127,12 @@ def compare(question: CompareQuery) -> Comparison:
     gamma, context = question.gamma, float(query.context)
     scenario = resolve(query)
     found = both_ways(scenario, context, gamma + 1)
+    many = memory_of(scenario, gamma + 1.0, context, 0, query.memory_fraction).single()
     return Comparison(
         query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
         **{f.name: getattr(found, f.name) for f in fields(found)},
         composition=compose(scenario, context, gamma, query.memory_fraction),
+        warnings=(*doubts(query, scenario, 1.0, context, gamma), *many.shortage(gamma + 1.0)),
     )
 
 

@@ -1,15 +1,18 @@
 """The three context lengths of a question (`perfmodel.speculation.lengths`), also on the ideal roofline."""
 
+import math
 from dataclasses import dataclass, replace
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question import readers
 from perfmodel.answers.question.arguments import TOKENS, argument, asks, question
+from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import Options, length_of, resolve, with_draft
 from perfmodel.answers.question.readers import Length, MaybeWhole
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
+from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.lengths import ContextLengths, context_lengths
 
 DEFAULT_CONTEXT = 32768
@@ -61,6 +64,7 @@ class Inflection(Answer):
     break_even_context: float | None
     inflection_context: float | None
     ideal: ContextLengths
+    warnings: tuple[str, ...]
 
     def headline(self) -> str:
         return (
@@ -81,12 +85,20 @@ def inflection(question: InflectionQuery) -> Inflection:
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)
     )
-    batch, gamma = float(query.batch), length_of(query, resolve(query), 1)
-    found = {}
-    for asked in (query, replace(query, engine=None, calibration="ideal")):
-        scenario = resolve(asked)
-        found[scenario.machine.calibration.name] = context_lengths(scenario, batch, gamma, query.batch_range)
-    name, here = next(iter(found.items()))
+    scenario, ideal = resolve(query), resolve(replace(query, engine=None, calibration="ideal"))
+    batch, gamma = float(query.batch), length_of(query, scenario, 1)
+    here, at_best = (context_lengths(s, batch, gamma, query.batch_range) for s in (scenario, ideal))
     lengths = (here.memory_bound_context, here.break_even_context, here.inflection_context)
+    longest = math.ceil(max(length or 1.0 for length in lengths))
+    alone = memory_of(scenario, batch, 1.0, gamma, query.memory_fraction).single()
     draft = scenario.draft
-    return Inflection(query.batch, gamma, draft.name, draft.kv.label(), name, *lengths, found["ideal"])
+    return Inflection(
+        query.batch,
+        gamma,
+        draft.name,
+        draft.kv.label(),
+        scenario.machine.calibration.name,
+        *lengths,
+        at_best,
+        doubts(query, scenario, batch, longest, gamma, alone),
+    )

@@ -5,8 +5,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.break_even import easiest_length, smallest_alpha, speedup_at, turn
-from perfmodel.answers.point.verdict import beyond
 from perfmodel.answers.question.arguments import POSITIVE, argument, asks, question
+from perfmodel.answers.question.doubts import beyond, doubts
 from perfmodel.answers.question.query import UNUSED, Query, length_of, resolve, with_draft
 from perfmodel.answers.question.readers import Real
 from perfmodel.answers.text import NONE, ratio_text, tokens
@@ -88,8 +88,8 @@ def inverse(query: InverseQuery) -> Inverse:
     else:
         gamma = length_of(query, scenario, 1)
         found = _reaching(scenario, batch, context, gamma, target)
-    lengths = (context, math.ceil(found.get("smallest_context") or 0))
-    notes = [*unknown, *(note for length in lengths for note in beyond(scenario, length, gamma))]
+    reached = math.ceil(found.get("smallest_context") or 0)
+    told = (*doubts(query, scenario, batch, context, gamma), *beyond(scenario, reached, gamma))
     return Inverse(
         batch=batch,
         context=context,
@@ -99,7 +99,7 @@ def inverse(query: InverseQuery) -> Inverse:
         draft_kv=scenario.draft.kv.label(),
         smallest_alpha=smallest_alpha(scenario, batch, context, gamma, target),
         **found,
-        warnings=tuple(dict.fromkeys(notes)),
+        warnings=tuple(dict.fromkeys((*unknown, *told))),
     )
 
 

@@ -16,6 +16,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.break_even import turn
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, argument, asks, question
+from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import Options, assumed, resolve
 from perfmodel.answers.question.readers import MaybeReal, Whole, Wholes
 from perfmodel.answers.text import devices, ratio_text
@@ -164,7 +165,10 @@ def moe(question: MoEQuery) -> ExpertSpeculation:
             target_efficiency=float(efficiency[most]),
             fits=at_peak.fits,
             max_batch=at_peak.max_batch,
-            warnings=(*assumed(query, scenario), *at_peak.shortage(most + 1)),
+            warnings=(
+                *assumed(query, scenario),
+                *doubts(query, scenario, most + 1.0, context, gamma, at_peak),
+            ),
         ),
         calibration=scenario.machine.calibration.name,
     )

@@ -4,12 +4,14 @@ from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import UNUSED, Query, acceptances_of, length_of, resolve
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import unknown_name
 from perfmodel.operations import Op
+from perfmodel.speculation.chain import check_draft_length
 from perfmodel.speculation.workload import Workload
 
 STAGES = ("target", "draft", "verify")
@@ -66,6 +68,7 @@ class Ops(Answer):
     context: float
     ops: tuple[OpRow, ...]
     total: PassTime[float]
+    warnings: tuple[str, ...]
 
     def headline(self) -> str:
         return (
@@ -83,6 +86,7 @@ def ops(query: OpsQuery) -> Ops:
     # A pass costs the same whatever is accepted: none is looked up unless the best gamma depends on it.
     scenario = resolve(query, None if sought or acceptances_of(query) else UNUSED)
     gamma = length_of(query, scenario) if sought else query.gamma or 0
+    check_draft_length(scenario.draft, gamma)
     tokens = gamma + 1.0 if query.stage == "verify" else 1.0
     if query.stage == "draft":
         tokens = float(scenario.draft.query(max(gamma, 1.0)))
@@ -99,6 +103,7 @@ def ops(query: OpsQuery) -> Ops:
         context=query.context,
         ops=tuple(_row(machine, op) for op in listed),
         total=machine.time(listed, batch * tokens).at(),
+        warnings=doubts(query, scenario, batch, context, max(gamma, int(query.stage == "draft"))),
     )
 
 

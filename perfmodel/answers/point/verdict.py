@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.defects import known_defects, said
+from perfmodel.answers.question.doubts import doubts
+from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
@@ -154,30 +155,26 @@ def reason(p: Prediction, limiter: str) -> str:
 
 
 def warnings(
-    scenario: Scenario, batch: float, context: float, gamma: int, room: Memory[float]
+    question: CommonOptions,
+    scenario: Scenario,
+    batch: float,
+    context: float,
+    gamma: int,
+    room: Memory[float],
 ) -> tuple[str, ...]:
     """What the user should know before believing the numbers."""
-    notes: list[str] = []
     target, draft = scenario.target, scenario.draft
-    notes += beyond(scenario, context, gamma)
+    notes = [*doubts(question, scenario, batch, context, gamma, room)]
     own, run = weight_format(target.weights), scenario.precision.weights
     if run != own and run == own.within(scenario.machine.gpu.peak):
         notes.append(
             f"{scenario.machine.gpu.name} has no peak for the checkpoint's {own.name}: weight-only, as "
             f"{run.name}"
         )
-    notes += room.shortage(batch)
     c = scenario.machine.calibration
     if np.any(scenario.context_std) and not c.multiprocessor_bandwidth.value:
         notes.append(
             f"context_std changes nothing: {c.name} does not say how long the longest sequence takes"
-        )
-    if gamma and draft.kv.budget is not None and draft.kv.budget >= context:
-        notes.append(f"KV budget {draft.kv.budget} is not below the context: the draft reads the full cache")
-    if gamma and draft.named_model and draft.model.vocab_size != target.vocab_size:
-        notes.append(
-            f"{draft.model.name} has {draft.model.vocab_size} vocabulary entries, {target.name} "
-            f"{target.vocab_size}"
         )
     if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
         longest = max(scenario.acceptance.measured_at)
@@ -197,7 +194,6 @@ def warnings(
         )
     if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
-    notes += (said(defect) for defect in (known_defects(scenario, context) if gamma else ()))
     notes += (*uncut(scenario, batch, context, gamma), *unlike_measured(scenario, batch, context, gamma))
     notes += (*steps_ahead(scenario, batch, context, gamma), *slower_than_wide(scenario, batch, context))
     if is_transferred(scenario):
@@ -314,13 +310,3 @@ def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int
         shift = float(name == "gamma")
         if (gamma or not shift) and doublings(value + shift, (low + shift, high + shift)):
             yield f"{timed} at {name} {low:g} to {high:g}, not {value:g}: {so}"
-
-
-def beyond(scenario: Scenario, context: float, gamma: int) -> tuple[str, ...]:
-    """The models that are not made for so long a context."""
-    models = (scenario.target, scenario.draft.model) if gamma else (scenario.target,)
-    limits = {m.name: m.max_position_embeddings for m in models}
-    said = f"context {context:.0f} (+{gamma + 1}) is beyond"
-    return tuple(
-        f"{said} {name}'s maximum of {most}" for name, most in limits.items() if context + gamma + 1 > most
-    )

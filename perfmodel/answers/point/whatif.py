@@ -23,7 +23,7 @@ from perfmodel.answers.point.verdict import (
     warnings,
 )
 from perfmodel.answers.question.arguments import asks
-from perfmodel.answers.question.defects import slowing
+from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.question.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
 from perfmodel.answers.question.runs_in import runs_in
 from perfmodel.answers.text import devices, ratio_text
@@ -301,7 +301,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         best=best_batch(scenario, context, query.max_gamma, query.memory_fraction),
         warnings=(
             *(assumed(query, scenario) if query.gamma != 0 else ()),
-            *warnings(scenario, batch, context, gamma, room),
+            *warnings(query, scenario, batch, context, gamma, room),
         ),
     )
 

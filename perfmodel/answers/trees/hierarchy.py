@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.doubts import beyond, doubts, of_draft
 from perfmodel.answers.question.query import CommonOptions, resolve
 from perfmodel.answers.question.rates import parse_chain_rate
 from perfmodel.answers.question.readers import Lengths, Parsed, gammas, rate
@@ -134,6 +135,11 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     alone = predict(sparse, Workload.of(batch, context), query.max_gamma)
     drafted = found.gamma_1 + found.gamma_2
     room = memory_of_both(small, sparse, batch, context, drafted, query.memory_fraction).single()
+    told = (
+        *doubts(query, sparse, batch, context, drafted, room),
+        *beyond(small, context, drafted),
+        *of_draft(small, context),
+    )
     return Hierarchy(
         batch=batch,
         context=context,
@@ -152,7 +158,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
         calibration=sparse.machine.calibration.name,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=room.shortage(batch),
+        warnings=tuple(dict.fromkeys(told)),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import UNUSED, CommonOptions, assumed, resolve
 from perfmodel.answers.question.rates import parse_tree_rates
 from perfmodel.answers.question.readers import MaybeWhole, Parsed, Whole, numbers, whole
@@ -102,6 +103,7 @@ def tree(question: TreeQuery) -> TreeAnswer:
     found = choose(scenario, acceptance, batch, context, size, levels)
     shape = found.tree
     room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
+    told = doubts(query, scenario, batch, context, max(shape.size - 1, 1), room)
     return TreeAnswer(
         batch=batch,
         context=context,
@@ -117,5 +119,5 @@ def tree(question: TreeQuery) -> TreeAnswer:
         source=acceptance.source,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=(*assumed(query, scenario), *room.shortage(batch)),
+        warnings=(*assumed(query, scenario), *told),
     )

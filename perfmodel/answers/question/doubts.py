@@ -1,0 +1,123 @@
+"""Doubts of a question, whichever verb asks it: its numbers can be computed and yet mean nothing, or the
+engine has a known defect there.
+"""
+
+from collections.abc import Iterator
+
+from perfmodel.answers.question.query import CommonOptions
+from perfmodel.answers.question.runs_in import draft_word
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled
+from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.engines.serving import Defect, serving_engines
+from perfmodel.speculation.capacity import Memory, memory_of
+from perfmodel.speculation.scenario import Scenario
+
+FAR = 30.0
+"""Times the largest constant of all bundled calibrations, or the smallest rate over it, from which a warning
+says so: they differ by less among devices.
+"""
+SMALLEST_BUDGET, TINY_BUDGET = 512, 64
+"""Tokens: the smallest KV budget of a published acceptance (results/published), and one far below it."""
+
+
+def doubts(
+    question: CommonOptions,
+    scenario: Scenario,
+    batch: float,
+    context: float,
+    gamma: int,
+    room: Memory[float] | None = None,
+) -> tuple[str, ...]:
+    """Sentences on lengths, memory, draft, engine and constants. room: of this point, where it is known."""
+    if room is None:
+        room = memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
+    return (
+        *beyond(scenario, context, gamma),
+        *room.shortage(batch),
+        *(of_draft(scenario, context) if gamma else ()),
+        *(map(said, known_defects(scenario, context)) if gamma else ()),
+        *of_constants(question.calibration, scenario.machine.calibration),
+    )
+
+
+def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
+    """The models that are not made for so long a context."""
+    models = (scenario.target, scenario.draft.model) if gamma else (scenario.target,)
+    for name, most in {m.name: m.max_position_embeddings for m in models}.items():
+        if context + gamma + 1 > most:
+            yield f"context {context:.0f} (+{gamma + 1}) is beyond {name}'s maximum of {most}"
+
+
+def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
+    """A budget that drops nothing or nearly all, another vocabulary, a draft as large as its target."""
+    draft, target = scenario.draft, scenario.target
+    budget = draft.kv.budget
+    if budget is not None and budget >= context:
+        yield f"KV budget {budget} is not below the context: the draft reads the full cache"
+    elif budget is not None and budget < TINY_BUDGET:
+        yield (
+            f"KV budget {budget}: published acceptances are of {SMALLEST_BUDGET} tokens and more; a draft "
+            "that sees so few accepts less"
+        )
+    if not draft.named_model:
+        return
+    model = draft.model
+    if model.vocab_size != target.vocab_size:
+        yield f"{model.name} has {model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
+    if model.total_params >= target.total_params:
+        small, large = (f"{m.name} ({m.total_params / 1e9:.2f} B parameters)" for m in (model, target))
+        yield f"{small} is no smaller than its target {large}"
+
+
+def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
+    """Constants of a file of one's own that are far from those of every bundled calibration.
+
+    given: the question's ``--calibration``.
+    """
+    if given is None or not files.looks_like_path(given):
+        return
+    bundled = [load_bundled(name) for name in files.bundled_names("calibrations") if name != "ideal"]
+    for name, constant in CONSTANTS.items():
+        stated = [getattr(c, name) for c in bundled if name not in c.absent]
+        known = [value for each in stated for value in each.values()]
+        if not known or name in calibration.absent:
+            continue
+        low, high = min(known) / FAR, max(known) * FAR
+        for value in getattr(calibration, name).values():
+            if (constant.unit == "s" and value > high) or (constant.unit == "fraction" and value < low):
+                yield (
+                    f"calibration {calibration.name}: {name} is {value:.3g}; of bundled calibrations it is "
+                    f"{min(known):.3g} to {max(known):.3g}"
+                )
+
+
+def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
+    """Those of the engine's version that speculating with this draft on this device meets at a context."""
+    c, target = scenario.machine.calibration, scenario.target
+    engine = serving_engines().get(engine_of(c) or "")
+    if engine is None:
+        return ()
+    word, architecture = draft_word(scenario.draft), scenario.machine.gpu.architecture
+    backend = scenario.machine.backend(target.mla is not None)
+    return tuple(
+        d
+        for d in engine.defects
+        if (not d.drafts or word in d.drafts)
+        and (not d.architectures or architecture.startswith(d.architectures))
+        and d.backend in (None, backend)
+        and (target.linear_attention is not None or not d.recurrent)
+        and (target.moe is not None or not d.experts)
+        and context >= d.context_from
+        and d.of_version(c.version)
+    )
+
+
+def slowing(scenario: Scenario, context: float) -> Defect | None:
+    """The first defect that a draft may lose by; None where none is known."""
+    return next((d for d in known_defects(scenario, context) if d.slows), None)
+
+
+def said(defect: Defect) -> str:
+    """A defect as a warning."""
+    return f"known defect: {defect.says} ({defect.thread})"

@@ -1,0 +1,111 @@
+"""Whichever verb asks, an answer that means nothing says so: each kind of doubt, for every verb."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perfmodel as pm
+from perfmodel import cli
+from perfmodel.answers.question.doubts import SMALLEST_BUDGET, TINY_BUDGET
+from perfmodel.errors import InputError
+from perfmodel.specs import data_folder
+from perfmodel.specs.boundary import files
+
+VERBS: dict[str, dict[str, Any]] = {
+    "whatif": {"batch": 1, "gamma": 2, "alpha": 0.7},
+    "ops": {"batch": 1, "gamma": 2, "alpha": 0.7, "stage": "verify"},
+    "inverse": {"batch": 1, "gamma": 2, "alpha": 0.7},
+    "compare": {"gamma": 2, "alpha": 0.7},
+    "tree": {"batch": 1, "rates": (0.7, 0.1)},
+    "advise": {"batch": 1, "rate": ["{draft}=0.9"]},
+    "schedule": {"max_batch": 2, "rate": 0.9},
+    "traffic": {"output_len": 16, "request_rate": 0.1, "gamma": 2, "rate": 0.7},
+    "inflection": {"batch": 1, "gamma": 2, "alpha": 0.7},
+    "moe": {"batch": "1,2", "gamma": 2, "alpha": 0.7},
+    "hierarchy": {"batch": 1, "alpha": 0.9, "small": "llama-3.2-1b", "small_rate": 0.7},
+}
+"""Verb -> the arguments that it has beside model, device, context and draft."""
+
+
+def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: Any) -> str:
+    """The warnings of an answer to a small question, in one line."""
+    asked = {"hardware": "h100", "draft": draft, "context": context} | VERBS[verb] | changes
+    asked["model"] = changes.get("model", "mixtral-8x7b" if verb == "moe" else "llama-3.1-8b")
+    asked |= {"tp": 2} if verb == "moe" else {}
+    if verb == "advise":
+        asked["rate"] = [f"{draft}{'@streamingllm:512' if draft == 'self' else ''}=0.9"]
+    if verb == "traffic":
+        asked["input_len"] = asked.pop("context") - 8
+    if verb == "hierarchy":
+        asked |= {"draft_kv": changes.get("draft_kv", "streamingllm:512"), "small": asked.pop("draft")}
+        asked["small"] = "llama-3.2-1b" if asked["small"] == "self" else asked["small"]
+    answer = getattr(pm, verb)(**asked).as_dict()
+    return "; ".join((answer["peak"] if verb == "moe" else answer)["warnings"])
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("traffic", "inflection")])
+def test_a_context_beyond_the_models_limit(verb: str) -> None:
+    """Traffic refuses such lengths, and the lengths of `inflection` are its answer."""
+    limit = 32_768 if verb == "moe" else 131_072
+    assert f"context {limit} (+" in doubts_of(verb, context=limit)
+    assert "is beyond" not in doubts_of(verb)
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("advise", "schedule")])
+def test_a_model_that_cannot_fit(verb: str) -> None:
+    """Where nothing fits, `advise` says so instead of an answer; `schedule` leaves out what does not."""
+    assert "does not fit in" in doubts_of(verb, memory_fraction=0.1)
+    assert "does not fit in" not in doubts_of(verb)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_draft_of_another_vocabulary_and_no_smaller_than_its_target(verb: str) -> None:
+    assert "qwen3-0.6b has 151936 vocabulary entries" in doubts_of(verb, "qwen3-0.6b")
+    if verb not in ("advise", "schedule"):  # which then draft nothing
+        large = doubts_of(verb, "mixtral-8x22b" if verb == "moe" else "qwen3-8b", memory_fraction=1.0)
+        assert "is no smaller than its target" in large
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("advise", "schedule")])
+def test_a_budget_of_two_tokens(verb: str) -> None:
+    assert "KV budget 2: " in doubts_of(verb, draft_kv="h2o:2")
+    assert "KV budget" not in doubts_of(verb, draft_kv=f"h2o:{TINY_BUDGET}")
+
+
+def test_no_published_budget_is_smaller_than_said() -> None:
+    budgets = (row.kv_budget_tokens for row in pm.published_acceptance())
+    assert min(budget for budget in budgets if budget is not None) == SMALLEST_BUDGET
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_constant_a_thousand_times_too_large(verb: str, tmp_path: Path) -> None:
+    text = (data_folder("hardware") / "calibrations" / "h100-sxm-80gb.magicdec.yaml").read_text()
+    path = tmp_path / "mine.yaml"
+    for name, far in (("iteration_fixed_s", 0.7), ("attention_flops_fraction", 0.0006)):
+        head, _, tail = text.partition(f"{name}: {{value: ")
+        path.write_text(f"{head}{name}: {{value: {far}{tail[tail.index(',') :]}")
+        assert f"{name} is {far:.3g}; of bundled" in doubts_of(verb, calibration=str(path))
+    path.write_text(text)
+    assert "of bundled calibrations" not in doubts_of(verb, calibration=str(path))
+
+
+@pytest.mark.parametrize("stage", ["draft", "verify"])
+def test_a_pass_of_more_tokens_than_the_head_makes(stage: str) -> None:
+    with pytest.raises(InputError, match="gamma: must be at most 4 with medusa, given 5"):
+        pm.ops("llama-3.1-8b", "h100", 1, 4096, gamma=5, draft="medusa:heads=4", stage=stage)
+
+
+def test_a_grid_says_its_doubts_once_and_a_dozen_at_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = ["--hardware", "h100", "--batch", "1,2", "--gamma", "2", "--context", "4k,16m"]
+    models = [name for name in files.bundled_names("models") if name.startswith("qwen3")]
+    cli.run(["sweep", "--model", ",".join(models), *grid, "--alpha", "0.7", "-o", str(tmp_path / "grid.csv")])
+    *told, more, rows = capsys.readouterr().err.splitlines()
+    form = r"warning: (batch 1 does not fit|context 16777216 \(\+3\) is beyond qwen3)"
+    assert all(re.match(form, note) for note in told)
+    assert len(told) == len({*told}) == 12
+    assert more == f"warning: {len(models) + 1 - 12} more"
+    assert rows.startswith(f"{len(models) * 4} rows in ")
