@@ -249,6 +249,26 @@ def test_what_is_no_decoding_step_is_passed_over(name, change) -> None:
     assert FORMATS[name].read("x", RUNS[name] | change, Said()) == []
 
 
+FAILED = {
+    "vllm-serve-plain-1.json": ('"failed":0', '"failed":1'),
+    "vllm-serve-plain-2.json": ('"failed":0', '"failed":0,"errors":["","503"]'),
+    "printed.txt": ("Failed requests:                         0", "Failed requests:     1"),
+    "guidellm.json": ('"metrics": {', '"metrics": {"request_totals": {"errored": 1},'),
+    "aiperf.json": ('"request_count": {', '"error_request_count": {"avg": 1.0},"request_count": {'),
+    "llmd-report.yaml": ("failures: 0", "failures: 1"),
+    "sglang-serving.jsonl": ('"completed": 24', '"errors": ["refused"], "completed": 24'),
+}
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_a_run_with_failed_requests_is_refused(name: str, tmp_path: Path) -> None:
+    text, path = (FILES / name).read_text(encoding="utf-8"), tmp_path / name
+    before, after = FAILED[name]
+    assert before in text
+    path.write_text(text.replace(before, after, 1), encoding="utf-8")
+    refused("must be 0 failed requests .the others shared a smaller batch., given 1", read, path, Said())
+
+
 def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
     """By rank 0, which may say its samples too."""
     ranks = [{"timing_scope": "target_and_drafter", "latency_us": {"samples_us": [4e6, 6e6]}}, {}]

@@ -8,7 +8,15 @@ from typing import Any
 
 from perfmodel.answers.load.llmd_report import PREDICTED
 from perfmodel.errors import InputError, refuse
-from perfmodel.validate.engine.formats.fields import found, number, objects, of_client, optional, positive
+from perfmodel.validate.engine.formats.fields import (
+    found,
+    number,
+    objects,
+    of_client,
+    optional,
+    positive,
+    unfailed,
+)
 from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
@@ -37,6 +45,7 @@ def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
         )
     steps = optional(where, served, "server_info.speculative_num_draft_tokens") if accepted else None
     drafted = speculation(where, said, accepted or None, int(steps) - 1 if steps else None)
+    unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
     prompt = number(where, run, "total_input_tokens") / completed
     output = number(where, run, "total_output_tokens") / completed
@@ -57,6 +66,7 @@ def _guidellm(where: str, run: dict[str, Any], said: Said) -> Timing:
     def of(metric: str, figure: str = "median") -> float:
         return number(where, run, f"metrics.{metric}.successful.{figure}")
 
+    unfailed(where, run, "metrics.request_totals.errored")
     prompt, output = of("prompt_token_count", "mean"), of("output_token_count", "mean")
     tpot, ttft = of("inter_token_latency_ms") / 1e3, of("time_to_first_token_ms") / 1e3
     streams, prompts = optional(where, run, "config.strategy.streams"), of("prompt_token_count", "count")
@@ -72,6 +82,7 @@ def aiperf(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     Tokens per streamed chunk are the time between chunks over that of a token: those of an iteration, if the
     server streams each.
     """
+    unfailed(where, run, "error_request_count.avg")
     prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
     tpot, ttft = (
         _seconds(where, run.get(of), of, "unit") for of in ("inter_token_latency", "time_to_first_token")
@@ -103,6 +114,7 @@ def llmd(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
             where, "run.keywords", "those of a run", f"{PREDICTED!r}: a prediction is no measurement"
         )
     of = "results.request_performance.aggregate"
+    unfailed(where, report, f"{of}.requests.failures")
     prompt, output = (
         number(where, report, f"{of}.requests.{part}_length.mean") for part in ("input", "output")
     )

@@ -65,6 +65,16 @@ def positive(where: str, data: dict[str, Any], key: str) -> float:
     return value
 
 
+def unfailed(where: str, run: dict[str, Any], key: str) -> None:
+    """Refuse (InputError) a run some of whose requests failed: the others shared a smaller batch.
+
+    key: of their number. Clients with details also list an error a request, empty where there was none.
+    """
+    failed = optional(where, run, key) or sum(map(bool, objects(where, run, "errors")))
+    if failed:
+        raise refuse(where, key, "0 failed requests (the others shared a smaller batch)", int(failed))
+
+
 def step(
     where: str,
     seconds: float,

@@ -17,6 +17,7 @@ TITLE = "the printed block 'Serving Benchmark Result'"
 HEAD = "Serving Benchmark Result"
 KEYS = {
     "successful requests": "completed",
+    "failed requests": "failed",
     "maximum request concurrency": "max_concurrency",
     "max request concurrency": "max_concurrency",
     "benchmark duration (s)": "duration",

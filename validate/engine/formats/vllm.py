@@ -15,6 +15,7 @@ from perfmodel.validate.engine.formats.fields import (
     optional,
     positive,
     thinned,
+    unfailed,
 )
 from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
 
@@ -37,6 +38,7 @@ def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
         length, gained = speculation(where, said, counters.tokens_per_iteration, len(counters.accepted))
     else:
         length, gained = speculation(where, said, None, None)
+    unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
     inputs, outputs = numbers(where, run, "input_lens"), numbers(where, run, "output_lens")
     prompt = statistics.fmean(inputs) if inputs else number(where, run, "total_input_tokens") / completed
