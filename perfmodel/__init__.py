@@ -3,7 +3,8 @@
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
 `hierarchy`, `moe`, `traffic`, `compare`. Turned round: `inverse`, `inflection`. Every function
 takes the arguments that the command line has flags for, as numbers or as text (``context="32k"``), or a
-`Query` with some of them changed. Everything is loaded when it is asked for.
+`Query` with some of them changed. `models`, `gpus` and `engines` list the names to ask with.
+Everything is loaded when it is asked for.
 """
 
 from importlib import import_module
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from perfmodel.answers.question.query import Query
     from perfmodel.answers.trees.hierarchy import hierarchy
     from perfmodel.answers.trees.tree import tree
+    from perfmodel.cli.frames import engines, gpus, models
     from perfmodel.errors import InputError
     from perfmodel.specs.acceptance.acceptance_rows import published_rows as published_acceptance
     from perfmodel.specs.calibrations.calibration import load_calibration
@@ -54,6 +56,9 @@ _PLACES = {
     "load_calibration": ("specs.calibrations.calibration", "load_calibration"),
     "published_acceptance": ("specs.acceptance.acceptance_rows", "published_rows"),
     "published_points": ("specs.published", "published_points"),
+    "models": ("cli.frames", "models"),
+    "gpus": ("cli.frames", "gpus"),
+    "engines": ("cli.frames", "engines"),
     "plots": ("plots", ""),
 }
 """Public name -> the module that has it, and its name there."""
@@ -78,12 +83,17 @@ __all__ = [
     "load_calibration",
     "published_acceptance",
     "published_points",
+    "models",
+    "gpus",
+    "engines",
     "plots",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """One of `__all__`, loaded: importing this package stays light."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version(__name__)
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     place, inner = _PLACES[name]

@@ -6,6 +6,7 @@ import ast
 import json
 import math
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -54,6 +55,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "traffic": LLAMA
     | {"input_len": "2k", "output_len": 200, "request_rate": 1, "draft": "eagle", "alpha": 0.7, "gamma": "1"},
 }
+TABLES = ("models", "gpus", "engines")
 SEVERAL = ("inverse", "inflection", "tree", "hierarchy", "compare")
 """Verbs whose JSON has rows, since there can be several."""
 
@@ -83,6 +85,7 @@ def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(
     ]
     printed = json.loads(run(capsys, verb, *words, "--json"))
     assert printed["schema_version"] == 2
+    assert {found: verb}[getattr(pm, verb)(**ASKED[verb])] == verb
     told = found.as_dict()
     assert told.pop("schema_version") == 2
     (row,) = printed["rows"] if verb in SEVERAL else [printed]
@@ -91,11 +94,23 @@ def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(
 
 
 def test_every_verb_of_the_engine_is_offered_and_tried() -> None:
-    others = {"sweep", "explore", "plot", "gpus", "models", "kv", "calibrations", "validate"}
+    others = {"sweep", "explore", "plot", *TABLES, "kv", "calibrations", "validate"}
     assert set(ASKED) == set(cli.COMMANDS) - others <= set(pm.__all__)
     assert set(dir(pm)) == set(pm.__all__)
     assert all(getattr(pm, name) is not None for name in pm.__all__)
     assert not hasattr(pm, "no_such_thing")
+    assert pm.__version__ == version("perfmodel")
+    query = pm.Query(**ASKED["whatif"])
+    for shown, names in ((query, {"as_dict", *query.as_dict()}), (pm.plots, {*pm.plots.__all__})):
+        assert set(dir(shown)) == names
+    assert not {name for name in dir(pm.whatif(query)) if name.isupper()}
+
+
+@pytest.mark.parametrize("verb", TABLES)
+def test_a_table_of_names_is_that_of_the_command_line(verb: str, capsys) -> None:
+    frame = getattr(pm, verb)()
+    rows = json.loads(run(capsys, verb, "list", "--json"))["rows"]
+    assert json.loads(frame.to_json(orient="records", double_precision=15)) == rows
 
 
 def test_type_checkers_see_every_name() -> None:

@@ -34,6 +34,17 @@ class Answer:
 
     COMPUTED: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        """Gives the class its hash: that of a frozen dataclass fails on a field that is a mapping."""
+        super().__init_subclass__()
+        cls.__hash__ = Answer.__hash__  # type: ignore[method-assign]
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isupper()]
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract: plain types, None for missing values."""
         return {"schema_version": SCHEMA_VERSION, **plain(self)}

@@ -40,6 +40,7 @@ HEADINGS = {
         "gpus": "The devices: list, show, check.",
         "models": "The models: list, show, check.",
         "kv": "The draft's KV methods: list, show, check.",
+        "engines": "The engines: list, show, check.",
         "calibrations": "The calibrations: list, show, check.",
     },
     "Measure": {"validate": "Measure, calibrate and compare with measurements (extra: validate)."},
@@ -61,8 +62,8 @@ INSTEAD = {
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
 USAGE = 2
 """What click's errors about a command line have as `exit_code`; typer brings a click of its own."""
-EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "matplotlib", "validate"), "validate")
-EXTRA_OF |= {"scipy": "fit", "httpx": "engine"}
+EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")
+EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot"}
 """Module that a base installation lacks -> the extra that brings it."""
 
 

@@ -71,7 +71,7 @@ def style() -> Iterator[None]:
     try:
         from matplotlib import style as looks
     except ModuleNotFoundError:
-        raise not_installed("plot", "matplotlib", "notebooks") from None
+        raise not_installed("plot", "matplotlib", "plot") from None
     with looks.context(STYLE):
         yield
 

@@ -85,6 +85,58 @@ def test_a_frame_has_the_interval_and_verdict_of_each_point() -> None:
             assert (row["speedup_low"], row["speedup_high"]) == interval
 
 
+def test_a_dataset_has_each_row_at_its_place() -> None:
+    """Also where every context is a case of its own, because its acceptance is looked up."""
+    looked_up = replace(
+        QUESTION,
+        model="llama-3.1-8b",
+        context="4k,8k",
+        draft_kv="streamingllm:512",
+        alpha=None,
+        gamma="2,auto",
+    )
+    for grid in (QUESTION, looked_up):
+        found = pm.sweep(grid)
+        data, frame = found.to_xarray(), found.to_frame()
+        assert data["alpha"].item() == (0.8 if grid.alpha else "published")
+        assert data["gamma"].values[-1] == "auto"
+        heads, gammas = [len(grid.axis(name)) for name in HEADS], len(grid.axis("gamma"))
+        for number, row in enumerate(frame.to_dict("records")):
+            head = np.unravel_index(number * math.prod(heads) // len(frame), heads)
+            of = data.isel(dict(zip(HEADS, head, strict=True)) | {"gamma": number % gammas})
+            point = of.sel(batch=row["batch"], context=row["context_tokens"])
+            for name in ("speedup", "tpot_s", "max_batch", "gamma_optimal"):
+                assert point[name].item() == row[name]
+
+
+def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
+    grid = replace(QUESTION, model="llama-3.1-8b", batch="1,64,4096", context="4k,100k", alpha="0.8")
+    found, rows = pm.sweep(grid), pm.sweep(grid).to_frame().query("fits")
+    assert not found.to_frame()["fits"].all()
+    assert found.best()["speedup"] == rows["speedup"].max() < found.to_frame()["speedup"].max()
+    assert found.best("tpot_s")["tpot_s"] == rows["tpot_s"].min()
+    assert (
+        found.best("throughput_tokens_per_s")["throughput_tokens_per_s"]
+        == rows["throughput_tokens_per_s"].max()
+    )
+    with pytest.raises(InputError, match="figure: no figure named 'speed'; did you mean speedup"):
+        found.best("speed")
+    with pytest.raises(InputError, match="nothing of this sweep fits"):
+        pm.sweep(replace(grid, batch="4096", context="100k")).best()
+
+
+def test_a_sweep_is_drawn_with_a_line_for_each_combination() -> None:
+    asked = {"model": "llama-3.1-8b", "hardware": "a100", "draft_kv": "snapkv:1k", "alpha": 0.8}
+    axes = pm.sweep(**asked, batch="1,8", context="4k,8k,16k", gamma="2").plot()
+    frame = pm.sweep(**asked, batch="1,8", context="4k,8k,16k", gamma="2").to_frame()
+    drawn = [line.get_ydata().tolist() for line in axes.get_lines()]
+    assert drawn == [frame.query(f"batch == {batch}")["speedup"].tolist() for batch in (1, 8)]
+    one = pm.sweep(**asked, batch="1..4", context="4k", gamma="2").plot("tpot_s", over="batch")
+    assert one.get_lines()[0].get_xdata().tolist() == [1, 2, 3, 4]
+    with pytest.raises(InputError, match="plot: no column named"):
+        pm.sweep(**asked, batch=1, context="4k").plot("speed")
+
+
 def test_an_acceptance_is_looked_up_for_each_context() -> None:
     question = replace(
         QUESTION, model="llama-3.1-8b", hardware="a100", draft_kv="streamingllm:512", alpha=None, gamma="2"

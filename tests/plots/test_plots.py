@@ -303,5 +303,5 @@ def test_importing_the_plots_loads_no_matplotlib_and_a_missing_one_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"needs matplotlib.*in a clone, pip install '.\[notebooks\]'"):
+    with pytest.raises(InputError, match=r"needs matplotlib.*in a clone, pip install '.\[plot\]'"):
         plots.surface(SCENARIO)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from perfmodel.answers.question.arguments import argument, asks, listed, questio
 from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.question.query import Options, Query, resolve
 from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
-from perfmodel.errors import InputError, not_installed, refuse
+from perfmodel.errors import InputError, not_installed, refuse, unknown_name
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -26,7 +27,9 @@ from perfmodel.speculation.uncertainty import interval_ends, log_error
 from perfmodel.speculation.workload import Workload
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pandas import DataFrame
+    from xarray import Dataset
 
 MAX_ROWS = 10_000_000
 """Of a sweep that is held in memory."""
@@ -120,6 +123,15 @@ class Grid(Options):
         """Number of rows of the whole grid."""
         return math.prod(len(self.axis(name)) for name in AXES)
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether the acceptance is looked up: a published one belongs to one context."""
+        return (
+            self.axis("alpha") == (None,)
+            and self.tokens_per_iteration is None
+            and any(gamma != 0 for gamma in self.axis("gamma"))
+        )
+
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
         """Questions that differ in more than batch, context and gamma, each with its contexts and resolved
         names.
@@ -131,17 +143,12 @@ class Grid(Options):
         Workload.of(self.axis("batch"), 1)
         Workload.of(1, every)
         Workload.of(1, 1, [0 if gamma is None else gamma for gamma in gammas])
-        looked_up = (
-            self.axis("alpha") == (None,)
-            and self.tokens_per_iteration is None
-            and any(g != 0 for g in gammas)
-        )
         # a gamma that makes `resolve` look the acceptance up where any row needs it
         point = {
             "batch": self.axis("batch")[0],
             "gamma": max(gammas, key=lambda g: math.inf if g is None else g),
         }
-        together = [(context,) for context in every] if looked_up else [every]
+        together = [(context,) for context in every] if self.looks_up else [every]
         for number, (*head, contexts) in enumerate(itertools.product(*map(self.axis, HEADS), together)):
             if number == MAX_CASES:
                 raise InputError(
@@ -199,10 +206,14 @@ def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | N
     }
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Answer):
-    """The answers of a grid in order: a row per point, `LABELS` and `COLUMNS` with units in their names."""
+    """The answers of a grid in order: a row per point, `LABELS` and `COLUMNS` with units in their names.
 
+    Two sweeps are equal if they are the same object.
+    """
+
+    grid: Grid
     blocks: tuple[Block, ...]
 
     def __len__(self) -> int:
@@ -211,15 +222,66 @@ class Sweep(Answer):
     def to_frame(self) -> "DataFrame":
         """The rows as a pandas DataFrame, with the speedup's interval and the verdict of each point.
 
-        Raises InputError where pandas is not installed.
+        Raises InputError if pandas is not installed.
         """
         frames = []
         for block in self.blocks:
             alpha = block.labels["alpha"]
             labels: dict[str, Any] = block.labels | {"alpha": np.nan if alpha is None else alpha}
             columns = block.typed() | {"fits": block.columns["fits"].astype(np.bool_)} | _sure(block)
-            frames.append(pandas().DataFrame(labels | columns, index=range(block.rows)))
-        return pandas().concat(frames, ignore_index=True)
+            frames.append(library("pandas").DataFrame(labels | columns, index=range(block.rows)))
+        return library("pandas").concat(frames, ignore_index=True)
+
+    def to_xarray(self) -> "Dataset":
+        """The figures as an xarray Dataset over [`AXES`], also those of one value.
+
+        A draft length that was sought is ``auto`` on its axis, a looked-up acceptance ``published``.
+        Raises InputError if xarray is not installed.
+        """
+        sizes = [len(self.grid.axis(name)) for name in AXES]
+        *heads, batches, contexts, gammas = sizes
+        apart, together = (contexts, 1) if self.grid.looks_up else (1, contexts)
+        stored = (*heads, apart, batches, together, gammas)
+        columns = {
+            name: np.moveaxis(np.concatenate([b.typed()[name] for b in self.blocks]).reshape(stored), 5, 6)
+            for name in COLUMNS
+            if name not in ("batch", "context_tokens", "gamma")
+        }
+        unset = {"alpha": "published", "gamma": "auto"}
+        return library("xarray").Dataset(
+            {name: (AXES, values.reshape(sizes)) for name, values in columns.items()},
+            {n: [unset.get(n, "") if v is None else v for v in self.grid.axis(n)] for n in AXES},
+        )
+
+    def best(self, figure: str = "speedup") -> dict[str, Any]:
+        """The row whose figure, one of `COLUMNS`, is best among those that fit in memory: the largest, or the
+        smallest of a time (``_s``).
+
+        Raises InputError for another figure, and where nothing fits.
+        """
+        if figure not in COLUMNS:
+            raise unknown_name("figure", "figure", figure, COLUMNS)
+        rows = [row for row in self.as_dict()["rows"] if row["fits"]]
+        if not rows:
+            raise InputError("best: nothing of this sweep fits in memory")
+        least = figure.endswith("_s") and not figure.endswith("_per_s")
+        return dict((min if least else max)(rows, key=lambda row: row[figure]))
+
+    def plot(self, figure: str = "speedup", over: str = "context_tokens", **options: Any) -> "Axes":
+        """Draw a figure, one of `COLUMNS`, over another column, a line for each combination of the rest.
+
+        options: those of `pandas.DataFrame.plot`, such as ``ax``. Returns the axes. Raises InputError for
+        another column, and if pandas or matplotlib is not installed.
+        """
+        for name in (figure, over):
+            if name not in COLUMNS:
+                raise unknown_name("plot", "column", name, COLUMNS)
+        library("matplotlib", "plot", "plot")
+        frame = self.to_frame()
+        names = {n: "context_tokens" if n == "context" else n for n in AXES if len(self.grid.axis(n)) > 1}
+        several = [name for name in names.values() if name != over]
+        lines = frame.pivot_table(figure, over, several) if several else frame.set_index(over)[[figure]]
+        return lines.plot(**{"ylabel": figure, "logx": over != "gamma", "marker": "."} | options)
 
     def as_dict(self) -> dict[str, Any]:
         rows = []
@@ -247,7 +309,7 @@ def sweep(grid: Grid) -> Sweep:
             f"at most {MAX_ROWS} in memory; `perfmodel sweep` writes more to a file",
             grid.rows,
         )
-    return Sweep(tuple(blocks(grid)))
+    return Sweep(grid, tuple(blocks(grid)))
 
 
 def _sure(block: Block) -> dict[str, Any]:
@@ -268,10 +330,9 @@ def _sure(block: Block) -> dict[str, Any]:
     }
 
 
-def pandas() -> Any:
-    """The library. Raises InputError with the remedy where it is not installed."""
+def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
+    """A library by its name. Raises InputError with the remedy if it is not installed."""
     try:
-        import pandas as library
+        return import_module(name)
     except ModuleNotFoundError:
-        raise not_installed("to_frame", "pandas", "notebooks") from None
-    return library
+        raise not_installed(who, name, extra) from None

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.grid.sweep import pandas
+from perfmodel.answers.grid.sweep import library
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
@@ -104,7 +104,7 @@ class Traffic(Answer):
 
     def to_frame(self) -> "DataFrame":
         """A row a load and draft length; times by statistic: ``tpot_s_p99``."""
-        return pandas().DataFrame([flat(row) for row in self.rows])
+        return library("pandas").DataFrame([flat(row) for row in self.rows])
 
 
 @asks(TrafficQuery)

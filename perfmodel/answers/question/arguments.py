@@ -392,6 +392,9 @@ class Question:
         """
         within(getattr(self, name), flag(name), low, high, allowed)
 
+    def __dir__(self) -> list[str]:
+        return [*arguments(type(self)), "as_dict"]
+
     def as_dict(self) -> dict[str, Any]:
         """The question with all defaults, for the answer."""
         return {name: getattr(self, name) for name in arguments(type(self))}

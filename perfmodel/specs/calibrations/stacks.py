@@ -40,7 +40,7 @@ def parse_engine(given: Any, flag: str = "--engine") -> str:
 
 
 @cache
-def _devices(engine: str) -> dict[str, str]:
+def devices_of(engine: str) -> dict[str, str]:
     """Device -> name of its bundled calibration of an engine, as the files are called:
     ``<device>.<engine>``.
     """
@@ -68,15 +68,15 @@ def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | N
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
     engine, _, version = parse_engine(engine or DEFAULT).partition(DRIFT)
-    if gpu.name in _devices(engine):
-        return on_board(load_bundled(_devices(engine)[gpu.name], version or None), gpu)
-    known = [name for name in _devices(engine) if _alike(gpu, load_gpu(name))]
+    if gpu.name in devices_of(engine):
+        return on_board(load_bundled(devices_of(engine)[gpu.name], version or None), gpu)
+    known = [name for name in devices_of(engine) if _alike(gpu, load_gpu(name))]
     if not known:
-        usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in _devices(e)))
+        usable = ", ".join(e for e in ENGINES if any(_alike(gpu, load_gpu(name)) for name in devices_of(e)))
         where = f"an engine with a calibration of such a device ({usable or 'none; give --calibration'})"
         raise InputError(f"--engine: must be {where}, given {engine} for {gpu.name}")
     nearest = min(known, key=lambda name: _distance(gpu, load_gpu(name)))
-    return on_board(load_bundled(_devices(engine)[nearest], version or None), gpu)
+    return on_board(load_bundled(devices_of(engine)[nearest], version or None), gpu)
 
 
 def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:

@@ -1,0 +1,59 @@
+"""``perfmodel engines``: what a calibration can be of, and what was measured of each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from perfmodel.cli.catalogue import Catalogue, Fact, app_of
+from perfmodel.specs.calibrations.stacks import ENGINES, devices_of, parse_engine
+from perfmodel.specs.engines.engines import Engine, engines
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """One word of ``--engine``. fitted: what is measured of a serving engine; None of the others."""
+
+    name: str
+    fitted: Engine | None
+
+    def measured(self, kind: str) -> list[str]:
+        """Devices with measured steps (`measured`) or iterations (`speculating`)."""
+        return sorted(getattr(self.fitted, kind, ()))
+
+
+def load(name: str, flag: str) -> EngineFacts:
+    """An engine by its word. Raises InputError for another one."""
+    word = parse_engine(name, flag).partition("@")[0]
+    return EngineFacts(word, engines().engines.get(word))
+
+
+def _versions(engine: EngineFacts) -> list[str]:
+    return list(engine.fitted.versions) if engine.fitted else []
+
+
+def _describe(engine: EngineFacts) -> dict[str, Any]:
+    calibrations = [*devices_of(engine.name).values()]
+    found = {"name": engine.name, "title": ENGINES[engine.name], "calibrations": calibrations}
+    if engine.fitted is None:
+        return found
+    names = ("versions", "measured", "speculating", "drafts", "longest_tokens", "widest_tokens")
+    return found | {name: getattr(engine.fitted, name) for name in names}
+
+
+CATALOGUE = Catalogue(
+    example="vllm",
+    noun="engine",
+    names=lambda: tuple(ENGINES),
+    load=load,
+    columns=(
+        Fact("name", "name", lambda e: e.name),
+        Fact("title", "engine", lambda e: ENGINES[e.name], left=True),
+        Fact("versions", "versions measured", _versions, lambda v: ", ".join(v) or "-", left=True, spare=1),
+        Fact("calibrations", "devices", lambda e: len(devices_of(e.name))),
+        Fact("measured", "steps of", lambda e: e.measured("measured"), lambda v: str(len(v))),
+        Fact("speculating", "iterations of", lambda e: e.measured("speculating"), lambda v: str(len(v))),
+    ),
+    describe=_describe,
+    argument="ENGINE",
+    faults=lambda e: [] if devices_of(e.name) else [f"{e.name}: no device has a calibration of it"],
+)
+app = app_of(CATALOGUE)

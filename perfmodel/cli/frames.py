@@ -1,0 +1,46 @@
+"""``pm.models()``, ``pm.gpus()`` and ``pm.engines()``: the tables of ``list`` as DataFrames."""
+
+from typing import TYPE_CHECKING
+
+from perfmodel.answers.grid.sweep import library
+from perfmodel.cli.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def models() -> "DataFrame":
+    """The bundled models, a row each: parameters, layers, heads, KV bytes per token, weights and longest
+    context.
+
+    Raises InputError if pandas is not installed.
+    """
+    from perfmodel.cli.models import CATALOGUE
+
+    return _frame(CATALOGUE)
+
+
+def gpus() -> "DataFrame":
+    """The bundled devices, a row each: memory, bandwidth, dense peaks and link in SI units, and the
+    calibration that answers by default.
+
+    Raises InputError if pandas is not installed.
+    """
+    from perfmodel.cli.gpus import CATALOGUE
+
+    return _frame(CATALOGUE)
+
+
+def engines() -> "DataFrame":
+    """The engines, a row each: measured versions, devices with a calibration, and devices with measured steps
+    and iterations.
+
+    Raises InputError if pandas is not installed.
+    """
+    from perfmodel.cli.engines import CATALOGUE
+
+    return _frame(CATALOGUE)
+
+
+def _frame(catalogue: Catalogue) -> "DataFrame":
+    return library("pandas", f"pm.{catalogue.noun}s()").DataFrame(catalogue.rows())
