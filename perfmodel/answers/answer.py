@@ -49,6 +49,11 @@ class Answer:
         """The JSON contract: plain types, None for missing values."""
         return {"schema_version": SCHEMA_VERSION, **plain(self)}
 
+    @property
+    def failed(self) -> bool:
+        """Whether the command line exits with 1: the answer is that it cannot be done. By default not."""
+        return False
+
     def headline(self) -> str:
         """The answer in a line."""
         return ", ".join(f"{name} {text}" for name, text in _facts(self).items())

@@ -27,5 +27,5 @@ def _print(a: ExpertSpeculation) -> None:
 app = verb(
     moe,
     _print,
-    example="--model qwen3-30b-a3b --hardware h100 --context 4k --gamma 3 --draft mtp --alpha 0.8",
+    example="--model qwen3.5-35b-a3b --hardware h100 --context 4k --gamma 3 --draft mtp --alpha 0.8",
 )

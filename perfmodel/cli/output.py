@@ -29,11 +29,13 @@ STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
-    """Print an answer as JSON, or by `text`."""
+    """Print an answer as JSON, or by `text`; exit with 1 where it says that something cannot be done."""
     if json:
         print_json(answer.as_dict())
     else:
         text(answer)
+    if answer.failed:
+        raise typer.Exit(1)
 
 
 def show_rows(answers: Sequence[Any], json: bool, text: Callable[[Any], None]) -> None:

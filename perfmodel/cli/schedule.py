@@ -15,7 +15,7 @@ GAIN = 1.0005
 
 
 def _print(a: Schedule) -> None:
-    tables = a.tables
+    tables = a.tables if a.does_not_fit is None else ()
     say(f"{a.model} on {a.tp} x {a.hardware}; {draft_in_words(a.draft, a.draft_kv)}", "bold")
     rows = []
     for t in tables:
@@ -24,7 +24,10 @@ def _print(a: Schedule) -> None:
             (span, f"{r.low}-{r.high}", str(r.tokens) if r.tokens else "off", ratio_text(r.speedup))
             for r in t.ranges
         ]
-    table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
+    if a.does_not_fit is None:
+        table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
+    else:
+        say(f"Does not fit in memory: {a.does_not_fit}.", "red")
     for t in tables:
         where = f"context {t.context_high}: " if len(tables) > 1 else ""
         fixed = f"a fixed draft length of {t.best_constant}"
@@ -44,7 +47,7 @@ def _print(a: Schedule) -> None:
                 say_whole(line)
         if (lengths := tables[0].export.sglang_adaptive) is not None:
             say_whole(f"{ADAPTIVE_FILE}: {json_module.dumps(lengths)}")
-    else:
+    elif tables:
         rows_of_five = json_module.dumps(a.num_speculative_tokens_per_batch_and_context)
         say_whole(f"proposed [bs_lo, bs_hi, ctx_lo, ctx_hi, K]: {rows_of_five}")
     for note in dict.fromkeys(note for t in tables for note in t.export.notes):

@@ -24,7 +24,7 @@ class MTP(Draft):
     """
 
     source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
-    example: ClassVar[str] = "mtp"
+    example: ClassVar[str] = "mtp:modules=1"
 
     modules: int = 1
 
@@ -38,8 +38,8 @@ class MTP(Draft):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """False for a target whose checkpoint has no such layer."""
-        return target.num_nextn_predict_layers != 0
+        """Whether the target's checkpoint, or one beside it, is known to have such a layer."""
+        return bool(target.num_nextn_predict_layers or target.mtp_head)
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:

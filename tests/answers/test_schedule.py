@@ -3,6 +3,7 @@ want.
 """
 
 import itertools
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.draft_lengths import (
     DEFAULT_HYSTERESIS,
     LengthTable,
@@ -21,7 +23,9 @@ from perfmodel.answers.advice.draft_lengths import (
 )
 from perfmodel.answers.advice.engine_lines import ServedTarget, export, five_item_rows
 from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query
+from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
 from perfmodel.speculation.chain import predict, speedups
@@ -68,7 +72,7 @@ def test_any_surface_gets_a_table_that_beats_constants_and_earns_its_borders(row
 
 def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
     s = scenario(draft="self", draft_kv="streamingllm:512", calibration="ideal", alpha=0.8)
-    tables = length_tables(s, (4096, 16384, 65536, 131072), 64, 6, hysteresis=0.0)
+    tables = length_tables(s, (4096, 16384, 65536, 131072), (64,) * 4, 6, hysteresis=0.0)
     assert len(tables) >= 2
     rows = five_item_rows(tables)
     assert [rows[0][0], rows[0][2]] == [1, 0]
@@ -88,7 +92,7 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     its own.
     """
     s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.5)
-    table = length_tables(s, (1024,), 256, 5)[0]
+    table = length_tables(s, (1024,), (256,), 5)[0]
     assert table.ranges[-1].tokens == 0
     last, found = table.ranges[-2], catch_up(s, table, 1024.0, 256)
     assert last.low <= found.batch <= last.high
@@ -103,7 +107,7 @@ def test_a_draft_that_was_off_reads_what_it_missed() -> None:
     for draft in ({"draft": "ngram"}, {"draft": "self", "draft_kv": "streamingllm:512"}):
         views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.5)
         assert catch_up(views, table, 1024.0, 256).seconds == 0.0
-    assert catch_up(s, length_tables(s, (1024,), 4, 3)[0], 1024.0, 256) is None
+    assert catch_up(s, length_tables(s, (1024,), (4,), 3)[0], 1024.0, 256) is None
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
 def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(asked: dict) -> None:
     """A batch size counts with the share of its octave, ln(1 + 1/b)."""
     s, most, context = scenario(**asked), 100, 16384.0
-    short, table = (length_tables(s, (context,), most, longest)[0] for longest in (2, 5))
+    short, table = (length_tables(s, (context,), (most,), longest)[0] for longest in (2, 5))
     assert_covers(table, most)
     shares = np.log1p(1 / np.arange(1.0, most + 1))
     values = speedups(s, np.arange(1.0, most + 1), np.full(most, context), np.arange(6))
@@ -220,3 +224,76 @@ def test_each_context_has_the_acceptance_that_was_measured_there() -> None:
         assert table.constant_speedup == pytest.approx(same.constant_speedup, rel=0.03)
     with pytest.raises(InputError, match="measured at 4000 to 100000"):
         schedule("llama-3.1-8b", "a100", (8000, 200_000), **asked)
+
+
+def test_every_context_has_the_seats_that_fit_there() -> None:
+    """A cache of 32k leaves a dozen seats; 768 tokens of context must not be cut to them."""
+    asked = {"draft": "eagle3", "alpha": 0.7}
+    ends = [schedule("llama-3.1-8b", "h100", c, **asked).tables[0].ranges[-1].high for c in (768, 32768)]
+    both = schedule("llama-3.1-8b", "h100", (768, 32768), **asked)
+    assert [table.ranges[-1].high for table in both.tables] == ends
+    assert ends[0] > 4 * ends[1]
+    capped = schedule("llama-3.1-8b", "h100", (768, 32768), **asked, max_batch=64)
+    assert [w for w in capped.warnings if "left out" in w] == [
+        f"batches above {ends[1]} do not fit at 32768 tokens and are left out"
+    ]
+
+
+def test_no_line_where_not_one_sequence_fits(capsys) -> None:
+    asked = {"draft": "eagle3", "alpha": 0.7, "context": 65536}
+    found = schedule("llama-3.1-8b", "rtx-4090", **asked, max_batch=4)
+    lines = found.tables[0].export
+    assert (lines.vllm_line, lines.sglang_line, found.failed) == (None, None, True)
+    words = ["--model", "llama-3.1-8b", "--hardware", "rtx-4090", "--context", "64k", "--draft", "eagle3"]
+    assert run(["schedule", *words, "--alpha", "0.7", "--max-batch", "4"]) == 1
+    out = capsys.readouterr().out
+    assert "Does not fit in memory: not one sequence of 65536 tokens fits" in out
+    assert not re.search("serve|speedup", out)
+    with pytest.raises(InputError, match="context: not one sequence of 65536 tokens fits"):
+        schedule("llama-3.1-8b", "rtx-4090", **asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"model": "llama-3.1-8b", "draft": "eagle3"}, "serve meta-llama/Llama-3.1-8B-Instruct "),
+        ({"model": "meta-llama/Llama-3.1-8B", "draft": "eagle3"}, "serve meta-llama/Llama-3.1-8B "),
+        ({"model": "llama-3.1-8b", "draft": "ngram", "rate": "0.4x3"}, "serve meta-llama/Meta-Llama-3.1-8B "),
+        (
+            {"model": "llama-3.1-8b", "draft": "eagle3", "model_path": "a/b", "draft_path": "c/d"},
+            "serve a/b ",
+        ),
+        (
+            {"model": "gemma-4-31b", "draft": "mtp", "alpha": 0.7},
+            'serve google/gemma-4-31B-it .*"model": "google/gemma-4-31B-it-assistant"',
+        ),
+        (
+            {"model": "qwen3-8b", "draft": "mtp", "draft_path": "c/d", "alpha": 0.7},
+            'serve Qwen/Qwen3-8B .*"mtp", "model": "c/d"',
+        ),
+        (
+            {"model": "qwen3.5-27b", "draft": "mtp", "alpha": 0.7},
+            '"method": "mtp", "num_speculative_tokens"',
+        ),
+    ],
+)
+def test_a_line_names_models_that_belong_together(asked, words) -> None:
+    """Heads are of the tuned model, unless the user says which one is served."""
+    line = schedule(**asked, hardware="h100", context=2048, max_batch=4).tables[0].export.vllm_line
+    assert re.search(words, line), line
+
+
+def test_advice_serves_what_it_is_told_to_serve() -> None:
+    asked = {"context": 2048, "batch": 4, "rate": {"eagle": 0.7}}
+    assert "--draft-path" in " ".join(advise("llama-3.1-8b", "h100", **asked).serve.notes)
+    line = advise("llama-3.1-8b", "h100", **asked, model_path="a/b", draft_path="c/d").serve.vllm_line
+    assert re.match('vllm serve a/b .*"model": "c/d"', line)
+
+
+@pytest.mark.parametrize("answer", [schedule, whatif, advise])
+def test_no_answer_of_a_head_that_there_is_not(answer) -> None:
+    more = {"rate": {"mtp": 0.7}} if answer is advise else {"draft": "mtp", "alpha": 0.7}
+    asked = {"hardware": "h100", "context": 2048} | ({} if answer is schedule else {"batch": 4}) | more
+    for model in ("llama-3.1-8b", "qwen3-8b"):
+        with pytest.raises(InputError, match=f"no multi-token prediction layer of {model} is known"):
+            answer(model, **asked)

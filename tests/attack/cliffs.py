@@ -13,7 +13,7 @@ RISE, FALL = 1.1, 0.93
 WORDS = ("pads to", "longer than for one")
 DRAFTS = (
     *({"draft_kv": kv} for kv in ("full", "streamingllm:512", "snapkv:1k", "quest:512")),
-    *({"draft": draft} for draft in ("eagle", "eagle:features=3", "ngram", "mtp", "llama-3.2-1b")),
+    *({"draft": draft} for draft in ("eagle", "eagle:features=3", "ngram", "mtp:modules=1", "llama-3.2-1b")),
 )
 BATCHES, CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (128, 1024, 2048, 8192, 16384, 32768)
 

@@ -34,8 +34,8 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "dflash by batch": ({"draft": "dflash"}, BY_BATCH, {}),
     "dspark": ({"draft": "dspark:rank=256,block=7"}, CONSTANT, {}),
     "suffix": ({"draft": "suffix"}, CONSTANT, {}),
-    "mtp": ({"draft": "mtp"}, CONSTANT, {"kv_dtype": "int4"}),
-    "mtp with a window": ({"draft": "mtp", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
+    "mtp": ({"draft": "mtp:modules=1"}, CONSTANT, {"kv_dtype": "int4"}),
+    "mtp with a window": ({"draft": "mtp:modules=1", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
     "two devices": ({"draft": "eagle", "tp": 2}, CONSTANT, {"tensor_parallel": 2}),
 }
 

@@ -8,7 +8,7 @@ from perfmodel.specs.models.model import ModelSpec
 
 Config = dict[str, Any]
 FOLDER = Path(__file__).parent
-DESCRIPTIVE = {"name", "title", "hf_id", "aliases", "model_type", "published", "source", "notes"}
+DESCRIPTIVE = {"name", "title", "hf_id", "aliases", "model_type", "published", "source", "notes", "mtp_head"}
 
 
 def table(name: str) -> Any:

@@ -137,7 +137,7 @@ def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None
     widths = [high / low for low, high in (any_task.speedup_interval, told.speedup_interval)]
     assert widths[0] > widths[1]
     assert "code text" in whatif(**point, draft="eagle3", task="code").acceptance.source
-    assert whatif(**point, draft="mtp").verdict == "unknown_acceptance"
+    assert whatif(**point, draft="dflash").verdict == "unknown_acceptance"
     with pytest.raises(InputError, match="no task named"):
         whatif(**point, draft="eagle3", task="poetry")
     for draft in ("self", "eagle3"):  # a sparse view, or the target itself, is not in the library

@@ -35,7 +35,7 @@ MODELS = {
 DRAFTS = (
     *(("self", method) for method in ("streamingllm:512", "snapkv:2049", "quest:1024", "full")),
     ("eagle", "streamingllm:64"),
-    *((word, None) for word in ("ngram", "eagle:features=3", "medusa:heads=16", "dflash", "mtp")),
+    *((word, None) for word in ("ngram", "eagle:features=3", "medusa:heads=16", "dflash", "mtp:modules=1")),
 )
 FORMATS = ((None, None), ("fp8", "fp8"), ("fp8-block", None), ("int4", "bf16"))
 BATCHES = np.array(

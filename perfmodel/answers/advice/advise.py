@@ -12,7 +12,7 @@ import numpy as np
 
 from perfmodel.answers.advice.candidates import AdviseQuery, Skip, find_candidates
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
-from perfmodel.answers.advice.engine_lines import Export, ServedTarget, draft_source, export
+from perfmodel.answers.advice.engine_lines import Export, export, served_with
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, front, price
 from perfmodel.answers.advice.required_acceptance import BreakEven, break_evens
@@ -23,7 +23,6 @@ from perfmodel.answers.question.arguments import asks
 from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.text import ratio_text
 from perfmodel.specs.calibrations.stacks import engine_of
-from perfmodel.specs.models.model import hub_id
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.uncertainty import interval_of, log_error, speedup_interval
@@ -199,8 +198,7 @@ def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
     context, gain = query.context, 1.0
     ranges = (Range(1, chosen.batch, chosen.gamma, gain),)
     table = LengthTable(ranges, context, context, gain, chosen.gamma, gain, (gain,))
-    path = draft_source(s.draft.name, query.model, s) if chosen.gamma else None
-    return export(table, s.draft, ServedTarget.of(query, hub_id(query.model), s), path)
+    return export(table, s.draft, *served_with(query, s, s.draft.name if chosen.gamma else None))
 
 
 def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:

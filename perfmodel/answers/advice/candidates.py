@@ -13,6 +13,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.arguments import COUNTS, argument, question
 from perfmodel.answers.question.doubts import said, slowing
+from perfmodel.answers.question.placement import check_head
 from perfmodel.answers.question.query import UNUSED, CommonOptions, Named, resolve
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.readers import (
@@ -108,6 +109,8 @@ class AdviseQuery(CommonOptions):
     )
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
+    draft_path: arg.DraftPath = None
+    model_path: arg.ModelPath = None
     any_draft: bool = argument(
         "Choose also among drafts that the engine does not run.", default=False, group="Draft"
     )
@@ -251,8 +254,10 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     rows = None if query.acceptance is None else read_acceptance(query.acceptance)
     given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rate.items()}
     pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))
-    # an unknown name is a mistake, not a skip
+    # an unknown name is a mistake, not a skip, and so is a head that there is not
     drafts = [make_draft(name, named.target, precision, 1, kv) for name, kv in pairs]
+    for name, _ in pairs:
+        check_head(name, named.target)
     known, unknown = list[Known](), list[Unknown]()
     asked = float(query.context), rows, query.task, "acceptance"
     for (name, kv), draft in zip(pairs, drafts, strict=True):

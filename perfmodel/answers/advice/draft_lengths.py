@@ -83,24 +83,24 @@ class LengthTable:
 def length_tables(
     scenario: Scenario,
     contexts: Sequence[int],
-    max_batch: int,
+    seats: Sequence[int],
     max_tokens: int,
     shares: Sequence[float] | None = None,
     hysteresis: float = DEFAULT_HYSTERESIS,
     acceptance_at: AcceptanceAt | None = None,
 ) -> tuple[LengthTable, ...]:
-    """A table for batch sizes 1 to max_batch at one context, or one per range of contexts, by their rising
-    ends.
+    """A table for batch sizes from 1 on at one context, or one per range of contexts, by their rising ends.
 
     Ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last end, each represented by
-    `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm; neighbours are merged if separating them
-    gains no more than `hysteresis`. shares: of baseline time by batch size, any scale. acceptance_at:
-    acceptance by context, if it is not the scenario's at all of them. Raises InputError for contexts that do
-    not rise, and for a number of shares other than `max_batch`.
+    `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm; neighbours of as many seats are merged if
+    separating them gains no more than `hysteresis`. seats: the largest batch at each end. shares: of baseline
+    time by batch size, any scale. acceptance_at: acceptance by context, if it is not the scenario's at all of
+    them. Raises InputError for contexts that do not rise, and for a number of shares other than the most
+    seats.
     """
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))
-    longest, weights = scenario.longest(max_tokens), _weights(shares, max_batch)
+    longest, weights = scenario.longest(max_tokens), _weights(shares, max(seats))
     spans = [(contexts[0], contexts[0])]
     if len(contexts) > 1:
         highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]
@@ -109,13 +109,14 @@ def length_tables(
         known = (replace(scenario, acceptance=acceptance_at(float(end))) for end in contexts)
         longest = min(each.longest(longest) for each in known)
     merged: list[tuple[LengthTable, Array, int]] = []
-    for low, high in spans:
-        part = _slowness(scenario, _inside(low, high), max_batch, longest, acceptance_at)
-        table = _table(part, weights, hysteresis, low, high)
-        if merged:
+    for (low, high), most in zip(spans, seats, strict=True):
+        part = _slowness(scenario, _inside(low, high), most, longest, acceptance_at)
+        weight = weights[:most] / weights[:most].sum()
+        table = _table(part, weight, hysteresis, low, high)
+        if merged and len(merged[-1][1]) == most:
             last, cost, n = merged[-1]
             both = (cost * n + part) / (n + 1)
-            joint = _table(both, weights, hysteresis, last.context_low, table.context_high)
+            joint = _table(both, weight, hysteresis, last.context_low, table.context_high)
             apart = (n / last.speedup + 1 / table.speedup) / (n + 1)
             if 1 / joint.speedup - apart <= hysteresis:
                 merged[-1] = joint, both, n + 1

@@ -20,7 +20,7 @@ from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs.engines.attention import engine_attention
 from perfmodel.specs.engines.serving import serving_engines
-from perfmodel.specs.models.model import hub_id
+from perfmodel.specs.models.model import hub_id, served_id
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.scenario import Scenario
 
@@ -120,6 +120,8 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
         notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
     if (vllm_line or sglang_line) and (served.expert_parallel > 1 or served.data_parallel > 1):
         notes.append("lines with --ep or --dp were not given to the engines' parsers")
+    elif draft.kind == "mtp" and draft_path is not None:
+        notes.append("a checkpoint of MTP layers alone was not given to the engines' parsers")
     elif taken := [
         f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line
     ]:
@@ -127,13 +129,30 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
     return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
 
 
-def draft_source(named: str, model: str, scenario: Scenario) -> str | None:
+def no_line(why: str) -> Export:
+    """No lines, with the reason."""
+    return Export(None, None, None, None, (f"{why}: no line for it",))
+
+
+def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:
+    """The target of a question of advice, and where the engine finds its draft. named: the draft as it was
+    named; None: there is none.
+    """
+    path = None if named is None else question.draft_path or _draft_source(named, question.model, scenario)
+    model_id = question.model_path or served_id(question.model, path)
+    return ServedTarget.of(question, model_id, scenario), path
+
+
+def _draft_source(named: str, model: str, scenario: Scenario) -> str | None:
     """The Hugging Face id of the draft for an engine: of its model, or of the published head that
     was found.
     """
     draft = scenario.draft
     if draft.named_model:
         return hub_id(named.removeprefix(f"{draft.kind}:"), "--draft")
+    if draft.kind == "mtp":
+        head = scenario.target.mtp_head
+        return None if head == scenario.target.hf_id else head
     return published_head(model, draft, scenario.acceptance)
 
 
@@ -235,9 +254,11 @@ def _draft(
     if word == "mtp":
         notes.append(
             "MTP modules come with a target's checkpoint or not at all: make sure that this one has them"
+            if path is None
+            else f"{path} is priced as one layer of the target"
         )
     if word in ("ngram", "mtp"):
-        return known.method, None
+        return known.method, path if word == "mtp" else None
     if word == "suffix":
         notes.append(
             "vLLM takes the most tokens of a suffix draft, not the mean that was priced: no line for it"
@@ -283,7 +304,7 @@ def _sglang(
         )
         notes.append(f"SGLang has no flag for {what}")
         return None, None
-    owns = algorithm not in ("NGRAM", "NEXTN")
+    owns = algorithm != "NGRAM" and (algorithm != "NEXTN" or path is not None)
     if (owns and path is None) or (algorithm == "STANDALONE" and _foreign(draft, served)):
         return None, None
     if owns and draft.tensor_parallel != served.tensor_parallel:

@@ -1,8 +1,8 @@
 """How many tokens to draft at which batch size and context, ready for a serving engine."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from perfmodel.answers.advice.draft_lengths import (
     catch_up,
     length_tables,
 )
-from perfmodel.answers.advice.engine_lines import Export, ServedTarget, draft_source, export, five_item_rows
+from perfmodel.answers.advice.engine_lines import Export, export, five_item_rows, no_line, served_with
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.verdict import Calibrated, warnings
 from perfmodel.answers.question import arguments as arg
@@ -44,7 +44,6 @@ from perfmodel.queueing.steps import step_times
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.serving import serving_engines
-from perfmodel.specs.models.model import hub_id
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -121,16 +120,8 @@ class ScheduleQuery(Options):
         default=None,
         group="Engine",
     )
-    draft_path: str | None = argument(
-        "Where the engine finds the draft or head.",
-        "PATH",
-        shown="the id of --draft",
-        default=None,
-        group="Draft",
-    )
-    model_path: str | None = argument(
-        "What the engine is to serve.", "PATH|ID", shown="the Hugging Face id of --model", default=None
-    )
+    draft_path: arg.DraftPath = None
+    model_path: arg.ModelPath = None
 
     def check(self) -> None:
         super().check()
@@ -167,7 +158,8 @@ class ScheduleTable(LengthTable):
 @dataclass(frozen=True, repr=False)
 class Schedule(Answer):
     """A table for each context range; `num_speculative_tokens_per_batch_and_context` is the proposed
-    five-item form.
+    five-item form. does_not_fit: where not one sequence of the longest context fits, in words: then there is
+    no line.
     """
 
     model: str
@@ -179,8 +171,13 @@ class Schedule(Answer):
     tables: tuple[ScheduleTable, ...]
     num_speculative_tokens_per_batch_and_context: tuple[tuple[int, ...], ...] | None
     runs_in: str | None
+    does_not_fit: str | None
     calibration: Calibrated
     warnings: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        return self.does_not_fit is not None
 
     def headline(self) -> str:
         spans = ", ".join(f"{r.low}-{r.high}: {r.tokens}" for r in self.tables[0].ranges)
@@ -197,20 +194,26 @@ def schedule(question: ScheduleQuery) -> Schedule:
     """
     contexts = tuple(int(context) for context in question.context)
     query = question.query(batch=question.max_batch or 1, context=contexts[-1], gamma=question.gamma or None)
+    if question.draft_path is not None and query.draft == "mtp":
+        query = replace(query, draft="mtp:modules=1")  # a given head is one
     scenario = resolve(query, given_rate(question.rate))
-    most = _fitting(scenario, contexts[-1], query, question.max_batch)
-    left_out = question.max_batch is not None and most < query.batch
-    tables = _tables(scenario, question, contexts, most, query.max_gamma)
+    room = [
+        memory_of(scenario, 1.0, float(c), float(query.max_gamma), query.memory_fraction) for c in contexts
+    ]
+    fitting = [int(each.max_batch) for each in room]
+    if question.max_batch is None and not fitting[-1]:
+        raise InputError(f"--context: not one sequence of {contexts[-1]} tokens fits on this device")
+    # where none fits the table is of the asked batches, and says so
+    seats = [min(n or MAX_BATCH, question.max_batch or MAX_BATCHES) for n in fitting]
+    tables = _tables(scenario, question, contexts, seats, query.max_gamma)
     engine = engine_of(scenario.machine.calibration)
     at_one_context = contexts == (tables[0].context_high,)
     instead = _instead(tables[0], engine, question) if at_one_context else None
     if instead is not None:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft, question.engine)
-    served = ServedTarget.of(question, question.model_path or hub_id(query.model), scenario)
-    draft_path = question.draft_path or draft_source(
-        query.draft or scenario.draft.name, query.model, scenario
-    )
+    served, draft_path = served_with(question, scenario, query.draft or scenario.draft.name)
+    why = None if fitting[-1] else f"not one sequence of {contexts[-1]} tokens fits on this device"
     missed = question.missed
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
@@ -224,17 +227,18 @@ def schedule(question: ScheduleQuery) -> Schedule:
             ScheduleTable(
                 **{f.name: getattr(table, f.name) for f in fields(table)},
                 catch_up=catch_up(scenario, table, float(table.context_high), missed),
-                export=export(table, scenario.draft, served, draft_path),
+                export=export(table, scenario.draft, served, draft_path) if why is None else no_line(why),
                 instead=instead,
             )
             for table in tables
         ),
         num_speculative_tokens_per_batch_and_context=None if rows is None else tuple(map(tuple, rows)),
         runs_in=None if runs is None else runs.text,
+        does_not_fit=why,
         calibration=Calibrated.of(scenario),
         warnings=(
             *assumed(query, scenario),
-            *((f"batches above {most} do not fit and are left out",) if left_out else ()),
+            *_left_out(contexts, fitting, question.max_batch),
             *_warnings(scenario, query, tables),
         ),
     )
@@ -249,14 +253,22 @@ def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...])
     return warnings(query, scenario, batch, context, gamma, room.single())
 
 
+def _left_out(contexts: tuple[int, ...], fitting: list[int], asked: int | None) -> Iterator[str]:
+    """Batches that were asked for and do not fit, by context; nothing where not one sequence does."""
+    for context, most in zip(contexts, fitting, strict=True):
+        if asked is not None and 0 < most < asked:
+            where = f" at {context} tokens" if len(contexts) > 1 else ""
+            yield f"batches above {most} do not fit{where} and are left out"
+
+
 def _tables(
-    scenario: Scenario, question: ScheduleQuery, contexts: tuple[int, ...], most: int, max_gamma: int
+    scenario: Scenario, question: ScheduleQuery, contexts: tuple[int, ...], seats: list[int], max_gamma: int
 ) -> tuple[LengthTable, ...]:
     shares: Sequence[float] | None = None if isinstance(question.shares, str) else question.shares
     if question.shares == "equal":
-        shares = [1.0] * most
+        shares = [1.0] * max(seats)
     if question.request_rate is not None:
-        shares = _served_shares(scenario, question, contexts[-1], most).tolist()
+        shares = _served_shares(scenario, question, contexts[-1], max(seats)).tolist()
     hysteresis = question.hysteresis
     given = (question.alpha, question.rate, question.tokens_per_iteration)
     by_context = None
@@ -265,7 +277,7 @@ def _tables(
         by_context = acceptance_by_context(
             question.model, scenario.target, scenario.draft, rows, question.task
         )
-    return length_tables(scenario, contexts, most, max_gamma, shares, hysteresis, by_context)
+    return length_tables(scenario, contexts, seats, max_gamma, shares, hysteresis, by_context)
 
 
 def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, most: int) -> Array:
@@ -303,20 +315,3 @@ def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) ->
     needed = costs if least > 1.0 + LEAST_GAIN else f"the {LEAST_GAIN:.0%} that make it worth its borders"
     gain = f"{table.gain - 1:.1%} over {table.best_constant} everywhere"
     return f"a length by batch size would gain {gain}, which is not more than {needed}"
-
-
-def _fitting(scenario: Scenario, context: int, query: Query, asked: int | None) -> int:
-    """The largest batch of the table: the given one, or less if it does not fit at the longest context.
-
-    Where not even one sequence fits it is the given one, with a warning. Raises InputError without a given
-    one.
-    """
-    room = memory_of(scenario, 1.0, float(context), float(query.max_gamma), query.memory_fraction)
-    most = query.batch
-    if asked is None and room.max_batch < 1:
-        raise InputError(
-            f"--context: not one sequence of {context} tokens fits on this device; give --max-batch"
-        )
-    if asked is None:
-        return min(int(room.max_batch), MAX_BATCHES)
-    return min(int(room.max_batch), most) if room.max_batch >= 1 else most

@@ -285,6 +285,14 @@ KVType = Annotated[
         group="Formats",
     ),
 ]
+DraftPath = Annotated[
+    str | None,
+    Argument("Where the engine finds the draft or head.", "PATH", default="the id of --draft", group="Draft"),
+]
+ModelPath = Annotated[
+    str | None,
+    Argument("What the engine is to serve.", "PATH|ID", default="the Hugging Face id of --model"),
+]
 MaxGamma = Annotated[
     Whole,
     Argument(

@@ -3,6 +3,7 @@ remedy.
 """
 
 from perfmodel.costs import check_tensor_parallel
+from perfmodel.drafts import kind_of
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.calibrations.stacks import ENGINES, engine_of
@@ -15,6 +16,18 @@ SERVING = ("vllm", "sglang", "trtllm")
 """Engines with rules of their own (hardware/serving.yaml)."""
 BLOCK = 128
 """Weights that share a scale in `fp8-block`; no engine cuts a block in two (vLLM, quantization/fp8.py)."""
+
+
+def check_head(word: str | None, target: ModelSpec) -> None:
+    """Refuse (InputError) MTP by its bare word for a target of which no such layer is known."""
+    if (word or "").strip().lower() == "mtp" and not kind_of("mtp").suits(target):
+        raise refuse(
+            "--draft",
+            None,
+            f"another than mtp: no multi-token prediction layer of {target.name} is known (mtp:modules=1 if "
+            "your checkpoint has one)",
+            word,
+        )
 
 
 def check_groups(model: ModelSpec, tp: int, ep: int, dp: int) -> None:

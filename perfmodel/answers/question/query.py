@@ -7,7 +7,7 @@ from typing import Any, get_args
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.arguments import SHARE, TINY, TOKENS, argument, question
-from perfmodel.answers.question.placement import check_engine, check_groups
+from perfmodel.answers.question.placement import check_engine, check_groups, check_head
 from perfmodel.answers.question.readers import MaybeReal, Parsed, Real, Whole, span, whole
 from perfmodel.answers.question.runs_in import usual_draft
 from perfmodel.costs import check_tensor_parallel, largest_degree
@@ -260,6 +260,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         weights=query.draft_weights,
         own_on=gpu.peak if query.weights is None else None,
     )
+    check_head(query.draft, target)
     if query.draft_tp is None and (allowed := largest_degree(draft.model, tp)) != tp:
         draft = replace(draft, tensor_parallel=allowed)
     check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")

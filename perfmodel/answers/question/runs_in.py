@@ -5,7 +5,7 @@ about.
 from contextlib import suppress
 from dataclasses import dataclass
 
-from perfmodel.drafts import make_draft
+from perfmodel.drafts import kind_of, make_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
@@ -79,7 +79,7 @@ def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | 
     model: the target as it was named. asked: the question's ``--engine``.
     """
     published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
-    own = ("mtp",) if target.num_nextn_predict_layers else ()
+    own = ("mtp",) if kind_of("mtp").suits(target) else ()
     for name in (*published, *own, HEAD):
         with suppress(InputError):  # a head of another model's shape
             draft = make_draft(name, target, Precision(BF16, kv_format("bf16")), 1, parse_kv("full"))

@@ -60,7 +60,7 @@ def _plain(name: str) -> str | None:
     """
     if name in aliases():
         return None
-    plain = re.sub(r"^(meta|nvidia)-", "", _untuned(name.rpartition("/")[2]))
+    plain = _bare(name)
     return plain if plain in aliases() or plain in files.bundled_names("models") else None
 
 
@@ -88,6 +88,29 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     bare = {_untuned(tail): i for tail, i in reversed(tails.items())}
     like = tails.get(key) or bare.get(key) or next((bare[b] for b in bare if b.startswith(f"{key}-")), None)
     return like or (found.hf_id if key in aliases() else None)
+
+
+def served_id(name: str, head: str | None) -> str | None:
+    """`hub_id`, or of a base model that is named in short the listed one that a head was trained for.
+
+    Heads that say Instruct or it accept what that model writes: ``llama-3.1-8b`` with one is served as
+    ``meta-llama/Llama-3.1-8B-Instruct``.
+    """
+    found = hub_id(name)
+    tuned = _TUNED.search(head or "")
+    if found is None or tuned is None or "/" in name or _TUNED.search(found) or os.path.exists(name):
+        return found
+    model, plain = load_model(name), _bare(found)
+    likely = (i for i in model.aliases if "/" in i and _TUNED.search(i) and _bare(i) == plain)
+    return next(likely, found)
+
+
+_TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
+
+
+def _bare(name: str) -> str:
+    """An id without its owner, its maker and what it was tuned for."""
+    return re.sub(r"^(meta|nvidia)-", "", _untuned(files.spelling(name.rpartition("/")[2])))
 
 
 def precision_of(

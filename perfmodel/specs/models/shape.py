@@ -39,6 +39,7 @@ class ModelSpec(AttentionHeads):
     the embedding of which a token reads a row. weights, kv_dtype: what the checkpoint comes in, as
     `--weights` and `--kv-dtype` say it.
     num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None: not said.
+    mtp_head: Hugging Face id of the checkpoint that has such layers, where config.json does not say so.
     """
 
     name: str
@@ -83,6 +84,7 @@ class ModelSpec(AttentionHeads):
     compressed: tuple[Compressed, ...] = ()
     projections: tuple[Projection, ...] = ()
     num_nextn_predict_layers: Layers | None = None
+    mtp_head: str | None = None
     weights: str = "bf16"
     kv_dtype: str = "bf16"
     published: Published | None = None
