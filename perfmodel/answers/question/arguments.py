@@ -172,7 +172,7 @@ def listed(alias: Any) -> Argument:
 Model = Annotated[
     str,
     Argument(
-        "Target model: a name of `perfmodel models list`, or a file (config.json).",
+        "Target model: a name of `perfmodel models list`, or a file (config.json, .gguf).",
         "NAME|PATH",
         "-m",
         many=names,

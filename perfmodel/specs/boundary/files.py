@@ -21,6 +21,8 @@ from perfmodel.specs.boundary.faults import find_fault
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 
 MAX_FILE_BYTES = 4 * 2**20
+SUFFIXES = (".yaml", ".yml", ".json", ".gguf")
+"""Of files that state something."""
 Spec = TypeVar("Spec")
 
 
@@ -109,7 +111,7 @@ def newest(path: Path, pattern: str) -> Path:
 
 def looks_like_path(name: str) -> bool:
     """True where the user means a file rather than a bundled name."""
-    return "/" in name or "\\" in name or name.endswith((".yaml", ".yml", ".json"))
+    return "/" in name or "\\" in name or name.endswith(SUFFIXES)
 
 
 def spelling(name: str) -> str:

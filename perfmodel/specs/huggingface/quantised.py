@@ -53,7 +53,7 @@ def formats_of(
     ):
         formats["mtp"] = "bf16"
     first = "bf16" if scheme.default == "mxfp4" else scheme.default  # mxfp4 is a format of experts alone
-    return {"weights": _spelled(formats, first)} | ({"kv_dtype": kv} if (kv := kv_of(said)) else {})
+    return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if (kv := kv_of(said)) else {})
 
 
 def _mixed(layers: Counter[str]) -> str:
@@ -70,7 +70,7 @@ def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
     return next((name for name in found if name != scheme.default), scheme.default)
 
 
-def _spelled(formats: Mapping[str, str], first: str) -> str:
+def spelled(formats: Mapping[str, str], first: str) -> str:
     """The shortest `--weights` that gives every GEMM its format; of two as short the one that begins with
     `first`.
     """

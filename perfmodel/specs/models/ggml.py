@@ -29,10 +29,12 @@ BLOCKS = {
     "tq2_0": (35, 256, 66),
     "mxfp4": (39, 32, 17),
     "nvfp4-wo": (40, 64, 36),
+    "q1_0": (41, 128, 18),
+    "q2_0": (42, 64, 18),
 }
 """Format -> its number in a file, the values of one block, and the block's bytes.
 
-Source: GGML_QUANT_SIZES of the PyPI package gguf 0.19.0 (MIT), gguf/constants.py.
+Source: GGML_QUANT_SIZES in gguf-py/gguf/constants.py of llama.cpp, as of llama-cpp-python 0.3.36 (PyPI, MIT).
 """
 
 _HEAD = "lm_head=q6_k,embedding={0},latent={0}"

@@ -35,8 +35,8 @@ def load_bundled(name: str) -> ModelSpec:
 
 
 def load_model(name: str, flag: str = "--model") -> ModelSpec:
-    """A model by bundled name, alias, Hugging Face id, YAML path, ``config.json`` path or a folder that holds
-    one.
+    """A model by bundled name, alias, Hugging Face id, path of a YAML file, a ``config.json`` or a ``.gguf``,
+    or a folder that holds a ``config.json``.
 
     Raises InputError naming what is unknown or missing.
     """
@@ -47,7 +47,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
     path = Path(name)
     if os.path.isdir(name):
         return _read(path / "config.json")
-    if name.endswith((".json", ".yaml", ".yml")) or (files.looks_like_path(name) and os.path.isfile(name)):
+    if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and os.path.isfile(name)):
         return _read(path)
     return load_bundled(files.bundled_name("models", "model", _plain(key) or name, flag, aliases))
 
@@ -79,7 +79,7 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
     found, key = load_model(name, flag), files.spelling(name)
     if os.path.isdir(name) or key == found.name:
         return name if os.path.isdir(name) else found.hf_id
-    if name.endswith((".json", ".yaml", ".yml")) or os.path.isfile(name):
+    if name.endswith(files.SUFFIXES) or os.path.isfile(name):
         return found.hf_id
     listed = [i for i in (found.hf_id, *found.aliases) if i and "/" in i]
     if "/" in name:
@@ -128,6 +128,8 @@ def precision_of(
 
 
 def _read(path: Path) -> ModelSpec:
+    if path.suffix == ".gguf":
+        return _of_gguf(path)
     data = files.read_mapping(path, infinity=True)
     if path.suffix != ".json" or {"name", "title", "source"} <= data.keys():
         return files.parse(ModelSpec, data, str(path))
@@ -137,3 +139,19 @@ def _read(path: Path) -> ModelSpec:
     return from_config(
         data, str(path), files.read_mapping(beside) if beside != path and beside.is_file() else None
     )
+
+
+def _of_gguf(path: Path) -> ModelSpec:
+    """The bundled model that a file says it is, in its formats, where shapes agree; else the file's own."""
+    from perfmodel.specs.gguf import from_gguf
+
+    spec, names = from_gguf(path)
+    sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+    for name in names:
+        plain = _plain(files.spelling(name)) or files.spelling(name)
+        meant = [plain] if plain in files.bundled_names("models") else aliases().get(plain, ())
+        for known in map(load_bundled, meant):
+            if all(getattr(known, each) == getattr(spec, each) for each in sizes):
+                own = {each: getattr(spec, each) for each in ("weights", "max_position_embeddings", "source")}
+                return known.model_copy(update=own | {"hf_id": name if "/" in name else known.hf_id})
+    return spec

@@ -1,0 +1,163 @@
+"""The header of a GGUF file: its keys, and shape and format of each tensor. No weights are read.
+
+Layout: docs/gguf.md of github.com/ggml-org/ggml, versions 2 and 3, little-endian.
+"""
+
+import math
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import InputError, one_line
+from perfmodel.reading import read_head
+from perfmodel.specs.models.ggml import BLOCKS
+
+MOST_BYTES = 64 * 2**20
+"""Of a header: the largest published ones, with 260,000 tokens and their merges, have 30 MB."""
+MOST_ENTRIES, MOST_TEXT, MOST_ITEMS, MOST_KEPT, MOST_FILES = 2**17, 2**22, 2**24, 2**12, 512
+MOST_VALUES = 2**44
+"""Of one tensor."""
+_CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_FORMATS = {number: name for name, (number, _, _) in BLOCKS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor: its sizes, inputs first, and its format as `--weights` names it."""
+
+    shape: tuple[int, ...]
+    form: str
+
+    @property
+    def values(self) -> int:
+        """How many it holds."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Keys with their values (None for a list that is longer than one by layer), and tensors by name."""
+
+    keys: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """A place in the first bytes of a file."""
+
+    path: Path
+    data: bytes
+    at: int = 0
+
+    def bad(self, what: str) -> InputError:
+        return InputError(
+            f"{self.path}: must be a GGUF file of version 2 or 3 with a header of at most "
+            f"{MOST_BYTES // 2**20} MiB: {what}"
+        )
+
+    def number(self, code: str) -> Any:
+        try:
+            (value,) = struct.unpack_from("<" + code, self.data, self.at)
+        except struct.error:
+            raise self.bad("the header does not end") from None
+        self.at += struct.calcsize("<" + code)
+        return value
+
+    def count(self, most: int, what: str) -> int:
+        number = int(self.number("Q"))
+        if number > most:
+            raise self.bad(f"at most {most} {what}, given {number}")
+        return number
+
+    def skip(self, size: int) -> None:
+        self.at += size
+        if self.at > len(self.data):
+            raise self.bad("the header does not end")
+
+    def text(self) -> str:
+        start, size = self.at + 8, self.count(MOST_TEXT, "bytes of a text")
+        self.skip(size)
+        return one_line(self.data[start : start + size].decode("utf-8", "replace"))
+
+    def value(self, kind: int) -> Any:
+        if kind == _STRING:
+            return self.text()
+        if kind == _ARRAY:
+            return self.array()
+        if kind not in _CODES:
+            raise self.bad(f"a type of value from 0 to 12, given {kind}")
+        return self.number(_CODES[kind])
+
+    def array(self) -> list[Any] | None:
+        kind, count = self.number("I"), self.count(MOST_ITEMS, "items of a list")
+        if kind == _ARRAY:
+            raise self.bad("no list of lists")
+        if count <= MOST_KEPT:
+            return [self.value(kind) for _ in range(count)]
+        if kind == _STRING:
+            self.skip_texts(count)
+        else:
+            self.skip(count * struct.calcsize("<" + _CODES.get(kind, "B")))
+        return None
+
+    def skip_texts(self, count: int) -> None:
+        """Over the tokens of a vocabulary, of which there are many."""
+        at, size_at = self.at, struct.Struct("<Q").unpack_from
+        try:
+            for _ in range(count):
+                at += 8 + size_at(self.data, at)[0]
+        except (struct.error, OverflowError):
+            raise self.bad("the header does not end") from None
+        self.skip(at - self.at)
+
+    def tensor(self) -> Tensor:
+        dimensions = self.number("I")
+        if not 1 <= dimensions <= 4:
+            raise self.bad(f"tensors of 1 to 4 dimensions, given {dimensions}")
+        shape = tuple(self.count(MOST_VALUES, "values of a tensor") for _ in range(dimensions))
+        number = self.number("I")
+        if not 0 < math.prod(shape) <= MOST_VALUES:
+            raise self.bad(f"1 to {MOST_VALUES} values of a tensor, given {math.prod(shape)}")
+        self.skip(8)
+        return Tensor(shape, _FORMATS.get(number, f"type {number}"))
+
+
+def read_header(path: Path) -> Header:
+    """The header of a file, and of all parts of a split one. Raises InputError."""
+    first = _read(path)
+    parts = first.keys.get("split.count", 1)
+    named = re.fullmatch(r"(.*-)\d{5}(-of-\d{5}\.gguf)", path.name)
+    if not isinstance(parts, int) or not 1 <= parts <= MOST_FILES or (parts > 1 and not named):
+        raise InputError(f"{path}: split.count: must be 1 to {MOST_FILES}, in files NAME-00001-of-0000N.gguf")
+    tensors = dict(first.tensors)
+    for part in range(1, parts + 1) if named and parts > 1 else ():
+        tensors |= _read(path.with_name(f"{named[1]}{part:05d}{named[2]}")).tensors
+    return Header(first.keys, tensors)
+
+
+def _read(path: Path) -> Header:
+    cursor = _Cursor(path, read_head(path, MOST_BYTES))
+    if cursor.data[:4] != b"GGUF":
+        raise cursor.bad("it does not begin with GGUF")
+    cursor.skip(4)
+    if (version := cursor.number("I")) not in (2, 3):
+        raise cursor.bad(f"given version {version}")
+    tensors, keys = (cursor.count(MOST_ENTRIES, what) for what in ("tensors", "keys"))
+    header = Header({}, {})
+    for _ in range(keys):
+        name, kind = cursor.text(), cursor.number("I")
+        _once(cursor, header.keys, name)[name] = cursor.value(kind)
+    for _ in range(tensors):
+        name = cursor.text()
+        _once(cursor, header.tensors, name)[name] = cursor.tensor()
+    return header
+
+
+def _once(cursor: _Cursor, table: dict[str, Any], name: str) -> dict[str, Any]:
+    if name in table:
+        raise cursor.bad(f"{name[:60]} is given twice")
+    return table

@@ -1,0 +1,259 @@
+"""The shape of a model by the header of its GGUF file: the tensors say what a layer has, in any architecture.
+
+What the tensors hold must be what the shape counts, to two per cent; another file is refused.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import InputError, one_line, refuse
+from perfmodel.reading import check_regular
+from perfmodel.specs.boundary import files
+from perfmodel.specs.gguf.header import Header, Tensor, read_header
+from perfmodel.specs.gguf.weights import weights_of
+from perfmodel.specs.models.parts import MAX_LAYERS
+from perfmodel.specs.models.shape import ModelSpec
+
+Fields = dict[str, Any]
+Layer = dict[str, Tensor]
+TOLERANCE = 0.02
+PERIODS = {
+    "gemma2": 2,
+    "gpt-oss": 2,
+    "gemma3": 6,
+    "gemma3n": 5,
+    "plamo3": 8,
+    **dict.fromkeys(("cohere2", "exaone4", "exaone-moe", "olmo2", "llama4", "afmoe", "smallthinker"), 4),
+}
+"""Architecture -> of so many layers one attends to everything, where the file does not say.
+
+Source: load_swa_pattern in src/models of llama.cpp, as of llama-cpp-python 0.3.36.
+"""
+NAMES = ("general.base_model.0.repo_url", "general.base_model.0.name", "general.name", "general.basename")
+
+
+def from_gguf(path: Path) -> tuple[ModelSpec, list[str]]:
+    """The model in a file, or in all parts of a split one, and what the file says that it is called.
+
+    Raises InputError naming file and key.
+    """
+    check_regular(path)
+    state = path.stat()
+    return _read(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, changed: int, size: int) -> tuple[ModelSpec, list[str]]:
+    reader = _Reader(path, read_header(path))
+    spec = files.parse(ModelSpec, reader.fields(), str(path))
+    counted = sum(tensor.values for tensor in reader.counted)
+    if abs(counted / spec.total_params - 1) > TOLERANCE:
+        held = (
+            f"{counted / 1e9:.2f}B parameters in the file, {spec.total_params / 1e9:.2f}B in the shape read"
+        )
+        allowed = f"one that is known ({held}): give its config.json"
+        raise refuse(str(path), "general.architecture", allowed, reader.architecture)
+    said = [reader.keys.get(key) for key in NAMES]
+    return spec, [name.partition("huggingface.co/")[2] or name for name in said if isinstance(name, str)]
+
+
+class _Reader:
+    """Keys and tensors of one header, by layer."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path, self.keys = path, header.keys
+        self.architecture = str(header.keys.get("general.architecture", ""))
+        self.predicting = self.number("nextn_predict_layers", 0, MAX_LAYERS)
+        self.depth = self.number("block_count", high=MAX_LAYERS) - self.predicting
+        self.layers: list[Layer] = [{} for _ in range(max(self.depth, 0))]
+        self.behind: Layer = {}
+        self.outer: Layer = {}
+        for name, tensor in header.tensors.items():
+            block, _, part = name.removeprefix("blk.").removesuffix(".weight").partition(".")
+            if not name.startswith("blk.") or not block.isdecimal():
+                self.outer[name.removesuffix(".weight")] = tensor
+            elif int(block) < self.depth:
+                self.layers[int(block)][part] = tensor
+            else:
+                self.behind[name] = tensor
+        embedding = self.outer.get("token_embd")
+        if embedding is None or len(embedding.shape) != 2 or not self.layers or not all(self.layers):
+            raise InputError(
+                f"{path}: must hold all tensors of a language model: token_embd, blk.0 and so on"
+            )
+
+    @property
+    def counted(self) -> list[Tensor]:
+        """All tensors but those that predict further tokens, and tables of rotary factors."""
+        outer = [tensor for name, tensor in self.outer.items() if not name.startswith("rope_")]
+        return outer + [t for layer in self.layers for name, t in layer.items() if "rope_" not in name]
+
+    def number(self, key: str, default: int | None = None, high: int = 2**40) -> int:
+        """A whole number of this architecture; of a list, one for each layer, the largest."""
+        return max(self.each(key, default, high))
+
+    def each(self, key: str, default: int | None = None, high: int = 2**40) -> list[int]:
+        """One whole number, or one for each layer."""
+        value = self.keys.get(f"{self.architecture}.{key}", default)
+        found = value if isinstance(value, list) and value else [value]
+        if not all(isinstance(one, int) and 0 <= one <= high for one in found):
+            raise refuse(str(self.path), f"{self.architecture}.{key}", f"a whole number up to {high}", value)
+        return [int(one) for one in found]
+
+    def fields(self) -> Fields:
+        """ModelSpec's fields."""
+        every: Layer = {name: tensor for layer in reversed(self.layers) for name, tensor in layer.items()}
+        attends = [i for i, layer in enumerate(self.layers) if "attn_output" in layer]
+        recurrent = [layer for layer in self.layers if {"ssm_out", "shortconv.out_proj"} & layer.keys()]
+        mlps = [layer for layer in self.layers if {"ffn_down", "ffn_down_exps"} & layer.keys()]
+        slides = self.sliding()
+        full, sliding = ([i for i in attends if slides[i] == slid] for slid in (False, True))
+        hidden, vocabulary = self.outer["token_embd"].shape
+        heads = self.heads((full or sliding or [0])[0], not full and bool(sliding))
+        norms = [
+            sum(t.shape == (hidden,) and n.endswith("norm") for n, t in layer.items())
+            for layer in self.layers
+        ]
+        gated = {"ffn_gate", "ffn_gate_exps", "ffn_gate_up_exps"} & every.keys()
+        wide = every.get("ffn_down", every.get("ffn_down_exps", self.outer["token_embd"])).shape[0]
+        width = heads["num_attention_heads"] * heads["head_dim"]
+        query = every.get("attn_q")
+        shape: Fields = {
+            "name": one_line(self.path.stem) or "gguf",
+            "title": one_line(str(self.keys.get("general.name", self.path.stem))) or "gguf",
+            "model_type": self.architecture,
+            "num_hidden_layers": self.depth,
+            "hidden_size": hidden,
+            **heads,
+            "intermediate_size": wide,
+            "vocab_size": vocabulary,
+            "max_position_embeddings": self.number("context_length"),
+            "tie_word_embeddings": "output" not in self.outer,
+            "qkv_bias": bool({"attn_q.bias", "attn_qkv.bias"} & every.keys()),
+            "output_bias": "attn_output.bias" in every,
+            "mlp_bias": "ffn_down.bias" in every,
+            "gated_mlp": bool(gated) or ("ffn_up" in every and every["ffn_up"].shape[-1] == 2 * wide),
+            "qk_norm": "attn_q_norm" in every,
+            "wide_qk_norm": "attn_q_norm" in every and every["attn_q_norm"].values == width,
+            "attention_gate": any("attn_gate" in self.layers[i] for i in attends)
+            or (query is not None and "attn_kv_a_mqa" not in every and query.shape[-1] == 2 * width),
+            "norms_per_layer": max(norms) or 1,
+            "norm_bias": "attn_norm.bias" in every,
+            "attention_sinks": "attn_sinks" in every,
+            "attention_layers": None if len(attends) + len(recurrent) == self.depth else len(attends),
+            "mlp_layers": None if len(mlps) == self.depth else len(mlps),
+            "num_nextn_predict_layers": self.predicting if self.behind else None,
+            "weights": weights_of(self.outer, self.layers, self.behind),
+            "source": str(self.path),
+        }
+        if sliding:
+            own = self.heads(sliding[0], True)
+            shape |= {
+                "sliding_window": self.number("attention.sliding_window"),
+                "num_sliding_layers": len(sliding),
+                "sliding_heads": None if own == heads else own,
+            }
+        if recurrent:
+            shape["linear_attention"] = self.recurrent(recurrent[0], len(recurrent))
+        if "ffn_down_exps" in every:
+            shape["moe"] = self.experts(every, sum("ffn_down_exps" not in layer for layer in mlps))
+        if "attn_kv_a_mqa" in every:
+            shape |= self.latent(heads["num_attention_heads"])
+        if "indexer.attn_k" in every:
+            shape["indexer"] = {
+                "num_heads": self.number("attention.indexer.head_count"),
+                "head_dim": self.number("attention.indexer.key_length"),
+                "topk": self.number("attention.indexer.top_k"),
+                "layers": sum("indexer.attn_k" in layer for layer in self.layers),
+            }
+        return shape
+
+    def sliding(self) -> list[bool]:
+        """Whether each layer attends to a window alone."""
+        if not self.number("attention.sliding_window", 0):
+            return [False] * self.depth
+        pattern = self.each("attention.sliding_window_pattern", PERIODS.get(self.architecture, 1))
+        if len(pattern) >= self.depth > 1:
+            return [bool(slides) for slides in pattern[: self.depth]]
+        period = max(pattern[0], 1)
+        return [i % period < period - 1 for i in range(self.depth)]
+
+    def heads(self, layer: int, slides: bool) -> Fields:
+        """Of one layer."""
+        count, pairs = (self.each(f"attention.head_count{end}") for end in ("", "_kv"))
+        queries = count[layer] if len(count) > layer else count[0]
+        own = self.layers[layer]
+        output = own.get("attn_output", self.outer["token_embd"])
+        values = output.shape[0] // max(queries, 1)
+        size = self.number("attention.key_length", values)
+        if slides:
+            size = self.number("attention.key_length_swa", size)
+        return {
+            "num_attention_heads": queries,
+            "num_key_value_heads": pairs[layer] if len(pairs) > layer else pairs[0],
+            "head_dim": size,
+            "value_head_dim": None if values == size else values,
+            "one_kv_projection": "attn_k" in own and "attn_v" not in own,
+        }
+
+    def recurrent(self, layer: Layer, layers: int) -> Fields:
+        """What keeps a state. Raises InputError for a kind that is not known."""
+        if "shortconv.out_proj" in layer:
+            inner = layer["shortconv.out_proj"].shape[0]
+            sizes = (1, 1, 1, inner, self.number("shortconv.l_cache"))
+            kind = "conv"
+        elif "ssm_x" in layer or "ssm_f_a" in layer:
+            raise refuse(
+                str(self.path),
+                "general.architecture",
+                "one without Mamba-1 or Kimi's layers",
+                self.architecture,
+            )
+        else:
+            heads = max(self.number("ssm.time_step_rank"), 1)
+            keys = (self.number("ssm.group_count"), heads, self.number("ssm.state_size"))
+            sizes = (*keys, self.number("ssm.inner_size") // heads, self.number("ssm.conv_kernel"))
+            kind = "mamba2" if "ssm_in" in layer and "ssm_d" in layer else "gated_delta"
+        names = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim", "conv_kernel")
+        return {
+            "kind": kind,
+            "layers": layers,
+            **dict(zip(names, sizes, strict=True)),
+            "gated_norm": "ssm_norm" in layer,
+        }
+
+    def experts(self, every: Layer, dense: int) -> Fields:
+        """Routed and shared ones."""
+        shared = every.get("ffn_down_shexp", every.get("ffn_down") if not dense else None)
+        latent = every.get("ffn_latent_down")
+        return {
+            "num_experts": self.number("expert_count"),
+            "experts_per_token": self.number("expert_used_count"),
+            "intermediate_size": every["ffn_down_exps"].shape[0],
+            "shared_intermediate_size": shared.shape[0] if shared else 0,
+            "first_dense_layers": dense,
+            "router_bias": bool({"ffn_gate_inp.bias", "exp_probs_b.bias"} & every.keys()),
+            "expert_bias": "ffn_down_exps.bias" in every,
+            "shared_gate": "ffn_gate_inp_shexp" in every,
+            "latent_size": latent.shape[-1] if latent else None,
+        }
+
+    def latent(self, heads: int) -> Fields:
+        """DeepSeek's attention: lengths are those of one head, or (older files) of what is cached."""
+        whole = self.number("attention.key_length_mla", self.number("attention.key_length"))
+        rotary = self.number("rope.dimension_count")
+        return {
+            "num_key_value_heads": heads,
+            "head_dim": whole,
+            "value_head_dim": None,
+            "mla": {
+                "q_lora_rank": self.number("attention.q_lora_rank", 0) or None,
+                "kv_lora_rank": self.number("attention.kv_lora_rank"),
+                "qk_nope_head_dim": whole - rotary,
+                "qk_rope_head_dim": rotary,
+                "v_head_dim": self.number(
+                    "attention.value_length_mla", self.number("attention.value_length")
+                ),
+            },
+        }

@@ -1,0 +1,60 @@
+"""`--weights` of a GGUF file: the formats of its tensors by GEMM."""
+
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+
+from perfmodel.specs.gguf.header import Tensor
+from perfmodel.specs.huggingface.quantised import spelled
+
+GEMMS = {
+    "qkv": "attn_q attn_k attn_v attn_qkv attn_gate",
+    "o": "attn_output",
+    "qkv_down": "attn_q_a attn_kv_a_mqa",
+    "q_up": "attn_q_b",
+    "absorb_k": "attn_k_b attn_kv_b",
+    "absorb_v": "attn_v_b",
+    "index_q": "indexer.attn_q_b",
+    "state_in": "ssm_in ssm_ba shortconv.in_proj",
+    "state_out": "ssm_out shortconv.out_proj",
+    "gate_up": "ffn_gate ffn_up",
+    "down": "ffn_down",
+    "experts": "ffn_gate_exps ffn_up_exps ffn_down_exps ffn_gate_up_exps",
+    "shared_gate_up": "ffn_gate_shexp ffn_up_shexp",
+    "shared_down": "ffn_down_shexp",
+    "latent_in": "ffn_latent_down",
+    "latent_out": "ffn_latent_up",
+}
+"""GEMM, or part, -> its tensors (TENSOR_NAMES of the PyPI package gguf)."""
+
+
+def weights_of(
+    outer: dict[str, Tensor], layers: Iterable[dict[str, Tensor]], behind: dict[str, Tensor]
+) -> str:
+    """The shortest `--weights` that gives each GEMM what the file has. behind: layers that predict tokens."""
+    of = {tensor: gemm for gemm, tensors in GEMMS.items() for tensor in tensors.split()}
+    held: dict[str, Counter[str]] = {}
+    for layer in layers:
+        mixes = "ssm_out" in layer and "attn_output" not in layer
+        for name, tensor in layer.items():
+            if gemm := "state_in" if mixes and name in ("attn_qkv", "attn_gate") else of.get(name):
+                held.setdefault(gemm, Counter())[tensor.form] += tensor.values
+    head = outer.get("output", outer["token_embd"])
+    held |= {"lm_head": Counter({head.form: 1}), "embedding": Counter({outer["token_embd"].form: 1})}
+    if behind:
+        held["mtp"] = Counter()
+        for tensor in behind.values():
+            held["mtp"][tensor.form] += tensor.values
+    formats = {gemm: _mixed(counted) for gemm, counted in held.items()}
+    return spelled(formats, formats.get("gate_up", formats.get("experts", "bf16")))
+
+
+def _mixed(held: Counter[str]) -> str:
+    """Formats by their share of the values, as ``A*11+B*1``; small ones in fp32 among others do not count."""
+    if len(held) > 1:
+        del held["fp32"]
+    if len(held) < 2:
+        return next(iter(held))
+    shares = {form: Fraction(count, held.total()).limit_denominator(999) for form, count in held.items()}
+    whole = max(share.denominator for share in shares.values())
+    return "+".join(f"{form}*{max(round(share * whole), 1)}" for form, share in shares.items())

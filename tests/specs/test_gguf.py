@@ -1,0 +1,190 @@
+"""Models from headers of GGUF files: shapes and formats by hand, names of bundled models, hostile files."""
+
+import contextlib
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfmodel.costs import shard
+from perfmodel.errors import InputError
+from perfmodel.specs.models.ggml import BLOCKS
+from perfmodel.specs.models.model import hub_id, load_bundled, load_model, precision_of
+from tests.specs.configs import DESCRIPTIVE
+
+Tensors = dict[str, tuple[tuple[int, ...], str]]
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def typed(value: Any) -> bytes:
+    """A value of a key with its type."""
+    if isinstance(value, list):
+        first = typed(value[0])
+        return struct.pack("<I4sQ", 9, first[:4], len(value)) + b"".join(typed(each)[4:] for each in value)
+    if isinstance(value, str):
+        return struct.pack("<I", 8) + text(value)
+    code, number = {bool: ("?", 7), int: ("I", 4), float: ("f", 6)}[type(value)]
+    return struct.pack("<I" + code, number, value)
+
+
+def gguf(keys: dict[str, Any], tensors: Tensors, version: int = 3) -> bytes:
+    """The header of a file."""
+    data = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
+    data += b"".join(text(key) + typed(value) for key, value in keys.items())
+    for name, (sizes, form) in tensors.items():
+        data += text(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, BLOCKS[form][0], 0)
+    return data
+
+
+def written(folder: Path, keys: dict[str, Any], tensors: Tensors, name: str = "mine.gguf") -> str:
+    (folder / name).write_bytes(gguf(keys, tensors))
+    return str(folder / name)
+
+
+def qwen3(more: int = 14) -> tuple[dict[str, Any], Tensors]:
+    """Qwen3-0.6B as llama.cpp writes it in Q4_K_M: attn_v and ffn_down of `more` layers in Q6_K."""
+    m = load_bundled("qwen3-0.6b")
+    sizes = {
+        "block_count": m.num_hidden_layers,
+        "context_length": 40960,
+        "embedding_length": m.hidden_size,
+        "feed_forward_length": m.intermediate_size,
+        "attention.head_count": m.num_attention_heads,
+        "attention.head_count_kv": m.num_key_value_heads,
+        "attention.key_length": m.head_dim,
+        "attention.value_length": m.head_dim,
+    }
+    keys = {"general.architecture": "qwen3", "general.name": "Mine"}
+    keys |= {f"qwen3.{key}": size for key, size in sizes.items()} | {"tokenizer.ggml.tokens": ["x"] * 5000}
+    hidden, inner, kv = m.hidden_size, m.num_attention_heads * m.head_dim, m.num_key_value_heads * m.head_dim
+    tensors: Tensors = {
+        "token_embd.weight": ((hidden, m.vocab_size), "q6_k"),
+        "output_norm.weight": ((hidden,), "fp32"),
+    }
+    for i in range(m.num_hidden_layers):
+        wide = "q6_k" if i < more else "q4_k"
+        layer = {
+            "attn_norm": ((hidden,), "fp32"),
+            "attn_q": ((hidden, inner), "q4_k"),
+            "attn_k": ((hidden, kv), "q4_k"),
+            "attn_v": ((hidden, kv), wide),
+            "attn_output": ((inner, hidden), "q4_k"),
+            "attn_q_norm": ((m.head_dim,), "fp32"),
+            "attn_k_norm": ((m.head_dim,), "fp32"),
+            "ffn_norm": ((hidden,), "fp32"),
+            "ffn_gate": ((hidden, m.intermediate_size), "q4_k"),
+            "ffn_up": ((hidden, m.intermediate_size), "q4_k"),
+            "ffn_down": ((m.intermediate_size, hidden), wide),
+        }
+        tensors |= {f"blk.{i}.{name}.weight": tensor for name, tensor in layer.items()}
+    return keys, tensors
+
+
+def test_shape_and_formats_by_tensor(tmp_path: Path) -> None:
+    keys, tensors = qwen3()
+    mine = load_model(written(tmp_path, keys, tensors))
+    assert mine.weights == "q4_k,qkv=q4_k*7+q6_k*1,down=q6_k*1+q4_k*1,lm_head=q6_k,embedding=q6_k"
+    known = load_bundled("qwen3-0.6b").model_dump()
+    differs = {key for key, value in mine.model_dump().items() if value != known[key]}
+    assert differs - DESCRIPTIVE <= {"weights", "rope_theta", "rms_norm_eps", "num_nextn_predict_layers"}
+    stored = shard(mine, 1, precision_of(mine, ("bf16",))).stored_weight_bytes
+    in_file = sum(
+        BLOCKS[form][2] / BLOCKS[form][1] * (sizes[0] * (sizes[1] if len(sizes) > 1 else 1))
+        for sizes, form in tensors.values()
+    )
+    assert stored == pytest.approx(in_file, rel=1e-3)  # norms are in fp32
+
+
+def test_experts_windows_and_layers_that_predict(tmp_path: Path) -> None:
+    """Two of three layers slide, one is dense; one more predicts a token."""
+    sizes = {"block_count": 4, "nextn_predict_layers": 1, "context_length": 4096, "attention.head_count": 4}
+    sizes |= {"attention.head_count_kv": 2, "expert_count": 8, "expert_used_count": 2}
+    sizes |= {"attention.sliding_window": 512, "attention.sliding_window_pattern": [True, True, False, False]}
+    keys = {"general.architecture": "new"} | {f"new.{key}": size for key, size in sizes.items()}
+    every = {"attn_norm": (256,), "attn_q": (256, 256), "attn_k": (256, 128), "attn_v": (256, 128)}
+    every |= {"attn_output": (256, 256), "ffn_norm": (256,)}
+    dense = {"ffn_up": (256, 512), "ffn_down": (512, 256)}
+    routed = {"ffn_gate_inp": (256, 8), "ffn_up_exps": (256, 128, 8), "ffn_down_exps": (128, 256, 8)}
+    tensors: Tensors = {"token_embd.weight": ((256, 1000), "q8_0"), "output.weight": ((256, 1000), "q8_0")}
+    for i in range(4):
+        own: dict[str, tuple[int, ...]] = every | (routed if i else dense)
+        tensors |= {f"blk.{i}.{name}.weight": (shape, "q8_0") for name, shape in own.items()}
+    mine = load_model(written(tmp_path, keys, tensors))
+    assert (mine.num_hidden_layers, mine.num_nextn_predict_layers, mine.num_sliding_layers) == (3, 1, 2)
+    assert mine.moe is not None
+    assert (mine.moe.first_dense_layers, mine.moe.intermediate_size, mine.gated_mlp) == (1, 128, False)
+    assert mine.weights == "q8_0"
+    tensors["blk.1.unknown.weight"] = ((256, 512), "q8_0")
+    with pytest.raises(InputError, match=r"mine\.gguf: general\.architecture: must be one that is known"):
+        load_model(written(tmp_path, keys, tensors))
+
+
+def test_a_bundled_model_is_recognised_and_keeps_the_formats_of_the_file(tmp_path: Path) -> None:
+    keys, tensors = qwen3()
+    keys["general.base_model.0.repo_url"] = "https://huggingface.co/Qwen/Qwen3-0.6B"
+    path = written(tmp_path, keys, tensors)
+    found = load_model(path)
+    assert (found.name, found.rope_theta, hub_id(path)) == ("qwen3-0.6b", 1e6, "Qwen/Qwen3-0.6B")
+    assert found.weights.startswith("q4_k,")
+    keys["general.base_model.0.repo_url"] = "https://huggingface.co/Qwen/Qwen3-8B"  # another shape
+    assert load_model(written(tmp_path, keys, tensors)).name == "mine"
+
+
+def test_a_split_file(tmp_path: Path) -> None:
+    keys, tensors = qwen3()
+    half = len(tensors) // 2
+    parts = [dict(list(tensors.items())[:half]), dict(list(tensors.items())[half:])]
+    names = [f"m-0000{i}-of-00002.gguf" for i in (1, 2)]
+    written(tmp_path, {"split.count": 2}, parts[1], names[1])
+    assert load_model(written(tmp_path, keys | {"split.count": 2}, parts[0], names[0])).total_params > 5e8
+    (tmp_path / names[1]).unlink()
+    with pytest.raises(InputError, match=r"m-00002-of-00002\.gguf: must be a readable file"):
+        load_model(written(tmp_path, keys | {"split.count": 2, "x": 1}, parts[0], names[0]))
+
+
+HEAD = b"GGUF" + struct.pack("<I", 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"PK\3\4", "it does not begin with GGUF"),
+        (b"GGUF" + struct.pack("<I", 50331648), "given version 50331648"),
+        (HEAD + struct.pack("<QQ", 2**60, 0), "at most 131072 tensors"),
+        (HEAD + struct.pack("<QQ", 0, 2**60), "at most 131072 keys"),
+        (HEAD + struct.pack("<QQQ", 0, 1, 2**63), "at most 4194304 bytes of a text"),
+        (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 8, 2**50), "items of a list"),
+        (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 9, 1), "no list of lists"),
+        (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<I", 99), "a type of value from 0 to 12"),
+        (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 8, 2**20), "does not end"),
+        (HEAD + struct.pack("<QQ", 1, 0) + text("t") + struct.pack("<I", 2**31), "1 to 4 dimensions"),
+        (HEAD + struct.pack("<QQ", 1, 0) + text("t") + struct.pack("<IQQ", 2, 2**40, 2**40), "does not end"),
+        (gguf({}, {"t": ((2**23, 2**23), "q8_0")}), "values of a tensor"),
+        (gguf({"a": 1, "b": 2}, {}).replace(b"b", b"a"), "a is given twice"),
+        (gguf({"general.architecture": "../x", "general.name": "/etc/passwd"}, {}), "x.block_count: must be"),
+    ],
+)
+def test_a_hostile_header_is_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "x.gguf").write_bytes(data)
+    with pytest.raises(InputError, match=r"x\.gguf: ") as refused:
+        load_model(str(tmp_path / "x.gguf"))
+    assert said in str(refused.value)
+
+
+def test_a_damaged_header_is_read_or_refused_never_a_bug(tmp_path: Path) -> None:
+    """Cut anywhere, or with any bytes changed."""
+    keys, tensors = qwen3()
+    del keys["tokenizer.ggml.tokens"]
+    whole, dice, path = gguf(keys, tensors), random.Random(0), tmp_path / "x.gguf"
+    for trial in range(150):
+        data = bytearray(whole[: dice.randrange(len(whole))] if trial < 50 else whole)
+        for _ in range(0 if trial < 50 else dice.randrange(1, 4)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        path.write_bytes(data)
+        with contextlib.suppress(InputError):
+            assert load_model(str(path)).total_params > 0
