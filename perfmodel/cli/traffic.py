@@ -1,5 +1,6 @@
 """``perfmodel traffic``: predicted latency and throughput at a request rate, with and without a draft."""
 
+from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.answers.load.llmd_report import llmd_report
+from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
@@ -28,6 +30,7 @@ Report = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+HITS = "hits"
 COLUMNS = (
     "load",
     "draft tokens",
@@ -41,6 +44,7 @@ COLUMNS = (
     Column("e2e", spare=2),
     Column("tokens/s", spare=1),
     "SLO",
+    HITS,
     "KV",
     "replicas",
 )
@@ -72,11 +76,13 @@ def _print(a: Traffic) -> None:
     say(f"{a.model} on {devices(a.hardware, a.tp)}{said}", "bold")
     for verdict in a.verdicts:
         say(_verdict(verdict), "bold")
-    table(COLUMNS, [_cells(row) for row in a.rows])
+    _table(a.rows)
     if a.replay is not None:
         say("replayed, request by request")
-        table(COLUMNS, [_cells(row) for row in a.replay])
+        _table(a.replay)
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
+    for each in a.prefix or ():
+        say(_prefix(each))
     for limits in (d for d in a.drafts if d.break_even_alpha != ()):
         say(_limits(limits, a.rows[0].request_rate is None))
     say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
@@ -88,6 +94,12 @@ def _print(a: Traffic) -> None:
         if not note.startswith("saturated")
     ]
     warn(f"{length}: {note}" for length, note in told)
+
+
+def _table(rows: Sequence[TrafficRow]) -> None:
+    caches = any(row.prefix_hit_rate is not None for row in rows)
+    kept = [i for i, name in enumerate(COLUMNS) if caches or name != HITS]
+    table([COLUMNS[i] for i in kept], [[_cells(row)[i] for i in kept] for row in rows])
 
 
 def _cells(row: TrafficRow) -> tuple[str, ...]:
@@ -102,6 +114,7 @@ def _cells(row: TrafficRow) -> tuple[str, ...]:
         _time(row.e2e_s, "mean"),
         f"{row.output_tokens_per_s:,.0f}",
         share,
+        "" if row.prefix_hit_rate is None else f"{row.prefix_hit_rate:.0%}",
         f"{row.kv_share:.0%}",
         "" if row.request_rate is None else NONE if row.replicas is None else str(row.replicas),
     )
@@ -134,6 +147,28 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     for low, high, tokens in limits.table or ():
         said += f"; {low}-{high}: {tokens}" if tokens else f"; {low}-{high}: off"
     return said
+
+
+def _prefix(v: PrefixVerdict) -> str:
+    """Hits, what is gained and lost, and the best change."""
+    load = f"{v.request_rate:g} requests/s" if v.concurrency is None else clients(v.concurrency)
+    said = f"prefix cache at {load}: {v.hit_rate_without:.0%} found without a draft, {v.hit_rate:.0%} with "
+    said += f"{in_words(v.gamma)} (blocks of {v.block:,} tokens"
+    said += ", the last of a hit computed again)" if v.dropped_tokens else ")"
+    if v.net_s is None:
+        said += f": the draft serves {'more' if v.pays else 'fewer'} requests than none"
+    else:
+        said += f"; a request decodes {_by(v.decode_gain_s, 'shorter', 'longer')}, its prompt takes "
+        said += f"{_by(-v.recomputed_s, 'less', 'more')}: the draft {'pays' if v.pays else 'does not pay'}, "
+        said += f"{_by(v.net_s, 'sooner', 'later')} than none"
+    for change in v.changes[:2]:
+        said += f"; with {change.change} {'it pays' if change.pays else 'it does not'}"
+        said += "" if change.net_s is None else f", {_by(change.net_s, 'sooner', 'later')}"
+    return said
+
+
+def _by(time_s: float, less: str, more: str) -> str:
+    return f"{seconds(abs(time_s))} {less if time_s >= 0 else more}"
 
 
 def _verdict(verdict: TrafficVerdict) -> str:

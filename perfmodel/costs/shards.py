@@ -63,13 +63,17 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The recurrent layers: bytes of one sequence's state over all of them, and the work of one token."""
+    """The recurrent layers: bytes of one sequence's state over all of them, and the work of one token.
+
+    bytes_per_input: of one more input of the convolution, which engines keep for each drafted token.
+    """
 
     name: str
     layers: int
     bytes_per_sequence: float
     flops_per_token: float
     activation_bytes_per_token: float
+    bytes_per_input: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +333,7 @@ def _states(model: ModelSpec, n: int, act: float) -> States | None:
         bytes_per_sequence=part.layers * each,
         flops_per_token=part.layers * part.flops_per_value * values,
         activation_bytes_per_token=part.layers * (convolved + 2 * part.inner / n) * act,
+        bytes_per_input=part.layers * convolved * act,
     )
 
 

@@ -36,6 +36,11 @@ class Draft:
     has_checkpoint: ClassVar[bool] = False
     """Whether its model is a checkpoint with formats of its own."""
 
+    starts_from_features: ClassVar[bool] = False
+    """Whether its first pass takes the target's hidden states of the token before, which no cache keeps: an
+    engine then computes the last cached block of a prefix again.
+    """
+
     model: ModelSpec
     kv: KVMethod
     tensor_parallel: int

@@ -32,6 +32,7 @@ class DFlash(Draft):
     example: ClassVar[str] = "dflash:layers=5,features=5,block=16"
     has_checkpoint = True
     in_one_pass: ClassVar[bool] = True
+    starts_from_features: ClassVar[bool] = True
 
     layers: int = LAYERS
     features: int = 5

@@ -33,6 +33,7 @@ class Eagle(Draft):
     source: ClassVar[str] = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
     example: ClassVar[str] = "eagle:features=3,vocab=32000"
     has_checkpoint = True
+    starts_from_features: ClassVar[bool] = True
 
     features: int = 1
     vocab: int = 0

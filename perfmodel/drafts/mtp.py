@@ -25,6 +25,7 @@ class MTP(Draft):
 
     source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
     example: ClassVar[str] = "mtp:modules=1"
+    starts_from_features: ClassVar[bool] = True
 
     modules: int = 1
 

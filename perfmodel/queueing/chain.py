@@ -64,7 +64,7 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float,
 def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:
     """Prompts that the token budget of a pass takes beside a decoding batch."""
     left = limits.max_num_batched_tokens - np.asarray(batch) * (steps.gamma + 1.0)
-    return np.maximum(left, 1.0) / lengths.input_mean
+    return np.maximum(left, 1.0) / steps.prompt_tokens(lengths, batch)
 
 
 def occupancy(

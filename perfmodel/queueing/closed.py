@@ -89,7 +89,8 @@ def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     """The mean of `ServedLoad.tpot` alone, at every load."""
     lengths = load.lengths
     if load.clients is not None:
-        clients = np.minimum(np.atleast_1d(np.asarray(load.clients, float)), float(steps.seats))
+        clients, _ = _at_server(steps, load, limits, np.atleast_1d(np.asarray(load.clients, float)))
+        clients = np.minimum(clients, float(steps.seats))
         decoding, _, _, _ = _cycle_within(
             steps, lengths, limits, clients, capacity(steps, lengths, limits)[0]
         )
@@ -155,6 +156,7 @@ def _nodes(states: int) -> tuple[Array, Array]:
 def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
     lengths = load.lengths
     most, _ = capacity(steps, lengths, limits)
+    clients, busy = _at_server(steps, load, limits, clients)
     inside = np.minimum(clients, float(steps.seats))
     decoding, ttft, others, served = _cycle_within(steps, lengths, limits, inside, most)
     queued = inside / served - decoding - ttft.mean
@@ -164,9 +166,24 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     prompts = Moments(others, REGULAR * others)
     tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(1.0 + others), Moments(1.0), spread)
     n, no = np.arange(steps.seats + 1.0), np.zeros(clients.shape, bool)
+    served = served * busy
     running = served * decoding
     near = np.clip(1.0 - np.abs(n - running[:, None]), 0.0, 1.0)
     return ServedLoad(lengths, running, served, no, ttft, tpot, most, near, no)
+
+
+def _at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
+    """Clients that do not think: a with a + rate(a) think_s = clients; at least 1, and the share of time with
+    one.
+    """
+    if not load.think_s:
+        return clients, np.ones(1)
+    tried = np.geomspace(1.0, max(float(clients.max()), 1.0), FEWER_CLIENTS)
+    most, _ = capacity(steps, load.lengths, limits)
+    inside = np.minimum(tried, float(steps.seats))
+    served = _cycle_within(steps, load.lengths, limits, inside, most)[3]
+    there = np.interp(clients, [0.0, *(tried + served * load.think_s)], [0.0, *tried])
+    return np.maximum(there, 1.0), np.minimum(there, 1.0)
 
 
 def _cycle_within(
@@ -202,7 +219,8 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
         pass_s, missed = decode + ends * prompt, missed_s(steps, decode, prompt, ends)
         waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
         over = (
-            share * (decoding + waited + queued + whole_passes(1.0 / per_pass, lengths.input_cv)) > decoding
+            share * (decoding + waited + queued + whole_passes(1.0 / per_pass, steps.prompt_cv(lengths)))
+            > decoding
         )
         high, low = np.where(over, share, high), np.where(over, low, share)
     return (low + high) / 2.0

@@ -54,13 +54,13 @@ def at_any_time(
     decode, prompt = _passes(steps, batch)
     load = np.clip(rate * prompt, 0.0, FULL)
     pass_s = decode / (1.0 - load)
-    variance = prompt**2 * (1.0 + lengths.input_cv**2) * rate * pass_s / (1.0 - load**2)
+    variance = prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2) * rate * pass_s / (1.0 - load**2)
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
     together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
     # its share of the passes it rides in
     service = prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
-    queue = service * (1.0 + (lengths.input_cv * prompt / service) ** 2) / (2.0 * (1.0 - busy))
+    queue = service * (1.0 + (steps.prompt_cv(lengths) * prompt / service) ** 2) / (2.0 * (1.0 - busy))
     alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
     # one by one, the prompt in the running pass is part of the queue, and what is left is a pass of decoding
     wait = uniform(decode).times(alone) + uniform(met).times(1.0 - alone)
@@ -97,8 +97,8 @@ def first_token(
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.decode_s[0])  # a pass for a prompt alone reads the weights too
     ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
-    mean = whole_passes(1.0 / per_pass, lengths.input_cv) * own + prompt
-    own_passes = Moments(mean, (lengths.input_cv * prompt) ** 2, least=steps.own_s + 0.5 * prompt)
+    mean = whole_passes(1.0 / per_pass, steps.prompt_cv(lengths)) * own + prompt
+    own_passes = Moments(mean, (steps.prompt_cv(lengths) * prompt) ** 2, least=steps.own_s + 0.5 * prompt)
     return mixed(seen, m.wait + ahead + m.others + own_passes)
 
 
@@ -163,7 +163,7 @@ def per_token(
     between, skew, within = _gain_spread(steps.gamma, round(steps.tokens_per_iteration, 9), spread)
     chance = within / lengths.decoded
     share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
-    met = share**2 * (prompts.variance + prompts.mean * lengths.input_cv**2)
+    met = share**2 * (prompts.variance + prompts.mean * steps.prompt_cv(lengths) ** 2)
     # many arrivals make both, together
     load = np.sqrt(met) + np.sqrt(np.maximum(SLOWED * batch.variance, 0.0))
     variance = between + chance + load**2

@@ -49,13 +49,15 @@ class Load:
     """Requests per second of an open loop, or clients of a closed one that each wait for their answer.
 
     Exactly one of `rate` and `clients` is given, an array. burstiness: as in `vllm bench serve`, the
-    shape of gamma-distributed gaps between arrivals: 1 is Poisson, below 1 burstier.
+    shape of gamma-distributed gaps between arrivals: 1 is Poisson, below 1 burstier. think_s: mean time after
+    an answer before a client sends again.
     """
 
     lengths: Lengths
     rate: Floats | None = None
     clients: Floats | None = None
     burstiness: float = 1.0
+    think_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

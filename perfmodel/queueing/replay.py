@@ -10,6 +10,7 @@ requests take about a second.
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
+from perfmodel.queueing.blocks import BlockCache, Shared
 from perfmodel.queueing.latency import beta_of
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
@@ -32,18 +34,21 @@ DRAWN_AT_ONCE = 2_000_000
 @dataclass(frozen=True, slots=True)
 class Arrivals:
     """Requests in the order of arrival: seconds, prompt and output tokens. In a closed loop `at_s` is
-    read of every client's first request.
+    read of every client's first request. shared: what prompts have in common. gain: tokens per iteration of
+    each request over the server's.
     """
 
     at_s: Array
     input_tokens: NDArray[np.int64]
     output_tokens: NDArray[np.int64]
+    shared: Shared | None = None
+    gain: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequests:
     """What every request met, in the order of arrival, and the server: seconds; `running` is a mean over
-    time.
+    time. hit_rate: share of prompt tokens that the prefix cache held.
     """
 
     ttft_s: Array
@@ -53,6 +58,7 @@ class ReplayedRequests:
     running: float
     duration_s: float
     preemptions: int
+    hit_rate: float | None = None
 
 
 def arrivals(
@@ -166,6 +172,11 @@ class _Server:
         self.token_s = [seconds / lengths.input_mean for seconds in self.token_s]
         self.last = len(self.decode_s) - 1
         self.room = lengths.context / steps.kv_share
+        self.blocks, self.hit = None, dict[int, int]()
+        self.next = dict[int, int]()
+        self.think_s: Sequence[float] = ()
+        if (shared := requests.shared) is not None and steps.cached is not None:
+            self.room, self.blocks = steps.cached.room_tokens, BlockCache(steps.cached.law, shared)
         self.prompts, self.outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
         self.wanted = requests.output_tokens
         decoded = requests.output_tokens - 1
@@ -173,14 +184,20 @@ class _Server:
         # work: iterations that an answer takes at one length, times what is gained in one; any length does
         # that much
         work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * drawn.tokens_per_iteration
+        if requests.gain is not None:
+            work = np.maximum(work / requests.gain, drawn.tokens_per_iteration)
         self.work, self.growth = work.tolist(), (decoded / work).tolist()
-        # those before it come when they say
-        self.following = count if clients is None else min(clients, count)
         self.sent = requests.at_s.tolist()
+        first = list(range(count))
+        if requests.shared is not None and requests.shared.follows:
+            follows = requests.shared.follows
+            self.think_s = requests.shared.think_s
+            self.next = {before: request for request, before in enumerate(follows) if before >= 0}
+            first = [request for request in first if follows[request] < 0]
+        # those before it come when they say
+        self.first_sent, self.following = first, len(first) if clients is None else min(clients, len(first))
         # (when the server has it, request, pass before which it is not taken); sorted, so a heap
-        self.coming = [
-            (sent + steps.own_s, request, 0) for request, sent in enumerate(self.sent[: self.following])
-        ]
+        self.coming = [(self.sent[request] + steps.own_s, request, 0) for request in first[: self.following]]
         self.cap, self.with_server, self.held = cap or count, 0, deque[int]()
         self.late = (np.random.default_rng([seed, 2]).random(count) < steps.passes_ahead).tolist()
         self.first, self.ended = dict[int, float](), dict[int, float]()
@@ -218,16 +235,20 @@ class _Server:
             running=self.decoding_s / self.time,
             duration_s=self.time,
             preemptions=self.preemptions,
+            hit_rate=None if self.blocks is None else self.blocks.hit_rate,
         )
 
     def _send(self, when: float) -> None:
         """A client of a closed loop sends the next request; a pass that has begun does not take it any
         more.
         """
-        if self.following < len(self.sent):
-            self.sent[self.following] = when
-            heappush(self.coming, (when + self.steps.own_s, self.following, self.number + (self.running > 0)))
+        if self.following < len(self.first_sent):
+            self._send_one(self.first_sent[self.following], when)
             self.following += 1
+
+    def _send_one(self, request: int, when: float) -> None:
+        self.sent[request] = when
+        heappush(self.coming, (when + self.steps.own_s, request, self.number + (self.running > 0)))
 
     def _arrive(self) -> None:
         """Requests that came while the last pass ran."""
@@ -254,14 +275,21 @@ class _Server:
             budget -= taken
         while budget > 0 and self.waiting:
             request, since = self.waiting[0]
-            tokens = self.left.get(request, self.prompts[request])
+            prompt = needed = tokens = self.prompts[request]
+            if self.blocks is not None:
+                hit, needed = self.blocks.find(request, prompt)
+                tokens -= hit
             taken_seats = self.running + len(self.reading)
-            full = taken_seats >= self.limits.max_num_seqs or self.cached + tokens > self.room
+            full = taken_seats >= self.limits.max_num_seqs or self.cached + needed > self.room
             if (since > self.number and self.running) or (full and taken_seats):
                 break
             self.waiting.popleft()
-            self.left.setdefault(request, tokens)
-            self.cached += tokens
+            self.left[request] = tokens
+            self.cached += needed
+            if self.blocks is not None:
+                self.blocks.enter(request, prompt, hit, needed)
+                self.blocks.trim(self.room - self.cached)
+                self.hit[request] = hit
             self.reading.append(request)
             read.append((request, min(budget, tokens)))
             budget -= min(budget, tokens)
@@ -288,6 +316,8 @@ class _Server:
             added = float(drafting.reading(max(n, 1) * (drafting.gamma + 1.0), tokens))
         else:
             added = tokens * self.token_s[n]
+        if self.blocks is not None and drafting.reading:
+            added += drafting.reading.cached_s * sum(read * self.hit[request] for request, read in read)
         seconds = passes * self.decode_s[n] + added
         self.decoding_s += self.running * seconds
         self.time += seconds
@@ -328,17 +358,23 @@ class _Server:
             heappop(self.ends)
         while self.cached > self.room and self.running > 1:
             self._preempt()
+        if self.blocks is not None:
+            self.blocks.trim(self.room - self.cached)
 
     def _leave(self, request: int) -> None:
         self.ended[request] = self.time
-        self.cached -= self.prompts[request] + self.outputs[request] - 1
+        decoded = self.outputs[request] - 1
+        if self.blocks is None:
+            self.cached -= self.prompts[request] + decoded
+        else:
+            self.cached -= self.blocks.leave(request, decoded)
         self.done += 1
         self.with_server -= 1
         if self.held:
-            request = self.held.popleft()
-            self.sent[request] = self.time
-            heappush(self.coming, (self.time + self.steps.own_s, request, self.number + (self.running > 0)))
-        if self.clients is not None:
+            self._send_one(self.held.popleft(), self.time)
+        if (later := self.next.get(request)) is not None:
+            self._send_one(later, max(self.time + self.think_s[later], self.sent[later]))
+        elif self.clients is not None:
             self._send(self.time)
 
     def _preempt(self) -> None:
@@ -349,7 +385,10 @@ class _Server:
         left = decoding[request] - self.worked
         gone = self.work[request] - left
         tokens = self.prompts[request] + round(gone * self.growth[request])
-        self.cached -= self.prompts[request] + gone * self.growth[request]
+        if self.blocks is None:
+            self.cached -= self.prompts[request] + gone * self.growth[request]
+        else:
+            self.cached -= self.blocks.leave(request, gone * self.growth[request], keep=False)
         self.grows -= self.growth[request]
         self.running -= 1
         self.stay[request] += 1

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel import costs
 from perfmodel.drafts.model import ModelDraft
 from perfmodel.kv.full import Full
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.prefix import CachedPrompts, Reuse
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.capacity import memory_of
@@ -23,6 +25,8 @@ from perfmodel.speculation.scenario import Scenario
 
 KNOTS = 128
 """Sizes of a pass that are priced, between which time is a straight line."""
+ROUNDS = 3
+"""Of prompts by the rate that their times allow, where sessions come back after a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +35,15 @@ class Reading:
     prompts' own.
 
     tokens, seconds: of passes through all but attention, knots. token_s: of attention and draft, for a prompt
-    token. pass_s: further time of a pass that reads prompts.
+    token. pass_s: further time of a pass that reads prompts. cached_s: of attention, for a prompt token and
+    each token before it that a prefix cache held.
     """
 
     tokens: Array
     seconds: Array
     token_s: Array | float
     pass_s: float = 0.0
+    cached_s: float = 0.0
 
     def __call__(self, decoding: Array | float, read: Array | float) -> Array:
         """Seconds that `read` prompt tokens add to a pass that runs `decoding` tokens anyway."""
@@ -55,7 +61,7 @@ class StepTimes:
     when one arrives. reading: what several prompts in a pass add, of which `prompt_s` is the share of one;
     None: each adds that. survival: P(at least so many drafted tokens are accepted), from 0; None: of a
     constant acceptance. table: the passes at each n of a server that changes its length, of which the others
-    are those that keep `tokens_per_iteration`.
+    are those that keep `tokens_per_iteration`. cached: of a prefix cache.
     """
 
     gamma: int
@@ -69,11 +75,20 @@ class StepTimes:
     reading: Reading | None = None
     survival: Array | None = None
     table: "tuple[StepTimes, ...]" = ()
+    cached: CachedPrompts | None = None
 
     @property
     def batches(self) -> Array:
         """1 ... seats, at least one."""
         return np.arange(1.0, self.decode_s.size + 1)
+
+    def prompt_tokens(self, lengths: Lengths, batch: Floats) -> Floats:
+        """Mean tokens of a prompt that are computed."""
+        return lengths.input_mean if self.cached is None else self.cached.at(self.cached.read, batch)
+
+    def prompt_cv(self, lengths: Lengths) -> float:
+        """Variation of these between prompts."""
+        return lengths.input_cv if self.cached is None else self.cached.cv
 
     def alone_s(self, lengths: Lengths) -> float:
         """Seconds that an answer alone decodes."""
@@ -98,9 +113,10 @@ def step_times(
     limits: Limits,
     gammas: Sequence[int],
     own: EngineRequests | None = None,
+    reuse: Reuse | None = None,
 ) -> list[StepTimes]:
-    """The passes of each draft length; own: in place of the engine's. Raises InputError for one of no known
-    acceptance.
+    """The passes of each draft length; own: in place of the engine's; reuse: of prompts. Raises InputError
+    for one of no known acceptance.
 
     A pass at n meets n A / (D - 1) prompts; what one adds is its share where so many more ride along.
     """
@@ -119,11 +135,13 @@ def step_times(
     gained = scenario.acceptance.tokens_per_iteration(drafted)
     own = own or request_constants().of(engine_of(scenario.machine.calibration))
     ahead = own.passes_ahead_model_draft if isinstance(scenario.draft, ModelDraft) else own.passes_ahead
-    room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
-    free = room.available_bytes - own.reserved_bytes - room.weight_bytes - room.draft_weight_bytes
-    sequences = scenario.target_shard.groups * np.broadcast_to(
-        free / (room.kv_bytes + room.draft_kv_bytes), drafted.shape
-    )
+    sequences = sequences_of(scenario, context, drafted, limits, own.reserved_bytes)
+    laws = None if reuse is None else [reuse.engine.law(scenario, gamma) for gamma in gammas]
+    if reuse is not None and laws is not None and reuse.prefix:
+        shared = np.array([reuse.shared(law) for law in laws])
+        alone = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)
+        once = (1.0 / sequences - 1.0 / alone) / reuse.share  # of the room, kept by one for all
+        sequences = np.where(sequences > 0, np.maximum(sequences, alone * (1.0 - once)), sequences)
     known = scenario.acceptance
     survival = None if known.alpha is not None else known.survival(int(drafted.max(initial=0)))
     readings = readings_of(scenario, lengths, limits, bool(drafted.any()), own)
@@ -132,24 +150,51 @@ def step_times(
         budget = (limits.max_num_batched_tokens - 1) // (gamma + 1)
         seats = max(int(min(sequences[at], limits.max_num_seqs, budget)), 0)
         reading = readings[gamma > 0]
-        batch, prompt = n[: max(seats, 1), 0], lengths.input_mean
-        left = np.maximum(limits.max_num_batched_tokens - batch * (gamma + 1.0), prompt) / prompt
-        together = np.minimum(1.0 + batch * gained[at] / lengths.decoded, left)
+        batch, cached = n[: max(seats, 1), 0], None
+        decoding, ending = batch * (gamma + 1.0), batch * gained[at] / lengths.decoded
+        prompt_s = _prompt_s(reading, limits, decoding, ending, lengths.input_mean)
+        if reuse is not None and laws is not None:
+            decoding_s = decode[: batch.size, at] / ending
+            for _ in range(ROUNDS if reuse.think_s else 1):
+                cached = reuse.cached(laws[at], float(sequences[at]), lengths, decoding_s + prompt_s)
+                prompt_s = _prompt_s(reading, limits, decoding, ending, cached.read, cached.pairs)
         times.append(
             StepTimes(
                 gamma=gamma,
                 tokens_per_iteration=float(gained[at]),
                 decode_s=decode[: max(seats, 1), at],
-                prompt_s=reading(batch * (gamma + 1.0), together * prompt) / together,
+                prompt_s=prompt_s,
                 seats=seats,
                 kv_share=1.0 / sequences[at] if sequences[at] > 0 else np.inf,
                 own_s=own.request_s + own.prompt_token_s * lengths.input_mean,
                 passes_ahead=ahead if gamma else own.passes_ahead,
                 reading=reading,
                 survival=None if survival is None else survival[: gamma + 1],
+                cached=cached,
             )
         )
     return times
+
+
+def _prompt_s(
+    reading: Reading, limits: Limits, decoding: Array, ending: Array, tokens: Floats, pairs: Floats = 0.0
+) -> Array:
+    """Seconds that a prompt adds to a pass, by running batch: of so many mean tokens, and pairs of one of
+    them and a cached one. decoding: other tokens of the pass; ending: requests that end in it.
+    """
+    left = np.maximum(limits.max_num_batched_tokens - decoding, tokens) / tokens
+    together = np.minimum(1.0 + ending, left)
+    return reading(decoding, together * tokens) / together + reading.cached_s * pairs
+
+
+def sequences_of(
+    scenario: Scenario, context: Floats, drafted: NDArray[np.int64], limits: Limits, reserved_bytes: float
+) -> Array:
+    """Requests whose caches fit next to the weights, not rounded, ``[draft length]``."""
+    room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
+    free = room.available_bytes - reserved_bytes - room.weight_bytes - room.draft_weight_bytes
+    each = np.asarray(free / (room.kv_bytes + room.draft_kv_bytes))
+    return scenario.target_shard.groups * np.broadcast_to(each, drafted.shape)
 
 
 def readings_of(
@@ -172,6 +217,7 @@ def readings_of(
         if not scenario.draft.shares_prefill:  # its passes load its weights anyway
             draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
     without, drafting = (
-        Reading(tokens, seconds, factor * each, launched) for each in (own, own + draft / prompt)
+        Reading(tokens, seconds, factor * each, launched, float(factor * own / square))
+        for each in (own, own + draft / prompt)
     )
     return without, drafting

@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.grid.sweep import library
+from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
@@ -82,13 +83,15 @@ class Traffic(Answer):
     """A row for each load and draft length, the baseline first, and what they come to.
 
     verdict: ``unknown_acceptance`` where nothing is known of the draft: then only the baseline is told, and
-    `drafts` say which acceptance would break even.
+    `drafts` say which acceptance would break even. prefix: with a prefix cache, what the draft costs it at
+    each load.
     """
 
     rows: tuple[TrafficRow, ...]
     verdict: str
     verdicts: tuple[TrafficVerdict, ...]
     drafts: tuple[DraftLimits, ...]
+    prefix: tuple[PrefixVerdict, ...] | None
     replay: tuple[TrafficRow, ...] | None
     model: str
     hardware: str
@@ -120,8 +123,10 @@ def traffic(question: TrafficQuery) -> Traffic:
         question = replace(question, draft=usual_draft(question.model, named.target, engine, question.engine))
     scenario, known = _scenario(question)
     most = scenario.target.max_position_embeddings
-    if question.lengths.input_mean + question.lengths.output_mean > most:
+    if question.longest > most:
         total = f"--input-len {question.input_len} and --output-len {question.output_len}"
+        if question.turns > 1:
+            total += f" in {question.turns} turns ({question.longest} tokens)"
         raise refuse(
             "--input-len", None, f"with the output at most {scenario.target.name}'s {most} positions", total
         )
@@ -143,6 +148,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         drafts=tuple(_draft_limits(replica, c) for c in choices[1:])
         if known
         else tuple(_break_even(question, replica.passes, gamma) for gamma in replica.passes if gamma),
+        prefix=prefix_verdicts(question, replica, choices, by_load) if known and question.reuse else None,
         replay=replayed(question, replica, choices) if question.replays else None,
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
@@ -162,7 +168,10 @@ def _warnings(question: TrafficQuery, scenario: Scenario, gamma: int) -> tuple[s
     """
     query, context = _query(question), question.lengths.input_mean + question.lengths.output_mean / 2.0
     told = doubts(query, scenario, 1.0, context, gamma)
-    return (*(assumed(query, scenario) if gamma else ()), *told)
+    if not gamma:
+        return told
+    cache = prefix_warnings(scenario) if question.reuse else ()
+    return (*assumed(query, scenario), *told, *cache)
 
 
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:
@@ -170,7 +179,7 @@ def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica
     longest, lengths = scenario.longest(question.max_gamma), {0}
     for policy in question.gamma:
         lengths |= set(policy.lengths(longest) if known or policy.tokens is not None else SHORTEST)
-    priced = step_times(scenario, question.lengths, question.limits, sorted(lengths))
+    priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
     return Replica(scenario, question.limits, question.load(question.loads), {t.gamma: t for t in priced})
 
 

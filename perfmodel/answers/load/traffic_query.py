@@ -26,6 +26,7 @@ from perfmodel.operations import Array
 from perfmodel.parse import parse_switch, parse_text
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
+from perfmodel.queueing.prefix import Engine, Reuse
 from perfmodel.specs.calibrations.stacks import DEFAULT, parse_engine
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import DRIFT
@@ -141,6 +142,50 @@ class TrafficQuery(CommonOptions):
     max_num_batched_tokens: Whole = argument(
         "Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192, group="Engine"
     )
+    prefix_len: MaybeWhole = argument(
+        "Prompt tokens, of --input-len, that requests begin with alike and a prefix cache may hold.",
+        TOKENS,
+        shown="no prefix cache",
+        default=None,
+        group="Prefix cache",
+    )
+    prefix_hits: Real = argument(
+        "Share of the requests that begin with them.",
+        "SHARE",
+        limits=arg.SHARE,
+        default=1.0,
+        group="Prefix cache",
+    )
+    prefix_block: MaybeWhole = argument(
+        "Tokens of a block that all cache groups share.",
+        TOKENS,
+        shown="the engine's, raised for recurrent layers in vLLM",
+        default=None,
+        group="Prefix cache",
+    )
+    disable_eagle_block_drop: bool = argument(
+        "Whether a draft keeps the last block of a hit, as with vLLM's option.",
+        read=parse_switch,
+        default=False,
+        group="Prefix cache",
+    )
+    turns: Whole = argument(
+        "Prompts of a session: each adds the answer and --turn-input-len to the one before.",
+        "N",
+        limits=(1, 1000),
+        default=1,
+        group="Prefix cache",
+    )
+    turn_input_len: MaybeWhole = argument(
+        "New prompt tokens of a further turn.", TOKENS, default=None, group="Prefix cache"
+    )
+    think_time: Real = argument(
+        "Mean seconds between an answer and the session's next prompt.",
+        "SECONDS",
+        limits=(0, 1e6),
+        default=0.0,
+        group="Prefix cache",
+    )
     replay: bool = argument(
         "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
     )
@@ -175,6 +220,10 @@ class TrafficQuery(CommonOptions):
             raise InputError(
                 "--tokens-per-iteration: needs one --gamma of 1 or more, at which it was measured"
             )
+        if (self.prefix_len or 0) > self.input_len:
+            raise refuse("--prefix-len", None, f"at most --input-len {self.input_len}", self.prefix_len)
+        if (self.turns > 1) != (self.turn_input_len is not None):
+            raise InputError("--turns, --turn-input-len: both must be given, --turns from 2, or neither")
         if self.context_std:
             raise InputError("--context-std: --input-std and --output-std say it here")
 
@@ -199,9 +248,39 @@ class TrafficQuery(CommonOptions):
         return self.request_rate is not None and self.max_concurrency is not None
 
     @property
+    def first(self) -> Lengths:
+        """Of a session's first request, in tokens."""
+        return Lengths(float(self.input_len), float(self.output_len), self.input_std, self.output_std)
+
+    @property
     def lengths(self) -> Lengths:
         """Of a request, in tokens."""
-        return Lengths(float(self.input_len), float(self.output_len), self.input_std, self.output_std)
+        if self.turns == 1:
+            return self.first
+        mean, std = self.reusing.prompts
+        return Lengths(mean, float(self.output_len), std, self.output_std)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the last context of a session."""
+        return (
+            self.input_len
+            + self.output_len
+            + (self.turns - 1) * (self.output_len + (self.turn_input_len or 0))
+        )
+
+    @property
+    def reusing(self) -> Reuse:
+        """What requests have in common."""
+        engine = Engine(self.prefix_block, self.disable_eagle_block_drop)
+        prefix, added = float(self.prefix_len or 0), float(self.turn_input_len or 0)
+        return Reuse(self.first, prefix, self.prefix_hits, self.turns, added, self.think_time, engine)
+
+    @property
+    def reuse(self) -> Reuse | None:
+        """The same; None where they have nothing."""
+        alike = self.turns > 1 or ((self.prefix_len or 0) > 0 and self.prefix_hits > 0)
+        return self.reusing if alike else None
 
     @property
     def limits(self) -> Limits:
@@ -222,6 +301,7 @@ class TrafficQuery(CommonOptions):
             values if self.opens else None,
             None if self.opens else values,
             self.burstiness,
+            self.reusing.think_of_all_s,
         )
 
     def named(self, load: float) -> dict[str, Any]:

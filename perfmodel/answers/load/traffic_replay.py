@@ -15,6 +15,7 @@ from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.load import Lengths, Load
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
+from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import step_times
 from perfmodel.queueing.trace import read_trace
 
@@ -26,7 +27,7 @@ def replayed(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
     """A row for each load and draft length; of a trace at its own rate, one for each length. Raises
     InputError.
     """
-    seed, lengths = question.seed, question.lengths
+    seed, lengths, reuse = question.seed, question.lengths, question.reuse
     if question.trace is not None:
         trace = read_trace(question.trace)
         lengths = _lengths_of(trace)
@@ -43,7 +44,7 @@ def replayed(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
     for load in question.loads.tolist():
         where = question.named(load)
         drawn = question.num_prompts, where["request_rate"], question.burstiness, seed
-        requests = arrivals(lengths, *drawn)
+        requests = arrivals(lengths, *drawn) if reuse is None else draw(reuse, *drawn)
         rows += [_row(question, lengths, c, requests, where) for c in choices if c.steps.seats]
     return tuple(rows)
 
@@ -71,6 +72,7 @@ def _row(
         requests_per_s=met.ttft_s.size / met.duration_s,
         saturation_rate=capacity(steps, lengths, question.limits)[0],
         slo_share=_share(question, met) if question.limits_s else None,
+        prefix_hit_rate=met.hit_rate,
         kv_share=min(met.running * steps.kv_share, 1.0),
         tokens_per_iteration=steps.tokens_per_iteration,
         warnings=(f"{met.preemptions} preemptions",) if met.preemptions else (),

@@ -31,6 +31,8 @@ NEAR = {True: 0.9, False: 0.97}
 """Of an open loop or not: the share of the saturation rate above which times to the first token may be 20 %
 apart.
 """
+KEPT = 0.97
+"""Of the hits of an idle server, below which a closed loop's waiting clients lose theirs."""
 CROWDED = 0.05
 """Of the time without room, above which times to the first token may be 50 % apart."""
 SPLIT, BUSY = (1.05, 3.0), 0.5
@@ -57,8 +59,8 @@ class TrafficRow:
 
     request_rate: of an open loop, concurrency: of a closed one. gamma: drafted tokens, or the name of a
     policy (``table``). running_mean: requests that decode. slo_share: of requests within all limits.
-    replicas: that the rate takes, within the SLO where one is given; None where no number is enough.
-    tpot_interval: that of the mean.
+    prefix_hit_rate: prompt tokens that the prefix cache held, over all. replicas: that the rate takes, within
+    the SLO where one is given; None where no number is enough. tpot_interval: that of the mean.
     """
 
     request_rate: float | None
@@ -73,6 +75,7 @@ class TrafficRow:
     saturation_rate: float
     slo_share: float | None = None
     kv_share: float
+    prefix_hit_rate: float | None = None
     replicas: int | None = None
     tpot_interval: tuple[float, float] | None = None
     tokens_per_iteration: float
@@ -109,6 +112,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     shares = _falling_share(question, steps, served, loads) if question.limits_s else None
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
+    hit_rate = None if steps.cached is None else served.share @ steps.cached.met
     rows = []
     for i, value in enumerate(loads.tolist()):
         over = bool(served.saturated[i])
@@ -125,10 +129,14 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                 saturation_rate=served.saturation_rate,
                 slo_share=None if shares is None else 0.0 if over else float(shares[i]),
                 kv_share=min(float(served.running[i] * steps.kv_share), 1.0),
+                prefix_hit_rate=None if hit_rate is None else float(hit_rate[i]),
                 replicas=replicas[i],
                 tpot_interval=None if low is None else (float(low[i]), float(high[i])),
                 tokens_per_iteration=steps.tokens_per_iteration,
-                warnings=_warnings(question, short, splits, served, i, replicas[i]),
+                warnings=(
+                    *_warnings(question, short, splits, served, i, replicas[i]),
+                    *(() if hit_rate is None or question.opens else _crowded_out(steps, hit_rate[i])),
+                ),
             )
         )
     return rows
@@ -281,3 +289,10 @@ def _warnings(
             f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length"
         )
     return tuple(told)
+
+
+def _crowded_out(steps: StepTimes, hit_rate: float) -> tuple[str, ...]:
+    """Of clients, whose contexts are idle while they wait for a seat too."""
+    if steps.cached is None or hit_rate >= KEPT * steps.cached.hit_rate[0]:
+        return ()
+    return ("the running batch leaves the prefix cache little room: use --replay instead",)

@@ -85,11 +85,25 @@ class Seats(Frozen):
         return self.large if large and release(version or self.since) >= release(self.since) else self.usual
 
 
+class PrefixBlocks(Frozen):
+    """Blocks of an engine's prefix cache. block: tokens of one. drops: whether a draft that starts from the
+    target's hidden states (`Draft.starts_from_features`) has the last block of each hit computed again, and
+    keeps: the option against it. raised: whether a model with recurrent layers has its block raised until
+    the page of an attention layer holds one recurrent state.
+    """
+
+    block: Annotated[int, Meta(ge=1)]
+    source: Text
+    drops: bool = False
+    keeps: str = ""
+    raised: bool = False
+
+
 class ServingEngine(Frozen):
     """One engine. sparse: what is known of a draft with a view of the cache that it does not have.
 
-    makers: of the devices that it runs on. defects: known to go wrong there. seats: None where its own choice
-    is not known.
+    prefix: of its prefix cache. makers: of the devices that it runs on. defects: known to go wrong there.
+    seats: None where its own choice is not known.
     """
 
     title: str
@@ -98,6 +112,7 @@ class ServingEngine(Frozen):
     makers: tuple[str, ...]
     drafts: dict[str, ServedDraft]
     sparse: str
+    prefix: PrefixBlocks
     dynamic: DynamicMode | None = None
     seats: Seats | None = None
     defects: tuple[Defect, ...] = ()

@@ -1,0 +1,45 @@
+"""Drawn requests that have something in common: a prefix that a share of them begins with, and sessions."""
+
+import numpy as np
+
+from perfmodel.queueing.blocks import Path, Shared
+from perfmodel.queueing.prefix import Reuse
+from perfmodel.queueing.replay import Arrivals, arrivals
+
+
+def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: int) -> Arrivals:
+    """At least `count` requests in whole sessions, each session's one after another; rate: of requests.
+
+    Times between an answer and the next prompt are exponential.
+    """
+    turns = reuse.turns
+    sessions = -(-count // turns)
+    begin = arrivals(reuse.first, sessions, None if rate is None else rate / turns, burstiness, seed)
+    random = np.random.default_rng([seed, 3])
+    outputs = begin.output_tokens[:, None]
+    if turns > 1:
+        later = arrivals(reuse.first, sessions * (turns - 1), None, 1.0, seed + 1).output_tokens
+        outputs = np.concatenate([outputs, later.reshape(sessions, -1)], 1)
+    added = np.concatenate([begin.input_tokens[:, None], outputs[:, :-1] + int(reuse.turn_tokens)], 1)
+    prompts = np.cumsum(added, 1)
+    begins = random.random(sessions) < reuse.share
+    paths: list[Path] = []
+    for session, (own, out) in enumerate(zip(prompts.tolist(), outputs.tolist(), strict=True)):
+        prefix = min(int(reuse.prefix), own[0]) if begins[session] else 0
+        common: Path = ((0, prefix),) if prefix else ()
+        paths.append(common)
+        context = [prompt + decoded - 1 - prefix for prompt, decoded in zip(own, out, strict=True)]
+        paths += [(*common, (session + 1, before)) for before in context[:-1]]
+    total = sessions * turns
+    node, turn = np.divmod(np.arange(total), turns)
+    return Arrivals(
+        np.repeat(begin.at_s, turns),
+        prompts.reshape(-1),
+        outputs.reshape(-1),
+        Shared(
+            paths,
+            (node + 1 if turns > 1 else np.full(total, -1)).tolist(),
+            np.where(turn > 0, np.arange(total) - 1, -1).tolist() if turns > 1 else (),
+            random.exponential(reuse.think_s, total).tolist() if turns > 1 else (),
+        ),
+    )

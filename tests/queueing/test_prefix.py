@@ -1,0 +1,189 @@
+"""Prefix caches: the published hits, blocks of hybrid models, eviction by hand, and the closed form beside
+the replay.
+"""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.question.query import resolve
+from perfmodel.queueing.blocks import BlockCache, Shared
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.prefix import Engine, HitLaw, Reuse
+from perfmodel.queueing.replay import Arrivals, replay
+from perfmodel.queueing.sessions import draw
+from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.scenario import Scenario
+
+ASK = {"draft": "eagle3", "alpha": 0.6, "gamma": "3", "input_len": 8000, "output_len": 300, "request_rate": 2}
+
+
+@cache
+def scenario(model: str, kv_dtype: str = "bf16", engine: str = "vllm", draft: str = "eagle3") -> Scenario:
+    asked = TrafficQuery(model, "h200", 8, 8, request_rate=1, draft=draft, kv_dtype=kv_dtype, engine=engine)
+    return resolve(asked.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
+
+
+@pytest.mark.parametrize(
+    ("block", "dropped", "prompt", "hits"),
+    [
+        (2144, 1, 3784, 0),  # vllm#54360: one block of this prompt is full, and computed again
+        (2144, 1, 18770, 15008),
+        (2144, 0, 18770, 17152),  # with disable_eagle_block_drop
+        (2144, 1, 2 * 2144, 0),  # the last token is computed always, so its block too
+        (2144, 1, 2 * 2144 + 1, 2144),
+        (16, 1, 1600, 1568),
+        (1, 0, 1, 0),
+    ],
+)
+def test_hits_of_a_prompt_that_was_there_before(block, dropped, prompt, hits) -> None:
+    assert HitLaw(block, dropped).hits(float(prompt), float(prompt)) == hits
+
+
+def test_published_hits_lie_on_the_law() -> None:
+    """The five of vllm#54360, from 3,784 to 18,770 tokens, are steps of it."""
+    steps = {int(HitLaw(2144, 1).hits(length, length)) for length in range(3784, 18771)}
+    assert {0, 4288, 8576, 12864, 15008} <= steps == set(range(0, 15009, 2144))
+
+
+@pytest.mark.parametrize(
+    ("model", "kv_dtype", "gamma", "block"),
+    [
+        # 32 x 128 x 128 fp32 and 8,192 x (3 + 3) bf16 over 2 x 2 x 256 fp8: 2,195,456 / 1,024, exactly
+        ("qwen3.5-35b-a3b", "fp8", 3, 2144),
+        # without a draft 8,192 x 3: 2,146,304 / 1,024 = 2,096
+        ("qwen3.5-35b-a3b", "fp8", 0, 2096),
+        # 48 x 128 x 128 fp32 and 10,240 x (3 + 7) bf16 over 2 x 4 x 256 fp8: 1,636 in blocks of 16
+        ("qwen3.5-27b", "fp8", 7, 1648),
+        ("llama-3.1-8b", "bf16", 3, 16),
+    ],
+)
+def test_a_block_of_a_hybrid_is_raised_until_a_page_holds_a_state(model, kv_dtype, gamma, block) -> None:
+    assert Engine().law(scenario(model, kv_dtype, draft="ngram"), gamma) == HitLaw(block, 0)
+    assert Engine(block=64).law(scenario(model, kv_dtype, draft="ngram"), gamma).block == 64
+
+
+@pytest.mark.parametrize(
+    ("engine", "draft", "gamma", "keeps", "law"),
+    [
+        ("vllm", "eagle", 3, False, HitLaw(16, 1)),
+        ("vllm", "eagle3", 3, False, HitLaw(16, 1)),
+        ("vllm", "dflash", 3, False, HitLaw(16, 1)),
+        ("vllm", "eagle3", 0, False, HitLaw(16, 0)),
+        ("vllm", "eagle3", 3, True, HitLaw(16, 0)),
+        ("vllm", "ngram", 3, False, HitLaw(16, 0)),
+        ("vllm", "medusa", 3, False, HitLaw(16, 0)),
+        ("sglang", "eagle3", 3, False, HitLaw(1, 1)),
+        ("trtllm", "eagle3", 3, False, HitLaw(32, 0)),
+    ],
+)
+def test_which_drafts_lose_a_block_on_which_engine(engine, draft, gamma, keeps, law) -> None:
+    assert Engine(keeps=keeps).law(scenario("llama-3.1-8b", engine=engine, draft=draft), gamma) == law
+
+
+def test_the_least_recently_used_blocks_go_first_and_a_request_lets_go_of_its_last_first() -> None:
+    """Blocks of 10. Two requests of 100 tokens share 40; a session goes on after 60."""
+    shared = Shared([((0, 40),), ((0, 40),), (), ((3, 60),)], [-1, -1, 3, 3])
+    blocks = BlockCache(HitLaw(10), shared)
+    assert blocks.find(0, 100) == (0, 100)
+    blocks.enter(0, 100, 0, 100)
+    assert blocks.find(1, 100) == (40, 60)  # held by the first
+    blocks.enter(1, 100, 40, 60)
+    assert blocks.leave(0, 20) == 80  # its own 60 and 20; the shared 40 stay
+    assert blocks.leave(1, 0) == 100
+    assert list(blocks.idle.values()) == [80, 60, 40]
+    assert blocks.find(0, 100) == (40, 100)  # idle blocks take room again
+    blocks.enter(2, 50, 0, 50)
+    assert blocks.leave(2, 10) == 60
+    assert blocks.find(3, 70) == (60, 70)
+    blocks.trim(240 - 95)  # 95 too many: the first's whole 80, then two blocks off the end of the second's
+    assert list(blocks.idle.values()) == [40, 40, 60]
+    blocks.trim(95)  # 45 too many
+    assert list(blocks.idle.values()) == [30, 60]
+    assert (blocks.find(0, 100)[0], blocks.find(3, 70)[0]) == (30, 60)
+    assert blocks.idle_tokens == 90
+
+
+def test_a_dropped_block_is_computed_into_blocks_of_its_own() -> None:
+    blocks = BlockCache(HitLaw(10, 1), Shared([((0, 40),)] * 2, [-1, -1]))
+    blocks.enter(0, 100, *blocks.find(0, 100))
+    assert blocks.find(1, 100) == (30, 70)
+    blocks.enter(1, 100, 30, 70)
+    assert blocks.leave(1, 5) == 75
+    assert blocks.leave(0, 0) == 100
+    assert blocks.hit_rate == 30 / 200
+
+
+def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
+    """Passes of 10 ms; a prompt token takes 1 ms. 100 tokens, 2 out; 50 ms later those and 49 more."""
+    steps = StepTimes(0, 1.0, np.full(4, 0.01), np.full(4, 0.1), 4, 0.01)
+    reuse = Reuse(replace(LENGTHS, input_mean=100.0, output_mean=2.0))
+    steps = replace(steps, cached=reuse.cached(HitLaw(10), 100.0, reuse.first, np.ones(4)))
+    shared = Shared([(), ((1, 101),)], [1, 1], [-1, 0], [0.0, 0.05])
+    requests = Arrivals(np.zeros(2), np.array([100, 150]), np.array([2, 2]), shared)
+    met = replay(
+        steps, reuse.first, TrafficQuery("llama-3.1-8b", "h100", 9, 9, request_rate=1).limits, requests
+    )
+    np.testing.assert_allclose(met.ttft_s, [0.11, 0.01 + 0.05])  # 150 less ten blocks
+    np.testing.assert_allclose(met.duration_s, 0.12 + 0.05 + 0.06 + 0.01)
+    assert met.hit_rate == 100 / 250
+
+
+LENGTHS = TrafficQuery("llama-3.1-8b", "h100", 9, 9, request_rate=1).lengths
+FEW = {"turns": 6, "turn_input_len": 400, "input_len": 1000, "memory_fraction": 0.4}
+SHARED = {
+    "a prefix": ({"prefix_len": 6000, "prefix_hits": 0.5}, 2.5),
+    "a rare prefix": ({"prefix_len": 6000, "prefix_hits": 0.03, "memory_fraction": 0.4}, 1.0),
+    "sessions": (FEW | {"think_time": 5}, 4.0),
+    "evicted": (FEW | {"think_time": 40}, 4.0),
+    "both": (FEW | {"think_time": 40, "prefix_len": 600}, 4.0),
+}
+"""What else is asked, and requests/s, below saturation."""
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("gamma", [0, 3])
+def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
+    more, rate = SHARED[name]
+    asked = TrafficQuery("llama-3.1-8b", "h100", **ASK | more | {"request_rate": rate})
+    assert asked.reuse is not None
+    steps = step_times(scenario("llama-3.1-8b"), asked.lengths, asked.limits, [gamma], reuse=asked.reuse)[0]
+    told = serve(steps, asked.load(asked.loads), asked.limits, 0.05)
+    requests = draw(asked.reuse, 12_000, rate, 1.0, 1)
+    met = replay(steps, asked.lengths, asked.limits, requests, spread=0.05)
+    assert steps.cached is not None
+    assert met.hit_rate == pytest.approx(float((told.share @ steps.cached.met)[0]), abs=0.03)
+    assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=0.03)
+    assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=0.12)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(["llama-3.1-8b", "qwen3.5-27b"]),
+    st.sampled_from([{"request_rate": 1}, {"request_rate": 6}, {"max_concurrency": 12}]),
+    st.integers(300, 30_000),
+    st.floats(0.05, 1.0),
+    st.sampled_from([20, 400]),
+    st.floats(0.0, 0.4),
+)
+def test_more_hits_never_harm_and_a_draft_never_finds_more(model, load, prompt, part, output, std) -> None:
+    asked = {"model": model, "hardware": "h200", "draft": "eagle3", "alpha": 0.6, "gamma": "2"} | load
+    asked |= {"input_len": prompt, "output_len": output, "input_std": std * prompt}
+    before = pm.traffic(**asked).rows
+    assert pm.traffic(**asked, prefix_len=prompt, prefix_hits=0).rows == before, "today's answer"
+    for share in (0.3, 0.9, 1.0):
+        rows = pm.traffic(**asked, prefix_len=max(int(part * prompt), 1), prefix_hits=share).rows
+        assert 0.0 <= rows[1].prefix_hit_rate <= rows[0].prefix_hit_rate <= 1.0
+        for row, fewer in zip(rows, before, strict=True):
+            assert row.requests_per_s >= fewer.requests_per_s * (1 - 1e-6)
+            assert row.saturation_rate >= fewer.saturation_rate * (1 - 1e-9)
+            if fewer.ttft_s is not None:
+                assert row.ttft_s.mean <= fewer.ttft_s.mean * 1.005
+        before = rows
