@@ -20,7 +20,7 @@ from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, ove
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fits import Z, square
 from perfmodel.specs.engines.engines import engines
-from perfmodel.specs.engines.source_errors import step_errors
+from perfmodel.specs.engines.source_errors import kernels_of, step_errors
 from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 
@@ -165,7 +165,7 @@ def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, cont
     if c.errors:  # a serving engine's: of sources left out, and of a device that no row is of
         relation, devices = c.relation("target_s", scenario.target.name, machine.gpu), step_errors().devices
         unseen = relation in ("transferred", "maker") and machine.gpu.name not in devices
-        of_sources = step_errors().deviation(c.stack, batch)
+        of_sources = step_errors().deviation(c.stack, batch, kernels_of(machine.gpu, c.gpu))
         deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
     else:
         deviation = scatter.deviation * widening(scenario, batch, context)

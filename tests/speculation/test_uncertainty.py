@@ -12,7 +12,7 @@ from perfmodel.answers.question.query import Query, resolve
 from perfmodel.specs.calibrations.calibration import over_host
 from perfmodel.specs.calibrations.fits import MeasuredRange, Scatter, StatedFit, Z
 from perfmodel.specs.engines.engines import engines
-from perfmodel.specs.engines.source_errors import step_errors
+from perfmodel.specs.engines.source_errors import BORROWED, step_errors
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
@@ -211,7 +211,7 @@ def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
     unseen = machine.calibration.error("target_s", "", machine.gpu)
     assert unseen is not None
     assert machine.gpu.name not in step_errors().devices
-    of_sources = float(step_errors().deviation("vllm", 8.0))
+    of_sources = float(step_errors().deviation("vllm", 8.0, BORROWED))
     share = float(step.terms_s["comm"]) / float(step.predicted_s)
     assert 0.1 < share < 0.9
     expected = math.hypot(of_sources, unseen.deviation, over_host().box_log_rms * share)

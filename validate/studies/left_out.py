@@ -7,18 +7,38 @@ source goes back to what it is without any: a factor of 1, a time of a tenth. Al
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfmodel.answers.question.query import Query, resolve
+from perfmodel.specs.calibrations.stacks import devices_of
 from perfmodel.specs.engines.engines import engines
+from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING, Parameter
 from perfmodel.validate.studies.public_runs import Answered
+from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.robust import Array
-from perfmodel.validate.studies.steps import FittedConstants
+from perfmodel.validate.studies.steps import FittedConstants, batch_of, decoding, served_as, version_of
+
+
+@dataclass(frozen=True)
+class Variances:
+    """Of the logarithm of a step: what a source, and a server of it, have in common, and what a row adds."""
+
+    source: float
+    server: float
+    row: float
+
+    def covariance(self, steps: Sequence["Step"]) -> Array:
+        """``[steps, steps]``, of their errors."""
+        names = ([s.source for s in steps], [s.server for s in steps])
+        same = [np.array([[a == b for a in of] for b in of]) for of in names]
+        return np.asarray(self.source * same[0] + self.server * same[1] + self.row * np.eye(len(steps)))
+
 
 SPREAD = 0.7
 """Of the logarithm of a constant around what it is without rows."""
@@ -31,59 +51,98 @@ FREE = {p.place: p for p in (*PUBLIC, *DEFAULT_FLAGS)}
 
 
 def neutral(parameter: Parameter) -> float:
-    """Logarithm of what a constant is without rows, over what it is."""
+    """Logarithm of a constant without rows of runs, over its value: that of kernels where they were measured,
+    else a factor of 1 or a tenth of a time.
+    """
+    if parameter.of_kernels:
+        return math.log(parameter.of_kernels / parameter.expected)
     factor = parameter.times or parameter.name.endswith("factor")
     return -math.log(parameter.expected) if factor else math.log(ABSENT)
 
 
+@dataclass
 class Step:
-    """The step of one run as a function of the free constants that it depends on."""
+    """A step as a function of the free constants that it depends on. off: logarithm of predicted over
+    measured by those of answers.
+    """
 
-    def __init__(self, a: Answered, values: Mapping[str, float]) -> None:
+    source: str
+    server: tuple[object, ...]
+    constants: FittedConstants
+    scenario: Scenario
+    batch: float
+    context: float
+    values: Mapping[str, float]
+    off: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.places = [p.place for p in self.constants.parameters if p.place in FREE]
+        self._log = self._predict({})
+
+    @classmethod
+    def of_run(cls, a: Answered, values: Mapping[str, float]) -> "Step":
+        """Of a public run."""
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]
         known = (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
-        self._constants = FittedConstants.of(run.hardware, run.engine, version, known)
+        constants = FittedConstants.of(run.hardware, run.engine, version, known)
         asked = run.query_arguments() | {"batch": run.batch, "context": round(run.context_tokens), "gamma": 0}
-        self._scenario, self._values = resolve(Query(**asked)), values
-        self._at = float(run.batch), float(run.context_tokens)
-        self.places = [p.place for p in self._constants.parameters if p.place in FREE]
-        self._log = self._predict({})
+        at = float(run.batch), float(run.context_tokens)
+        return cls(run.source_id, run.server, constants, resolve(Query(**asked)), *at, values, a.off)
+
+    @classmethod
+    def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "Step":
+        """Of a row of the table that engines are fitted to, without the costs of default flags."""
+        known = (*DECODING, *SPECULATING)
+        constants = FittedConstants.of(row.hardware, row.engine, version_of(row), known)
+        at = batch_of(row), float(row.context_tokens)
+        scenario = decoding(row, constants.kernels)
+        step = cls(row.source_id, served_as(row), constants, scenario, *at, values)
+        return replace(step, off=step._log - math.log(row.step_s))
 
     def moved(self, by: Mapping[str, float]) -> float:
-        """What the logarithm gains where logarithms of constants move."""
+        """Change of the logarithm where logarithms of constants move."""
         return self._predict(by) - self._log
 
     def _predict(self, by: Mapping[str, float]) -> float:
-        values = {**self._values}
+        values = {**self.values}
         for place in self.places:
             values[place] = values.get(place, FREE[place].expected) * math.exp(by.get(place, 0.0))
-        s = with_calibration(self._scenario, self._constants.calibration(values))
-        return math.log(float(np.ravel(s.target_pass_s(*self._at))[0]))
+        s = with_calibration(self.scenario, self.constants.calibration(values))
+        return math.log(float(np.ravel(s.target_pass_s(self.batch, self.context))[0]))
 
 
-def left_out(rows: Sequence[Answered], covariance: Callable[[Sequence[int]], Array]) -> Array:
-    """Logarithm of predicted over measured, of each row by constants without its source.
+def on_borrowed_kernels(values: Mapping[str, float]) -> list[Step]:
+    """Rows of the table that engines are fitted to on devices that borrow kernels: not part of those fits."""
+    rows = [r for r in engine_decode() if r.hardware not in devices_of(r.engine)]
+    return [Step.of_table(row, values) for row in rows]
 
-    covariance: of the errors of some rows, by their places.
-    """
+
+def left_out(rows: Sequence[Answered], variances: Variances) -> Array:
+    """Logarithm of predicted over measured, of each row by constants without its source."""
     record = recorded()
-    steps = [Step(a, {**record["steps"], **record["iteration"]}) for a in rows]
-    off = np.array([a.off for a in rows])
-    found = off.copy()
+    values = {**record["steps"], **record["iteration"]}
+    steps = [*(Step.of_run(a, values) for a in rows), *on_borrowed_kernels(values)]
+    found = np.array([a.off for a in rows])
     for source in dict.fromkeys(a.run.source_id for a in rows):
         mine = [i for i, a in enumerate(rows) if a.run.source_id == source]
         places = sorted({place for i in mine for place in steps[i].places})
-        train = [i for i in range(len(rows)) if i not in mine and set(places) & set(steps[i].places)]
-        by = _refit([steps[i] for i in train], off[train], covariance(train), places)
-        found[mine] = [off[i] + steps[i].moved(by) for i in mine]
+        train = [s for s in steps if not alike(s.source, source) and set(places) & set(s.places)]
+        by = _refit(train, variances, places)
+        found[mine] = [steps[i].off + steps[i].moved(by) for i in mine]
     return found
 
 
-def _refit(steps: Sequence[Step], off: Array, covariance: Array, places: Sequence[str]) -> dict[str, float]:
-    """By how much the logarithms of these constants move where only rows with these errors are known."""
+def alike(one: str, other: str) -> bool:
+    """Whether two names are of one source: a thread of a repository is left out with its dashboard."""
+    return one == other or ("InferenceX" in one and "InferenceX" in other)
+
+
+def _refit(steps: Sequence[Step], variances: Variances, places: Sequence[str]) -> dict[str, float]:
+    """By how much the logarithms of these constants move where only these steps are known."""
     expected, at = np.array([neutral(FREE[place]) for place in places]), np.zeros(len(places))
-    weights = np.linalg.inv(covariance) if len(steps) else np.zeros((0, 0))
+    off = np.array([s.off for s in steps])
+    weights = np.linalg.inv(variances.covariance(steps)) if steps else np.zeros((0, 0))
     for _ in range(ROUNDS if places else 0):
         by = dict(zip(places, at.tolist(), strict=True))
         moved = np.array([s.moved(by) for s in steps])

@@ -111,11 +111,3 @@ class MixedEffects:
             left[mine] = (self.off - self._sums(fitted))[mine]
             deviation[mine] = np.sqrt(self._spread(covariance) + noise[self._class])[mine]
         return left, deviation
-
-    def covariance(self, rows: Sequence[int]) -> Array:
-        """Of the errors of some rows, by their places: what the levels that they share have in common."""
-        index, variances = np.asarray(rows, int), np.exp(2.0 * self._logs)
-        own = self._own[index]
-        alike = own[:, None, :] == own[None, :, :]
-        noise = variances[len(self.levels) :][self._class[index]]
-        return np.asarray(alike @ variances[: len(self.levels)] + np.diag(noise))

@@ -16,6 +16,7 @@ from perfmodel.specs.engines.engines import DRIFT
 class Parameter:
     """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: multiplies the
     kernels', or what other devices have. source: of one that is not fitted here, but stated as expected.
+    of_kernels: its value by measured kernels alone, 0 where there are none.
     """
 
     place: str
@@ -23,6 +24,7 @@ class Parameter:
     spread: float
     times: bool = False
     source: str = ""
+    of_kernels: float = 0.0
 
     @property
     def name(self) -> str:
@@ -101,7 +103,14 @@ _BLOCK = (
     "RTX 3090 (1.1), RTX PRO 6000 (2.2)"
 )
 _SHARED = "NCCL without NVLink, messages of 8 B to 10 KB: RTX 5070 Ti 39, RTX 4090 42, RTX 6000D 45 us"
+_GDDR = (
+    "RTX 3090 (noonghunna/club-3090, syv-ai/qwen38-27b-rtx3090), RTX 4090 (pegainfer-project/pegainfer#69), "
+    "RTX PRO 6000 (vllm-project/vllm#56128): 11 steps, 20 % too slow with the kernels of data-centre devices"
+)
 PUBLIC = (
+    Parameter("gddr.gemm_factor", 1.17, 0.1, True, _GDDR),
+    Parameter("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
+    Parameter("gddr.state_layer_s", 0.75, 0.3, True, _GDDR),
     Parameter("vllm.pass_fixed_s", 1.42e-3, 0.33, source=_V0),
     Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1),
     Parameter("sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6"),
@@ -120,12 +129,12 @@ PUBLIC = (
         "all.shared_allreduce_byte_s", 5.2e-10, 1.0, source="RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB"
     ),
     *(
-        Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20)
+        Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20, of_kernels)
         for board in ("h20-sxm-96gb", "h20-sxm-141gb")
-        for name, value, spread in (
-            ("gemm_factor", 0.383, 0.1),
-            ("gemm_factor_fp8", 1.22, 0.1),
-            ("gemm_flops_factor", 3.2, 0.1),
+        for name, value, spread, of_kernels in (
+            ("gemm_factor", 0.383, 0.1, 0.39),
+            ("gemm_factor_fp8", 1.22, 0.1, 0.0),
+            ("gemm_flops_factor", 3.2, 0.1, 2.56),
         )
     ),
     *(

@@ -69,6 +69,12 @@ class PublicRun:
     left_out: str
 
     @property
+    def server(self) -> tuple[object, ...]:
+        """The common part of the runs of one server."""
+        place = self.model, self.hardware, self.tensor_parallel, self.weights
+        return self.source_id, self.engine, self.engine_version, *place
+
+    @property
     def counts(self) -> bool:
         """Whether it is judged by."""
         return not self.left_out

@@ -19,17 +19,20 @@ import yaml
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.fits import Z
-from perfmodel.specs.engines.source_errors import OTHER, StepErrors
+from perfmodel.specs.calibrations.stacks import calibration_of
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors, kernels_of
 from perfmodel.specs.models.model import load_model
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.held_out import quantile
-from perfmodel.validate.studies.left_out import left_out
+from perfmodel.validate.studies.left_out import Variances, left_out
 from perfmodel.validate.studies.mixed import MixedEffects
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs
 from perfmodel.validate.studies.published_engines import engine_decode
+from perfmodel.validate.studies.robust import Array
 
 PATH = files.data_directory("") / "sources.yaml"
 LEFT_OUT = BUNDLED / "sources.json"
@@ -38,6 +41,8 @@ CROWDED = 16
 """Sequences from which on rows scatter more: prompts of other requests stall some engines' passes."""
 FEW = 3
 """An engine of fewer rows takes the deviation of all."""
+NEWEST = "blackwell"
+"""An architecture of its own: engines still change its kernels from version to version."""
 HEADER = (
     "# Written by `perfmodel validate calibrate sources --write` from results/published/public_runs.csv.\n"
 )
@@ -66,13 +71,9 @@ def mixed(rows: Sequence[Answered]) -> MixedEffects:
     """The fit to the errors of steps."""
     levels: dict[str, list[Hashable]] = {
         "source": [a.run.source_id for a in rows],
-        "server": [(a.run.source_id, a.run.engine, a.run.engine_version, *_place(a.run)) for a in rows],
+        "server": [a.run.server for a in rows],
     }
     return MixedEffects(np.array([-a.off for a in rows]), levels, [_class(a.run) for a in rows])
-
-
-def _place(run: PublicRun) -> tuple[Any, ...]:
-    return run.model, run.hardware, run.tensor_parallel, run.weights
 
 
 def _class(run: PublicRun) -> str:
@@ -83,13 +84,10 @@ def fit(date: datetime.date) -> tuple[str, str]:
     """The texts of the two files: deviations, and errors of steps by constants without their source."""
     rows = of_figure("step")
     found, sources = mixed(rows), [a.run.source_id for a in rows]
-    left = left_out(rows, found.covariance)
+    row = float(np.mean(np.square(list(found.residuals.values()))))
+    left = left_out(rows, Variances(found.deviations["source"] ** 2, found.deviations["server"] ** 2, row))
     sizes = {name: len(of) for name, of in grouped(sources, lambda source: source).items()}
-    weights = np.array([1.0 / sizes[source] for source in sources])
     deviation = found.left_out(sources)[1]
-    # between what constants that have seen a source are off by, and those that have not: a new source often
-    # shares devices and flags with others
-    within = [quantile(np.abs(off) / deviation, weights) for off in (np.array([a.off for a in rows]), left)]
     whole = {
         crowd: float(np.sqrt(np.mean([s**2 for name, s in found.residuals.items() if crowd in name])))
         for crowd in ("alone", "crowded")
@@ -107,7 +105,7 @@ def fit(date: datetime.date) -> tuple[str, str]:
         "date": date,
         "sources": len(sizes),
         "rows": len(rows),
-        "widening": math.sqrt(math.prod(within)) / Z,
+        "widening": _widening(rows, left, deviation),
         **found.deviations,
         "crowded_from": CROWDED,
         "devices": sorted({a.run.hardware for a in rows}),
@@ -117,6 +115,26 @@ def fit(date: datetime.date) -> tuple[str, str]:
     StepErrors.model_validate(short)
     errors = {a.run.id: significant(float(off), 4) for a, off in zip(rows, left, strict=True)}
     return HEADER + yaml.safe_dump(short, sort_keys=False, width=110), json.dumps(errors, indent=1) + "\n"
+
+
+def _widening(rows: Sequence[Answered], left: Array, deviation: Array) -> dict[str, float]:
+    """Factors on deviations, by kernels: between the need of constants that have seen a source and of those
+    that have not, since a new source often shares devices and flags with others. A source counts as one.
+    """
+    sizes = np.abs([[a.off for a in rows], left]) / deviation
+    found = {}
+    for name, index in grouped(range(len(rows)), lambda i: _kernels(rows[i].run)).items():
+        sources = [rows[i].run.source_id for i in index]
+        weights = np.array([1.0 / sources.count(source) for source in sources])
+        within = [quantile(size[index], weights) for size in sizes]
+        found[name] = math.sqrt(math.prod(within)) / Z
+    return found
+
+
+def _kernels(run: PublicRun) -> str:
+    gpu = load_gpu(run.hardware)
+    key = kernels_of(gpu, calibration_of(gpu, run.engine).gpu)
+    return key if key in (BORROWED, NEWEST) else OTHER
 
 
 def _short(value: Any) -> Any:

@@ -14,7 +14,7 @@ from perfmodel.specs.calibrations.calibration import Calibration, read_kernels
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.stacks import calibration_of
 from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.engines import DRIFT, ONLY, architecture_of, release
+from perfmodel.specs.engines.engines import DRIFT, ONLY, architecture_of, borrowed_scopes, release
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
 from perfmodel.validate.solving import grouped
@@ -86,9 +86,11 @@ class FittedConstants:
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
         kernels = load_kernels(calibration_of(known, engine).name)
-        of, own = architecture_of(kernels.gpu or hardware), architecture_of(hardware)
-        scopes = ("all", of, engine, f"{engine}.{of}", *(() if of == own else (own, f"{engine}.{own}")))
-        scopes += (hardware, f"{engine}.{hardware}")
+        of, board = architecture_of(kernels.gpu or hardware), load_gpu(hardware)
+        own = architecture_of(board)
+        borrowed = (*borrowed_scopes(board, kernels.gpu or hardware), hardware)
+        scopes = ("all", of, engine, f"{engine}.{of}")
+        scopes += tuple(scope for name in borrowed for scope in (name, f"{engine}.{name}"))
         onto = {p.place: p for scope in scopes[4:] for p in parameters if p.scope == scope and p.times}
         chosen = {p.name: p for s in scopes for p in parameters if p.scope == s and p.place not in onto}
         since = [

@@ -10,7 +10,7 @@ from perfmodel.specs.boundary.files import bundled_names, looks_like_path
 from perfmodel.specs.calibrations.calibration import Calibration, load_bundled, load_calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
-from perfmodel.specs.engines.engines import DRIFT, architecture_of, engines, release
+from perfmodel.specs.engines.engines import DRIFT, borrowed_scopes, engines, release
 
 ENGINES = {
     "vllm": "vLLM",
@@ -84,9 +84,8 @@ def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
     source = engines()
     if c.stack not in source.engines or c.gpu is None:
         return c
-    own, update = architecture_of(gpu), dict[str, Constant]()
-    other = () if own == architecture_of(c.gpu) else (own,)
-    for layer in source.of_device(c.stack, c.version, other, gpu.name):
+    update: dict[str, Constant] = {}
+    for layer in source.of_device(c.stack, c.version, borrowed_scopes(gpu, c.gpu), gpu.name):
         for name, s in layer.items():
             base = update.get(name, getattr(c, name))
             scale = base.value if s.times else 1.0

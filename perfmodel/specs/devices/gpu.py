@@ -86,7 +86,7 @@ class GPUSpec(Frozen):
     Peaks are dense and count multiply and add as two FLOPs. A precision that is not listed has no peak. Only
     a CPU host may leave out memory and peaks: they depend on the machine, and asking for a missing one is
     refused. peer_access: whether devices without a link of their own reach each other's memory over PCIe;
-    else messages go through the host's.
+    else messages go through the host's. memory_type: of a board; with GDDR, borrowed kernels are corrected.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -97,6 +97,7 @@ class GPUSpec(Frozen):
     aliases: tuple[str, ...] = ()
     calibration: str
     memory: Quantity | None = None
+    memory_type: Literal["", "HBM", "GDDR6", "GDDR6X", "GDDR7", "LPDDR5X", "DDR5"] = ""
     memory_bandwidth: Quantity
     peak: dict[Precision, Quantity] = field(default_factory=dict)
     last_level_cache: Quantity | None = None

@@ -23,6 +23,7 @@ FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 DRIFT = "@"
 """Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
+GDDR = "gddr"
 ONLY = "/"
 """Between a version and the architecture that a drift is of alone."""
 _NO_CANDIDATE = 10**6
@@ -142,6 +143,15 @@ def engines() -> Engines:
 def architecture_of(gpu: str | GPUSpec) -> str:
     """First word of a device's architecture, in lower case."""
     return (load_gpu(gpu) if isinstance(gpu, str) else gpu).architecture.split()[0].lower()
+
+
+def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
+    """Scopes of a device whose kernels were measured on another: its architecture where that differs, and
+    ``gddr`` for a board with such memory, which loads a larger share of its bandwidth and has higher clocks.
+    """
+    own = architecture_of(gpu)
+    scopes = () if own == architecture_of(kernels_gpu) else (own,)
+    return (*scopes, GDDR) if gpu.memory_type.startswith("GDDR") and gpu.name != kernels_gpu else scopes
 
 
 def release(version: str) -> tuple[int, ...]:

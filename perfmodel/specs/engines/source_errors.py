@@ -16,10 +16,14 @@ from msgspec import Meta
 from perfmodel.operations import Floats
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs.engines.engines import architecture_of
 
 Deviation = Annotated[float, Meta(ge=0, le=10)]
 OTHER = "other"
-"""Of an engine without rows of its own."""
+"""Of an engine, or a kind of device, without rows of its own."""
+BORROWED = "borrowed"
+"""Devices that borrow another device's kernels."""
 
 
 class RowDeviation(Frozen):
@@ -32,26 +36,33 @@ class RowDeviation(Frozen):
 
 
 class StepErrors(Frozen):
-    """The file. widening: what the deviations are multiplied by so that a normal interval holds 90 % of the
-    rows of sources left out. engines: by word of ``--engine``, or ``other``. devices: those of the rows.
+    """The file. widening: factor on the deviations with which a normal interval holds 90 % of the rows of
+    sources left out, by architecture, for `BORROWED` kernels, or ``other``. engines: by word of ``--engine``,
+    or ``other``. devices: those of the rows.
     """
 
     fitted_on: tuple[str, ...]
     date: datetime.date
     sources: Positive
     rows: Positive
-    widening: Annotated[float, Meta(gt=0, le=10)]
+    widening: dict[str, Annotated[float, Meta(gt=0, le=10)]]
     source: Deviation
     server: Deviation
     crowded_from: Positive
     engines: dict[str, RowDeviation]
     devices: tuple[str, ...]
 
-    def deviation(self, engine: str, batch: Floats) -> Floats:
-        """Standard deviation of the logarithm of a step's time at these batches."""
+    def deviation(self, engine: str, batch: Floats, kernels: str) -> Floats:
+        """Standard deviation of the logarithm of a step at these batches. kernels: see `kernels_of`."""
         row = self.engines.get(engine, self.engines[OTHER])
         own = np.where(np.asarray(batch) < self.crowded_from, row.alone, row.crowded)
-        return np.asarray(self.widening * np.sqrt(self.source**2 + self.server**2 + own**2))
+        factor = self.widening.get(kernels, self.widening[OTHER])
+        return np.asarray(factor * np.sqrt(self.source**2 + self.server**2 + own**2))
+
+
+def kernels_of(gpu: GPUSpec, measured_on: str | None) -> str:
+    """Key of `StepErrors.widening` for a device with kernels that were measured on this or another one."""
+    return architecture_of(gpu) if gpu.name == measured_on else BORROWED
 
 
 @cache

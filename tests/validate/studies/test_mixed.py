@@ -40,13 +40,3 @@ def test_slopes_of_the_likelihood_are_those_of_finite_differences() -> None:
     at = np.log([0.15, 0.3, 0.06, 0.04])
     steps = [found._loss(at + h)[0] - found._loss(at - h)[0] for h in 1e-5 * np.eye(4)]
     assert found._loss(at)[1] == pytest.approx(np.array(steps) / 2e-5, rel=1e-4)
-
-
-def test_rows_of_a_source_err_together() -> None:
-    off, sources, devices = drawn(4)
-    found = MixedEffects(off, {"source": sources, "device": devices}, ["all"] * len(off))
-    alike = found.covariance([0, 1, 6])  # the first two of one source; none of one device
-    source, row = found.deviations["source"] ** 2, found.residuals["all"] ** 2
-    assert alike[0, 1] == pytest.approx(source)
-    assert alike[0, 2] == 0.0
-    assert alike[0, 0] == pytest.approx(source + found.deviations["device"] ** 2 + row)

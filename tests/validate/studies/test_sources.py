@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.specs.engines.source_errors import OTHER, step_errors
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.engines.source_errors import BORROWED, OTHER, kernels_of, step_errors
 from perfmodel.validate.studies.sources import of_figure
 
 
@@ -14,10 +15,22 @@ def test_a_crowded_batch_and_an_engine_without_rows_have_their_own_deviations() 
     errors = step_errors()
     for engine, row in errors.engines.items():
         parts = errors.source, errors.server, row.crowded
-        assert float(errors.deviation(engine, 64)) == pytest.approx(errors.widening * math.hypot(*parts))
+        expected = errors.widening[BORROWED] * math.hypot(*parts)
+        assert float(errors.deviation(engine, 64, BORROWED)) == pytest.approx(expected)
     at = errors.crowded_from
-    assert np.all(errors.deviation("sglang", np.array([1, at - 1])) < errors.deviation("sglang", at))
-    assert errors.deviation("unheard-of", 1) == errors.deviation(OTHER, 1)
+    below = errors.deviation("sglang", np.array([1, at - 1]), "hopper")
+    assert np.all(below < errors.deviation("sglang", at, "hopper"))
+    assert errors.deviation("unheard-of", 1, "hopper") == errors.deviation(OTHER, 1, OTHER)
+
+
+def test_kernels_of_its_own_make_a_device_surer_and_a_new_architecture_less_sure() -> None:
+    asked = {"model": "qwen3-8b", "batch": 1, "context": 1000, "gamma": 0}
+    widths = [np.divide(*whatif(hardware=gpu, **asked).ar_tpot_interval) for gpu in ("h100", "gh200", "b200")]
+    assert widths[0] > max(widths[1:])
+    assert (kernels_of(load_gpu("h100"), "h100-sxm-80gb"), kernels_of(load_gpu("h800"), "h100-sxm-80gb")) == (
+        "hopper",
+        BORROWED,
+    )
 
 
 def test_a_device_that_no_row_is_of_is_less_sure() -> None:
