@@ -149,7 +149,9 @@ class Machine:
         blocks: Floats = c.attention_blocks_per_multiprocessor.value
         if self._multiprocessors and (isinstance(blocks, np.ndarray) or blocks):
             rate = byte_s * wave_factor(op.work_items, blocks * self._multiprocessors, self._multiprocessors)
-        cache = cost.kv_bytes * (self.reread(op.query, op.cache == "latent") * rate)
+        state = op.cache == "state"
+        read = 1.0 if state else self.reread(op.query, op.cache == "latent")
+        cache = cost.kv_bytes * (read * rate)
         counted = not isinstance(op.work_items, float) or op.work_items > 0
         if counted and c.multiprocessor_bandwidth.value * self._multiprocessors:
             cache = np.maximum(cache, self._longest_s(op))
@@ -157,9 +159,9 @@ class Machine:
         if counted and backend is not None and (backend.one or backend.several):
             cache = np.maximum(cache, self._uncut_s(op, backend))
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
-        further: Floats = {"latent": c.latent_layer_s.value, "state": c.state_layer_s.value}.get(
-            op.cache, 0.0
-        )
+        further: Floats = c.latent_layer_s.value if op.cache == "latent" else 0.0
+        if state:
+            further = c.state_layer_s.value + c.state_verify_s.value * (np.asarray(op.query) > 1.0)
         if op.cache == "index":  # scores and choice: two kernels a layer
             further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
         start = op.kernels * (c.attention_fixed_s.value + further)

@@ -108,10 +108,13 @@ def test_the_share_of_the_bandwidth_of_each_kind_of_cache(form: str, cache: str,
     assert fast.op_predicted_s(replace(op, form="fp8", cache="heads")) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("cache", "further"), [("heads", 0.0), ("latent", 0.02), ("state", 0.3)])
-def test_a_layer_with_a_latent_or_a_state_starts_later(cache: str, further: float) -> None:
-    op = replace(attention(1.0, kernels=7), cache=cache)
-    added = {"attention_fixed_s": 0.1, "latent_layer_s": 0.02, "state_layer_s": 0.3}
+@pytest.mark.parametrize(
+    ("cache", "query", "further"),
+    [("heads", 4, 0.0), ("latent", 4, 0.02), ("state", 1, 0.3), ("state", 4, 0.7)],
+)
+def test_a_layer_with_a_latent_or_a_state_starts_later(cache: str, query: float, further: float) -> None:
+    op = replace(attention(1.0, kernels=7), cache=cache, query=query)
+    added = {"attention_fixed_s": 0.1, "latent_layer_s": 0.02, "state_layer_s": 0.3, "state_verify_s": 0.4}
     assert machine(**added).op_predicted_s(op) == pytest.approx(1 + 7 * (0.1 + further))
 
 

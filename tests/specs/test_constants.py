@@ -108,6 +108,7 @@ def test_an_engines_constant_moves_the_term_of_the_work_that_it_is_declared_for(
         "multiprocessor_bandwidth": 0.5,
         "gemm_flops_factor": 0.02,
         "latent_reread_per_query": 0.5,
+        "state_verify_s": 1e-3,
     }
     base = with_values(base, {n: v for n, v in stated.items() if n == name})
     value = getattr(base, name)

@@ -140,6 +140,10 @@ class EngineConstants(Frozen):
     state_layer_s: Annotated[
         Constant, Declared("attention", "fixed", "s", "further time of each recurrent layer")
     ] = ABSENT
+    state_verify_s: Annotated[
+        Constant,
+        Declared("attention", "fixed", "s", "further time of each recurrent layer of several query tokens"),
+    ] = ABSENT
     multiprocessor_bandwidth: Annotated[
         Constant,
         Declared(
