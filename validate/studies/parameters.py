@@ -112,7 +112,7 @@ PUBLIC = (
     Parameter("gddr.small_kernel_s", 0.75, 0.3, True, _GDDR),
     Parameter("gddr.state_layer_s", 0.75, 0.3, True, _GDDR),
     Parameter(
-        "vllm.ampere.state_verify_s",
+        "vllm.rtx-3090-24gb.state_verify_s",
         4.5e-4,
         0.5,
         source="noonghunna/club-3090: Qwen3.5-27B with MTP takes 40.5 and 42.8 ms an iteration, 20 ms more than "
