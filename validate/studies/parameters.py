@@ -115,8 +115,8 @@ PUBLIC = (
         "vllm.rtx-3090-24gb.state_verify_s",
         4.5e-4,
         0.5,
-        source="noonghunna/club-3090: Qwen3.5-27B with MTP takes 40.5 and 42.8 ms an iteration, 20 ms more than "
-        "its passes without; Qwen3.6-35B-A3B 17 to 26 ms more",
+        source="noonghunna/club-3090: Qwen3.5-27B with MTP takes 40.5 and 42.8 ms an iteration, 20 ms more "
+        "than its passes without; Qwen3.6-35B-A3B 17 to 26 ms more",
     ),
     Parameter("vllm.pass_fixed_s", 1.42e-3, 0.33, source=_V0),
     Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1),
