@@ -14,6 +14,7 @@ from perfmodel.reading import parse_json, read_text
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.validate.engine.timing import Timing
+from perfmodel.validate.records.checksum import check_stamp
 from perfmodel.validate.records.code_version import version
 
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
@@ -91,6 +92,7 @@ class EngineRecord(Frozen):
     server writes.
     """
 
+    crc32: Annotated[str, Meta(pattern=r"^[0-9a-f]{8}\Z")] | None = None
     schema_version: Literal[1]
     kind: Literal["engine"]
     machine: str
@@ -125,4 +127,6 @@ def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) 
 
 def read_engine_record(path: Path) -> EngineRecord:
     """Read and check a record. Raises InputError naming file and key."""
-    return files.parse(EngineRecord, parse_json(str(path), read_text(path)), str(path))
+    text = read_text(path)
+    check_stamp(path, text)
+    return files.parse(EngineRecord, parse_json(str(path), text), str(path))

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from perfmodel.errors import InputError
 from perfmodel.reading import check_regular, parse_json, read_bytes
+from perfmodel.validate.records.checksum import stamped
 from perfmodel.writing import write
 
 
@@ -22,8 +23,8 @@ def encode(value: dict[str, Any]) -> str:
 
 
 def as_record(header: str, rows: Sequence[str]) -> str:
-    """A record's file, of its header and rows as JSON: one row a line."""
-    return header.removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n"
+    """A record's file, of its header and rows as JSON: one row a line, and a checksum."""
+    return stamped(header.removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n")
 
 
 class Journal(AbstractContextManager["Journal"]):

@@ -227,6 +227,10 @@ class Environment(_Part):
 
 
 class _Record(_Part):
+    crc32: Annotated[
+        Annotated[str, Meta(pattern=r"^[0-9a-f]{8}\Z")] | None,
+        Meta(description="of the rest of the file; the first member"),
+    ] = None
     schema_version: Annotated[int, Meta(description=f"{SCHEMA_VERSION}; another is refused")]
     machine: Annotated[str, Meta(description="label of the machine: the folder under `results/`")]
     hardware: Annotated[

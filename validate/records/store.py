@@ -11,9 +11,11 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.reading import read_text
 from perfmodel.specs import PACKAGE, data_folder
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.validate.records.checksum import check_stamp
 from perfmodel.validate.records.schema import SCHEMA_VERSION, KernelRecord, KernelRow, PointRecord, PointRow
 
 BUNDLED = data_folder("results").resolve()
@@ -85,6 +87,7 @@ def beside(record: Path, name: str) -> str:
 def read_record(path: Path) -> Record:
     """Read and check one file. Raises InputError naming file and key, also for another schema."""
     raw = files.read_mapping(path)
+    check_stamp(path, read_text(path))
     if raw.get("schema_version") != SCHEMA_VERSION:
         allowed = f"{SCHEMA_VERSION} (other versions are read by the perfmodel that wrote them)"
         raise refuse(str(path), "schema_version", allowed, raw.get("schema_version"))

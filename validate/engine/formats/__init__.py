@@ -15,6 +15,7 @@ from perfmodel.validate.engine.formats import clients, llama_cpp, printed_block,
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.records.checksum import check_stamp
 
 
 class BenchFormat(NamedTuple):
@@ -73,6 +74,7 @@ FORMATS = {
 def read(path: Path, said: Said) -> list[Timing]:
     """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
     text = read_text(path)
+    check_stamp(path, text)
     if printed_block.HEAD in text:
         return printed_block.read(path.name, text, said)
     runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
