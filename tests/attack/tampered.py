@@ -10,26 +10,34 @@ from unittest import mock
 from perfmodel.errors import InputError
 from perfmodel.specs import data_folder
 from perfmodel.specs.boundary import files
-from perfmodel.validate.studies import gate, record
-from perfmodel.validate.studies.inputs import inputs
+from perfmodel.validate.studies import gate
+from perfmodel.validate.studies import inputs as module
 from tests.attack import hostile, watch
 
 FOLDERS = ("hardware", "models", "results")
+CODE = {"perfmodel": module.PACKAGE, "validate": module.VALIDATE}
 PATTERNS = (
     "hardware/*/*.yaml",
     "hardware/*.yaml",
     "models/*.yaml",
+    "models/heads.csv",
     "results/published/*.csv",
     "results/cpu-*/*.json",
+    "results/[ers]*.json",
+    "validate/plans/*.yaml",
 )
 
 
 @contextmanager
 def copied(folder: Path) -> Iterator[Path]:
-    """A copy of all shipped data, from which answers are made meanwhile."""
-    for name in FOLDERS:
-        shutil.copytree(data_folder(name), folder / name, ignore=shutil.ignore_patterns("*.png", "*.md"))
-    with mock.patch.object(files, "data_folder", folder.joinpath):
+    """A copy of all shipped data and code, from which answers are made and fingerprints taken meanwhile."""
+    beside = shutil.ignore_patterns("*.png", "*.md", "__pycache__")
+    for name, place in ({name: data_folder(name) for name in FOLDERS} | CODE).items():
+        shutil.copytree(place, folder / name, ignore=beside)
+    with (
+        mock.patch.object(files, "data_folder", folder.joinpath),
+        mock.patch.multiple(module, PACKAGE=folder / "perfmodel", VALIDATE=folder / "validate"),
+    ):
         files.bundled_names.cache_clear()
         yield folder
     files.bundled_names.cache_clear()
@@ -37,8 +45,8 @@ def copied(folder: Path) -> Iterator[Path]:
 
 def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     """Change a number of one file after the other; which, follows from the seed."""
-    recorded = gate.read(record.PATH)["inputs"]
     with copied(folder) as package:
+        recorded = module.inputs(package / "results")
         paths = [sorted(package.glob(pattern)) for pattern in PATTERNS]
         for number in range(count):
             rng = Random(f"{seed}:gate:{number}")
@@ -48,7 +56,7 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
             path.write_text(changed, encoding="utf-8")
             refused, fault = False, None
             try:
-                now = inputs(package / "results")
+                now = module.inputs(package / "results")
                 if not gate.faults({"inputs": recorded}, {"inputs": now}):
                     fault = f"{path.relative_to(package)} changed unseen (seed {seed}, {number})"
             except InputError:

@@ -1,21 +1,25 @@
 """The inputs of the predictions: a fingerprint of each file that enters an answer, so that a change is seen.
 
-The replayed errors alone would not show a changed standard error, a device that no measured row uses, or a
-published figure that moved a little.
+The replayed errors alone would not show a changed standard error, a device that no measured row uses, a
+published figure that moved a little, or a constant of the code that decides at its limit only.
 """
 
+import ast
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perfmodel.reading import csv_lines, read_bytes
+from perfmodel.reading import csv_lines, read_bytes, read_text
+from perfmodel.specs import PACKAGE
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.units import FACTORS
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import UNGATED
-from perfmodel.validate.records.store import BUNDLED, RESULTS
+from perfmodel.validate.records.store import RESULTS
 
+VALIDATE = Path(__file__).parents[1]
 OF_RECORDS = (".json", ".yaml", ".csv")
 """Files of a machine: its records, and the devices and calibrations that they name; pages and pictures are
 derived from them.
@@ -24,6 +28,10 @@ AS_ONE = "public_"
 """Tables of thousands of rows, of which one fingerprint is kept."""
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
+OF_ANSWERS = ("specs", "kv", "drafts", "costs", "speculation", "queueing", "answers")
+"""Folders of the code whose constants enter answers; the others lay out text and pictures."""
+SHOWN = 60
+"""Characters up to which a constant is recorded as it is written, and not by its fingerprint."""
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
@@ -42,14 +50,19 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
         path.name: _content(path)
         for path in (
             *sorted(files.data_directory("").glob("*.yaml")),
-            BUNDLED / "engines.json",
-            BUNDLED / "requests.json",
-            BUNDLED / "sources.json",
+            results / "engines.json",
+            results / "requests.json",
+            results / "sources.json",
         )
     }
     for table in sorted((results / "published").glob("*.csv")):
         whole = {"file": _fingerprint(read_bytes(table))}
         found[f"published/{table.name}"] = whole if table.stem.startswith(AS_ONE) else _rows(table)
+    found["models/heads.csv"] = _rows(files.data_directory("models") / "heads.csv")
+    found["plans"] = {
+        p.relative_to(VALIDATE).as_posix(): _content(p) for p in sorted(VALIDATE.rglob("*.yaml"))
+    }
+    found["constants"] = dict(_constants())
     found["units"] = {name: json.dumps(factor) for name, factor in FACTORS.items()}
     passed_over = (UNGATED, "published")
     own = (
@@ -61,6 +74,20 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
     if (results / "withdrawn.yaml").exists():
         found["records"]["withdrawn.yaml"] = _content(results / "withdrawn.yaml")
     return found
+
+
+def _constants() -> Iterator[tuple[str, str]]:
+    """Module and name of every constant of the code with a number in it -> its value as it is written."""
+    for path in sorted(path for folder in OF_ANSWERS for path in (PACKAGE / folder).rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        for node in ast.parse(read_text(path)).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            name = ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+            numbers = (n for n in ast.walk(node.value) if isinstance(n, ast.Constant))
+            if name.isupper() and any(type(n.value) in (int, float) for n in numbers):
+                text = ast.unparse(node.value)
+                yield f"{module}.{name}", text if len(text) <= SHOWN else _fingerprint(text.encode())
 
 
 def _fingerprint(data: bytes) -> str:

@@ -27,7 +27,8 @@ OWN = "results/cpu-1/20261121T122043Z-94313695-cpu-full"
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Any]:
-    return gate.read(accuracy.PATH)
+    """As committed, but for inputs that changed since."""
+    return gate.read(accuracy.PATH) | {"inputs": inputs()}
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,24 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
         swap("value: 42.9", "value: 43.0"),
         "records/cpu-engine/device.yaml: ",
     ),
+    ("models/heads.csv", swap(",32000,", ",32001,"), "models/heads.csv/"),
+    ("validate/plans/cpu-full.yaml", swap("gamma: .*", "gamma: 1"), "plans/plans/cpu-full.yaml: "),
+    (
+        "perfmodel/queueing/latency.py",
+        swap("FULL = 0.98", "FULL = 0.99"),
+        "constants/queueing.latency.FULL: 0.98 -> 0.99",
+    ),
+    (
+        "perfmodel/queueing/switching.py",
+        swap("LEAST_DECODING = 0.02", "LEAST_DECODING = 0.2"),
+        "constants/queueing.switching.LEAST_DECODING: 0.02 -> 0.2",
+    ),
+    (
+        "perfmodel/answers/load/traffic_rows.py",
+        swap("CROWDED = 0.05", "CROWDED = 0.06"),
+        "constants/answers.load.traffic_rows.CROWDED: 0.05 -> 0.06",
+    ),
+    ("perfmodel/specs/huggingface/families.py", swap("qk_norm", "no_norm"), "constants/specs.huggingface."),
     ("results/withdrawn.yaml", swap("up to 7 ms", "up to 9 ms"), "records/withdrawn.yaml: "),
 ]
 
