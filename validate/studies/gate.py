@@ -85,10 +85,12 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The inputs of `now` without devices and models that were added since: no recorded figure uses them."""
+    """The inputs of `now` without devices, models and lines of the history that were added since: no recorded
+    figure uses them.
+    """
     kept = {
         kind: {name: made_of for name, made_of in now[kind].items() if name in recorded.get(kind, {})}
-        for kind in ("gpus", "models")
+        for kind in ("gpus", "models", "history")
         if kind in now
     }
     return now | kept

@@ -80,6 +80,7 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
         swap("value: 42.9", "value: 43.0"),
         "records/cpu-engine/device.yaml: ",
     ),
+    ("results/history.csv", swap(r"0\.02798", "0.01798"), "history/lines to 20: "),
     ("models/heads.csv", swap(",32000,", ",32001,"), "models/heads.csv/"),
     ("validate/plans/cpu-full.yaml", swap("gamma: .*", "gamma: 1"), "plans/plans/cpu-full.yaml: "),
     (
@@ -131,6 +132,14 @@ def test_a_device_that_is_added_is_no_fault_and_one_that_is_gone_is(recorded: di
     one_less = {"inputs": recorded["inputs"] | {"gpus": dict([*gpus.items()][1:])}}
     assert gate.faults(one_less, {"inputs": recorded["inputs"]}) == []
     assert gate.faults({"inputs": recorded["inputs"]}, one_less)[1].endswith("recorded, but gone")
+
+
+def test_the_history_may_grow(recorded: dict[str, Any], shipped: Path) -> None:
+    path = shipped / "results/history.csv"
+    before = path.read_text(encoding="utf-8")
+    path.write_text(before + before.partition("\n")[2], encoding="utf-8")
+    assert told(recorded, shipped) == []
+    path.write_text(before, encoding="utf-8")
 
 
 def test_a_changed_unit_is_named(
