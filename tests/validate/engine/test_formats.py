@@ -109,12 +109,31 @@ def test_what_is_no_benchmark_is_refused(tmp_path, text) -> None:
 def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path) -> None:
     text = (FILES / "printed.txt").read_text()
     path = tmp_path / "log.txt"
-    path.write_text(
-        text + text.replace("Maximum request concurrency:             8", "Max request concurrency: 4")
-    )
+    other = text.replace("Maximum request concurrency:             8", "Max request concurrency: 4")
+    path.write_text(text + other.replace("21.50", "43.00"))
     assert [t.batch for t in read(path, Said())] == [8, 4]
     path.write_text(text[: text.index("Median TPOT")])
     refused(r"log\.txt: median_tpot_ms: must be a number", read, path, Said())
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("vllm-serve-plain-4.json", {"max_concurrency": 4000}),
+        ("vllm-serve-plain-4.json", {"max_concurrency": 1}),
+        ("vllm-serve-plain-4.json", {"output_lens": [640] * 16, "total_output_tokens": 10240}),
+        ("sglang-serving.jsonl", {"total_output_tokens": 61440}),
+        ("sglang-serving.jsonl", {"max_concurrency": 2}),
+    ],
+)
+def test_a_load_that_the_times_contradict_is_refused(tmp_path, name, change) -> None:
+    """1000 times the clients, ten times the tokens: 4 were in flight by their times, whatever is stated."""
+    run = json.loads((FILES / name).read_text().splitlines()[0])
+    path = tmp_path / name
+    path.write_text(json.dumps(run))
+    assert read(path, Said())
+    path.write_text(json.dumps(run | change))
+    refused("concurrency: must agree with the times: .* in flight on average, given", read, path, Said())
 
 
 GOOD: dict[str, Any] = {"where": "x.json", "seconds": 0.01, "batch": 4.0, "context": 1000.0, "gamma": 3}
@@ -194,7 +213,7 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
     [
         # batch, context, K, tokens per iteration, seconds, prompt, output, share of prefill
         ("vllm_serve", {}, {}, (4, 125.5, 0, 1, 0.02, 100, 51, 0)),
-        ("vllm_serve", {"max_concurrency": 3, "median_ttft_ms": 1000}, {}, (3, 125.5, 0, 1, 0.02, 100, 51, 2 /
+        ("vllm_serve", {"max_concurrency": 3, "median_ttft_ms": 1000, "duration": 3}, {}, (3, 125.5, 0, 1, 0.02, 100, 51, 2 /
             2.02)),
         ("vllm_serve", {"max_concurrency": None, "latencies": [1.0, 2.0]}, {}, (1.5, 125.5, 0, 1, 0.02, 100,
             51, 0)),

@@ -37,9 +37,10 @@ flags = ("--max-concurrency", "--random-input-len", "--random-output-len")
 batch, prompt, new = (int(after(flag)) for flag in flags)
 rates = [0.5**j for j in range(1, gamma + 1)]
 step_ms = 10 + batch * (0.1 + prompt / 40960) + 2 * gamma
-found = {{"endpoint_type": "openai", "duration": 9, "max_concurrency": batch, "completed": batch,
+tpot_ms = step_ms / (1 + sum(rates))
+found = {{"endpoint_type": "openai", "duration": (1 + tpot_ms * (new - 1)) / 1e3, "max_concurrency": batch, "completed": batch,
          "median_ttft_ms": 1, "total_input_tokens": batch * prompt, "total_output_tokens": batch * new,
-         "median_tpot_ms": step_ms / (1 + sum(rates))}}
+         "median_tpot_ms": tpot_ms}}
 if gamma:
     found |= {{"spec_decode_per_position_acceptance_rates": rates, "spec_decode_num_drafts": 1000}}
 open(after("--result-filename"), "w").write(json.dumps(found))

@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.answers.load.llmd_report import PREDICTED
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import (
+    check_in_flight,
     found,
     number,
     objects,
@@ -51,7 +52,9 @@ def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     output = number(where, run, "total_output_tokens") / completed
     tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, number(where, run, "median_ttft_ms") / 1e3
     batch = optional(where, run, "max_concurrency") or said.batch or number(where, run, "concurrency")
-    return [of_client(where, tpot, drafted, min(batch, completed), (prompt, output), ttft, completed)]
+    batch = min(batch, completed)
+    check_in_flight(where, run, batch, completed, output)
+    return [of_client(where, tpot, drafted, batch, (prompt, output), ttft, completed)]
 
 
 def guidellm(where: str, report: dict[str, Any], said: Said) -> list[Timing]:

@@ -4,13 +4,17 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from perfmodel.errors import refuse
+from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Timing
 
 SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
 """Gaps below this fraction of their median are of chunks read late; above this fraction of such gaps the
 median is not a step. Gaps below `NO_GAP` of their mean are ignored and leave that median unchanged.
+"""
+LEAST_FULL, MOST_FULL = 0.5, 1.25
+"""Requests in flight on average over the concurrency that a file states, at the least and at the most: 0.7 where
+the last answers run out, 1.01 by rounded means.
 """
 MOST_SAMPLES = 200
 """As many as a record should carry."""
@@ -63,6 +67,28 @@ def positive(where: str, data: dict[str, Any], key: str) -> float:
     if not value:
         raise refuse(where, key, "a number above 0", value)
     return value
+
+
+def check_in_flight(where: str, run: dict[str, Any], batch: float, answers: float, output: float) -> None:
+    """Refuse (InputError) a concurrency or lengths that the times of a run contradict; one without them is
+    taken.
+
+    By Little's law answers x (TTFT + TPOT x (output - 1)) / duration are in flight on average; times are means
+    where the file has them, output is the mean tokens of an answer.
+    """
+    duration = optional(where, run, "duration")
+    ttft, tpot = (
+        optional(where, run, f"mean_{name}_ms") or optional(where, run, f"median_{name}_ms")
+        for name in ("ttft", "tpot")
+    )
+    if not duration or ttft is None or tpot is None:
+        return
+    in_flight = answers * (ttft + tpot * max(output - 1.0, 0.0)) / 1e3 / duration
+    if not LEAST_FULL <= in_flight / batch <= MOST_FULL:
+        raise InputError(
+            f"{where}: concurrency: must agree with the times: {answers:g} answers of {output:.4g} tokens in "
+            f"{duration:.4g} s are {in_flight:.3g} in flight on average, given {batch:g}"
+        )
 
 
 def unfailed(where: str, run: dict[str, Any], key: str) -> None:

@@ -18,6 +18,8 @@ HEAD = "Serving Benchmark Result"
 KEYS = {
     "successful requests": "completed",
     "failed requests": "failed",
+    "mean tpot (ms)": "mean_tpot_ms",
+    "mean ttft (ms)": "mean_ttft_ms",
     "maximum request concurrency": "max_concurrency",
     "max request concurrency": "max_concurrency",
     "benchmark duration (s)": "duration",

@@ -51,6 +51,8 @@ def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
         if asked
         else sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
     )
+    if asked:
+        fields.check_in_flight(where, run, batch, completed, output)
     chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
     tokens = sum(outputs) - completed
     ttft_s = None if ttft is None else ttft / 1e3
