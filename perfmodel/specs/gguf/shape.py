@@ -96,7 +96,7 @@ class _Reader:
     def each(self, key: str, default: int | None = None, high: int = 2**40) -> list[int]:
         """One whole number, or one for each layer."""
         value = self.keys.get(f"{self.architecture}.{key}", default)
-        found = value if isinstance(value, list) and value else [value]
+        found: list[Any] = value if isinstance(value, list) and value else [value]
         if not all(isinstance(one, int) and 0 <= one <= high for one in found):
             raise refuse(str(self.path), f"{self.architecture}.{key}", f"a whole number up to {high}", value)
         return [int(one) for one in found]
