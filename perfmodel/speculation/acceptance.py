@@ -15,13 +15,12 @@ import numpy.typing as npt
 from perfmodel.costs.monotone import pooled
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
+from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN
 from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow
 
 MAX_GAMMA = 4096
 """Longest draft for which survival is tabulated."""
 
-LEAST_KNOWN = 3
-"""Draft length to which an acceptance that was printed at shorter ones is carried."""
 _STEPS, _ENOUGH = 200, 1e-15
 """Of Newton's method: at most so many, and until they are this small."""
 

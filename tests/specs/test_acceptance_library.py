@@ -115,9 +115,13 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     chat, code = find_published("a", "eagle3"), find_published("a", "eagle3", "code")
     math_text, other = find_published("a", "eagle3", "math"), find_published("b", "mtp", "chat")
     assert chat.spread == pytest.approx(math.sqrt((2 * stdev(logs) ** 2 + stdev(logs) ** 2) / 3), rel=1e-12)
-    assert chat.tokens == pytest.approx({1: 1.85, 2: 2.45}, rel=1e-12)
+    assert chat.printed == pytest.approx({1: 1.85, 2: 2.45}, rel=1e-12)
+    assert chat.tokens == pytest.approx(chat.printed | {3: 1 + 1.8 * 1.45 / 1.4}, rel=1e-12)
     assert chat.survival == ()
-    assert chat.source == "chat, thinking on and chat text at short contexts: a page; another"
+    assert chat.source == (
+        "chat, thinking on and chat text at short contexts: a page; another; "
+        "beyond 2 drafted as a, chat text: a page"
+    )
     assert (code.spread, code.tokens) == (0.0, {1: 1.5, 2: 2.0, 3: 4.0})
     assert math_text.spread == 0.4  # that of no row is known
     assert ([r.task for r in other.rows], other.survival) == (["mixed"], (0.5,))
@@ -128,6 +132,23 @@ def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     assert find_published("a-0528", "eagle3") == chat
     assert (published_drafts("a-0528"), published_drafts("a")) == (("eagle3", "mtp"), ("eagle3",))
     assert LibraryEntry((BY_HAND[3], replace(BY_HAND[3], drafted="2")), 0.0).tokens == {1: 2.0}
+
+
+@pytest.mark.parametrize(
+    ("target", "least", "most"),
+    [
+        ("deepseek-r1", 2.46, 2.61),  # R1, V3 and V3.2 as printed at three drafted tokens
+        ("deepseek-v3.2", 2.46, 2.47),
+        ("glm-4.6", 2.6, 3.2),  # 1.9 at one; constant acceptance would give 3.44
+        ("glm-5", 3.15, 3.17),
+        ("qwen3.5-35b-a3b", 2.9, 3.25),  # 2.89 to 3.52 of Qwen3.6-35B-A3B
+    ],
+)
+def test_one_drafted_token_is_not_stretched_to_three(target: str, least: float, most: float) -> None:
+    s = resolve(Query(target, "h200", 1, 4096, tp=8, draft="mtp", gamma=3))
+    found = published_acceptance(target, s.draft)
+    assert least <= float(found.tokens_per_iteration(3)) <= most
+    assert 3.0 in found.measured_at or "beyond 1" in found.source
 
 
 def test_a_question_without_a_rate_is_less_sure_than_one_with_its_task() -> None:

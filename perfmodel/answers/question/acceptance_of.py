@@ -3,11 +3,13 @@ library.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from perfmodel.drafts.base import Draft
 from perfmodel.specs.acceptance.acceptance_library import (
     DEFAULT_TASK,
+    LEAST_KNOWN,
     find_published,
     library,
     published_drafts,
@@ -61,8 +63,12 @@ def published_acceptance(model: str, draft: Draft, task: str | None = None) -> A
     unsaid = f" ({DEFAULT_TASK} unless --task says otherwise)" if task is None else ""
     drafted, tokens = zip(*entry.tokens.items(), strict=True)
     smoothed = ", smoothed to gain less with the length" if _noisy(drafted, tokens) else ""
+    decay = typical_decay(library_word(draft))
+    if drafted[-1] < LEAST_KNOWN:
+        smoothed += f"; a position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
     source = f"{entry.source}{unsaid}{smoothed}"
-    return Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, typical_decay())
+    found = Acceptance.from_lengths(drafted, tokens, source, entry.survival, entry.spread, decay)
+    return replace(found, measured_at=tuple(map(float, entry.printed)))
 
 
 def acceptance_by_context(

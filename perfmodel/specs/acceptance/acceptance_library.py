@@ -10,18 +10,23 @@ import math
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
+from perfmodel.errors import InputError
 from perfmodel.reading import read_rows
 from perfmodel.specs import data_folder
 from perfmodel.specs.models.model import hub_id, load_model
 
 DEFAULT_TASK = "chat"
+LEAST_KNOWN = 3
+"""Draft length to which an acceptance that was printed at shorter ones is carried."""
 SHORT, SHORT_TOKENS = "at short contexts", 4096
 """How a source says that its prompts were short, and to where that is taken to hold."""
+_ENOUGH = 8
+"""Ratios of which a kind of draft has a median of its own."""
 _TUNED = re.compile(r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp)(?=-|$)")
 
 
@@ -84,11 +89,13 @@ def short_name(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class LibraryEntry:
     """The rows that answer one question, all of one head: the asked task's, else mixed text's, else every
-    task's.
+    task's. longer: a row whose tokens at longer drafts stand in where these have none, in proportion to the
+    tokens beyond the first at the longest length that these have, if it has that too.
     """
 
     rows: tuple[LibraryRow, ...]
     spread: float
+    longer: LibraryRow | None = None
 
     @property
     def head(self) -> str:
@@ -96,7 +103,7 @@ class LibraryEntry:
         return self.rows[0].head
 
     @property
-    def tokens(self) -> dict[int, float]:
+    def printed(self) -> dict[int, float]:
         """Mean over the rows by draft length: at those that all have, or of the row with most where there is
         none.
         """
@@ -104,6 +111,16 @@ class LibraryEntry:
         longest = max(each, key=lambda row: len(row))
         common = set.intersection(*map(set, each)) or set(longest)
         return {length: fmean(row[length] for row in each if length in row) for length in sorted(common)}
+
+    @property
+    def tokens(self) -> dict[int, float]:
+        """The same, and at longer drafts by the row that stands in."""
+        own = self.printed
+        if self.longer is None:
+            return own
+        known, other = max(own), self.longer.tokens
+        scale = (own[known] - 1.0) / (other[known] - 1.0) if known in other else 1.0
+        return own | {k: 1.0 + scale * (tokens - 1.0) for k, tokens in other.items() if k > known}
 
     @property
     def survival(self) -> tuple[float, ...]:
@@ -118,7 +135,12 @@ class LibraryEntry:
         )
         head = f"{self.head}, " if self.head else ""
         places = dict.fromkeys(place for row in self.rows for place in row.source.split("; "))
-        return f"{head}{' and '.join(what)} text {SHORT}: {'; '.join(places)}"
+        beyond = ""
+        if (other := self.longer) is not None:
+            beyond = (
+                f"; beyond {max(self.printed)} drafted as {other.target}, {other.task} text: {other.source}"
+            )
+        return f"{head}{' and '.join(what)} text {SHORT}: {'; '.join(places)}{beyond}"
 
 
 def published_drafts(target: str) -> tuple[str, ...]:
@@ -153,9 +175,38 @@ def find_published(target: str, draft: str, task: str | None = None) -> LibraryE
     else:
         rows = tuple(row for row in known if row.head == known[0].head)
     if task is None or rows[0].task != task:
-        return LibraryEntry(rows, _between_tasks([row for row in known if row.head == rows[0].head]))
+        return _longer(LibraryEntry(rows, _between_tasks([row for row in known if row.head == rows[0].head])))
     stated = [row.spread for row in rows if row.spread is not None]
-    return LibraryEntry(rows, fmean(stated) if stated else _typical()[0])
+    return _longer(LibraryEntry(rows, fmean(stated) if stated else _typical()[0]))
+
+
+def _longer(entry: LibraryEntry) -> LibraryEntry:
+    """With the row nearest to its first that was printed at longer drafts, where its own are short: of the
+    same kind of draft on the same target or one of its architecture, if any.
+    """
+    known, own = max(entry.printed), entry.rows[0]
+    if known >= LEAST_KNOWN:
+        return entry
+    near = [
+        row
+        for row in library()
+        if (row.draft == own.draft and max(row.tokens) >= LEAST_KNOWN)
+        and (row.target == own.target or _architecture(row.target) == _architecture(own.target) != "")
+    ]
+
+    def apart(row: LibraryRow) -> tuple[bool, ...]:
+        return known not in row.tokens, row.task != own.task, row.target != own.target
+
+    return replace(entry, longer=min(near, key=apart, default=None))
+
+
+@cache
+def _architecture(target: str) -> str:
+    """The architecture of a library's target; nothing where that is not known."""
+    try:
+        return load_model(target).model_type
+    except InputError:
+        return ""
 
 
 def _between_tasks(rows: Iterable[LibraryRow]) -> float:
@@ -168,12 +219,13 @@ def _between_tasks(rows: Iterable[LibraryRow]) -> float:
 
 
 @cache
-def typical_decay() -> float:
-    """Median over the library's heads of conditional acceptance at position 2 or 3 over that at the one
-    before.
+def typical_decay(draft: str = "") -> float:
+    """Median over the library of conditional acceptance at position 2 or 3 over that at the one before: of a
+    kind of draft, or where too little of it was printed, of all heads.
     """
     ratios = []
-    for row in library():
+    rows = [row for row in library() if row.draft == draft or not draft]
+    for row in rows:
         survival, tokens = (1.0, *row.survival[:3]), row.tokens
         if {1, 2, 3} <= set(tokens):
             survival = (
@@ -182,7 +234,7 @@ def typical_decay() -> float:
             )
         rates = [after / before for before, after in pairwise(survival)]
         ratios += [after / before for before, after in pairwise(rates)] if row.draft != "ngram" else []
-    return median(ratios)
+    return median(ratios) if len(ratios) >= _ENOUGH or not draft else typical_decay()
 
 
 @cache
