@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.queueing.replay import Arrivals
+from perfmodel.queueing.trace_prefix import of_hashes, of_sessions
 from perfmodel.reading import check_regular
 
 NAMES = {
@@ -24,13 +25,16 @@ NAMES = {
     "output": ("output_length", "output_tokens", "completion_tokens", "output_len", "GeneratedTokens"),
 }
 """Column -> its names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
+SESSION, HASHES = ("session_id", "conversation_id", "session"), "hash_ids"
+"""Columns that say what prompts have in common, where the first request has them; hashes in JSON only."""
 IN_MILLISECONDS = "timestamp"
 MAX_REQUESTS = 10_000_000
 MAX_TOKENS = 2.0**40
 MAX_LINE_BYTES = 2**20
+NODE = Annotated[int, msgspec.Meta(ge=0)]
 AT_ONCE = 50_000
 """Lines that are read together."""
-Columns = tuple[list[Any], list[Any], list[Any]]
+Columns = tuple[list[Any], ...]
 
 
 def read_trace(path: str | Path) -> Arrivals:
@@ -42,9 +46,10 @@ def read_trace(path: str | Path) -> Arrivals:
     where = Path(path)
     check_regular(where)
     blocks = _json_lines if where.suffix in (".jsonl", ".json") else _csv_lines
-    parts, count = [], 0
+    parts, count, sessions, hashes = [], 0, list[Any](), list[Any]()
     names = dict.fromkeys(NAMES, "")
     for columns in blocks(where, names):
+        sessions, hashes = sessions + columns[3], hashes + columns[4]
         parts.append([_numbers(columns[i], key, names[key], count, where) for i, key in enumerate(NAMES)])
         count += len(columns[0])
         if count > MAX_REQUESTS:
@@ -53,7 +58,13 @@ def read_trace(path: str | Path) -> Arrivals:
         raise refuse(str(where), None, "one request or more", "none")
     at, inputs, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(at, kind="stable")
-    return Arrivals(at[order] - at[order[0]], inputs[order].astype(np.int64), outputs[order].astype(np.int64))
+    prompts, outputs = inputs[order].astype(np.int64), outputs[order].astype(np.int64)
+    shared = None
+    if any(hashes):
+        shared = of_hashes(prompts, [hashes[at] or () for at in order])
+    elif any(session is not None for session in sessions):
+        shared = of_sessions(prompts, outputs, [sessions[at] for at in order])
+    return Arrivals(at[order] - at[order[0]], prompts, outputs, shared)
 
 
 def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
@@ -65,8 +76,10 @@ def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             head = next(rows, [])
             names |= {key: _name(head, key, where) for key in NAMES}
             places = [head.index(names[key]) for key in NAMES]
+            own = next((head.index(name) for name in SESSION if name in head), None)
             while block := [row for row in islice(rows, AT_ONCE) if row]:
-                yield tuple([row[place] for row in block] for place in places)  # type: ignore[misc]
+                columns = [[row[place] for row in block] for place in places]
+                yield *columns, [] if own is None else [row[own] or None for row in block], []
                 count += len(block)
         except IndexError:
             short = next(n for n, row in enumerate(block, 1) if len(row) <= max(places))
@@ -85,13 +98,19 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
         head = _decoded(msgspec.json.Decoder(dict[str, msgspec.Raw]), [first], 0, where)[0]
         names |= {key: _name(head, key, where) for key in NAMES}
         types = {"at": float | str, "input": float, "output": float}
-        request = msgspec.defstruct("Request", list(types.items()), rename=names, gc=False)
+        own = next((name for name in SESSION if name in head), SESSION[0])
+        shared = {"session": (own, str | int | None), "hashes": (HASHES, tuple[NODE, ...] | None)}
+        said = [(key, kind, None) for key, (name, kind) in shared.items() if name in head]
+        renamed = names | {key: name for key, (name, _) in shared.items() if name in head}
+        request = msgspec.defstruct("Request", [*types.items(), *said], rename=renamed, gc=False)
         decoder, count = msgspec.json.Decoder(request), 0
         rows = chain([first], lines)
         while block := list(islice(rows, AT_ONCE)):
             found = _decoded(decoder, block, count, where)
             count += len(block)
-            yield tuple([getattr(one, key) for one in found] for key in NAMES)  # type: ignore[misc]
+            yield tuple(
+                [getattr(one, key) for one in found] if key in renamed else [] for key in (*NAMES, *shared)
+            )
 
 
 def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list[Any]:

@@ -2,6 +2,7 @@
 the replay.
 """
 
+import json
 from dataclasses import replace
 from functools import cache
 
@@ -11,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perfmodel as pm
+from perfmodel.answers.load.acceptance_along import KNOTS, gains_along
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question.query import resolve
+from perfmodel.errors import InputError
 from perfmodel.queueing.blocks import BlockCache, Shared
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.prefix import Engine, HitLaw, Reuse
@@ -162,6 +165,84 @@ def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
     assert met.hit_rate == pytest.approx(float((told.share @ steps.cached.met)[0]), abs=0.03)
     assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=0.03)
     assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=0.12)
+
+
+def test_clients_that_think_between_turns() -> None:
+    more = {"turns": 5, "turn_input_len": 300, "input_len": 800, "think_time": 4, "request_rate": None}
+    asked = TrafficQuery("llama-3.1-8b", "h100", **ASK | more | {"max_concurrency": "2,40"})
+    assert asked.reuse is not None
+    steps = step_times(scenario("llama-3.1-8b"), asked.lengths, asked.limits, [0], reuse=asked.reuse)[0]
+    told = serve(steps, asked.load(asked.loads), asked.limits, 0.05)
+    for at, clients in enumerate((2, 40)):
+        met = replay(
+            steps, asked.lengths, asked.limits, draw(asked.reuse, 400 * clients, None, 1.0, 2), clients
+        )
+        count = met.output_tokens.size
+        assert told.requests_per_s[at] == pytest.approx(count / met.duration_s, rel=0.06)
+        assert told.tpot.mean[at] == pytest.approx(met.tpot_s.mean(), rel=0.03)
+        assert told.running[at] == pytest.approx(met.running, rel=0.06)
+
+
+def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
+    """0.8 at 1,000 and 0.2 at 16,000 tokens: 0.5 in between by the logarithm, the nearest beyond."""
+    row = {"target": "llama-3.1-8b", "draft": "eagle3", "draft_kv": "full"}
+    rows = [row | {"context_tokens": 1000, "alpha": 0.8}, row | {"context_tokens": 16000, "alpha": 0.2}]
+    where = tmp_path / "rows.json"
+    where.write_text(json.dumps({"schema_version": 1, "source": "a file", "rows": rows}))
+    asked = ASK | {"alpha": None, "acceptance": str(where), "gamma": "2", "turns": 2, "turn_input_len": 9}
+    question = TrafficQuery("llama-3.1-8b", "h100", **asked)
+    prompts = np.geomspace(250, 64_000, KNOTS + 1)[::4].round() - 5
+    requests = Arrivals(np.zeros(5), prompts.astype(int), np.full(5, 10))
+    server = StepTimes(2, 2.0, np.full(9, 0.02), np.full(9, 0.1), 9, 0.01)
+    found = gains_along(question, scenario("llama-3.1-8b"), server, requests)
+    alphas = np.array([0.8, 0.8, 0.5, 0.2, 0.2])
+    np.testing.assert_allclose(found, (1 + alphas + alphas**2) / 2.0, rtol=0.03)
+    assert gains_along(replace(question, acceptance=None), scenario("llama-3.1-8b"), server, requests) is None
+    answer = pm.traffic("llama-3.1-8b", "h100", **asked | {"replay": True, "num_prompts": 100})
+    assert answer.replay[1].tpot_s.p90 > 1.05 * answer.replay[1].tpot_s.p50
+
+
+def test_a_trace_of_hashes_is_hit_but_for_a_dropped_block(tmp_path) -> None:
+    """The same 2,048 tokens twice: 127 of 128 blocks, one less with EAGLE-3, of 4,096 prompt tokens."""
+    where = tmp_path / "t.jsonl"
+    line = '{"timestamp": %d, "input_length": 2048, "output_length": 9, "hash_ids": [1, 2, 3, 4]}\n'
+    where.write_text(line % 0 + line % 5000)
+    answer = pm.traffic("llama-3.1-8b", "h100", **ASK | {"trace": str(where)})
+    assert [row.prefix_hit_rate for row in answer.replay] == [2032 / 4096, 2016 / 4096]
+    assert answer.rows[0].prefix_hit_rate is None
+
+
+def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
+    asked = {"draft": "mtp", "kv_dtype": "fp8", "alpha": 0.7, "gamma": "1,3", "input_len": "8k"}
+    asked |= {"output_len": 500, "request_rate": "1,10", "prefix_len": "7k"}
+    light, heavy = pm.traffic("qwen3.5-35b-a3b", "h200", **asked).prefix
+    rows = pm.traffic("qwen3.5-35b-a3b", "h200", **asked).rows
+    assert (light.gamma, light.block, light.dropped_tokens) == (3, 2144, 2144)
+    assert (light.hit_rate_without, light.hit_rate) == pytest.approx((3 * 2096 / 8192, 2 * 2144 / 8192))
+    assert light.net_s == pytest.approx(rows[0].e2e_s.mean - rows[2].e2e_s.mean)
+    waits = rows[2].ttft_s.mean - rows[0].ttft_s.mean
+    assert light.net_s == pytest.approx(light.decode_gain_s - waits)
+    assert 0.5 * waits < light.recomputed_s < waits
+    assert (light.pays, heavy.pays, heavy.net_s) == (True, False, None)
+    best = heavy.changes[0]
+    assert (best.change, best.pays) == ("disable_eagle_block_drop", True)
+    kept = pm.traffic("qwen3.5-35b-a3b", "h200", **asked, disable_eagle_block_drop=True)
+    assert kept.verdicts[1].gamma
+    assert best.net_s == pytest.approx(kept.rows[3].e2e_s.mean - kept.rows[4].e2e_s.mean)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"prefix_len": 9000}, "prefix_len: must be at most input_len 8000"),
+        ({"turns": 2}, "both must be given"),
+        ({"turn_input_len": 5}, "both must be given"),
+        ({"turns": 500, "turn_input_len": 500}, "500 turns"),
+    ],
+)
+def test_what_is_refused(more, told) -> None:
+    with pytest.raises(InputError, match=told):
+        pm.traffic("llama-3.1-8b", "h100", **ASK | more)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

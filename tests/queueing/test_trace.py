@@ -42,6 +42,36 @@ def test_what_is_read(tmp_path, name, text, expected):
     )
 
 
+HASHED = """{"timestamp": 5, "input_length": 1200, "output_length": 2, "hash_ids": [7, 8, 10]}
+{"timestamp": 1, "input_length": 1100, "output_length": 2, "hash_ids": [7, 8, 9]}
+{"timestamp": 9, "input_length": 300, "output_length": 2, "hash_ids": null}
+"""
+CHATS = "arrival_s,input_tokens,output_tokens,session_id\n0,100,20,a\n1,50,5,\n2,150,9,a\n3,60,9,a\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "paths", "follows"),
+    [
+        # three hashes of 1,200 tokens: blocks of 512
+        (
+            "t.jsonl",
+            HASHED,
+            [((7, 512), (8, 512), (9, 76)), ((7, 512), (8, 512), (10, 176)), ()],
+            (),
+        ),
+        # a context of 119, then of 158 of which a shorter prompt takes its 60
+        ("t.csv", CHATS, [(), (), ((0, 119),), ((0, 60),)], [-1, -1, 0, 2]),
+        ("t.jsonl", MOONCAKE.replace(', "hash_ids": [1]', ', "session_id": 4'), [(), ()], [-1, -1]),
+    ],
+)
+def test_what_prompts_have_in_common(tmp_path, name, text, paths, follows):
+    where = tmp_path / name
+    where.write_text(text)
+    shared = read_trace(where).shared
+    assert shared is not None
+    assert (shared.paths, shared.follows) == (paths, follows)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
@@ -57,6 +87,7 @@ def test_what_is_read(tmp_path, name, text, expected):
         ("t.jsonl", MOONCAKE + '{"timestamp": "x"' + " " * 2**21 + "}", "request 3: must be at most"),
         ("t.jsonl", MOONCAKE.replace("20", '"many"'), "request 1: .*input_length"),
         ("t.jsonl", MOONCAKE.replace("3000", "9" * 400), "request 1"),
+        ("t.jsonl", MOONCAKE.replace("[1]", "[-1]"), "request 1: .*hash_ids"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n1,2\n", "request 2: must have a cell"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2," + "3" * 200_000, "field larger than"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n" + "9" * 400 + ",2,3", "request 1: arrival_s"),

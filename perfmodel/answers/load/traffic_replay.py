@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.load.acceptance_along import gains_along
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.operations import Array
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.load import Lengths, Load
 from perfmodel.queueing.policies import Choice, Replica
+from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import step_times
@@ -33,24 +35,26 @@ def replayed(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
         lengths = _lengths_of(trace)
         rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else np.inf  # all at once
         drafted = {t.gamma for choice in choices for t in (choice.steps.table or (choice.steps,))}
-        priced = step_times(replica.scenario, lengths, replica.limits, sorted(drafted))
+        held = None if trace.shared is None else Reuse(lengths, engine=question.reusing.engine)
+        priced = step_times(replica.scenario, lengths, replica.limits, sorted(drafted), reuse=held)
         load = Load(lengths, rate=np.array([rate]))
         there = replace(replica, load=load, passes={t.gamma: t for t in priced})
         there = replace(there, load=Load(lengths, rate=np.array([there.sustained(there.passes)])))
         served = [replace(choice, steps=choice.policy.replayed(choice, there)) for choice in choices]
         where = {"request_rate": float(rate) if np.isfinite(rate) else None, "concurrency": None}
-        return tuple(_row(question, lengths, c, trace, where) for c in served if c.steps.seats)
+        return tuple(_row(question, replica, lengths, c, trace, where) for c in served if c.steps.seats)
     rows = []
     for load in question.loads.tolist():
         where = question.named(load)
         drawn = question.num_prompts, where["request_rate"], question.burstiness, seed
         requests = arrivals(lengths, *drawn) if reuse is None else draw(reuse, *drawn)
-        rows += [_row(question, lengths, c, requests, where) for c in choices if c.steps.seats]
+        rows += [_row(question, replica, lengths, c, requests, where) for c in choices if c.steps.seats]
     return tuple(rows)
 
 
 def _row(
     question: TrafficQuery,
+    replica: Replica,
     lengths: Lengths,
     choice: Choice,
     requests: Arrivals,
@@ -60,6 +64,8 @@ def _row(
     clients, cap = where["concurrency"], None
     if where["request_rate"] is not None:
         clients, cap = None, clients
+    gain = gains_along(question, replica.scenario, steps, requests)
+    requests = requests if gain is None else replace(requests, gain=gain)
     met = replay(steps, lengths, question.limits, requests, clients, spread, seed, cap)
     return TrafficRow(
         **where,

@@ -1,0 +1,45 @@
+"""What the requests of a trace have in common: by the hashes of their prompts' blocks, or by session."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.queueing.blocks import Path, Shared
+
+
+def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]]) -> Shared:
+    """Of hashes that each stand for a block and all before it, as in Mooncake's traces (blocks of 512).
+
+    The size of a block follows from the longest list: the power of two that so many fill a prompt with.
+    """
+    longest = max(range(len(hashes)), key=lambda at: len(hashes[at]))
+    block = 1 << int(np.ceil(np.log2(max(prompts[longest] / max(len(hashes[longest]), 1), 1.0))))
+    paths: list[Path] = []
+    for prompt, own in zip(prompts.tolist(), hashes, strict=True):
+        full = prompt // block
+        rest = ((own[full], prompt - full * block),) if prompt % block and full < len(own) else ()
+        paths.append((*((each, block) for each in own[:full]), *rest))
+    return Shared(paths, [-1] * len(paths))
+
+
+def of_sessions(
+    prompts: NDArray[np.int64], outputs: NDArray[np.int64], sessions: Sequence[Hashable | None]
+) -> Shared:
+    """Requests in the order of arrival: each begins with the context of its session's one before, as far as
+    it is that long, and is not sent before that is answered. None: of no session.
+    """
+    paths: list[Path] = []
+    keeps, follows = [-1] * len(sessions), [-1] * len(sessions)
+    before, nodes = dict[Hashable, int](), dict[Hashable, int]()
+    contexts = (prompts + outputs - 1).tolist()
+    for request, (prompt, session) in enumerate(zip(prompts.tolist(), sessions, strict=True)):
+        path: Path = ()
+        if session is not None:
+            keeps[request] = nodes.setdefault(session, len(nodes))
+            if session in before:
+                follows[request] = before[session]
+                path = ((keeps[request], min(contexts[before[session]], prompt)),)
+            before[session] = request
+        paths.append(path)
+    return Shared(paths, keeps, follows, [0.0] * len(sessions))
