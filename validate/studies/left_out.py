@@ -51,11 +51,11 @@ FREE = {p.place: p for p in (*PUBLIC, *DEFAULT_FLAGS)}
 
 
 def neutral(parameter: Parameter) -> float:
-    """Logarithm of a constant without rows of runs, over its value: that of kernels where they were measured,
-    else a factor of 1 or a tenth of a time.
+    """Logarithm of a constant without public runs, over its value: by other data where there are, else a
+    factor of 1 or a tenth of a time.
     """
-    if parameter.of_kernels:
-        return math.log(parameter.of_kernels / parameter.expected)
+    if parameter.elsewhere:
+        return math.log(parameter.elsewhere / parameter.expected)
     factor = parameter.times or parameter.name.endswith("factor")
     return -math.log(parameter.expected) if factor else math.log(ABSENT)
 

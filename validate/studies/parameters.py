@@ -16,7 +16,7 @@ from perfmodel.specs.engines.engines import DRIFT
 class Parameter:
     """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: multiplies the
     kernels', or what other devices have. source: of one that is not fitted here, but stated as expected.
-    of_kernels: its value by measured kernels alone, 0 where there are none.
+    elsewhere: its value by other data than public runs (kernels, tables of engines), 0 where there are none.
     """
 
     place: str
@@ -24,7 +24,7 @@ class Parameter:
     spread: float
     times: bool = False
     source: str = ""
-    of_kernels: float = 0.0
+    elsewhere: float = 0.0
 
     @property
     def name(self) -> str:
@@ -119,9 +119,11 @@ PUBLIC = (
         "than its passes without; Qwen3.6-35B-A3B 17 to 26 ms more",
     ),
     Parameter("vllm.pass_fixed_s", 1.42e-3, 0.33, source=_V0),
-    Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1),
+    Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1, elsewhere=0.01),
     Parameter("sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6"),
-    Parameter("sglang@0.5.small_kernel_s", 1.0, 0.1, True, "versions from 0.5.5 on are those fitted"),
+    Parameter(
+        "sglang@0.5.small_kernel_s", 1.0, 0.1, True, "versions from 0.5.5 on are those fitted", elsewhere=1.0
+    ),
     Parameter("sglang@0.5.6.iteration_fixed_s", 0.386, 0.2, True, _DASHBOARD),
     Parameter("all.block_bandwidth", 1.4, 0.35, source=_BLOCK),
     Parameter("ampere.block_bandwidth", 1.1, 0.2, source="RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
@@ -136,9 +138,9 @@ PUBLIC = (
         "all.shared_allreduce_byte_s", 5.2e-10, 1.0, source="RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB"
     ),
     *(
-        Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20, of_kernels)
+        Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20, elsewhere)
         for board in ("h20-sxm-96gb", "h20-sxm-141gb")
-        for name, value, spread, of_kernels in (
+        for name, value, spread, elsewhere in (
             ("gemm_factor", 0.383, 0.1, 0.39),
             ("gemm_factor_fp8", 1.22, 0.1, 0.0),
             ("gemm_flops_factor", 3.2, 0.1, 2.56),
@@ -154,7 +156,14 @@ PUBLIC = (
     ),
     Parameter("vllm@0.19/hopper.attention_bandwidth_fraction", 1.12, 0.1, True, _FA3),
     Parameter("vllm@0.19/hopper.attention_bandwidth_fraction_fp8", 1.6, 0.2, True, _FA3),
-    Parameter("vllm@0.26.wide_norm_s", 0.05, 1.0, True, "4 steps of MiniMax-M2, vllm-project/vllm#51494"),
+    Parameter(
+        "vllm@0.26.wide_norm_s",
+        0.05,
+        1.0,
+        True,
+        "4 steps of MiniMax-M2, vllm-project/vllm#51494",
+        elsewhere=0.45,  # from 0.18 on
+    ),
     Parameter("cdna3.gemm_factor", 0.749, 0.18, True, _CDNA3),
     Parameter("cdna3.gemm_flops_factor", 0.632, 0.39, source=_CDNA3),
     *(

@@ -25,7 +25,7 @@ def test_a_constant_without_rows_is_a_factor_of_one_or_a_tenth_of_its_time() -> 
     assert neutral(Parameter("a.expert_factor", 3.0, 1.0)) == pytest.approx(-math.log(3))
     assert neutral(Parameter("a.small_kernel_s", 2.0, 1.0, True)) == pytest.approx(-math.log(2))
     assert neutral(Parameter("a.pass_fixed_s", 1e-3, 1.0)) == pytest.approx(math.log(0.1))
-    measured = Parameter("a.gemm_factor", 0.4, 1.0, True, of_kernels=0.5)
+    measured = Parameter("a.gemm_factor", 0.4, 1.0, True, elsewhere=0.5)
     assert neutral(measured) == pytest.approx(math.log(0.5 / 0.4))
 
 
