@@ -1,5 +1,6 @@
 """What the package depends on: declared, bounded, and locked for CI."""
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -57,6 +58,16 @@ def test_a_new_major_version_waits_for_a_look(name: str) -> None:
     upper = [s.version for s in wanted.specifier if s.operator == "<"]
     assert len(upper) == 1
     assert Version(upper[0]).release[0] == locked()[name].release[0] + 1
+
+
+def test_workflows_run_actions_of_one_commit_and_tools_of_one_version() -> None:
+    """A tag can be moved; the version is in a comment that dependabot renews."""
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        text = path.read_text(encoding="utf-8")
+        used = re.findall(r"uses: (.*)", text)
+        assert used
+        assert [u for u in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", u)] == []
+        assert [run for run in re.findall(r"pipx run .*", text) if "==" not in run] == []
 
 
 def imported(validate: bool) -> set[str]:
