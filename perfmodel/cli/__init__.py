@@ -159,7 +159,10 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except SystemExit as ended:  # raised by `_terminate`, and by shell completion
+    except SystemExit as ended:  # raised by `_terminate`, by shell completion, and by click for `| head`
+        if isinstance(ended.__context__, BrokenPipeError):
+            _print_nowhere()
+            return 0
         return int(ended.code or 0)
     except InputError as error:
         return _refused(_sentence(error))

@@ -47,6 +47,7 @@ def _faults(c: Calibration) -> list[str]:
 
 
 CATALOGUE = Catalogue(
+    verb="calibrations",
     example="h100-sxm-80gb.vllm",
     noun="calibration",
     names=lambda: bundled_names("calibrations"),

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from perfmodel.answers.answer import SCHEMA_VERSION
 from perfmodel.cli import output
-from perfmodel.cli.options import App, Json
+from perfmodel.cli.options import App, Json, completion
 from perfmodel.errors import InputError, unknown_name
 
 
@@ -46,6 +46,7 @@ class Fact:
 class Catalogue:
     """One kind: how to name, load, tabulate, describe and check its members."""
 
+    verb: str
     noun: str
     example: str
     """One of them, for the examples of ``--help``."""
@@ -73,7 +74,7 @@ class Catalogue:
 
 def app_of(catalogue: Catalogue) -> App:
     """The three verbs of one kind."""
-    argument = catalogue.argument
+    argument, verb = catalogue.argument, catalogue.verb
     app = App(cls=Verbs, no_args_is_help=True, help=f"The {catalogue.noun}s: list, show, check.")
 
     @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.", example="")
@@ -89,7 +90,9 @@ def app_of(catalogue: Catalogue) -> App:
     )
     def show(
         name: str = typer.Argument(
-            metavar=argument, help="A name of the list, an alias, or what stands for one."
+            metavar=argument,
+            help="A name of the list, an alias, or what stands for one.",
+            autocompletion=completion(verb),
         ),
         json: Json = False,
     ) -> None:

@@ -40,6 +40,7 @@ def _describe(engine: EngineFacts) -> dict[str, Any]:
 
 
 CATALOGUE = Catalogue(
+    verb="engines",
     example="vllm",
     noun="engine",
     names=lambda: tuple(ENGINES),

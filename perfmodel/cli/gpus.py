@@ -42,6 +42,7 @@ def _faults(gpu: GPUSpec) -> list[str]:
 
 
 CATALOGUE = Catalogue(
+    verb="gpus",
     example="h100",
     noun="device",
     names=lambda: bundled_names("gpus"),

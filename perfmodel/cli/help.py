@@ -10,6 +10,9 @@ from typer.core import TyperCommand
 QUESTION, OUTPUT = "Question", "Output"
 GROUPS = (QUESTION, "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
 """Headings of flags, in the order of ``--help``; an `Argument`, or a flag's `rich_help_panel`, names one."""
+COMMON = ("model", "hardware", "batch", "context", "alpha")
+"""Arguments that most questions need; marked where a verb has all of them."""
+MARK = "* most questions need no others"
 LLAMA = "--model llama-3.1-8b --hardware h100"
 """What most examples are about."""
 
@@ -43,16 +46,21 @@ class GroupedCommand(TyperCommand):
         """Write the arguments by position, then the flags by heading."""
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
         params: list[Any] = self.get_params(ctx)
+        common = COMMON if {*COMMON} <= {param.name for param in params} else ()
         for param in params:
             if param.param_type_name == "argument":
                 rows["Arguments"].append((param.metavar or param.name.upper(), _help_text(param)))
             elif not param.hidden:
                 heading = OUTPUT if param.name == "help" else param.rich_help_panel or QUESTION
-                rows[heading].append((_flags(param), _help_text(param)))
+                mark = "* " if param.name in common else ""
+                rows[heading].append((mark + _flags(param), _help_text(param)))
         for heading, lines in rows.items():
             if lines:
                 with formatter.section(heading):
                     formatter.write_dl(lines)
+        if common:
+            formatter.write_paragraph()
+            formatter.write_text(MARK)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the example."""

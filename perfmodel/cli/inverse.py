@@ -26,8 +26,8 @@ def _print(answers: Sequence[Inverse]) -> None:
                 *reach,
             )
         )
-    needed = ("alpha from", "draft/target to", "KV re-read to", "context from")
-    table(("batch", "context", "gamma", "speedup", Column("target", spare=1), *needed), rows)
+    needed = ("alpha from", "draft/target to", Column("KV re-read to", spare=1), "context from")
+    table(("batch", "context", "gamma", "speedup", Column("target", spare=2), *needed), rows)
     say(draft_in_words(answers[0].draft, answers[0].draft_kv), "dim")
     warn_where([(f"batch {a.batch}, context {a.context}, gamma {a.gamma}", a.warnings) for a in answers])
 

@@ -39,6 +39,7 @@ def _describe(kv: KVMethod) -> dict[str, Any]:
 
 
 CATALOGUE = Catalogue(
+    verb="kv",
     example="streamingllm:512",
     noun="KV method",
     names=names,

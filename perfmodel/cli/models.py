@@ -50,6 +50,7 @@ def _embeddings(m: ModelSpec) -> int:
 
 
 CATALOGUE = Catalogue(
+    verb="models",
     example="llama-3.1-8b",
     noun="model",
     names=lambda: bundled_names("models"),

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from importlib import import_module
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -165,6 +166,8 @@ def _parameter(name: str, argument: Argument, default: Any) -> inspect.Parameter
         "help": argument.help,
         "show_default": False if shown is None or needed else shown,
     }
+    if argument.listed:
+        common["autocompletion"] = completion(argument.listed)
     if argument.place:
         option = typer.Argument(**common)
     else:
@@ -177,6 +180,17 @@ def _parameter(name: str, argument: Argument, default: Any) -> inspect.Parameter
         default=_EMPTY if needed else default if switch else None,
         annotation=Annotated[typed, option],
     )
+
+
+def completion(verb: str) -> Callable[[str], list[str]]:
+    """Completes the last name of a list in a shell, from the names of ``perfmodel VERB list``."""
+
+    def completed(incomplete: str) -> list[str]:
+        before, comma, begun = incomplete.rpartition(",")
+        known = import_module(f"perfmodel.cli.{verb}").CATALOGUE.names()
+        return [before + comma + name for name in known if name.startswith(begun)]
+
+    return completed
 
 
 def _spelled(default: Any) -> str:

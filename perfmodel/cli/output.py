@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,10 @@ GAP, TIGHT, EDGES = 3, (2, 1), 2
 """Blanks between the columns of a table, between them where it is too wide otherwise, and around it."""
 FAIR = 24
 """Width that a column of text should have before columns move closer for its sake."""
+PATIENCE_S = 1.0
+"""After which the remaining time is printed."""
+BROKEN = 8
+"""Width below which no column of text is made narrower."""
 NARROWEST = 20
 """Least width of wrapped text, for a terminal or rest of a line that is narrower."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -109,9 +114,13 @@ class Column:
 
 
 def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_last: bool = False) -> None:
-    """Print rows of cells below their columns, the first to the left and numbers to the right."""
+    """Print rows of cells below their columns, the first to the left and numbers to the right.
+
+    A column without a single cell is left out.
+    """
     all_of = [c if isinstance(c, Column) else Column(c, left=not number) for number, c in enumerate(columns)]
-    places, whole = list(range(len(all_of))), width()
+    filled = [place for place in range(len(all_of)) if any(row[place] for row in rows) or not rows]
+    places, whole = [*filled], width()
     while True:
         sizes = [_Sizes.of(all_of[place], [row[place] for row in rows]) for place in places]
         needs = {GAP: sum(s.fair for s in sizes)} | dict.fromkeys(TIGHT, sum(s.least for s in sizes))
@@ -121,8 +130,9 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
             break
         places.remove(max(spare, key=lambda place: all_of[place].spare))
     gap = gaps[0] if gaps else TIGHT[-1]
-    widths = _widths(sizes, whole - gap * (len(places) - 1) - EDGES)
     shown = [all_of[place] for place in places]
+    widths = _widths(sizes, whole - gap * (len(places) - 1) - EDGES)
+    _narrow(widths, shown, whole - gap * (len(places) - 1) - EDGES)
     typer.echo()
     _print_row([c.name for c in shown], shown, widths, gap, "bold", low=True)
     typer.echo(" " + "─" * (sum(widths) + gap * (len(widths) - 1)))
@@ -130,7 +140,7 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
         style = "bold" if bold_last and number == len(rows) - 1 else ""
         _print_row([row[place] for place in places], shown, widths, gap, style)
     typer.echo()
-    if left_out := [c.name for number, c in enumerate(all_of) if number not in places]:
+    if left_out := [all_of[place].name for place in filled if place not in places]:
         say(f"not shown in {whole} columns: {', '.join(left_out)}", "dim")
 
 
@@ -206,17 +216,29 @@ def _widths(sizes: Sequence[_Sizes], room: int) -> list[int]:
     return widths
 
 
+def _narrow(widths: list[int], columns: Sequence[Column], room: int) -> None:
+    """Narrows the widest columns of text until all fit into the available room, or all are `BROKEN`: their
+    words are broken.
+    """
+    text = [number for number, column in enumerate(columns) if column.left or not number]
+    while sum(widths) > room and max(widths[number] for number in text) > BROKEN:
+        widths[max(text, key=lambda number: widths[number])] -= 1
+
+
 class Progress:
-    """How much is done, on stderr where that is a terminal."""
+    """How much is done, and how long the rest takes at this rate, on stderr if that is a terminal."""
 
     def __init__(self, unit: str) -> None:
         self.unit, self.shown, self.begun = unit, sys.stderr.isatty(), False
+        self.start_s = time.monotonic()
 
     def __call__(self, done: int, of: int) -> None:
         """Prints it."""
         if self.shown:
             self.begun = True
-            print(f"\r{done:,} of {of:,} {self.unit}", end="", file=sys.stderr, flush=True)
+            spent_s = time.monotonic() - self.start_s
+            left = f", {spent_s * (of / done - 1):.0f} s left  " if done and spent_s > PATIENCE_S else ""
+            print(f"\r{done:,} of {of:,} {self.unit}{left}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Finish the line."""

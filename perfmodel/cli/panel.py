@@ -73,12 +73,13 @@ def several(answers: Sequence[WhatIf]) -> None:
         room = fit(a.memory.fits, a.memory.max_batch)
         rows.append((f"{q.batch}", f"{q.context}", f"{q.gamma}", *gain, room, ", ".join(seen) or "-"))
     optional = (
-        Column("tokens/s", spare=2),
-        Column("best gamma", spare=1),
+        Column("tokens/s", spare=3),
+        Column("best gamma", spare=2),
         "fits",
-        Column("measured", spare=3),
+        Column("measured", spare=4),
     )
-    table(("batch", "context", "gamma", "pays", "speedup", "baseline TPOT", "TPOT", *optional), rows)
+    baseline = Column("baseline TPOT", spare=1)
+    table(("batch", "context", "gamma", "pays", "speedup", baseline, "TPOT", *optional), rows)
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
     for a in answers:
         if a.sensitivity is not None:

@@ -1,6 +1,5 @@
 """``perfmodel traffic``: predicted latency and throughput at a request rate, with and without a draft."""
 
-from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -30,22 +29,21 @@ Report = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-HITS = "hits"
 COLUMNS = (
     "load",
     "draft tokens",
-    "running",
+    Column("running", spare=3),
     "TTFT",
     "p99",
     "TPOT",
-    Column("p50", spare=4),
-    Column("p90", spare=3),
-    "p99",
-    Column("e2e", spare=2),
-    Column("tokens/s", spare=1),
+    Column("p50", spare=7),
+    Column("p90", spare=6),
+    Column("p99", spare=1),
+    Column("e2e", spare=5),
+    Column("tokens/s", spare=4),
     "SLO",
-    HITS,
-    "KV",
+    "hits",
+    Column("KV", spare=2),
     "replicas",
 )
 
@@ -76,10 +74,10 @@ def _print(a: Traffic) -> None:
     say(f"{a.model} on {devices(a.hardware, a.tp)}{said}", "bold")
     for verdict in a.verdicts:
         say(_verdict(verdict), "bold")
-    _table(a.rows)
+    table(COLUMNS, [_cells(row) for row in a.rows])
     if a.replay is not None:
         say("replayed, request by request")
-        _table(a.replay)
+        table(COLUMNS, [_cells(row) for row in a.replay])
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     for each in a.prefix or ():
         say(_prefix(each))
@@ -94,12 +92,6 @@ def _print(a: Traffic) -> None:
         if not note.startswith("saturated")
     ]
     warn(f"{length}: {note}" for length, note in told)
-
-
-def _table(rows: Sequence[TrafficRow]) -> None:
-    caches = any(row.prefix_hit_rate is not None for row in rows)
-    kept = [i for i, name in enumerate(COLUMNS) if caches or name != HITS]
-    table([COLUMNS[i] for i in kept], [[_cells(row)[i] for i in kept] for row in rows])
 
 
 def _cells(row: TrafficRow) -> tuple[str, ...]:

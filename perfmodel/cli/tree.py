@@ -16,9 +16,21 @@ def _print(answers: Sequence[TreeAnswer]) -> None:
         gain = (f"{a.tokens_per_iteration:.2f}", ratio_text(a.speedup), seconds(a.tpot_s))
         rule = (str(a.first_order_rule.size), ratio_text(a.first_order_rule.speedup))
         rows.append((f"{a.batch:g}", f"{a.context:g}", *shape, *gain, *rule, fit(a.fits, a.max_batch)))
-    rules = (Column("rule's nodes", spare=2), Column("rule", spare=1))
+    rules = (Column("rule's nodes", spare=3), Column("rule", spare=2))
     table(
-        ("batch", "context", "nodes", "levels", "widths", "tokens", "speedup", "TPOT", *rules, "fits"), rows
+        (
+            "batch",
+            "context",
+            "nodes",
+            "levels",
+            Column("widths", spare=1),
+            "tokens",
+            "speedup",
+            "TPOT",
+            *rules,
+            "fits",
+        ),
+        rows,
     )
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
 

@@ -16,7 +16,7 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.question.arguments import arguments
-from perfmodel.cli.help import GROUPS
+from perfmodel.cli.help import COMMON, GROUPS, MARK
 from perfmodel.specs.boundary.files import data_directory
 from tests.commands import examples, run
 
@@ -45,6 +45,36 @@ def out(capsys: pytest.CaptureFixture[str]) -> Run:
 def ask(out: Run) -> Callable[..., Any]:
     """The JSON answer to a what-if about `SUBJECT`."""
     return lambda *flags: json.loads(out("whatif", *SUBJECT, *flags, "--json"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("whatif --model qwen3-3", {"qwen3-30b-a3b", "qwen3-30b-a3b-2507", "qwen3-32b"}),
+        ("sweep --hardware a100,h100-sxm-9", {"a100,h100-sxm-94gb"}),
+        ("advise --engine sg", {"sglang"}),
+        ("gpus show t4", {"t4-16gb"}),
+    ],
+)
+def test_names_are_completed_in_a_shell(typed: str, completed: set[str]) -> None:
+    asked = {"_PERFMODEL_COMPLETE": "complete_bash", "COMP_WORDS": f"perfmodel {typed}"}
+    asked["COMP_CWORD"] = str(len(typed.split()))
+    done = subprocess.run(
+        [sys.executable, "-m", "perfmodel"],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {*done.stdout.split()} == completed
+
+
+def test_what_most_questions_need_is_marked(out: Run) -> None:
+    shown = out("whatif", "--help")
+    marked = re.findall(r"^  \* .*?--([a-z-]+)", shown, re.MULTILINE)
+    assert marked == [*COMMON]
+    assert f"\n{MARK}\n" in shown
+    assert MARK not in out("tree", "--help")
 
 
 def test_flags_are_the_arguments_of_python() -> None:

@@ -50,9 +50,11 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
 
 
 def test_a_closed_pipe_is_quiet() -> None:
-    command = f"{shlex.quote(sys.executable)} -m perfmodel models list --json | head -c 10"
+    command = (
+        f"{shlex.quote(sys.executable)} -m perfmodel models list --json | head -c 10; exit ${{PIPESTATUS[0]}}"
+    )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout) == 10
 
 

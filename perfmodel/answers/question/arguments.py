@@ -71,7 +71,8 @@ class Argument:
     default: how the default is shown. optional: None is a value. limits, choices: what a value must be
     (choices are its metavar too). flag: as it is typed, ``--draft-kv`` of ``draft_kv`` unless it is declared
     with another; of one that is given by position (`place`) its metavar.
-    group: its heading in ``--help``. fallback: the default, read.
+    group: its heading in ``--help``. fallback: the default, read. listed: the verb that lists its names, for
+    completion in a shell.
     """
 
     help: str
@@ -88,6 +89,7 @@ class Argument:
     place: bool = False
     group: str = "Question"
     fallback: Any = None
+    listed: str = ""
 
     @property
     def allowed(self) -> str:
@@ -176,6 +178,7 @@ Model = Annotated[
         "NAME|PATH",
         "-m",
         many=names,
+        listed="models",
     ),
 ]
 Hardware = Annotated[
@@ -186,6 +189,7 @@ Hardware = Annotated[
         "NAME|PATH",
         "--gpu --device",
         many=names,
+        listed="gpus",
     ),
 ]
 Batch = Annotated[
@@ -223,6 +227,7 @@ DraftKV = Annotated[
         "What the draft reads of the cache: a name of `perfmodel kv list`.",
         "METHOD[:BUDGET]",
         many=methods,
+        listed="kv",
         default=f"{SELF_DRAFT_KV} for --draft self, else full",
         group="Draft",
     ),

@@ -71,6 +71,7 @@ class CommonOptions(arg.Question):
         read=parse_engine,
         shown=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
         default=None,
+        listed="engines",
         group="Engine",
     )
     attention_backend: str | None = argument(
@@ -83,6 +84,7 @@ class CommonOptions(arg.Question):
     calibration: str | None = argument(
         "Constants, instead of --engine's (`perfmodel calibrations list`).",
         "NAME|PATH|ideal",
+        listed="calibrations",
         default=None,
         group="Engine",
     )
