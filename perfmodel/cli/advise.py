@@ -83,7 +83,7 @@ def _print(a: Advice, verbose: bool) -> None:
         say(f"{'; '.join(said)} (--verbose lists them)", "dim")
     warn(a.warnings)
     if a.serve is not None:
-        line = (
+        line = a.serve.llamacpp_line or (
             a.serve.sglang_line
             if a.calibration and a.calibration.stack.startswith("sglang")
             else a.serve.vllm_line

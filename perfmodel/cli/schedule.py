@@ -42,10 +42,11 @@ def _print(a: Schedule) -> None:
             cost = f"{seconds(c.seconds)} to catch up, breaks even {after}"
             say(f"on again at batch {c.batch} after {c.missed} tokens off: {cost}")
     if len(tables) == 1:
-        for line in (tables[0].export.vllm_line, tables[0].export.sglang_line):
+        out = tables[0].export
+        for line in (out.vllm_line, out.sglang_line, out.llamacpp_line):
             if line is not None:
                 say_whole(line)
-        if (lengths := tables[0].export.sglang_adaptive) is not None:
+        if (lengths := out.sglang_adaptive) is not None:
             say_whole(f"{ADAPTIVE_FILE}: {json_module.dumps(lengths)}")
     elif tables:
         rows_of_five = json_module.dumps(a.num_speculative_tokens_per_batch_and_context)

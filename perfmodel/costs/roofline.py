@@ -7,7 +7,7 @@ constants enter is `Machine.split`.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from perfmodel.costs.monotone import monotone_shares
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError
-from perfmodel.operations import Floats, Op, summed
+from perfmodel.operations import Cost, Floats, Op, summed
 from perfmodel.specs.calibrations.calibration import Calibration, over_host
 from perfmodel.specs.calibrations.constants import Term, interpolated
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel
@@ -24,6 +24,8 @@ from perfmodel.specs.engines.attention import Backend, backend_name, backend_of
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for others that compute at it."""
+PACKED = "q4_k"
+"""The format of llama.cpp that stands in for its others below a byte a weight."""
 MEASURED_HOST_LINK = 32e9
 """Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0
 x16.
@@ -47,7 +49,9 @@ class Machine:
     kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1
     ... query, and stands for whatever the attention backend does. over_host: whether the group's devices
     talk over PCIe. drafts: whether the passes are a draft's, which cost some engines a time of their own.
-    attention_backend: of a serving engine's kernels; None: the engine's own choice.
+    attention_backend: of a serving engine's kernels; None: the engine's own choice. host_experts: share of
+    the layers with routed experts whose experts a processor reads from the host's memory, at
+    host_bytes_per_s.
     """
 
     gpu: GPUSpec
@@ -56,6 +60,8 @@ class Machine:
     kv_reread: float | None = None
     drafts: bool = False
     attention_backend: str | None = None
+    host_experts: float = 0.0
+    host_bytes_per_s: float = 1.0
     over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
@@ -116,6 +122,8 @@ class Machine:
 
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
+        if op.expert_layers and self.host_experts:
+            return self._beside_host(op)
         if op.expert_layers and c.expert_kernels:
             kernels = c.expert_kernels.kernels
             return self._experts(op, kernels[curve_of(kernels, op)])
@@ -130,6 +138,15 @@ class Machine:
         start = op.kernels * c.gemm_fixed_s.value + op.quantisations * c.quantise_s.value
         power = c.gemm_blend_power.value if c.gemm_efficiency is None else np.inf
         return (("fixed", start),), (loaded, cost.flops * flop_s, power)
+
+    def _beside_host(self, op: Op) -> Split:
+        """Routed experts of which some layers' are read from the host's memory, one layer after the other."""
+        kept, cost = 1.0 - self.host_experts, op.cost
+        less = Cost(cost.flops * kept, cost.weight_bytes * kept, 0.0, cost.activation_bytes * kept)
+        own = replace(op, cost=less, kernels=op.kernels * kept, expert_layers=round(op.expert_layers * kept))
+        alone, overlap = replace(self, host_experts=0.0)._linear(own)
+        read = cost.weight_bytes * (self.host_experts / self.host_bytes_per_s)
+        return (*alone, ("param_load", read)), overlap
 
     def _experts(self, op: Op, kernel: ExpertKernel) -> Split:
         """Routed experts by their own kernels' constants, which quantising inputs and moving them is part
@@ -395,11 +412,14 @@ def _slope(part: Floats, total: Floats, power: float) -> Floats:
 
 
 def curve_of(curves: Collection[str], op: Op) -> str:
-    """Name of the curve, or kernel, of a linear op: of its format, of the usual format of its peak, or of
-    bf16.
+    """Name of the curve, or kernel, of a linear op: of its format, of the usual one of its size or peak, or
+    of bf16.
     """
     name = op.form if op.form in curves else op.form.partition("-g")[0]
-    return next(n for n in (name, USUAL_FORM.get(op.compute, "bf16"), "bf16", *curves) if n in curves)
+    usual = (
+        PACKED if op.compute == "bf16" and op.bytes_per_value < 1.0 else USUAL_FORM.get(op.compute, "bf16")
+    )
+    return next(n for n in (name, usual, "bf16", *curves) if n in curves)
 
 
 def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:

@@ -64,18 +64,17 @@ def memory_of(
     room = scenario.machine.gpu.memory_bytes * fraction
     target_kv = target.stored_kv_bytes(context + tokens, scenario.kept_states(tokens))
     batch = target.sequences(batch)
-    used = target.stored_weight_bytes + draft_weights + batch * (target_kv + draft_kv)
+    weights = scenario.weight_bytes
+    used = weights + draft_weights + batch * (target_kv + draft_kv)
     return Memory(
-        weight_bytes=target.stored_weight_bytes,
+        weight_bytes=weights,
         kv_bytes=batch * target_kv,
         draft_weight_bytes=draft_weights,
         draft_kv_bytes=batch * draft_kv,
         available_bytes=room,
         fits=np.less_equal(used, room),
-        max_batch=target.groups
-        * _sequences(room - target.stored_weight_bytes - draft_weights, target_kv + draft_kv),
-        ar_max_batch=target.groups
-        * _sequences(room - target.stored_weight_bytes, target.stored_kv_bytes(context + 1)),
+        max_batch=target.groups * _sequences(room - weights - draft_weights, target_kv + draft_kv),
+        ar_max_batch=target.groups * _sequences(room - weights, target.stored_kv_bytes(context + 1)),
     )
 
 

@@ -4,7 +4,7 @@ All times broadcast over ``[batch, context]``; some functions add a trailing axi
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,8 @@ class Scenario:
             )
             object.__setattr__(self, f"{name}_shard", part)
             object.__setattr__(self, f"summed_{name}", part if self.core_ops else part.summed())
-        machine = replace(self.machine, tensor_parallel=draft.tensor_parallel, kv_reread=None, drafts=True)
+        own: dict[str, Any] = {"tensor_parallel": draft.tensor_parallel, "kv_reread": None, "drafts": True}
+        machine = replace(self.machine, **own, host_experts=0.0)
         object.__setattr__(self, "draft_machine", machine)
 
     def target_ops(
@@ -104,6 +105,13 @@ class Scenario:
             longer_tokens=self.longer_tokens(batch),
         )
         return costs.core(ops) if self.core_ops else ops
+
+    @property
+    def weight_bytes(self) -> float:
+        """Of the target, on one device: all but experts in the host's memory."""
+        part = self.target_shard
+        held = part.experts.held_bytes if part.experts else 0.0
+        return part.stored_weight_bytes - self.machine.host_experts * held
 
     @property
     def independence(self) -> float:

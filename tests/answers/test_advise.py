@@ -118,7 +118,12 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     [
         ("vllm", "dspark:rank=256,block=7", "full", "vLLM >= 0.28"),
         ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
-        ("trtllm", "ngram", "full", "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5"),
+        (
+            "trtllm",
+            "ngram",
+            "full",
+            "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5 or llama.cpp >= b9193",
+        ),
         ("magicdec", "self", "streamingllm:512", None),
         ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),
         ("vllm@0.22", "dspark", "full", "vLLM >= 0.28, not in 0.22"),

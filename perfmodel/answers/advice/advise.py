@@ -193,7 +193,7 @@ def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
     one.
     """
     s = chosen.candidate.scenario
-    if chosen.levels or engine_of(s.machine.calibration) not in ("vllm", "sglang"):
+    if chosen.levels or engine_of(s.machine.calibration) not in ("vllm", "sglang", "llamacpp"):
         return None
     context, gain = query.context, 1.0
     ranges = (Range(1, chosen.batch, chosen.gamma, gain),)

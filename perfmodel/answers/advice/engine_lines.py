@@ -1,5 +1,5 @@
 """Command lines for serving engines that match the priced configuration: vLLM's JSON, SGLang's flags and
-adaptive file.
+adaptive file, llama.cpp's flags.
 
 Where an engine has no such draft, the answer is None and a note gives the reason: no method name is invented.
 Every kind of line was tried on the engines' own parsers (tests/engine/lines.json, made by ``make
@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
+from perfmodel.answers.advice.llama_server import ServedFile, gguf_name, llama_server
 from perfmodel.answers.question.acceptance_of import published_head
 from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.question.runs_in import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
+from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.attention import engine_attention
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.specs.models.model import hub_id, served_id
@@ -59,6 +61,8 @@ class ServedTarget:
     data_parallel: int = 1
     attention_backend: str | None = None
     """As it was asked for; None: the engine's own choice."""
+    file: ServedFile | None = None
+    """Of llama.cpp, which then has the only line."""
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
@@ -73,12 +77,23 @@ class ServedTarget:
             expert_parallel=scenario.expert_parallel,
             data_parallel=scenario.data_parallel,
             attention_backend=question.attention_backend,
+            file=_file(question, model_id, scenario),
         )
+
+
+def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> ServedFile | None:
+    machine = scenario.machine
+    if engine_of(machine.calibration) != "llamacpp":
+        return None
+    named = next((p for p in (question.model, model_id or "") if p.lower().endswith(".gguf")), None)
+    path = named or gguf_name(model_id or scenario.target.name, question.weights or scenario.target.weights)
+    kv, shared = scenario.precision.kv.name, (question.layer_split, question.cpu_moe)
+    return ServedFile(path, machine.tensor_parallel, *shared, kv_dtype=kv)
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The command lines. vllm and sglang are None where `notes` give the reason.
+    """The command lines. vllm and sglang are None where `notes` give the reason, or for llama.cpp.
 
     sglang_adaptive: contents of the file that SGLang's line names, if the length depends on the batch size.
     """
@@ -89,11 +104,15 @@ class Export:
     sglang_line: str | None
     notes: tuple[str, ...]
     sglang_adaptive: dict[str, Any] | None = None
+    llamacpp_line: str | None = None
 
 
 def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: str | None = None) -> Export:
     """Engine configurations for one table. draft_path: where the engine finds the head or draft."""
     notes: list[str] = []
+    if served.file is not None:
+        line = llama_server(table, draft, served.file, draft_path, notes)
+        return Export(None, None, None, None, tuple(notes), llamacpp_line=line)
     if served.model_id is None:
         return Export(None, None, None, None, ("pass --model-path to name the served checkpoint",))
     vllm = flags = adaptive = None

@@ -24,7 +24,7 @@ def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Pri
         least, most = int(query.batches[0]), max(int(r.ar_max_batch) for r in room)
         if most >= 1:
             return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
-        weights = min(float(x.candidate.scenario.target_shard.stored_weight_bytes) for x in baseline) / 1e9
+        weights = min(float(x.candidate.scenario.weight_bytes) for x in baseline) / 1e9
         have = float(room[0].available_bytes) / 1e9
         needs = (
             f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against "

@@ -10,6 +10,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.serving import Defect, serving_engines
+from perfmodel.specs.models.ggml import is_gguf
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -33,12 +34,20 @@ def doubts(
     if room is None:
         room = memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     return (
+        *of_weights(question, scenario),
         *beyond(scenario, context, gamma),
         *room.shortage(batch),
         *(of_draft(scenario, context) if gamma else ()),
         *(map(said, known_defects(scenario, context)) if gamma else ()),
         *of_constants(question.calibration, scenario.machine.calibration),
     )
+
+
+def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
+    """The mix that llama.cpp is taken to run where the question names none."""
+    own = question.weights is not None or is_gguf(question.model)
+    if not own and engine_of(scenario.machine.calibration) == "llamacpp":
+        yield f"weights were not given: {scenario.target.weights}, as llama.cpp takes of a repository"
 
 
 def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:

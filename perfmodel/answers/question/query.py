@@ -7,7 +7,7 @@ from typing import Any, get_args
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.arguments import SHARE, TINY, TOKENS, argument, question
-from perfmodel.answers.question.placement import check_engine, check_groups, check_head
+from perfmodel.answers.question.placement import SERVING, check_engine, check_groups, check_head
 from perfmodel.answers.question.readers import MaybeReal, Parsed, Real, Whole, span, whole
 from perfmodel.answers.question.runs_in import usual_draft
 from perfmodel.costs import check_tensor_parallel, largest_degree
@@ -22,6 +22,7 @@ from perfmodel.specs.calibrations.stacks import DEFAULT as DEFAULT_ENGINE
 from perfmodel.specs.calibrations.stacks import ENGINES, calibration_of, engine_of, parse_engine
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.models.formats import Precision, kv_format
+from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, is_gguf, of_mix
 from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
@@ -110,6 +111,28 @@ class CommonOptions(arg.Question):
         "SHARE",
         limits=SHARE,
         default=0.0,
+        group="Engine",
+    )
+    layer_split: Whole = argument(
+        "Devices that hold the layers in turn, as llama.cpp's -sm layer: their memory, the time of one.",
+        "N",
+        limits=(1, 64),
+        default=1,
+        group="Engine",
+    )
+    cpu_moe: Whole = argument(
+        "Layers whose routed experts stay in the host's memory, as llama.cpp's --n-cpu-moe.",
+        "N",
+        read=whole,
+        limits=(0, 1024),
+        default=0,
+        group="Engine",
+    )
+    host_bandwidth: MaybeReal = argument(
+        "GB/s that the host's processor reads its memory at; --cpu-moe needs it.",
+        "GB/S",
+        limits=(TINY, 10_000),
+        default=None,
         group="Engine",
     )
     state_rollback: str = argument(
@@ -229,10 +252,24 @@ class Named:
     @classmethod
     def of(cls, question: CommonOptions) -> "Named":
         """Raises InputError for a name that is unknown, or a file that cannot be read."""
-        gpu = load_gpu(question.hardware)
-        return cls(
-            load_model(question.model), gpu, calibration_of(gpu, question.engine, question.calibration)
-        )
+        gpu, target = _in_turn(load_gpu(question.hardware), question.layer_split), load_model(question.model)
+        mix, file = of_mix((question.weights or "").partition(",")[0].lower()), is_gguf(question.model)
+        calibration = calibration_of(gpu, question.engine, question.calibration, file or mix is not None)
+        engine = engine_of(calibration)
+        asked = "--cpu-moe" if question.cpu_moe else "--layer-split" if question.layer_split > 1 else None
+        if asked and engine in SERVING:
+            raise refuse("--engine", None, f"llamacpp, which has {asked}", engine)
+        if engine == "llamacpp" and not file:
+            target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
+        return cls(target, gpu, calibration)
+
+
+def _in_turn(gpu: GPUSpec, devices: int) -> GPUSpec:
+    """Devices that hold the layers in turn: of one stream one computes at a time, with the memory of all."""
+    if devices == 1 or gpu.memory is None:
+        return gpu
+    memory = gpu.memory.model_copy(update={"value": gpu.memory.value * devices})
+    return gpu.model_copy(update={"memory": memory})
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
@@ -273,7 +310,13 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     return Scenario(
         target=target,
         machine=Machine(
-            gpu, found.calibration, tp, query.kv_reread, attention_backend=query.attention_backend
+            gpu,
+            found.calibration,
+            tp,
+            query.kv_reread,
+            attention_backend=query.attention_backend,
+            host_experts=_host_experts(query, target),
+            host_bytes_per_s=(query.host_bandwidth or 1.0) * 1e9,
         ),
         precision=precision,
         draft=draft,
@@ -285,6 +328,17 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         expert_parallel=ep,
         data_parallel=dp,
     )
+
+
+def _host_experts(query: Query, target: ModelSpec) -> float:
+    """Share of the layers with routed experts that the host reads theirs of."""
+    if not query.cpu_moe:
+        return 0.0
+    if not target.moe:
+        raise refuse("--cpu-moe", None, f"0 for {target.name}, which has no routed experts", query.cpu_moe)
+    if query.host_bandwidth is None:
+        raise InputError("--cpu-moe: needs --host-bandwidth, the GB/s that the host reads its memory at")
+    return max(0, min(query.cpu_moe - target.num_dense_layers, target.num_moe_layers)) / target.num_moe_layers
 
 
 def with_draft(query: Query, named: Named | None = None) -> Query:

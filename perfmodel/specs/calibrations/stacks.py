@@ -10,12 +10,13 @@ from perfmodel.specs.boundary.files import bundled_names, looks_like_path
 from perfmodel.specs.calibrations.calibration import Calibration, load_bundled, load_calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
-from perfmodel.specs.engines.engines import DRIFT, borrowed_scopes, engines, release
+from perfmodel.specs.engines.engines import BUILD, DRIFT, borrowed_scopes, engines, release
 
 ENGINES = {
     "vllm": "vLLM",
     "sglang": "SGLang",
     "trtllm": "TensorRT-LLM",
+    "llamacpp": "llama.cpp",
     "magicdec": "MagicDec's research stack",
     "gpt-fast": "gpt-fast",
     "perfmodel": "the decoder of `perfmodel validate`",
@@ -23,17 +24,24 @@ ENGINES = {
 """Word of `--engine` -> what it is."""
 DEFAULT = "vllm"
 """What people run."""
+ELSEWHERE = "llamacpp"
+"""What they run GGUF files by, and on devices of makers that `DEFAULT` does not run on."""
+ALONE = ("Apple",)
+"""Those makers."""
 _FILED = {"perfmodel": "micro"}
 """Engine -> what its calibrations' files are called by, where not by its own word."""
 
 
 def parse_engine(given: Any, flag: str = "--engine") -> str:
-    """``vllm`` or, of a serving engine, ``vllm@0.20.1``. Raises InputError."""
+    """``vllm`` or, of a serving engine, ``vllm@0.20.1``, ``llamacpp@b10451``. Raises InputError."""
     text = parse_text(given, flag)
     word, at, version = text.partition(DRIFT)
     if word not in ENGINES:
         raise unknown_name(flag, "engine", word, ENGINES)
-    if at and (word not in engines().engines or not release(version)):
+    if word == ELSEWHERE:
+        if at and not BUILD.fullmatch(version):
+            raise refuse(flag, None, f"{ELSEWHERE}, or a build of it, {ELSEWHERE}{DRIFT}bNNNN", text)
+    elif at and (word not in engines().engines or not release(version)):
         fitted = "; ".join(f"{name}: {', '.join(e.versions)}" for name, e in engines().engines.items())
         raise refuse(flag, None, f"ENGINE{DRIFT}VERSION of a serving engine (fitted: {fitted})", text)
     return text
@@ -50,12 +58,17 @@ def devices_of(engine: str) -> dict[str, str]:
     }
 
 
-def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | None = None) -> Calibration:
+def calibration_of(
+    gpu: GPUSpec, engine: str | None = None, calibration: str | None = None, gguf: bool = False
+) -> Calibration:
     """The calibration by its own name or file, of an engine, or of `DEFAULT`; a CPU has its own.
 
+    gguf: whether the weights are a GGUF file, which nobody else than `ELSEWHERE` is asked to run.
+
     So has a device file that names its calibration by path. Where an engine has none of the device it is
-    transferred from the nearest: of the same architecture if there is one, then by memory bandwidth. Raises
-    InputError for an unknown engine, one with nothing of such a device, or one that is not the calibration's.
+    transferred from the nearest: of the same architecture or maker if there is one, then by memory
+    bandwidth. Raises InputError for an unknown engine, one with nothing of such a device, or one that is not
+    the calibration's.
     """
     if calibration is not None:
         word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
@@ -67,7 +80,7 @@ def calibration_of(gpu: GPUSpec, engine: str | None = None, calibration: str | N
         return found if looks_like_path(calibration) else on_board(found, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
-    engine, _, version = parse_engine(engine or DEFAULT).partition(DRIFT)
+    engine, _, version = parse_engine(engine or (ELSEWHERE if gguf else _usual(gpu))).partition(DRIFT)
     if gpu.name in devices_of(engine):
         return on_board(load_bundled(devices_of(engine)[gpu.name], version or None), gpu)
     known = [name for name in devices_of(engine) if _alike(gpu, load_gpu(name))]
@@ -100,10 +113,15 @@ def engine_of(calibration: Calibration) -> str | None:
     return word if word in ENGINES else None
 
 
+def _usual(gpu: GPUSpec) -> str:
+    return ELSEWHERE if gpu.vendor in ALONE else DEFAULT
+
+
 def _alike(one: GPUSpec, other: GPUSpec) -> bool:
     return (one.kind == "cpu") == (other.kind == "cpu")
 
 
-def _distance(one: GPUSpec, other: GPUSpec) -> tuple[bool, float]:
+def _distance(one: GPUSpec, other: GPUSpec) -> tuple[bool, bool, float]:
     apart = math.log(one.memory_bandwidth_bytes_per_s / other.memory_bandwidth_bytes_per_s)
-    return one.architecture.split()[0] != other.architecture.split()[0], abs(apart)
+    unlike = one.architecture.split()[0] != other.architecture.split()[0]
+    return unlike, one.vendor != other.vendor, abs(apart)

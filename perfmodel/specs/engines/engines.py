@@ -21,6 +21,8 @@ from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 
 FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
+BUILD = re.compile(r"b(\d{1,9})")
+"""llama.cpp counts its builds: b10451."""
 DRIFT = "@"
 """Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
 GDDR = "gddr"
@@ -155,7 +157,11 @@ def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Sorts versions: 1.2.0rc0 before 1.2.0rc6 and that before 1.2.0. Empty for text that names none."""
+    """Sorts versions: 1.2.0rc0 before 1.2.0rc6 and that before 1.2.0, b9999 before b10000. Empty for text
+    that names none.
+    """
+    if build := BUILD.fullmatch(version):
+        return (int(build[1]),)
     found = VERSION.search(version)
     if not found:
         return ()

@@ -85,3 +85,14 @@ def of_mix(name: str) -> str | None:
         return _EVERYWHERE.format(mean)
     mix = MIXES.get(name)
     return mix and mix.format(mix.partition(",")[0])
+
+
+USUAL_MIX = "q4_k_m"
+"""What llama.cpp takes of a repository's files unless asked (``-hf``, common/arg.cpp of 0c1e57098)."""
+CONVERTED = {"bf16,experts=mxfp4": "mxfp4_moe"}
+"""A checkpoint's own formats -> the one mix that it is converted to (ggml-org/gpt-oss-120b-GGUF)."""
+
+
+def is_gguf(model: str) -> bool:
+    """Whether a model is named by its GGUF file."""
+    return model.lower().endswith(".gguf")

@@ -1,0 +1,90 @@
+"""The ``llama-server`` line that matches the priced configuration."""
+
+import shlex
+from dataclasses import dataclass
+
+from perfmodel.answers.advice.draft_lengths import LengthTable
+from perfmodel.answers.question.runs_in import draft_word
+from perfmodel.drafts.base import Draft
+from perfmodel.specs.engines.serving import serving_engines
+
+CHECKED = "ggml-org/llama.cpp@0c1e57098"
+"""The version whose parser took lines of this form (tests/engine/llama_lines.json)."""
+CACHES = ("fp32", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")
+SIXTEEN = ("bf16", "fp16")
+"""Formats of a cache that need no flag: the engine's default is fp16."""
+NGRAM = 3
+"""Tokens that an n-gram draft matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedFile:
+    """The target as llama.cpp has it. path: of its GGUF file. layer_devices: that hold its layers in turn.
+    cpu_moe: layers whose experts stay in the host's memory.
+    """
+
+    path: str
+    tensor_parallel: int = 1
+    layer_devices: int = 1
+    cpu_moe: int = 0
+    kv_dtype: str = "bf16"
+
+
+def gguf_name(model_id: str, weights: str | None) -> str:
+    """How a file of a model and mix is usually called: ``Qwen3-32B-Q4_K_M.gguf``."""
+    return f"{model_id.rpartition('/')[2]}-{(weights or 'bf16').partition(',')[0].upper()}.gguf"
+
+
+def llama_server(
+    table: LengthTable, draft: Draft, served: ServedFile, path: str | None, notes: list[str]
+) -> str:
+    """The line; where its draft cannot run, or none pays, that without one. Reasons go into `notes`.
+
+    path: of the draft, as it was named.
+    """
+    slots = table.ranges[-1].high
+    if served.kv_dtype not in (*SIXTEEN, *CACHES):
+        notes.append(f"llama.cpp has no {served.kv_dtype} KV cache: its line serves fp16")
+    quantised = served.kv_dtype if served.kv_dtype in CACHES else None
+    devices = max(served.tensor_parallel, served.layer_devices)
+    values = {
+        "-m": served.path,
+        "-c": table.context_high * slots,
+        "-np": slots,
+        "-ngl": 99,
+        "--n-cpu-moe": served.cpu_moe or None,
+        "-sm": None if devices == 1 else "tensor" if served.tensor_parallel > 1 else "layer",
+        "-fa": quantised and "on",
+        "-ctk": quantised,
+        "-ctv": quantised,
+        **_draft(table, draft, path, notes),
+    }
+    notes.append(f"lines of this form were taken by the parser of {CHECKED}")
+    return shlex.join(
+        ["llama-server", *(str(w) for flag, v in values.items() if v is not None for w in (flag, v))]
+    )
+
+
+def _draft(table: LengthTable, draft: Draft, path: str | None, notes: list[str]) -> dict[str, object]:
+    tokens, known = table.best_constant, serving_engines()["llamacpp"].drafts.get(draft_word(draft))
+    if tokens == 0:
+        notes.append("no draft length gains: leave speculation off (--spec-type none)")
+        return {}
+    if known is None or draft.kv.name != "full":
+        notes.append(f"llama.cpp has no {draft_word(draft)} draft over {draft.kv.label()}")
+        return {}
+    if len(table.ranges) > 1:
+        notes.append(f"llama.cpp takes one draft length: the best single one, {tokens}, is given")
+    if known.method.startswith("ngram"):
+        size = f"--spec-{known.method}-size"
+        return {"--spec-type": known.method, f"{size}-n": NGRAM, f"{size}-m": tokens}
+    own = None
+    if draft_word(draft) != "mtp":
+        own = (path or draft.name).rpartition("/")[2] + ".gguf"
+        notes.append(f"{own} stands for the draft's own GGUF file")
+    return {
+        "--spec-type": known.method,
+        "-md": own,
+        "--spec-draft-n-max": tokens,
+        "--spec-draft-p-min": 0,
+    }

@@ -1,0 +1,65 @@
+"""Every kind of ``llama-server`` line, from tables that no prediction enters; `__main__` has them parsed.
+
+``python -m tests.engine.llama_lines LLAMA_SERVER`` hands the lines to llama.cpp's own parser and writes
+llama_lines.json, the record that test_llama_lines.py holds against what is emitted now.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from perfmodel.answers.advice.draft_lengths import LengthTable, Range
+from perfmodel.answers.advice.engine_lines import Export, ServedTarget, export
+from perfmodel.answers.advice.llama_server import CHECKED
+from perfmodel.answers.question.query import Query, resolve
+
+RECORD = Path(__file__).with_name("llama_lines.json")
+CONSTANT, BY_BATCH, OFF = ((1, 4, 3),), ((1, 2, 4), (3, 8, 2)), ((1, 8, 0),)
+KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], int]] = {
+    "ngram": ({"draft": "ngram"}, CONSTANT, 3),
+    "draft model": ({"draft": "llama-3.2-1b"}, BY_BATCH, 2),
+    "eagle3": ({"draft": "eagle3", "kv_dtype": "q8_0"}, CONSTANT, 3),
+    "mtp": ({"draft": "mtp:modules=1", "kv_dtype": "fp8"}, CONSTANT, 3),
+    "dflash": ({"draft": "dflash"}, CONSTANT, 3),
+    "none": ({"draft": "ngram", "kv_dtype": "q4_0"}, OFF, 0),
+    "self": ({"draft": "self"}, CONSTANT, 3),
+    "two devices": ({"draft": "mtp:modules=1", "tp": 2}, CONSTANT, 3),
+}
+
+
+def emitted() -> dict[str, Export]:
+    """Kind -> what is handed over for it."""
+    found = {}
+    for name, (asked, ranges, best) in KINDS.items():
+        model = {"model": "llama-3.1-8b", "hardware": "rtx-3090", "engine": "llamacpp", "weights": "q4_k_m"}
+        query = Query(**{**model, "batch": 1, "context": 4096, "alpha": 0.7, **asked})  # type: ignore[arg-type]
+        scenario = resolve(query)
+        rows = tuple(Range(low, high, tokens, 1.5) for low, high, tokens in ranges)
+        table = LengthTable(rows, 4096, 4096, 1.5, best, 1.4, (1.0,))
+        served = ServedTarget.of(query, "org/Target", scenario)
+        found[name] = export(table, scenario.draft, served, "org/draft")
+    return found
+
+
+def as_record() -> dict[str, object]:
+    """The lines with the version of the parser that took each."""
+    return {"accepted_by": CHECKED, "lines": {name: e.llamacpp_line for name, e in emitted().items()}}
+
+
+def main(server: Path) -> int:
+    """Parse all lines with the engine's own code, which ends at ``--version``; 1 where one is refused."""
+    for name, e in emitted().items():
+        words = [server, *shlex.split(e.llamacpp_line or "")[1:], "--version"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        print(f"{name}: {'refused' if done.returncode else 'taken'}")
+        if done.returncode:
+            print(done.stderr[-2000:])
+            return 1
+    RECORD.write_text(json.dumps(as_record(), indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).absolute()))

@@ -1,0 +1,88 @@
+"""llama.cpp: which calibration answers, its builds, the mixes it is asked with, and published steps."""
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Named, Query
+from perfmodel.errors import InputError
+from perfmodel.specs.calibrations.stacks import calibration_of, parse_engine
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.engines.engines import release
+
+
+@pytest.mark.parametrize(
+    ("hardware", "asked", "name"),
+    [
+        ("m3-ultra", {}, "apple-m2-ultra-192gb.llamacpp"),
+        ("rtx-3090", {}, "a100-sxm-80gb.vllm"),
+        ("rtx-3090", {"gguf": True}, "rtx-3090-24gb.llamacpp"),
+        ("rtx-4090", {"engine": "llamacpp@b10451"}, "rtx-3090-24gb.llamacpp"),
+        ("l40s", {"engine": "llamacpp"}, "rtx-3090-24gb.llamacpp"),  # an M2 Ultra's bandwidth is nearer
+        ("rtx-5060-ti", {"engine": "llamacpp"}, "dgx-spark-128gb.llamacpp"),
+        ("rx-7900-xtx", {"engine": "llamacpp"}, "r9700-32gb.llamacpp"),
+    ],
+)
+def test_the_nearest_device_of_the_maker_answers(hardware: str, asked: dict[str, object], name: str) -> None:
+    assert calibration_of(load_gpu(hardware), **asked).name == name  # type: ignore[arg-type]
+
+
+def test_builds_sort_and_nothing_else_names_one() -> None:
+    assert release("b9999") < release("b10000")
+    assert parse_engine("llamacpp@b10451") == "llamacpp@b10451"
+    for given in ("llamacpp@0.3", "llamacpp@b", "llamacpp@"):
+        with pytest.raises(InputError, match="a build of it, llamacpp@bNNNN"):
+            parse_engine(given)
+
+
+def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
+    def weights(model: str, **more: object) -> str:
+        return Named.of(Query(model, "rtx-5090", 1, 1024, **more)).target.weights  # type: ignore[arg-type]
+
+    assert weights("llama-3.1-8b", engine="llamacpp") == "q4_k_m"
+    assert weights("gpt-oss-20b", engine="llamacpp") == "mxfp4_moe"
+    assert weights("llama-3.1-8b") == "bf16"
+    said = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp").warnings
+    assert any(warning.startswith("weights were not given: q4_k_m") for warning in said)
+    named = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, weights="q8_0")
+    assert named.query.engine == "llamacpp"
+    assert not any("weights" in warning for warning in named.warnings)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "model", "weights", "batch", "context", "measured_ms"),
+    [  # ggml-org/llama.cpp, benches; kekzl/imp; lhl/strix-halo-testing: see results/published/public_runs.csv
+        ("dgx-spark", "qwen2.5-7b", "q8_0", 1, 528, 34.36),
+        ("dgx-spark", "qwen2.5-7b", "q8_0", 32, 4112, 87.94),
+        ("dgx-spark", "gpt-oss-120b", None, 4, 4112, 44.09),
+        ("m2-ultra", "qwen2.5-7b", "q8_0", 8, 4112, 36.18),
+        ("rtx-5090", "llama-3.1-8b", "q8_0", 1, 64, 6.06),
+        ("strix-halo", "llama-3.1-70b", "q4_k_m", 1, 64, 227.9),
+    ],
+)
+def test_published_steps(
+    hardware: str, model: str, weights: str | None, batch: int, context: int, measured_ms: float
+) -> None:
+    a = whatif(model, hardware, batch, context, 0, weights=weights, engine="llamacpp")
+    low, high = np.array(a.ar_tpot_interval) * 1e3
+    assert low < measured_ms < high
+    assert a.ar_tpot_s * 1e3 == pytest.approx(measured_ms, rel=0.15)
+
+
+def test_a_longer_draft_costs_what_it_did() -> None:
+    """Qwen3.8-27B with MTP on an RTX 5090, K = 1 and 4 (sudoingX/qwen38-mtp): 1.55x and 2.17x."""
+    for gamma, kept, measured in ((1, 1.889, 1.547), (4, 3.588, 2.167)):
+        asked = {"draft": "mtp", "tokens_per_iteration": kept, "weights": "5.15bpw"}
+        a = whatif("qwen3.8-27b", "rtx-5090", 1, 250, gamma, **asked)  # type: ignore[arg-type]
+        assert a.speedup == pytest.approx(measured, rel=0.1)
+
+
+def test_a_mac_and_a_3090_get_a_line_by_three_flags() -> None:
+    mac = advise("gpt-oss-20b", "m3-max", context="8k")
+    assert mac.serve is not None
+    assert (mac.serve.llamacpp_line or "").startswith("llama-server -m gpt-oss-20b-MXFP4_MOE.gguf -c ")
+    mine = advise("qwen3-8b", "3090", context="8k", weights="q4_k_m")
+    assert mine.serve is not None
+    assert "-m Qwen3-8B-Q4_K_M.gguf" in (mine.serve.llamacpp_line or "")
+    assert mine.serve.vllm_line is None
