@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InputError
+from perfmodel.reading import read_rows
+from perfmodel.specs import data_folder
+from perfmodel.specs.acceptance.acceptance_library import short_name
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models import model
-from perfmodel.specs.models.model import ModelSpec, RopeScaling, load_model
+from perfmodel.specs.models.model import ModelSpec, RopeScaling, hub_id, load_model
 
 NAMES = files.bundled_names("models")
 B = 1e9
@@ -35,6 +38,8 @@ OFF = {
     "minimax-m2.7": 0.006,
     "llama-4-scout": 0.012,  # the card's count has the vision encoder
     "ministral-3-8b": 0.011,  # 8.4B printed for 8.49B
+    "kimi-k3": 0.009,  # 2.8T printed for 2.777T
+    "devstral-2-123b": 0.017,  # the name says 123B
 }
 
 
@@ -59,6 +64,20 @@ def test_other_counts_recompute(name: str) -> None:
         assert nearest < max(0.022 * printed, shown(printed))  # 2.4 printed for 2.45, the worst
     if printed := spec.published.nonembedding_b:
         assert (spec.total_params - spec.embedding_params - untied) / B == pytest.approx(printed, rel=0.01)
+
+
+def test_a_checkpoint_in_other_formats_is_the_same_model() -> None:
+    """Every listed one is found by its id and by the part behind the owner, in the formats listed."""
+    rows = read_rows(data_folder("models") / "checkpoints.csv", model.Checkpoint)
+    assert len(rows) >= 50
+    for row in rows:
+        found, shape = load_model(row.checkpoint), load_model(row.model)
+        assert load_model(row.checkpoint.rpartition("/")[2]) == found
+        assert (found.name, found.weights, found.kv_dtype) == (shape.name, row.weights, row.kv_dtype)
+        assert hub_id(row.checkpoint) == row.checkpoint
+        assert short_name(row.checkpoint) == short_name(row.model)  # its acceptance is the model's
+    with pytest.raises(InputError, match="no model named 'qwen/qwen3-32b-fp9'"):
+        load_model("qwen/qwen3-32b-fp9")
 
 
 def test_a_user_file_by_path(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 import os
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from perfmodel.parse import parse_text
+from perfmodel.reading import read_rows
+from perfmodel.specs import data_folder
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
 from perfmodel.specs.models.parts import MLA, MoE, RopeScaling
@@ -49,7 +52,33 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return _read(path / "config.json")
     if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and os.path.isfile(name)):
         return _read(path)
-    return load_bundled(files.bundled_name("models", "model", _plain(key) or name, flag, aliases))
+    return _quantised(key) or load_bundled(
+        files.bundled_name("models", "model", _plain(key) or name, flag, aliases)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A bundled model in other formats, as ``models/checkpoints.csv`` lists it by its Hugging Face id."""
+
+    checkpoint: str
+    model: str
+    weights: str
+    kv_dtype: str
+    source: str
+
+
+@cache
+def _quantised(key: str) -> ModelSpec | None:
+    """The bundled model in the formats of a listed checkpoint, by its id or the part behind the owner."""
+    if key in aliases():
+        return None
+    for row in read_rows(data_folder("models") / "checkpoints.csv", Checkpoint):
+        spelled = files.spelling(row.checkpoint)
+        if key in (spelled, spelled.rpartition("/")[2]):
+            formats = {"weights": row.weights, "kv_dtype": row.kv_dtype, "hf_id": row.checkpoint}
+            return load_model(row.model).model_copy(update=formats)
+    return None
 
 
 def _plain(name: str) -> str | None:
