@@ -88,7 +88,7 @@ rehearse: build/rehearsal/.made  ## every stage of benchmarks/gpu.sh with the ve
 build/rehearsal/.made:
 	$(PYTHON312) -m venv build/rehearsal
 	build/rehearsal/bin/pip install -q torch==2.11.0 triton==3.6.0 transformers==5.17.0 'numpy==2.3.*' safetensors \
-		pytest hypothesis pandas matplotlib scipy pyyaml typer rich
+		pytest hypothesis pandas matplotlib scipy pyyaml click rich
 	bash benchmarks/wheels.sh build/rehearsal/bin/python build/rehearsal/wheels
 	build/rehearsal/bin/pip install -q --no-index --no-deps --target build/rehearsal/site build/rehearsal/wheels/*.whl
 	@touch $@

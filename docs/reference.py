@@ -125,9 +125,9 @@ def _list(own: Iterable[Flag]) -> str:
 def _cells(param: Any) -> Cells:
     flags = ", ".join(f"`{flag}`" for flag in param.opts)
     value = _code(param.metavar) if param.metavar else ""
-    shown = param.show_default if isinstance(param.show_default, str) else param.default
-    default = "required" if param.required else "" if shown in (None, False, "") else _code(str(shown))
-    return flags, value, default, param.help or ""
+    shown = getattr(param, "shown", None)
+    default = "required" if param.required else "" if shown is None else _code(shown)
+    return flags, value, default, getattr(param, "words", None) or param.help
 
 
 def _code(text: str) -> str:

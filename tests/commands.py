@@ -14,7 +14,7 @@ def examples() -> dict[str, str]:
     for verb in cli.COMMANDS:
         command = cli.command(verb)
         for name, one in getattr(command, "commands", {"": command}).items():
-            found[f"{verb} {name}".strip()] = one.callback.example
+            found[f"{verb} {name}".strip()] = one.example
     return found
 
 

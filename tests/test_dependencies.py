@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 IMPORTED_AS = {"yaml": "pyyaml"}
 PINNED_BY_TORCH = {"triton"}
-COME_WITH = {"click": "typer", "ipython": "ipywidgets"}
+COME_WITH = {"ipython": "ipywidgets"}
 ASKED_FOR = {"tokenizers"}
 """Named in a line where somebody needs them."""
 
@@ -51,7 +51,7 @@ def test_ci_installs_what_is_locked_and_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["numpy", "pyyaml", "typer", "scipy", "torch", "safetensors", "pandas", "httpx"]
+    "name", ["numpy", "pyyaml", "click", "scipy", "torch", "safetensors", "pandas", "httpx"]
 )
 def test_a_new_major_version_waits_for_a_look(name: str) -> None:
     (wanted, *_) = [r for r in declared("validate", "notebooks") if r.name == name]

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import takewhile
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
-from perfmodel.cli.help import AsTyped
-from perfmodel.errors import InputError, not_installed, one_line, refuse, unknown_name
+from perfmodel.cli import completion
+from perfmodel.errors import InputError, not_installed, one_line, unknown_name
 
 HEADINGS = {
     "Ask": {
@@ -60,66 +59,42 @@ INSTEAD = {
     ),
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
-USAGE = 2
-"""What click's errors about a command line have as `exit_code`; typer brings a click of its own."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")
 EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot"}
 """Module that a base installation lacks -> the extra that brings it."""
 
 
-def command(verb: str) -> Any:
+def command(verb: str) -> click.Command:
     """One verb, imported: `app` of its module in this folder. Raises InputError for an unknown one."""
     if verb not in COMMANDS:
         raise unknown_name("perfmodel", "command", verb, COMMANDS)
     module = import_module("perfmodel.validate.cli" if verb == "validate" else f"perfmodel.cli.{verb}")
-    found: Any = typer.main.get_command(module.app)
+    found: click.Command = module.app
     found.name = verb
     return found
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(click.Group):
     """The verbs of `COMMANDS`, each imported on use."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        AsTyped.let(self.get_params(ctx))
-        return super().parse_args(ctx, args)
-
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of `COMMANDS`."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         return command(cmd_name)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of verbs for ``--help``, without importing any."""
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
                 formatter.write_dl(list(verbs.items()))
 
 
-app = typer.Typer(
-    cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"perfmodel {version('perfmodel')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="perfmodel", message="perfmodel %(version)s", help="Print the version.")
+@completion.flags
+def app() -> None:
     """A roofline model of speculative decoding with sparse-KV drafts: does it pay, from which context, by how
     much?
     """
@@ -152,18 +127,20 @@ def run(arguments: Sequence[str]) -> int:
     # names of files hold anything
     getattr(sys.stdout, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
-        status = app(args=list(arguments) or ["--help"], prog_name="perfmodel", standalone_mode=False)
+        if asked := os.environ.get(completion.VARIABLE):
+            return completion.answer(app, asked)
+        with app.make_context("perfmodel", list(arguments) or ["--help"]) as ctx:
+            status = app.invoke(ctx)
         sys.stdout.flush()
     except BrokenPipeError:  # `| head` has read enough
         _print_nowhere()
         return 0
     except KeyboardInterrupt:
         return 130
-    except SystemExit as ended:  # raised by `_terminate`, by shell completion, and by click for `| head`
-        if isinstance(ended.__context__, BrokenPipeError):
-            _print_nowhere()
-            return 0
+    except SystemExit as ended:  # raised by `_terminate`
         return int(ended.code or 0)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
     except InputError as error:
         return _refused(_sentence(error))
     except ModuleNotFoundError as error:
@@ -177,12 +154,10 @@ def run(arguments: Sequence[str]) -> int:
         return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")
     except MemoryError:
         return _refused("out of memory: ask for fewer points at a time")
-    except Exception as error:
-        if getattr(error, "exit_code", None) != USAGE:
-            raise
-        if type(error).__name__ == "NoArgsIsHelpError":  # its text is the help of a group without a verb
-            print(str(error))
-            return 0
+    except click.exceptions.NoArgsIsHelpError as help:  # of a group without a verb
+        print(help)
+        return 0
+    except click.UsageError as error:
         return _refused(_sentence(error))
     return status if isinstance(status, int) else 0
 
@@ -199,15 +174,11 @@ def _print_nowhere() -> None:
 
 
 def _sentence(error: Any) -> str:
-    """One line for a mistake, with arguments as flags; typer's own message about a number lacks the given
-    value.
-    """
-    faults = getattr(error.__cause__, "errors", None)
-    if faults is not None and getattr(error, "param", None) is not None:
-        fault = faults()[0]
-        allowed = fault["msg"].partition(",")[0].removeprefix("Input should be ")
-        return refuse(error.param.opts[0], None, allowed, fault["input"]).as_flags
+    """One line for a mistake, with arguments as flags."""
     text = error.as_flags if isinstance(error, InputError) else error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        near = ", ".join(sorted(error.possibilities or ()))
+        text = f"No such option: {error.option_name}" + (f" (Possible options: {near})" if near else "")
     verb = getattr(getattr(error, "ctx", None), "info_name", "")
     if (hint := INSTEAD.get(verb, {}).get(getattr(error, "option_name", ""))) is not None:
         text = f"{error.option_name}: {hint}"

@@ -9,12 +9,11 @@ from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import ratio_text, seconds
-from perfmodel.cli.help import LLAMA
-from perfmodel.cli.options import App, Json, Verbose, takes
+from perfmodel.cli.help import LLAMA, command
+from perfmodel.cli.options import Json, Verbose, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
 
-app = App()
 COLOURS = {
     "speculate": "green",
     "do_not_speculate": "red",
@@ -27,9 +26,9 @@ SHOWN = 6
 """Points of a front."""
 
 
-@app.command(example=f"{LLAMA} --context 32k")
+@command(example=f"{LLAMA} --context 32k")
 @takes(AdviseQuery)
-def advise(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
+def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
     """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the
     baseline?
 

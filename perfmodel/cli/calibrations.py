@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
@@ -105,9 +105,9 @@ def import_(
     found = with_indexer(distil(tables, device, engine, version), tables, device, engine, version)
     text = as_yaml(calibration_of(found, device, engine), COMMENT)
     if out is None:
-        typer.echo(text, nl=False)
+        click.echo(text, nl=False)
     elif out.exists():
         raise InputError(f"--out: {out} exists; name a new file or remove it first")
     else:
         write(out, text, "--out")
-        typer.echo(f"wrote {out}")
+        click.echo(f"wrote {out}")

@@ -2,25 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from perfmodel.answers.answer import SCHEMA_VERSION
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli import output
-from perfmodel.cli.options import App, Json, completion
-from perfmodel.errors import InputError, unknown_name
-
-
-class Verbs(TyperGroup):
-    """A group that lists its verbs when the given one does not exist."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """See `TyperGroup`. Raises InputError for an unknown verb."""
-        if cmd_name not in self.commands:
-            raise unknown_name(f"perfmodel {ctx.info_name}", "command", cmd_name, self.commands)
-        return super().get_command(ctx, cmd_name)
+from perfmodel.cli.help import App
+from perfmodel.cli.options import Json, flagged
+from perfmodel.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -74,10 +65,11 @@ class Catalogue:
 
 def app_of(catalogue: Catalogue) -> App:
     """The three verbs of one kind."""
-    argument, verb = catalogue.argument, catalogue.verb
-    app = App(cls=Verbs, no_args_is_help=True, help=f"The {catalogue.noun}s: list, show, check.")
+    argument = catalogue.argument
+    app = App(f"The {catalogue.noun}s: list, show, check.")
 
     @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.", example="")
+    @flagged
     def listed(json: Json = False) -> None:
         if json:
             return output.print_json({"schema_version": SCHEMA_VERSION, "rows": catalogue.rows()})
@@ -88,32 +80,36 @@ def app_of(catalogue: Catalogue) -> App:
     @app.command(
         help=f"Everything that is known of one {catalogue.noun}, with sources.", example=catalogue.example
     )
+    @flagged
     def show(
-        name: str = typer.Argument(
-            metavar=argument,
-            help="A name of the list, an alias, or what stands for one.",
-            autocompletion=completion(verb),
-        ),
+        name: Annotated[
+            str,
+            Argument(
+                "A name of the list, an alias, or what stands for one.",
+                argument,
+                place=True,
+                listed=catalogue.verb,
+            ),
+        ],
         json: Json = False,
     ) -> None:
         described = catalogue.describe(catalogue.load(name, argument))
         if json:
             return output.print_json({"schema_version": SCHEMA_VERSION} | _finite(described))
         for key, text in flat(described):
-            typer.echo(f"{key}: {text}")
+            click.echo(f"{key}: {text}")
 
     @app.command(
         help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, "
         "2 if unreadable.",
         example=catalogue.example,
     )
+    @flagged
     def check(
-        names: list[str] | None = typer.Argument(
-            None, metavar=f"[{argument}]...", help="All bundled ones if none."
-        ),
+        names: Annotated[tuple[str, ...], Argument("All bundled ones if none.", argument, place=True)] = (),
         json: Json = False,
     ) -> None:
-        if names is not None and not all(names):
+        if not all(names):
             raise InputError(f"check: must be given the name or path of a {catalogue.noun}, given ''")
         asked = names or catalogue.names()
         found = [{"name": name, "faults": catalogue.faults(catalogue.load(name, argument))} for name in asked]
@@ -121,9 +117,9 @@ def app_of(catalogue: Catalogue) -> App:
             output.print_json({"schema_version": SCHEMA_VERSION, "rows": found})
         else:
             for row in found:
-                typer.echo(f"{row['name']}: {'; '.join(row['faults']) or 'ok'}")
+                click.echo(f"{row['name']}: {'; '.join(row['faults']) or 'ok'}")
         if any(row["faults"] for row in found):
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
 
     return app
 

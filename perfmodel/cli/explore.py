@@ -3,32 +3,22 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.answers.text import size
-from perfmodel.cli.help import LLAMA, OUTPUT
-from perfmodel.cli.options import App, takes
+from perfmodel.cli.help import LLAMA, OUTPUT, command
+from perfmodel.cli.options import takes
 from perfmodel.cli.output import Progress
 from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.writing import destination, write
 
-app = App()
-Output = Annotated[
-    Path,
-    typer.Option(
-        "--output",
-        "-o",
-        "--out",
-        metavar="FILE",
-        help="Where to: an .html file, replaced.",
-        rich_help_panel=OUTPUT,
-    ),
-]
+Output = Annotated[Path, Argument("Where to: an .html file, replaced.", "FILE", "-o --out", group=OUTPUT)]
 
 
-@app.command(example=f"{LLAMA} --output map.html")
+@command(example=f"{LLAMA} --output map.html")
 @takes(Exploration)
-def explore(question: Exploration, output: Output) -> None:
+def app(question: Exploration, output: Output) -> None:
     """Speedup over batch and context, and what every pass spends its time on, as a page to explore in a
     browser.
 
@@ -42,4 +32,4 @@ def explore(question: Exploration, output: Output) -> None:
         bar.end()
     text = page(content).encode()
     write(where, text)
-    typer.echo(f"{len(content['cases'])} surfaces, {size(len(text))}, in {output}", err=True)
+    click.echo(f"{len(content['cases'])} surfaces, {size(len(text))}, in {output}", err=True)

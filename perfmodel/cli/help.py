@@ -1,15 +1,18 @@
-"""``--help`` of a verb: its flags in groups, defaults as values, and one example; aliases work and are not
-listed.
+"""Commands and groups of commands whose ``--help`` is in groups, with defaults as values and one example;
+aliases of flags work and are not listed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from typer.core import TyperCommand
+import click
+
+from perfmodel.errors import unknown_name
 
 QUESTION, OUTPUT = "Question", "Output"
-GROUPS = (QUESTION, "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
-"""Headings of flags, in the order of ``--help``; an `Argument`, or a flag's `rich_help_panel`, names one."""
+GROUPS = (QUESTION, "Prefix cache", "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
+"""Headings of flags, in the order of ``--help``; an `Argument` names one."""
 COMMON = ("model", "hardware", "batch", "context", "alpha")
 """Arguments that most questions need; marked where a verb has all of them."""
 MARK = "* most questions need no others"
@@ -17,43 +20,44 @@ LLAMA = "--model llama-3.1-8b --hardware h100"
 """What most examples are about."""
 
 
-class AsTyped:
-    """typer's type of a flag: it converts nothing, because its `Argument` reads the text. (typer would build
-    a validator.)
-    """
+class Flag(click.Option):
+    """A flag below the heading `group` of ``--help``. shown: its default as people read it, None for none."""
 
-    @staticmethod
-    def coerce(value: Any, **_: Any) -> Any:
-        """As it was typed."""
-        return value
-
-    @classmethod
-    def let(cls, params: Iterable[Any]) -> None:
-        """Let all texts and switches of a command be as they were typed, where this typer validates."""
-        for param in params:
-            if getattr(getattr(param, "type_descriptor", None), "annotation", None) in (str, bool):
-                param._runtime_param = cls
+    def __init__(self, names: Sequence[str], group: str, shown: str | None, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.group, self.shown = group, shown
 
 
-class GroupedCommand(TyperCommand):
-    """A command whose ``--help`` is in groups."""
+class Place(click.Argument):
+    """An argument that is given by position, without a flag. words, shown: its meaning and its default."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        AsTyped.let(self.get_params(ctx))
-        return super().parse_args(ctx, args)
+    def __init__(self, names: Sequence[str], words: str, shown: str | None, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.words, self.shown = words, shown
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def make_metavar(self, ctx: click.Context) -> str:
+        """See `click.Argument`."""
+        return f"{self.metavar}" if self.required else f"[{self.metavar}]{'...' * (self.nargs < 0)}"
+
+
+class GroupedCommand(click.Command):
+    """A command whose ``--help`` is in groups. example: what follows the command in its example."""
+
+    def __init__(self, *settings: Any, example: str | None = None, **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self.example = example
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the arguments by position, then the flags by heading."""
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
         params: list[Any] = self.get_params(ctx)
         common = COMMON if {*COMMON} <= {param.name for param in params} else ()
         for param in params:
-            if param.param_type_name == "argument":
-                rows["Arguments"].append((param.metavar or param.name.upper(), _help_text(param)))
-            elif not param.hidden:
-                heading = OUTPUT if param.name == "help" else param.rich_help_panel or QUESTION
-                mark = "* " if param.name in common else ""
-                rows[heading].append((mark + _flags(param), _help_text(param)))
+            if isinstance(param, Place):
+                rows["Arguments"].append((f"{param.metavar}", _help_text(param.words, param)))
+            else:
+                flags = ("* " if param.name in common else "") + _flags(param)
+                rows[getattr(param, "group", OUTPUT)].append((flags, _help_text(param.help, param)))
         for heading, lines in rows.items():
             if lines:
                 with formatter.section(heading):
@@ -62,12 +66,34 @@ class GroupedCommand(TyperCommand):
             formatter.write_paragraph()
             formatter.write_text(MARK)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the example."""
-        shown = getattr(self.callback, "example", None)
-        if shown is not None:
+        if self.example is not None:
             with formatter.section("Example"):
-                formatter.write_text(f"{ctx.command_path} {shown}".rstrip())
+                formatter.write_text(f"{ctx.command_path} {self.example}".rstrip())
+
+
+class App(click.Group):
+    """A group of such commands, which lists them where the given one does not exist."""
+
+    command_class = GroupedCommand
+
+    def __init__(self, help: str) -> None:
+        super().__init__(help=help, no_args_is_help=True)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order in which they are declared."""
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See `click.Group`. Raises InputError for an unknown verb."""
+        if cmd_name not in self.commands:
+            raise unknown_name(f"perfmodel {ctx.info_name}", "command", cmd_name, self.commands)
+        return super().get_command(ctx, cmd_name)
+
+
+command = partial(click.command, cls=GroupedCommand)
+"""A command in no group."""
 
 
 def _flags(param: Any) -> str:
@@ -78,9 +104,8 @@ def _flags(param: Any) -> str:
     return ", ".join([*short, own]) + value
 
 
-def _help_text(param: Any) -> str:
+def _help_text(words: str, param: Any) -> str:
     """Meaning of a flag, and its default."""
-    default = param.show_default if isinstance(param.show_default, str) else param.default
-    unsaid = default in (None, "", (), []) or default is False or param.required
-    shown = "" if unsaid else f" [default: {default}]"
-    return f"{param.help or ''}{' [required]' * bool(param.required)}{shown}"
+    default = getattr(param, "shown", None)
+    shown = "" if default is None else f" [default: {default}]"
+    return f"{words}{' [required]' * param.required}{shown}"

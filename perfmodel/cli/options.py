@@ -5,49 +5,23 @@ parameters.
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from functools import partial, wraps
 from typing import Annotated, Any, get_type_hints
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import Argument, Question, arguments, declared_by
 from perfmodel.answers.question.readers import Read
-from perfmodel.cli.help import OUTPUT, GroupedCommand
+from perfmodel.cli import completion
+from perfmodel.cli.help import OUTPUT, Flag, Place
 from perfmodel.errors import InputError
 
 MAX_POINTS = 1000
 """Answers of one command: some ten seconds of them."""
 Command = Callable[..., Any]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print all there is to say.", rich_help_panel=OUTPUT)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT)]
-
-
-class App(typer.Typer):
-    """A `typer.Typer` as all of the command line is made, whose commands print their flags in groups."""
-
-    def __init__(self, **settings: Any) -> None:
-        plain: dict[str, Any] = {
-            "add_completion": False,
-            "rich_markup_mode": None,
-            "pretty_exceptions_enable": False,
-        }
-        super().__init__(**plain | settings)
-
-    def command(  # type: ignore[override]
-        self, name: str | None = None, *, example: str = "", **settings: Any
-    ) -> Callable[[Command], Command]:
-        """As typer's. example: what follows the command in its example, which ``--help`` prints."""
-
-        def register(command: Command) -> Command:
-            vars(command)["example"] = example
-            return registered(command)
-
-        registered = super().command(name, **{"cls": GroupedCommand} | settings)
-        return register
+Verbose = Annotated[bool, Argument("Print all there is to say.", also="-v", group=OUTPUT)]
+Json = Annotated[bool, Argument("Print JSON instead of text.", group=OUTPUT)]
 
 
 def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> Callable[[Command], Command]:
@@ -57,34 +31,30 @@ def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> 
     """
 
     def decorate(command: Command) -> Command:
-        asked, own = arguments(kind), _declared(command)
-        _, *rest = inspect.signature(command).parameters.values()
+        own, defaults = _declared(command), inspect.signature(kind).parameters
 
         @wraps(command)
         def filled(**values: Any) -> Any:
-            given = {name: values.pop(name) for name in asked}
+            given = {name: values.pop(name) for name in arguments(kind)}
             typed = {name: value for name, value in given.items() if _is_given(value)}
             questions = list(made(kind, typed, several, max_points))
             return command(questions if several else questions[0], **_read(own, values))
 
-        defaults = inspect.signature(kind).parameters
-        flags = [_parameter(n, a, defaults[n].default) for n, a in asked.items()]
-        return _with(filled, [*flags, *_flags(own, rest)])
+        asked = {name: (argument, defaults[name].default) for name, argument in arguments(kind).items()}
+        return _with(filled, asked | own)
 
     return decorate
 
 
 def flagged(command: Command) -> Command:
-    """Turns a command's parameters that are annotated with an `Argument` into flags, each read before the
-    call.
-    """
+    """Turns a command's parameters into flags, or places, each read before the call."""
     own = _declared(command)
 
     @wraps(command)
     def called(**values: Any) -> Any:
         return command(**_read(own, values))
 
-    return _with(called, _flags(own, inspect.signature(command).parameters.values()))
+    return _with(called, own)
 
 
 Declared = dict[str, tuple[Argument, Any]]
@@ -93,33 +63,25 @@ _EMPTY = inspect.Parameter.empty
 
 
 def _declared(command: Command) -> Declared:
+    """The parameters that are annotated with an `Argument`."""
     parameters = inspect.signature(command).parameters
-    hints = {
-        name: declared_by(name, hint) for name, hint in get_type_hints(command, include_extras=True).items()
-    }
-    return {
-        name: (argument, parameters[name].default) for name, argument in hints.items() if argument is not None
-    }
+    hints = get_type_hints(command, include_extras=True)
+    found = {name: declared_by(name, hints.get(name)) for name in parameters}
+    return {name: (argument, parameters[name].default) for name, argument in found.items() if argument}
 
 
 def _read(own: Declared, values: dict[str, Any]) -> dict[str, Any]:
-    read = {n: a.value(values[n], n) if _is_given(values[n]) else default for n, (a, default) in own.items()}
-    return values | read
-
-
-def _flags(own: Declared, parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
-    return [_parameter(p.name, *own[p.name]) if p.name in own else p for p in parameters]
+    return {n: a.value(values[n], n) if _is_given(values[n]) else default for n, (a, default) in own.items()}
 
 
 def _is_given(value: Any) -> bool:
-    return value not in (None, False, [])
+    return value not in (None, False, ())
 
 
-def _with(command: Command, parameters: list[inspect.Parameter]) -> Command:
-    """The command with a signature that typer makes flags of."""
-    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    command.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in kept}
+def _with(command: Command, declared: Declared) -> Command:
+    """The command with the parameters that click is to make of its arguments."""
+    made = [_parameter(name, argument, default) for name, (argument, default) in declared.items()]
+    vars(command)["__click_params__"] = made[::-1]
     return command
 
 
@@ -156,41 +118,23 @@ def _how_many(many: Read, text: str) -> int:
         return 1
 
 
-def _parameter(name: str, argument: Argument, default: Any) -> inspect.Parameter:
-    """The parameter that typer makes the flag, or the place, of an argument of."""
+def _parameter(name: str, argument: Argument, default: Any) -> click.Parameter:
+    """Of the command line: it converts nothing, because its `Argument` reads the text."""
     switch, needed = default is False, default is _EMPTY
     unshown = default in (None, ()) or switch or needed or argument.repeated
-    shown = argument.default or (None if unshown else _spelled(default))
     common: dict[str, Any] = {
         "metavar": argument.metavar or "|".join(argument.choices) or None,
-        "help": argument.help,
-        "show_default": False if shown is None or needed else shown,
+        "shown": argument.default or (None if unshown else _spelled(default)),
+        "required": needed,
+        "type": bool if switch else str,
     }
     if argument.listed:
-        common["autocompletion"] = completion(argument.listed)
+        common["shell_complete"] = partial(completion.names, argument.listed)
     if argument.place:
-        option = typer.Argument(**common)
-    else:
-        flags = argument.flag, *argument.also.split()
-        option = typer.Option(*flags, **common, rich_help_panel=argument.group)
-    typed: Any = bool if switch else list[str] | None if argument.repeated else str if needed else str | None
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=_EMPTY if needed else default if switch else None,
-        annotation=Annotated[typed, option],
-    )
-
-
-def completion(verb: str) -> Callable[[str], list[str]]:
-    """Completes the last name of a list in a shell, from the names of ``perfmodel VERB list``."""
-
-    def completed(incomplete: str) -> list[str]:
-        before, comma, begun = incomplete.rpartition(",")
-        known = import_module(f"perfmodel.cli.{verb}").CATALOGUE.names()
-        return [before + comma + name for name in known if name.startswith(begun)]
-
-    return completed
+        return Place([name], argument.help, nargs=-1 if argument.repeated else 1, **common)
+    flags = name, argument.flag, *argument.also.split()
+    common |= {"help": argument.help, "is_flag": switch or None, "multiple": argument.repeated}
+    return Flag(flags, argument.group, **common)
 
 
 def _spelled(default: Any) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import typer
+import click
 
 from perfmodel.answers.answer import Answer, Rows
 
@@ -40,7 +40,7 @@ def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
     else:
         text(answer)
     if answer.failed:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def show_rows(answers: Sequence[Any], json: bool, text: Callable[[Any], None]) -> None:
@@ -50,7 +50,7 @@ def show_rows(answers: Sequence[Any], json: bool, text: Callable[[Any], None]) -
 
 def print_json(data: Any) -> None:
     """The one way in which JSON is printed."""
-    typer.echo(json_module.dumps(data, indent=2, allow_nan=False))
+    click.echo(json_module.dumps(data, indent=2, allow_nan=False))
 
 
 def width() -> int:
@@ -76,12 +76,12 @@ def _wrapped(text: str, columns: int) -> list[str]:
 def say(text: str, style: str = "") -> None:
     """Print a sentence, wrapped at `WIDTH` at the latest."""
     for line in _wrapped(text, min(width(), WIDTH)):
-        typer.echo(_styled(line, style))
+        click.echo(_styled(line, style))
 
 
 def say_whole(text: str) -> None:
     """Print a line to be copied: never wrapped."""
-    typer.echo(text)
+    click.echo(text)
 
 
 def warn(notes: Iterable[str]) -> None:
@@ -133,13 +133,13 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
     shown = [all_of[place] for place in places]
     widths = _widths(sizes, whole - gap * (len(places) - 1) - EDGES)
     _narrow(widths, shown, whole - gap * (len(places) - 1) - EDGES)
-    typer.echo()
+    click.echo()
     _print_row([c.name for c in shown], shown, widths, gap, "bold", low=True)
-    typer.echo(" " + "─" * (sum(widths) + gap * (len(widths) - 1)))
+    click.echo(" " + "─" * (sum(widths) + gap * (len(widths) - 1)))
     for number, row in enumerate(rows):
         style = "bold" if bold_last and number == len(rows) - 1 else ""
         _print_row([row[place] for place in places], shown, widths, gap, style)
-    typer.echo()
+    click.echo()
     if left_out := [all_of[place].name for place in filled if place not in places]:
         say(f"not shown in {whole} columns: {', '.join(left_out)}", "dim")
 
@@ -161,7 +161,7 @@ def _print_row(
             text.ljust(size) if column.left or not number else text.rjust(size)
             for number, (text, column, size) in enumerate(zip(line, columns, widths, strict=True))
         ]
-        typer.echo(_styled(f" {(' ' * gap).join(parts)}".rstrip(), style))
+        click.echo(_styled(f" {(' ' * gap).join(parts)}".rstrip(), style))
 
 
 def facts(pairs: dict[str, str]) -> None:
@@ -169,9 +169,9 @@ def facts(pairs: dict[str, str]) -> None:
     indent = max(map(len, pairs)) + EDGES
     for name, text in pairs.items():
         first, *more = _wrapped(text, max(min(width(), WIDTH) - indent, NARROWEST))
-        typer.echo(_styled(name.ljust(indent), "dim") + first)
+        click.echo(_styled(name.ljust(indent), "dim") + first)
         for line in more:
-            typer.echo(" " * indent + line)
+            click.echo(" " * indent + line)
 
 
 def fit(fits: bool, max_batch: int) -> str:

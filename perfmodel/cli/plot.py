@@ -5,20 +5,19 @@ from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import numpy as np
-import typer
 
 from perfmodel import plots
 from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import COUNTS, argument, question
+from perfmodel.answers.question.arguments import COUNTS, Argument, argument, question
 from perfmodel.answers.question.query import UNUSED, Options, Query, acceptances_of, resolve
 from perfmodel.answers.question.readers import MaybeWholes
-from perfmodel.cli.catalogue import Verbs
-from perfmodel.cli.help import LLAMA, OUTPUT
-from perfmodel.cli.options import App, takes
+from perfmodel.cli.help import LLAMA, OUTPUT, App
+from perfmodel.cli.options import flagged, takes
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -27,7 +26,7 @@ from perfmodel.speculation.workload import Workload
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-app = App(cls=Verbs, no_args_is_help=True, help="Pictures of the answers, as .png or .svg.")
+app = App("Pictures of the answers, as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6
 LOADS = 32
 NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
@@ -39,36 +38,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
 """Axis of a picture -> default batches and contexts."""
-Output = Annotated[
-    Path,
-    typer.Option(
-        "--output",
-        "-o",
-        "--out",
-        metavar="FILE",
-        help="Where to: a .png or .svg file.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-Over = Annotated[
-    str,
-    typer.Option(
-        "--over", metavar="context|batch", help="What the axis is; the other one gives a line for each."
-    ),
-]
-Map = Annotated[bool, typer.Option("--map", help="The best length over --batch and --context, as a map.")]
-Measured = Annotated[
-    bool,
-    typer.Option("--measured", help="Dots where this pair, device and gamma was measured and published."),
-]
+Output = Annotated[Path, Argument("Where to: a .png or .svg file.", "FILE", "-o --out", group=OUTPUT)]
+Over = Annotated[str, Argument("What the axis is; the other one gives a line for each.", "context|batch")]
+Map = Annotated[bool, Argument("The best length over --batch and --context, as a map.")]
+Measured = Annotated[bool, Argument("Dots where this pair, device and gamma was measured and published.")]
 Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME", help="Set of measured times; repeatable [all gated ones]."),
+    tuple[str, ...] | None,
+    Argument("Set of measured times; repeatable [all gated ones].", "NAME", flag="--set"),
 ]
-HeldOut = Annotated[
-    bool, typer.Option("--held-out", help="Predict fitted rows by refits without their fold.")
-]
-NoIdeal = Annotated[bool, typer.Option("--no-ideal", help="Leave the ideal roofline (dashed) out.")]
+HeldOut = Annotated[bool, Argument("Predict fitted rows by refits without their fold.")]
+NoIdeal = Annotated[bool, Argument("Leave the ideal roofline (dashed) out.")]
 
 
 @question
@@ -152,7 +131,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
         raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 everywhere", 0)
     made = plots.surface(
         resolve(query),
-        gamma=None if query.gamma is None else query.gamma,
+        gamma=query.gamma,
         batch=asked.span("batch"),
         context=asked.span("context"),
         max_gamma=query.max_gamma,
@@ -256,6 +235,7 @@ def latency(question: TrafficQuery, output: Output) -> None:
 
 
 @app.command(example="--set magicdec --output residuals.svg")
+@flagged
 def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> None:
     """How far predictions are from the committed measurements, a panel for each quantity."""
     from perfmodel.validate.accuracy import compare
@@ -270,7 +250,7 @@ def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> N
 
 def _save(figure: "Figure", output: Path) -> None:
     plots.save(figure, output)
-    typer.echo(f"wrote {output}", err=True)
+    click.echo(f"wrote {output}", err=True)
 
 
 def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, float]]) -> int:

@@ -3,34 +3,27 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from perfmodel.answers.grid.sweep import Grid
 from perfmodel.answers.grid.sweep_files import write_sweep
-from perfmodel.cli.help import LLAMA, OUTPUT
-from perfmodel.cli.options import App, takes
+from perfmodel.answers.question.arguments import Argument
+from perfmodel.cli.help import LLAMA, OUTPUT, command
+from perfmodel.cli.options import takes
 from perfmodel.cli.output import Progress
 
 SHOWN = 12
 """Warnings of a grid that are printed."""
-app = App()
 Output = Annotated[
     Path,
-    typer.Option(
-        "--output",
-        "-o",
-        "--out",
-        metavar="FILE",
-        help="Where to: a .csv or a .parquet file (pyarrow).",
-        rich_help_panel=OUTPUT,
-    ),
+    Argument("Where to: a .csv or a .parquet file (pyarrow).", "FILE", "-o --out", group=OUTPUT),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file.", rich_help_panel=OUTPUT)]
+Overwrite = Annotated[bool, Argument("Replace the file.", group=OUTPUT)]
 
 
-@app.command(example=f"{LLAMA} --batch 1..256x2 --context 4k..128kx2 --alpha 0.8 --output grid.csv")
+@command(example=f"{LLAMA} --batch 1..256x2 --context 4k..128kx2 --alpha 0.8 --output grid.csv")
 @takes(Grid)
-def sweep(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
+def app(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
     """Answer every combination of the comma lists into a file, at flat memory.
 
     --model, --hardware, --tp, --draft-kv, --alpha, --batch, --context and --gamma take lists; counts also
@@ -42,7 +35,7 @@ def sweep(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
     finally:
         bar.end()
     for note in doubts[:SHOWN]:
-        typer.echo(f"warning: {note}", err=True)
+        click.echo(f"warning: {note}", err=True)
     if more := len(doubts[SHOWN:]):
-        typer.echo(f"warning: {more} more", err=True)
-    typer.echo(f"{grid.rows} rows in {output}", err=True)
+        click.echo(f"warning: {more} more", err=True)
+    click.echo(f"{grid.rows} rows in {output}", err=True)

@@ -4,30 +4,23 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from perfmodel.answers.load.llmd_report import llmd_report
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.answers.text import NONE, clients, devices, draft_in_words, seconds
-from perfmodel.cli.help import OUTPUT
-from perfmodel.cli.options import App, Json, takes
+from perfmodel.cli.help import OUTPUT, command
+from perfmodel.cli.options import Json, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
 from perfmodel.queueing.policies import in_words
 from perfmodel.writing import destination, write
 
-app = App()
 Report = Annotated[
     Path | None,
-    typer.Option(
-        "--report",
-        metavar="FILE.json",
-        help="Also write the chosen row as a benchmark report of llm-d (0.2.1).",
-        rich_help_panel=OUTPUT,
-    ),
+    Argument("Also write the chosen row as a benchmark report of llm-d (0.2.1).", "FILE.json", group=OUTPUT),
 ]
 COLUMNS = (
     "load",
@@ -48,7 +41,7 @@ COLUMNS = (
 )
 
 
-@app.command(
+@command(
     "traffic",
     example=(
         "--model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k --request-rate 1,2 "
@@ -56,7 +49,7 @@ COLUMNS = (
     ),
 )
 @takes(TrafficQuery)
-def command(question: TrafficQuery, report: Report = None, json: Json = False) -> None:
+def app(question: TrafficQuery, report: Report = None, json: Json = False) -> None:
     """Should this server speculate under this request rate (or concurrency), with which draft length, and on
     how many replicas?
 

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from inspect import getdoc, unwrap
 from typing import Any
 
+import click
+
 from perfmodel.answers.question.arguments import Verb, flag
-from perfmodel.cli.options import MAX_POINTS, App, Json, takes
+from perfmodel.cli.help import command
+from perfmodel.cli.options import MAX_POINTS, Json, takes
 from perfmodel.cli.output import each, show, show_rows
 
 
@@ -16,19 +19,18 @@ def verb(
     *several: str,
     example: str,
     max_points: int = MAX_POINTS,
-) -> App:
-    """The app of `answer`, whose docstring is the help; `text` prints the answer.
+) -> click.Command:
+    """The command of `answer`, whose docstring is the help; `text` prints the answer.
 
     several: arguments that may be lists; `text` then gets a sequence of answers, and the JSON has rows.
     """
-    app = App()
     told = re.split(r"\s+Raises\s+InputError", getdoc(unwrap(answer)) or "")[0]
     if several:
         told += f"\n\nSeveral values of {', '.join(map(flag, several))} give a row for each."
 
-    @app.command(help=told, example=example)
+    @command(help=told, example=example)
     @takes(answer.question, *several, max_points=max_points)
-    def command(question: Any, json: Json = False) -> None:
+    def app(question: Any, json: Json = False) -> None:
         if several:
             show_rows(each(answer, question), json, text)
         else:

@@ -4,30 +4,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from perfmodel.answers.point.whatif import WhatIf
 from perfmodel.answers.point.whatif import whatif as answer
+from perfmodel.answers.question.arguments import Argument
 from perfmodel.answers.question.query import Query
 from perfmodel.cli import panel
-from perfmodel.cli.help import LLAMA, OUTPUT
-from perfmodel.cli.options import App, Json, Verbose, takes
+from perfmodel.cli.help import LLAMA, OUTPUT, command
+from perfmodel.cli.options import Json, Verbose, takes
 from perfmodel.cli.output import each, show, show_rows
 
-app = App()
 Sensitivity = Annotated[
-    bool,
-    typer.Option(
-        "--sensitivity",
-        help="Also move each uncertain input by itself and rank what that does.",
-        rich_help_panel=OUTPUT,
-    ),
+    bool, Argument("Also move each uncertain input by itself and rank what that does.", group=OUTPUT)
 ]
 
 
-@app.command(example=f"{LLAMA} --batch 16 --context 32k")
+@command(example=f"{LLAMA} --batch 16 --context 32k")
 @takes(Query, "batch", "context", "gamma")
-def whatif(
+def app(
     queries: list[Query], sensitivity: Sensitivity = False, verbose: Verbose = False, json: Json = False
 ) -> None:
     """Does speculation pay for this model, device, batch and context, and why?

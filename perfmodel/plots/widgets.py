@@ -106,8 +106,7 @@ def sliders(start: Query = DEFAULT) -> "Sliders | Figure":
 
 
 def _surface(query: Query) -> "Figure":
-    gamma = None if query.gamma is None else query.gamma
-    return surface(resolve(query), gamma=gamma, max_gamma=query.max_gamma)
+    return surface(resolve(query), gamma=query.gamma, max_gamma=query.max_gamma)
 
 
 def kv_at(method: str, budget: int) -> str:

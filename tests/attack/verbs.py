@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-import typer
+import click
 
 from perfmodel import cli
 from tests import pinned
@@ -113,8 +113,7 @@ class Verb:
 @cache
 def verbs() -> tuple[Verb, ...]:
     """Every command."""
-    root: Any = typer.main.get_command(cli.app)
-    return tuple(verb for name in cli.COMMANDS for verb in _below(root.get_command(None, name), (name,)))
+    return tuple(verb for name in cli.COMMANDS for verb in _below(cli.command(name), (name,)))
 
 
 def _below(command: Any, words: tuple[str, ...]) -> Iterator[Verb]:
@@ -190,7 +189,7 @@ def _no_work() -> Iterator[None]:
     """End a command with status 0 where its work would begin, and let no host be found."""
 
     def begun(*_: Any, **__: Any) -> None:
-        raise typer.Exit(0)
+        raise click.exceptions.Exit(0)
 
     def nowhere(host: Any, *_: Any, **__: Any) -> None:
         str(host).encode("idna")

@@ -16,6 +16,7 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.question.arguments import arguments
+from perfmodel.cli import completion
 from perfmodel.cli.help import COMMON, GROUPS, MARK
 from perfmodel.specs.boundary.files import data_directory
 from tests.commands import examples, run
@@ -57,7 +58,7 @@ def ask(out: Run) -> Callable[..., Any]:
     ],
 )
 def test_names_are_completed_in_a_shell(typed: str, completed: set[str]) -> None:
-    asked = {"_PERFMODEL_COMPLETE": "complete_bash", "COMP_WORDS": f"perfmodel {typed}"}
+    asked = {"_PERFMODEL_COMPLETE": "bash_complete", "COMP_WORDS": f"perfmodel {typed}"}
     asked["COMP_CWORD"] = str(len(typed.split()))
     done = subprocess.run(
         [sys.executable, "-m", "perfmodel"],
@@ -66,7 +67,7 @@ def test_names_are_completed_in_a_shell(typed: str, completed: set[str]) -> None
         text=True,
         check=True,
     )
-    assert {*done.stdout.split()} == completed
+    assert {line.removeprefix("plain,") for line in done.stdout.split()} == completed
 
 
 def test_what_most_questions_need_is_marked(out: Run) -> None:
@@ -207,7 +208,7 @@ def test_every_verb_stands_below_one_heading_of_the_help_and_those_of_flags_exis
     commands = [cli.command(verb) for verb in cli.COMMANDS]
     every = [one for command in commands for one in getattr(command, "commands", {"": command}).values()]
     flags = [param for one in every for param in one.params if param.param_type_name == "option"]
-    assert {param.rich_help_panel or GROUPS[0] for param in flags} == set(GROUPS)
+    assert {param.group for param in flags} == set(GROUPS)
 
 
 def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any], out: Run) -> None:
@@ -238,9 +239,27 @@ def test_completion_knows_the_verbs() -> None:
     env = os.environ | {
         "COMP_WORDS": "perfmodel wh",
         "COMP_CWORD": "1",
-        "_PERFMODEL_COMPLETE": "complete_bash",
+        "_PERFMODEL_COMPLETE": "bash_complete",
     }
     line = [sys.executable, "-c", "from perfmodel.cli import main; main()"]
-    assert subprocess.run(line, capture_output=True, text=True, check=True, env=env).stdout.split() == [
-        "whatif"
-    ]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.split() == ["plain,whatif"]
+
+
+@pytest.mark.parametrize("shell", completion.PLACES)
+def test_completion_is_shown_and_installed_once(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Run
+) -> None:
+    for name, value in (("SHELL", f"/usr/bin/{shell}"), ("HOME", str(tmp_path))):
+        monkeypatch.setenv(name, value)
+    shown = out("--show-completion")
+    assert "_PERFMODEL_COMPLETE" in shown
+    settings = tmp_path / f".{shell}rc"
+    settings.write_text("mine")
+    for _ in range(2):
+        assert f"{shell} completion installed" in out("--install-completion")
+    assert (tmp_path / completion.PLACES[shell]).read_text() == shown.removesuffix("\n")
+    sourced = f"mine\nsource '{tmp_path / completion.PLACES[shell]}'\n"
+    assert settings.read_text() == ("mine" if shell == "fish" else sourced)
+    monkeypatch.setenv("SHELL", "/bin/dash")
+    assert cli.run(["--show-completion"]) == 2

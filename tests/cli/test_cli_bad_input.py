@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_python_refuses_in_the_same_words_and_names_the_argument(
     for name, text in pinned.FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     line, words = REFUSED[question], shlex.split(question)[1:]
-    names = {flag: param for param in cli.command("whatif").params for flag in param.opts}
+    names: dict[str, Any] = {flag: param for param in cli.command("whatif").params for flag in param.opts}
     given: dict[str, object] = {}
     while words:
         param = names[words.pop(0)]

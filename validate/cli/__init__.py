@@ -1,8 +1,6 @@
 """``perfmodel validate``: everything that needs a measurement."""
 
-from perfmodel.cli.catalogue import Verbs
-from perfmodel.cli.help import LLAMA
-from perfmodel.cli.options import App
+from perfmodel.cli.help import LLAMA, App
 from perfmodel.validate.cli.acceptance import acceptance
 from perfmodel.validate.cli.accuracy import accuracy, history
 from perfmodel.validate.cli.calibrate import calibrate
@@ -13,9 +11,7 @@ from perfmodel.validate.cli.generate import generate
 from perfmodel.validate.cli.measure import finish, measure, microbench, plans, report
 from perfmodel.validate.cli.run import run
 
-app = App(
-    cls=Verbs, no_args_is_help=True, help="Measure, calibrate and compare predictions with measurements."
-)
+app = App("Measure, calibrate and compare predictions with measurements.")
 for verb, example in {
     generate: "--draft-kv streamingllm:256 --batch 1 --context 1k --new-tokens 32",
     measure: "cpu-quick --machine cpu-1",

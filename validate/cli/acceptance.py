@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import COUNTS, TOKENS, Argument, question
 from perfmodel.cli.options import takes
@@ -86,9 +86,9 @@ def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
     if table is None:  # rank 0 of several has it
         return
     if out is None:
-        typer.echo(as_text(table), nl=False)
+        click.echo(as_text(table), nl=False)
     for line in summary(table):
-        typer.echo(line, err=True)
+        click.echo(line, err=True)
 
 
 def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> AcceptanceFile:

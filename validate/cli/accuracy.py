@@ -7,7 +7,7 @@ import json
 from importlib.util import find_spec
 from typing import Annotated, Any
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.options import Json, flagged
@@ -47,18 +47,18 @@ def accuracy(
     if write:
         _renew(found)
     if json:
-        typer.echo(module.render(found), nl=False)
+        click.echo(module.render(found), nl=False)
     faults = gate.faults(gate.read(module.PATH), found)
     for line in faults:
-        typer.echo(line, err=True)
+        click.echo(line, err=True)
     if not json:
         overall = found["replays"]["held-out"]["overall"]
         mean = f"{100 * overall['mape']:.2f} % over {overall['rows']} held-out figures"
-        typer.echo(f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {mean}")
+        click.echo(f"accuracy: {'FAIL' if faults else 'PASS'}; mean error {mean}")
         own = f"the {len(gated_sets(BUNDLED)) - len(SETS)} own records that come with it"
-        typer.echo(f"replayed: published sets and {own}; any others: validate check --results DIR")
+        click.echo(f"replayed: published sets and {own}; any others: validate check --results DIR")
     if faults:
-        raise typer.Exit(CHECK_FAILED)
+        raise click.exceptions.Exit(CHECK_FAILED)
 
 
 def _renew(found: dict[str, Any]) -> None:
@@ -81,4 +81,4 @@ def history() -> None:
     lines = module.read(module.PATH)
     if not lines:
         raise InputError(f"{module.PATH}: must exist; write it with `perfmodel validate accuracy --write`")
-    typer.echo(module.summary(lines), nl=False)
+    click.echo(module.summary(lines), nl=False)

@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import Argument, Question, question
 from perfmodel.cli.options import Json, takes
@@ -95,7 +95,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     if json:
         return print_json({"schema_version": 2, "rows": reports})
     for report in reports:
-        typer.echo("\n".join(module.report_lines(report)))
+        click.echo("\n".join(module.report_lines(report)))
 
 
 def _engines(write: bool) -> None:
@@ -110,19 +110,19 @@ def _engines(write: bool) -> None:
     places = (CONSTANTS, engine_make.PATH)
     for where in places if write else ():
         destination(where, flag="--write")
-    typer.echo("fitting steps and iterations, whole and without each fold ...", err=True)
+    click.echo("fitting steps and iterations, whole and without each fold ...", err=True)
     made = engine_make.make()
     found: dict[str, Any] = {}
     for title, errors in ablations(made.steps.values):
         found[title] = errors
-        typer.echo(
+        click.echo(
             f"{title}: " + ", ".join(f"{by} {100 * error:.1f} %" for by, error in errors.items()), err=True
         )
     constants, record = engine_make.texts(made, found, datetime.date.today())
     if write:
         write_all(dict(zip(places, (constants, record), strict=True)), "--write")
     else:
-        typer.echo(constants, nl=False)
+        click.echo(constants, nl=False)
 
 
 def _sources(write: bool) -> None:
@@ -137,7 +137,7 @@ def _sources(write: bool) -> None:
     if write:
         write_all(dict(zip(places, texts, strict=True)), "--write")
     else:
-        typer.echo(texts[0], nl=False)
+        click.echo(texts[0], nl=False)
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
@@ -158,13 +158,13 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     record = newest(kernels, "microbench", "--from-microbench", results)
     if hardware is not None and hardware.endswith(".yaml") and not Path(hardware).exists():
         spec = host_spec(record, Path(hardware).stem)
-        typer.echo(f"wrote {write_yaml(spec, Path(hardware), f'Measured: {record.name}')}", err=True)
-    typer.echo(quiet_line(record), err=True)
+        click.echo(f"wrote {write_yaml(spec, Path(hardware), f'Measured: {record.name}')}", err=True)
+    click.echo(quiet_line(record), err=True)
     made = f"perfmodel validate calibrate --from-microbench results/{record.name}.json"
     comment = f"From kernels alone: {made}"
     gpu = load_gpu(hardware or record.hardware)
     fitted = calibration_from(record, gpu, q.name, q.statistic)  # type: ignore[arg-type]
-    typer.echo(fitted.notes, err=True)
+    click.echo(fitted.notes, err=True)
     if q.judge is not None:
         whole = newest(q.judge, "measure", "--judge", results)
         cells = compare_record(whole, fitted, hardware or record.hardware)
@@ -175,6 +175,6 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
         fitted = with_stack(measured, fitted, q.name or f"{fitted.gpu}.stack", f"--stack: {whole.path}")
         comment = f"From kernels and whole passes: {made} --stack results/{whole.name}.json"
     if out is None:
-        typer.echo(as_yaml(fitted, comment), nl=False)
+        click.echo(as_yaml(fitted, comment), nl=False)
     else:
-        typer.echo(f"wrote {write_yaml(fitted, out, comment)}")
+        click.echo(f"wrote {write_yaml(fitted, out, comment)}")

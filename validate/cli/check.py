@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.options import Json, flagged
@@ -101,19 +101,19 @@ def check(
     else:
         _show(now, before)
         if write:
-            typer.echo(f"wrote {baseline}")
+            click.echo(f"wrote {baseline}")
         count, records = sum(p.errors.rows for p in now), {f.record for p in now for f in p.figures}
         asked = "no limit" if limit is None else f"mean errors up to {limit:.1%}"
         if before is not None:
             asked += f", {100 * module.TOLERANCE:g} point above {baseline} at most"
         verdict = "FAIL" if faults else "PASS"
-        typer.echo(f"check: {verdict}; {count} figures of {len(records)} records in {folder}; {asked}")
+        click.echo(f"check: {verdict}; {count} figures of {len(records)} records in {folder}; {asked}")
     for line in (*faults, *(f"not to be relied on: {doubt}" for doubt in checked.doubts)):
-        typer.echo(line, err=True)
+        click.echo(line, err=True)
     if faults:
         if not (max_error or baseline):
-            typer.echo(NEXT, err=True)
-        raise typer.Exit(CHECK_FAILED)
+            click.echo(NEXT, err=True)
+        raise click.exceptions.Exit(CHECK_FAILED)
 
 
 def _show(now: Sequence["CheckedPart"], before: "Baseline | None") -> None:
@@ -135,4 +135,4 @@ def _show(now: Sequence["CheckedPart"], before: "Baseline | None") -> None:
     head = ["machine/plan/figure", "rows", "mean error", *(["before"] if before else []), "bias", "worst"]
     table([*head, Column("calibration", left=True, spare=1)], rows)
     if any(f.fitted for part in now for f in part.figures):
-        typer.echo("* fitted on these very records: their error says nothing of other points")
+        click.echo("* fitted on these very records: their error says nothing of other points")

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.answers.question.readers import whole
@@ -79,7 +79,7 @@ def _show_row(cells: list["Cell"], held_out: bool) -> None:
     fitted = (
         f"a fit of {used} that has not seen this row" if held_out else f"{used}, which was fitted to this row"
     )
-    typer.echo(
+    click.echo(
         f"{p.target} on {p.tp} x {p.hardware}; draft: {p.draft or '-'} {p.read}; batch {p.batch}, "
         f"context {p.context}, gamma {p.drafted}\npredicted by {fitted if cells[0].fitted else used}\n"
         f"measured by {p.source}, row {p.row_id}"
@@ -108,14 +108,14 @@ def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
     table(["partition", "rows", "mean %", "bias %", "worst %"], rows)
     right, of = module.correct_verdicts(cells)
     if of:
-        typer.echo(f"side of 1.0 right: {right} of {of}")
+        click.echo(f"side of 1.0 right: {right} of {of}")
     broken = [c for c in cells if c.below_bound]
     binding = sum(c.binding for c in cells)
-    typer.echo(f"measured below the physical lower bound: {len(broken)} of {binding} that could be")
+    click.echo(f"measured below the physical lower bound: {len(broken)} of {binding} that could be")
     for c in broken:
-        typer.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
+        click.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
     if worst:
-        typer.echo("\nlargest errors")
+        click.echo("\nlargest errors")
         left = ("row", "device", "target", "draft", "figure")
         heads = (
             "row",

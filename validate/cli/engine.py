@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import Argument, Question, argument, question
@@ -131,7 +131,7 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
     driven: tuple[str, ...] = ()
     if question.url is not None:
         path, engine, version = _drive(question, question.url, query)
-        typer.echo(f"record: {path}")
+        click.echo(f"record: {path}")
         driven = (str(path),)
     _calibrate(question, query, (*driven, *question.source, *question.files), engine, version, out)
 
@@ -160,16 +160,16 @@ def _calibrate(
         try:
             check_enough(read_sources(sources_of(files), q.gamma))
         except InputError as error:
-            return typer.echo(f"next: {one_line(str(error))}; add the record above with --from")
+            return click.echo(f"next: {one_line(str(error))}; add the record above with --from")
     made = calibrate_engine(files, query, draft=q.draft, engine=engine, version=version, gamma=q.gamma)
     path = out or q.results_folder() / f"{made.calibration.name}.yaml"
     record = write_calibration(made, q.machine, path)
-    typer.echo("\n".join(lines(made)))
-    typer.echo(f"record: {record}\ncalibration: {path}")
+    click.echo("\n".join(lines(made)))
+    click.echo(f"record: {record}\ncalibration: {path}")
     question = (
         f"--model {query.model} --hardware {query.hardware} --draft {made.subject.draft} --calibration {path}"
     )
-    typer.echo(f"ask: perfmodel whatif {question} ...")
+    click.echo(f"ask: perfmodel whatif {question} ...")
 
 
 def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]:
@@ -195,11 +195,11 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
     try:
         path = run(server, name, subject, vocabulary, points, length, q.results_folder(), q.resume)
     except PartialRun as failed:
-        typer.echo(f"record (partial): {failed.path}")
-        typer.echo(f"error: {failed}; --resume measures them again", err=True)
-        raise typer.Exit(1) from None
+        click.echo(f"record (partial): {failed.path}")
+        click.echo(f"error: {failed}; --resume measures them again", err=True)
+        raise click.exceptions.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo("\ninterrupted: every finished point is kept; go on with --resume", err=True)
+        click.echo("\ninterrupted: every finished point is kept; go on with --resume", err=True)
         raise
     return path, engine, version
 
@@ -234,7 +234,7 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
         pretends=load_gpu(query.hardware).kind != "cpu",
     )
     for line in commands(request):
-        typer.echo(line)
+        click.echo(line)
 
 
 def _found(model: str, draft: str, method: str | None) -> str | None:

@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import TOKENS, Argument, question
 from perfmodel.cli.options import takes
@@ -212,7 +212,7 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
             ) from None
         if shard.rank == 0:
             generated.texts(reader, texts, baseline)
-            typer.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.spelled}")
+            click.echo(f"{target.spec.name}, {target.device.type} x {q.tp}, {pair.spelled}")
             generated.table(
                 baseline, runs, q.hardware, [generated.predicted(pair, run, q.hardware) for run in runs]
             )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
-import typer
 
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.cli.output import Column
@@ -78,9 +78,9 @@ def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run")
     if reader is None:
         return
     for number, (prompt, tokens) in enumerate(zip(prompts, baseline.generation.tokens, strict=True), 1):
-        typer.echo(f"--- prompt {number} (its end) ---\n" + reader.decode(prompt[-SHOWN_TOKENS:]))
-        typer.echo(f"--- continuation {number} ---\n" + reader.decode(tokens))
-    typer.echo("---")
+        click.echo(f"--- prompt {number} (its end) ---\n" + reader.decode(prompt[-SHOWN_TOKENS:]))
+        click.echo(f"--- continuation {number} ---\n" + reader.decode(tokens))
+    click.echo("---")
 
 
 def table(
@@ -89,7 +89,7 @@ def table(
     """One line for each run, and remarks about all of them."""
     request, told = runs[0].request, next((p for p in predicted if p), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
-    typer.echo(
+    click.echo(
         f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
         f"draft {request.draft}, {request.sampling}; prefill {baseline.prefill_s:.2f} s; "
         f"baseline {baseline.tokens_per_s:.1f} tokens/s"
@@ -101,9 +101,9 @@ def table(
     rows = [_row(run, baseline, p) for run, p in zip(runs, predicted, strict=True)]
     show([*header, "tokens/it", "alpha", Column(f"accepted 0..{most}", left=True)], rows)
     for line in _remarks(baseline, runs):
-        typer.echo(line)
+        click.echo(line)
     parts = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"
-    typer.echo(parts if told else parts + "; predicted: name a device with --hardware")
+    click.echo(parts if told else parts + "; predicted: name a device with --hardware")
 
 
 def _row(run: "Run", baseline: "Run", predicted: tuple[float, float] | None) -> list[str]:
@@ -142,10 +142,10 @@ def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
 def details(runs: "list[Run]", trees: "list[Planned]") -> None:
     """The measured and expected gain of each tree, or of each of two levels."""
     for planned, run in zip(trees, runs, strict=False):
-        typer.echo("\n".join(tree_lines(planned, run)))
+        click.echo("\n".join(tree_lines(planned, run)))
     for run in runs:
         for line in level_lines(run):
-            typer.echo(line)
+            click.echo(line)
 
 
 def tree_lines(planned: "Planned", run: "Run") -> list[str]:

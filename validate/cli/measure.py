@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.options import flagged
@@ -79,13 +79,13 @@ def microbench(
     if dry_run:
         for job in jobs(chosen):
             if not only or job.kind in only:
-                typer.echo(job.key)
+                click.echo(job.key)
         return
     record = time_kernels(chosen, machine, resume, results or RESULTS, only, minutes)
     if record is not None:
-        typer.echo(f"record: {record.path}")
-        typer.echo(quiet_line(record), err=True)
-        typer.echo(f"next: perfmodel validate calibrate --from-microbench {record.path}")
+        click.echo(f"record: {record.path}")
+        click.echo(quiet_line(record), err=True)
+        click.echo(f"next: perfmodel validate calibrate --from-microbench {record.path}")
 
 
 @flagged
@@ -98,7 +98,7 @@ def finish(
     from perfmodel.validate.harness.session import finish_journal
 
     record = read_record(finish_journal(journal))
-    typer.echo(f"record: {record.path}, {len(record.data.points)} rows")
+    click.echo(f"record: {record.path}, {len(record.data.points)} rows")
 
 
 @flagged
@@ -116,12 +116,12 @@ def report(
     text = page.text(machine, results or RESULTS, hardware, calibration)
     if check:
         stale = not where.is_file() or read_text(where) != text
-        typer.echo(f"{where}: {'stale: run perfmodel validate report ' + machine if stale else 'up to date'}")
+        click.echo(f"{where}: {'stale: run perfmodel validate report ' + machine if stale else 'up to date'}")
         return int(stale)
     write(where, text, "--results")
     for name in page.pictures(machine, results or RESULTS, hardware, calibration):
-        typer.echo(f"wrote {name}")
-    typer.echo(f"wrote {where}")
+        click.echo(f"wrote {name}")
+    click.echo(f"wrote {where}")
     return 0
 
 
@@ -141,13 +141,13 @@ def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | No
     from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
-        typer.echo(
+        click.echo(
             f"WARNING: other processes use {busy:.0%} of the CPUs: the times will be of them too", err=True
         )
     try:
         path = measured(deadline=math.inf if minutes is None else time.monotonic() + 60 * minutes)
     except KeyboardInterrupt:
-        typer.echo("\ninterrupted: every finished row is kept; go on with --resume", err=True)
+        click.echo("\ninterrupted: every finished row is kept; go on with --resume", err=True)
         raise
     return read_record(path) if path else None
 
@@ -191,7 +191,7 @@ def time_points(
     if plan.device == "cuda":
         whole, plan = len(plan.points()), fitting(plan, calibration)
         if len(plan.points()) < whole:
-            typer.echo(
+            click.echo(
                 f"{whole - len(plan.points())} points do not fit {plan.hardware} and are left out", err=True
             )
     choices = load_calibration(calibration).attention_choices if calibration else ()
@@ -202,11 +202,11 @@ def time_points(
     if record is not None:
         _show_record(record, calibration)
         if len(record.rows) < len(plan.runs()):
-            typer.echo(
+            click.echo(
                 f"stopped after {len(record.rows)} of {len(plan.runs())} rows: --minutes {minutes:g}",
                 err=True,
             )
-        typer.echo(f"record: {record.path}")
+        click.echo(f"record: {record.path}")
     return record
 
 
@@ -236,13 +236,13 @@ def _show_plan(plan: Plan, calibration: str | None) -> None:
         ]
         for e in found
     ]
-    typer.echo(
+    click.echo(
         f"{plan.name}: {plan.title}; predicted for {plan.hardware}, calibration {calibration or 'its own'}"
     )
     table(["point", "memory", "baseline step", "iteration", "speedup", "time"], rows)
     fit = [e for e in found if e.fits]
     points = f"{len(fit)} points" + (f" of {len(found)}, those that fit" if len(fit) < len(found) else "")
-    typer.echo(
+    click.echo(
         f"{points}, {len(fit) * len(plan.protocol.modes)} rows, about "
         f"{sum(e.seconds for e in fit) / 60:.1f} min, at most "
         f"{max((e.needed_bytes for e in fit), default=0) / 1e9:.1f} GB a device"
@@ -255,11 +255,11 @@ def _show_record(record: Record, calibration: str | None) -> None:
 
     used = calibration_of(record, None, calibration)
     cells = compare_record(record, used)
-    typer.echo(f"{record.name}: predicted with {used.name} / measured / error")
+    click.echo(f"{record.name}: predicted with {used.name} / measured / error")
     table(*point_table(cells, SHOWN))
     table(*error_table(cells, SHOWN))
     for line in below_bounds(cells):
-        typer.echo(f"WARNING: {line}", err=True)
-    typer.echo(quiet_line(record), err=True)
+        click.echo(f"WARNING: {line}", err=True)
+    click.echo(quiet_line(record), err=True)
     for row in record.failures():
-        typer.echo(f"{row.key}: {row.status}: {row.error}")
+        click.echo(f"{row.key}: {row.status}: {row.error}")

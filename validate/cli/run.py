@@ -5,7 +5,7 @@ predictions.
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from perfmodel.answers.question.arguments import Argument
 from perfmodel.cli.options import flagged
@@ -46,21 +46,21 @@ def run(
     folder = machine_folder(machine, where)
     if out is not None:
         destination_of(out / "calibration.yaml")
-    typer.echo(f"1/3  kernels of {chosen.name} (no whole pass)", err=True)
+    click.echo(f"1/3  kernels of {chosen.name} (no whole pass)", err=True)
     kernels = _kernels(chosen, machine, resume, where)
     if kernels is None:
         return 0
     measured = chosen.device == "cpu" and hardware is None
     device, place, fitted = _made(kernels, machine, None if measured else chosen.hardware, out or folder)
-    typer.echo(fitted.notes, err=True)
-    typer.echo(f"2/3  calibration: {place}", err=True)
-    typer.echo(f"3/3  {len(chosen.runs())} rows of whole passes and whole iterations", err=True)
+    click.echo(fitted.notes, err=True)
+    click.echo(f"2/3  calibration: {place}", err=True)
+    click.echo(f"3/3  {len(chosen.runs())} rows of whole passes and whole iterations", err=True)
     record = time_points(
         chosen, machine, str(place), resume and _begun(folder, chosen.name), where, hardware=device
     )
     if record is not None:
         for line in closing(kernels, record, fitted, device, place):
-            typer.echo(line)
+            click.echo(line)
     return failed(record)
 
 
@@ -76,7 +76,7 @@ def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | 
     if resume and not going:
         mine = (r for r in records(results, machine) if r.data.plan_sha256 == plan.digest)
         if found := latest(mine, "microbench"):
-            typer.echo(f"     as timed before: {found.path}", err=True)
+            click.echo(f"     as timed before: {found.path}", err=True)
             return found
     return time_kernels(plan, machine, resume and going, results)
 

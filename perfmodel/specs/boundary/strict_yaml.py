@@ -14,6 +14,7 @@ import yaml
 from perfmodel.errors import one_line
 
 MAX_DEPTH = 50
+_NODE: Any = yaml.NodeEvent
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WORDS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -49,7 +50,7 @@ def _document(events: Iterable[Any]) -> Any:
             values, lines = outer.pop()
             values.append(inner)
             continue
-        if not isinstance(event, yaml.NodeEvent):
+        if not isinstance(event, _NODE):
             continue
         lines.append(event.start_mark.line + 1)
         if isinstance(event, yaml.AliasEvent):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query

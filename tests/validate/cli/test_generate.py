@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import typer
+from click.testing import CliRunner
 from safetensors.torch import save_file
-from typer.testing import CliRunner
 
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
+from perfmodel.validate.cli import app as verbs
 from perfmodel.validate.cli import generated
-from perfmodel.validate.cli.generate import generate
 from perfmodel.validate.cli.generated import level_lines, table
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.generation import Generation
@@ -26,8 +25,7 @@ from perfmodel.validate.lm import CHECKPOINT
 from perfmodel.validate.studies.train import configuration
 from tests.validate.tiny_folder import write_documents, write_folder
 
-app = typer.Typer()
-app.command()(generate)
+app = verbs.commands["generate"]
 SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
