@@ -9,7 +9,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from perfmodel.costs import forward
 from perfmodel.costs.roofline import Machine
+from perfmodel.kv.full import Full
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.devices.gpu import load_gpu
@@ -96,6 +98,13 @@ def test_mla_intensity(query):
     )
     assert attention.cost.flops / attention.cost.kv_bytes == pytest.approx(278_528 / 1152 * query, rel=1e-5)
     assert attention.cost.flops / attention.cost.kv_bytes == pytest.approx(242 * query, rel=2e-3)
+
+
+def test_a_prompt_of_mla_has_heads_of_its_own():
+    # DeepSeek-V3, 1,000 tokens: 500,500 pairs x 61 layers x 128 heads x (192 + 128) x 2 FLOPs, not 576 + 512
+    part = scenario(model="deepseek-v3").target_shard
+    (attention,) = (op for op in forward(part, 1.0, 1000.0, 0.0, Full()) if op.kind == "attention")
+    assert attention.cost.flops == pytest.approx(500_500 * 61 * 128 * 320 * 2, rel=1e-6)
 
 
 def test_gqa_intensity():

@@ -216,7 +216,8 @@ def _attention(
     elif a.window is not None or kv.budget is not None:
         room = kv.attended_tokens(np.asarray(UNBOUNDED if a.window is None else a.window)) - attended
     per_sequence = batch * a.layers
-    each = a.flops_per_pair * per_sequence
+    prompt = topk is None and np.ndim(context) == 0 and context == 0
+    each = (a.prompt_flops_per_pair if prompt else a.flops_per_pair) * per_sequence
     if topk is None:
         read = kv.read_bytes(part.paged(cached), a.layout)
     else:

@@ -37,7 +37,8 @@ class Attention:
 
     topk: cached tokens that each query token attends to, chosen by an indexer; None: all in the span. stride:
     tokens per cached entry; above 1 the kernel is that of the same layers' window. shared: layers among these
-    that keep no cache.
+    that keep no cache. prompt_flops_per_pair: in a pass over an empty cache, where MLA is not absorbed: its
+    heads have their own keys and values (vLLM, v1/attention/backends/mla/common.py).
     """
 
     name: str
@@ -45,6 +46,7 @@ class Attention:
     window: int | None
     layout: KVLayout
     flops_per_pair: float
+    prompt_flops_per_pair: float
     activation_bytes_per_token: float
     topk: int | None = None
     stride: int = 1
@@ -292,9 +294,11 @@ def _span(
     query_heads = heads.num_attention_heads // n
     if mla := model.mla:
         kv_heads, key, value, values = 1, mla.latent_dim, mla.kv_lora_rank, mla.latent_dim
+        fresh = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
     else:
         kv_heads, key, value = math.ceil(heads.num_key_value_heads / n), heads.head_dim, heads.value_dim
         values = kv_heads * heads.kv_values // heads.num_key_value_heads
+        fresh = key + value
     layout = KVLayout(
         num_kv_heads=kv_heads,
         head_dim=key,
@@ -303,7 +307,8 @@ def _span(
         bytes_per_value=_sparse_latent_bytes(model, precision) or precision.kv.bytes_per_value,
     )
     width = query_heads * (key + value)
-    return Attention(name, layers, window, layout, 2.0 * width, width * precision.activation_bytes)
+    pairs = 2.0 * width, 2.0 * query_heads * fresh
+    return Attention(name, layers, window, layout, *pairs, width * precision.activation_bytes)
 
 
 def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:

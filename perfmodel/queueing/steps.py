@@ -201,10 +201,11 @@ def readings_of(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
 ) -> tuple[Reading, Reading]:
     """What prompts add to a pass, by the scenario's roofline and the engine, without a draft and with it."""
-    factor, launched = of_engine.prompt_factor, of_engine.prompt_layer_s * scenario.target.num_hidden_layers
+    groups = scenario.target_shard.groups  # among which prompts are spread evenly
+    factor = of_engine.prompt_factor
+    launched = of_engine.prompt_layer_s * scenario.target.num_hidden_layers / groups
     prompt, most = lengths.input_mean, float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
-    groups = scenario.target_shard.groups  # among which prompts are spread evenly
     ops = costs.forward(scenario.target_shard, 1.0, tokens / groups, 0.0, Full(), head_query=1.0)
     linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
     seconds = factor * np.asarray(scenario.machine.predicted_s(linear, tokens))

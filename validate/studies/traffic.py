@@ -21,7 +21,7 @@ from perfmodel.answers.question.query import resolve
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
-from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.steps import step_times
 from perfmodel.specs import data_folder
 from perfmodel.specs.calibrations.fits import Z
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
@@ -43,10 +43,18 @@ SPREAD = {"gpt-oss-120b, random tokens": 0.15}
 `traffic`.
 """
 DEFAULT_SPREAD = 0.05
-DEEPSEEK = "DeepSeek-R1, random tokens"
+DEEPSEEK, LONG_PROMPTS = "DeepSeek-R1, random tokens", "DeepSeek-R1, 8K prompts"
 LONG_OUTPUT = 4096
 """Answers from this many tokens barely depend on the costs of a request."""
-STUDIES = ("gpt-oss-120b, random tokens", "Qwen3-32B, mt-bench", "Qwen3-32B, InstructCoder", DEEPSEEK)
+STUDIES = (
+    "gpt-oss-120b, random tokens",
+    "Qwen3-32B, mt-bench",
+    "Qwen3-32B, InstructCoder",
+    DEEPSEEK,
+    LONG_PROMPTS,
+    "SGLang, cookbook",
+    "SGLang, other sources",
+)
 MAIN_OF_2026_01 = "0.14"
 """The release of vLLM that followed the commit which ran Qwen3-32B."""
 
@@ -101,9 +109,10 @@ class ServedRun:
 
     @property
     def batch(self) -> float:
-        """Requests that one which decodes sees decode, itself included."""
+        """Requests that one which decodes sees decode, itself included; no wait where none was published."""
         decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
-        return float(1.0 + (self.concurrency - 1.0) * decoding / (decoding + self.measured("ttft_mean_ms")))
+        waiting = self.measured("ttft_mean_ms") or 0.0
+        return float(1.0 + (self.concurrency - 1.0) * decoding / (decoding + waiting))
 
 
 def _read(text: str) -> Any:
@@ -203,14 +212,14 @@ def held_out(run: ServedRun, by: str) -> EngineRequests:
 def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:
     """Replays a run; costs: of its requests, by default those that have not seen it.
 
-    measured: with the measured passes, which leaves the error of prompts and queues.
+    measured: with the measured passes where there are `gaps`, which leaves the error of prompts and queues.
     """
     lengths, scenario = run.lengths, scenario_of(run, by)
     groups = scenario.target_shard.groups
     limits = Limits(groups * Limits().max_num_seqs, groups * Limits().max_num_batched_tokens, FRACTION)
     steps = step_times(scenario, lengths, limits, [run.steps], costs or held_out(run, by))[0]
-    if measured:
-        steps = replace(steps, decode_s=_gaps(run, steps))
+    if measured and (seconds := gaps(run, steps.batches)) is not None:
+        steps = replace(steps, decode_s=seconds)
     requests = arrivals(lengths, run.requests, run.request_rate, 1.0, SEED)
     met = replay(
         steps, lengths, limits, requests, run.concurrency, SPREAD.get(run.study, DEFAULT_SPREAD), SEED
@@ -242,27 +251,35 @@ SERVER = (
     "weights",
 )
 """Columns that make two runs those of one server."""
-CROWDED_MS = 300
-"""Gaps of full batches with long drafts: most passes carry prompts, so the median is not decoding alone."""
+CROWDED, FAR = 0.5, 2.0
+"""Prompts between two chunks from which on their median gap is not decoding alone; and how many times the
+largest batch with gaps is too far beyond it.
+"""
 
 
-def _gaps(run: ServedRun, steps: StepTimes) -> Array:
-    """Seconds of passes by running batch: median gaps between chunks, of this server's runs with
-    this draft.
+def gaps(run: ServedRun, batches: Array) -> Array | None:
+    """Seconds of passes by running batch: median gaps between chunks, of this server's runs with this draft.
+
+    None where prompts fall into most gaps, or the run is far beyond those with gaps.
     """
-    same = (*SERVER, "draft", "steps")
-    alike = [r for r in runs(run.study) if all(r.cells[n] == run.cells[n] for n in same)]
-    baselines = (
-        [run] if run.steps == 0 else [r for r in rows_of(run.study) if (r.engine, r.steps) == (run.engine, 0)]
-    )
+    study = DEEPSEEK if run.study == LONG_PROMPTS else run.study  # no gaps of its own, on the same servers
+    same = (*SERVER[1:], "draft", "steps")
+    alike = [r for r in runs(study) if r.itl_p50_ms and all(r.cells[n] == run.cells[n] for n in same)]
+    baselines = [r for r in rows_of(study) if (r.engine, r.steps) == (run.engine, 0)]
+    if run.steps == 0 and run.itl_p50_ms:
+        baselines = [run]
     passes = max(round(_carried(baselines), -1), 1.0)  # that a chunk waits for: one, or tens
     pairs = sorted(
-        (r.batch, r.itl_p50_ms / passes / 1e3) for r in alike if r.itl_p50_ms / passes < CROWDED_MS
+        (r.batch, r.itl_p50_ms / passes / 1e3)
+        for r in alike
+        if passes * r.batch * (r.gained or 1.0) / r.lengths.decoded < CROWDED
     )
-    batches, seconds = map(np.array, zip(*pairs, strict=True))
-    known = np.interp(steps.batches, batches, seconds)
-    slope = (seconds[-1] - seconds[-2]) / (batches[-1] - batches[-2]) if len(pairs) > 1 else 0.0
-    return np.asarray(known + np.maximum(steps.batches - batches[-1], 0.0) * max(slope, 0.0))
+    if not pairs or FAR * pairs[-1][0] < run.batch:
+        return None
+    known, seconds = map(np.array, zip(*pairs, strict=True))
+    slope = (seconds[-1] - seconds[-2]) / (known[-1] - known[-2]) if len(pairs) > 1 else 0.0
+    beyond = np.maximum(batches - known[-1], 0.0) * max(slope, 0.0)
+    return np.asarray(np.interp(batches, known, seconds) + beyond)
 
 
 @cache

@@ -21,7 +21,16 @@ from perfmodel.specs import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
-from perfmodel.validate.studies.traffic import BY, LONG_OUTPUT, STUDIES, ServedRun, compare, runs
+from perfmodel.validate.studies.traffic import (
+    BY,
+    LONG_OUTPUT,
+    LONG_PROMPTS,
+    STUDIES,
+    ServedRun,
+    compare,
+    gaps,
+    runs,
+)
 from perfmodel.writing import write_all
 
 WEIGHED = {"tpot_mean_ms": 0.05, "output_tokens_per_s": 0.05, "ttft_mean_ms": 0.15}
@@ -48,6 +57,10 @@ class Scale:
         """The constant a step further, or back where there is no room."""
         return self.moved(value, self.step if self.log or value + self.step <= self.most else -self.step)
 
+    def ends(self, value: float) -> tuple[float, float]:
+        """The least and the most by which the constant may move."""
+        return (-math.inf, math.inf) if self.log else (-value, self.most - value)
+
     def between(self, before: float, after: float) -> float:
         """How far apart they are."""
         return math.log(after / before) if self.log else after - before
@@ -57,6 +70,7 @@ SCALES = {
     "request_s": Scale(5e-3, 10e-3, 10e-3),
     "prompt_token_s": Scale(2e-6, 4e-6, 4e-6),
     "prompt_factor": Scale(0.1, 0.3, 0.15, log=True),
+    "prompt_layer_s": Scale(1e-4, 4e-4, 4e-4),
     "passes_ahead": Scale(0.4, 0.5, 0.3, most=1.0),
     "passes_ahead_model_draft": Scale(0.4, 0.5, 0.3, most=1.0),
     "reserved_bytes": Scale(0.5, 0.7, 0.3, log=True),
@@ -94,8 +108,12 @@ def straight_lines_of(run: ServedRun) -> StraightLines:
     return StraightLines(run, base, np.array(slopes).T)
 
 
-def solved(lines: Sequence[StraightLines], spreads: Array, start: Array) -> Array:
-    """Moves of the constants, by least squares with a spread around `start`; a run far off counts less."""
+def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before: EngineRequests) -> Array:
+    """Moves of the constants from `before`, by least squares with a spread around `start`; a run far off
+    counts less.
+    """
+    known = [getattr(before, name) for name in SCALES]
+    ends = np.array([s.ends(value) for s, value in zip(SCALES.values(), known, strict=True)]).T
     off, slopes = (np.concatenate([getattr(line, n) for line in lines]) for n in ("off", "slopes"))
     runs_of = Counter(line.run.study for line in lines)
     counted = np.concatenate(
@@ -106,19 +124,32 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array) -> Arra
     for _ in range(ROUNDS):
         left = (counted * weights)[:, None] * slopes
         normal = left.T @ slopes + np.diag(spreads**-2.0)
-        move = np.linalg.solve(normal, start / spreads**2 - left.T @ off)
+        move = within(normal, start / spreads**2 - left.T @ off, *ends)
         weights = 1.0 / (1.0 + ((off + slopes @ move) / FAR) ** 2)
     return np.asarray(move)
+
+
+def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
+    """The solution of normal equations, with those that would leave their limits held at them."""
+    move = np.linalg.solve(normal, right)
+    held = np.zeros(move.size, bool)
+    while (beyond := ~held & ((move < low) | (move > high))).any():
+        held |= beyond
+        move = np.clip(move, low, high)
+        rest = right[~held] - normal[np.ix_(~held, held)] @ move[held]
+        move[~held] = np.linalg.solve(normal[np.ix_(~held, ~held)], rest)
+    return move
 
 
 def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
     """Constants by engine and ``common``, of these runs."""
     common, engine = (np.array([getattr(s, n) for s in SCALES.values()]) for n in ("common", "engine"))
-    shared = solved(lines, common, np.zeros(len(SCALES)))
-    found = {"common": _moved(request_constants().common, shared)}
+    before = request_constants()
+    shared = solved(lines, common, np.zeros(len(SCALES)), before.common)
+    found = {"common": _moved(before.common, shared)}
     for name in dict.fromkeys(line.run.engine for line in lines):
-        own = solved([line for line in lines if line.run.engine == name], engine, shared)
-        found[name] = _moved(request_constants().of(name), own)
+        own = solved([line for line in lines if line.run.engine == name], engine, shared, before.of(name))
+        found[name] = _moved(before.of(name), own)
     return found
 
 
@@ -140,20 +171,24 @@ def without(
 def main() -> None:
     """Fit, and write both files."""
     everything = [run for study in STUDIES for run in runs(study)]
-    used = [run for run in everything if run.output_tokens < LONG_OUTPUT and not run.data_parallel_attention]
+    used = [
+        run
+        for run in everything
+        if run.study == LONG_PROMPTS or (run.output_tokens < LONG_OUTPUT and not run.data_parallel_attention)
+    ]
     lines = [straight_lines_of(run) for run in used]
     whole = fitted(lines)
     left_out = {name: of for by in BY.values() for name, of in without(lines, by).items()}
     by = BY["study"]
-    costs = {run: left_out[by(run)].get(run.engine, left_out[by(run)]["common"]) for run in used}
+    timed = [run for run in used if gaps(run, np.ones(1)) is not None]
+    costs = {run: left_out[by(run)].get(run.engine, left_out[by(run)]["common"]) for run in timed}
     off = [
         math.log(compare(run, "study", of, measured=True).ratios["tpot_mean_ms"]) for run, of in costs.items()
     ]
     log_rms = significant(float(np.sqrt(np.mean(np.square(off)))), 2)
     text = [
         "# What a request costs on a serving engine beside the passes of the model: written by",
-        "# `python -m perfmodel.validate.studies.traffic_fit` from results/published/traffic.csv. There all",
-        "# prompts are of one length: prompt_layer_s is of sgl-cookbook (500, 4,000 tokens) and stays.",
+        "# `python -m perfmodel.validate.studies.traffic_fit` from results/published/traffic.csv.",
         "fitted_on: [traffic.csv]",
         f"date: {datetime.datetime.now(datetime.UTC).date()}",
         f"common: {_flow(whole.pop('common'))}",
