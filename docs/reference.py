@@ -75,7 +75,7 @@ def _group(name: str, verbs: dict[str, Any], known: list[Flag]) -> Iterator[str]
 def _verbs(name: str, verbs: dict[str, Any], known: list[Flag], named: Sequence[Flag] = ()) -> Iterator[str]:
     """A paragraph for each verb of a group, which of the flags `named` it has, and those that are its own."""
     for verb, command in verbs.items():
-        arguments = [p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument"]
+        arguments = [p.make_metavar(None) for p in command.params if p.param_type_name == "argument"]
         also = ", ".join(f"`{_long(flag)}`" for flag, cells in _flags(command) if (flag, cells) in named)
         said = f"`perfmodel {' '.join((name, verb, *arguments))}`: {_paragraphs(command.help)}"
         yield f"{said} Also: {also}.\n" if also else f"{said}\n"
