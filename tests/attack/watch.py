@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ other.
 """
 MEMORY_BYTES = 2**30
 """The most that one input may add to the memory of the process."""
+LONGEST = 500
+"""Characters of a line on stderr."""
 NOT_FINITE = re.compile(
     r"(?<![\w./:-])[-+]?(?:nan|inf|infinity)(?:[x%]|\b)(?![\w./-]|  \[by definition)", re.IGNORECASE
 )
@@ -81,7 +84,7 @@ def read(call: Callable[[], object], names: str = "") -> tuple[bool, str | None]
             call()
     except InputError as error:
         text = str(error)
-        fine = text.isprintable() and len(text) < 3000 and names in text
+        fine = text.isprintable() and len(text) <= LONGEST and names in text
         return True, None if fine else f"not one line that names {names}: {text[:200]!r}"
     except OverrunError:
         return False, f"took more than {CPU_S:g} s"
@@ -99,7 +102,8 @@ def run(arguments: Sequence[str], names: str = "") -> tuple[bool, str | None]:
 
     def asked() -> None:
         nonlocal status
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+            warnings.simplefilter("always")
             status = cli.run(arguments)
 
     _, fault = read(asked)
@@ -110,6 +114,10 @@ def run(arguments: Sequence[str], names: str = "") -> tuple[bool, str | None]:
 
 
 def _printed(status: int, out: str, err: str) -> str | None:
+    if "Warning: " in err:  # of Python or numpy; those of an answer are on stdout
+        return f"a warning of Python's: {err[:300]!r}"
+    if max(map(len, err.splitlines()), default=0) > LONGEST + len("error: "):
+        return f"a line of {max(map(len, err.splitlines()))} characters: {err[:200]!r}"
     if status == 2:
         last = err.rstrip("\n").rpartition("\n")[2]
         if not last.startswith("error: ") or not last.isprintable() or "Traceback" in err:

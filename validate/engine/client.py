@@ -51,15 +51,15 @@ def api_key() -> str:
 
 
 def without_key(text: str) -> str:
-    """The text without the key: as it is, as a URL spells it, and in base64."""
+    """The text without the key: in either case, as URLs, JSON and HTML spell it, and in base64."""
     key = os.environ.get(KEY, "")
     if not key:
         return text
     spelt = {key, quote(key, safe=""), quote_plus(key), base64.b64encode(key.encode()).decode().rstrip("=")}
-    spelt |= {key.encode("unicode_escape").decode(), json.dumps(key)[1:-1], html.escape(key)}
-    for form in sorted(spelt, key=len, reverse=True):
-        text = text.replace(form, HIDDEN)
-    return text
+    quoted = json.dumps(key)[1:-1]
+    spelt |= {key.encode("unicode_escape").decode(), quoted, quoted.replace("/", r"\/"), html.escape(key)}
+    forms = "|".join(re.escape(form) for form in sorted(spelt, key=len, reverse=True))
+    return re.sub(forms, HIDDEN, text, flags=re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +136,12 @@ class Server:
             host = (parts.hostname or "").encode("idna")  # as a resolver will want it
             known = parts.scheme in ("http", "https") and host and (parts.port or True)
             known = known and not (parts.username or parts.password or parts.query)
+            known = known and without_key(url) == url
         except ValueError:
             known = False
         if not known:
-            given = re.split(r"[?#]", url.rpartition("@")[2])[
-                0
-            ]  # a query may hold a key, and so may a user name
+            # a query may hold a key, and so may a user name
+            given = without_key(re.split(r"[?#]", url.rpartition("@")[2])[0])
             raise refuse("--url", None, f"http://HOST:PORT (a key goes into {KEY})", given)
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")
 
