@@ -26,6 +26,9 @@ gpus list --json
 models list
 kv list --json
 calibrations list
+engines list --json
+engines show vllm --json
+engines check vllm --json
 gpus check h100 --json
 models check llama-3.1-8b
 kv check quest:512

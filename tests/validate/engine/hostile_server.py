@@ -179,6 +179,8 @@ KEY_FORMS: dict[str, Callable[[str], str]] = {
     "in a URL": lambda key: quote(key, safe=""),
     "in base64": lambda key: base64.b64encode(key.encode()).decode(),
     "in HTML": html.escape,
+    "in capitals": str.upper,
+    "in PHP's JSON": lambda key: key.replace("/", r"\/"),
 }
 """How a server may spell a key that it repeats."""
 

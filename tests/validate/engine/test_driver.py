@@ -221,7 +221,8 @@ def test_a_key_that_a_server_repeats_is_neither_printed_nor_kept(
     assert not [f(KEYED) for f in KEY_FORMS.values() if f(KEYED) in printed.out + printed.err + kept]
 
 
-def test_a_query_of_a_url_is_not_printed(tmp_path, capsys) -> None:
-    ask = ["validate", "engine", *SHORTEST, "--url", "http://h/?api_key=hidden", "--results", str(tmp_path)]
-    assert run(ask) == 2
-    assert "hidden" not in capsys.readouterr().err
+@pytest.mark.parametrize("url", ["http://h/?api_key=hidden", "http://h/hidden/v1", "http://HIDDEN:1"])
+def test_a_key_in_a_url_is_not_printed(url, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv(KEY, "hidden")
+    assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 2
+    assert "hidden" not in capsys.readouterr().err.lower()
