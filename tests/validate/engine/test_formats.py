@@ -213,8 +213,8 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
     [
         # batch, context, K, tokens per iteration, seconds, prompt, output, share of prefill
         ("vllm_serve", {}, {}, (4, 125.5, 0, 1, 0.02, 100, 51, 0)),
-        ("vllm_serve", {"max_concurrency": 3, "median_ttft_ms": 1000, "duration": 3}, {}, (3, 125.5, 0, 1, 0.02, 100, 51, 2 /
-            2.02)),
+        ("vllm_serve", {"max_concurrency": 3, "median_ttft_ms": 1000, "duration": 3}, {}, (3, 125.5, 0, 1,
+            0.02, 100, 51, 2 / 2.02)),
         ("vllm_serve", {"max_concurrency": None, "latencies": [1.0, 2.0]}, {}, (1.5, 125.5, 0, 1, 0.02, 100,
             51, 0)),
         ("vllm_serve", {"max_concurrency": None}, {"batch": 2}, (2, 125.5, 0, 1, 0.02, 100, 51, 0)),

@@ -38,7 +38,8 @@ batch, prompt, new = (int(after(flag)) for flag in flags)
 rates = [0.5**j for j in range(1, gamma + 1)]
 step_ms = 10 + batch * (0.1 + prompt / 40960) + 2 * gamma
 tpot_ms = step_ms / (1 + sum(rates))
-found = {{"endpoint_type": "openai", "duration": (1 + tpot_ms * (new - 1)) / 1e3, "max_concurrency": batch, "completed": batch,
+found = {{"endpoint_type": "openai", "duration": (1 + tpot_ms * (new - 1)) / 1e3,
+         "max_concurrency": batch, "completed": batch,
          "median_ttft_ms": 1, "total_input_tokens": batch * prompt, "total_output_tokens": batch * new,
          "median_tpot_ms": tpot_ms}}
 if gamma:

@@ -13,8 +13,8 @@ SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
 median is not a step. Gaps below `NO_GAP` of their mean are ignored and leave that median unchanged.
 """
 LEAST_FULL, MOST_FULL = 0.5, 1.25
-"""Requests in flight on average over the concurrency that a file states, at the least and at the most: 0.7 where
-the last answers run out, 1.01 by rounded means.
+"""Requests in flight on average over the concurrency that a file states, at the least and at the most: 0.7
+where the last answers run out, 1.01 by rounded means.
 """
 MOST_SAMPLES = 200
 """As many as a record should carry."""
@@ -73,8 +73,8 @@ def check_in_flight(where: str, run: dict[str, Any], batch: float, answers: floa
     """Refuse (InputError) a concurrency or lengths that the times of a run contradict; one without them is
     taken.
 
-    By Little's law answers x (TTFT + TPOT x (output - 1)) / duration are in flight on average; times are means
-    where the file has them, output is the mean tokens of an answer.
+    By Little's law answers x (TTFT + TPOT x (output - 1)) / duration are in flight on average; times are
+    means where the file has them, output is the mean tokens of an answer.
     """
     duration = optional(where, run, "duration")
     ttft, tpot = (
