@@ -10,6 +10,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.stacks import calibration_of, parse_engine
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import release
+from perfmodel.validate.studies.public_runs import answers, public_runs
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,9 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
     named = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, weights="q8_0")
     assert named.query.engine == "llamacpp"
     assert not any("weights" in warning for warning in named.warnings)
+    whole = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp", weights="int8")
+    assert whole.ar_tpot_s == named.ar_tpot_s
+    assert "llama.cpp has no int8 weights: q8_0 stands for them" in whole.warnings
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,16 @@ def test_published_steps(
     low, high = np.array(a.ar_tpot_interval) * 1e3
     assert low < measured_ms < high
     assert a.ar_tpot_s * 1e3 == pytest.approx(measured_ms, rel=0.15)
+
+
+def test_published_runs_are_off_by_what_the_page_says() -> None:
+    asked = [run for run in public_runs() if run.engine == "llamacpp" and run.counts]
+    found = [answer for run in asked for answer in answers(run)]
+    for figure, most in (("step", 0.09), ("speedup", 0.06)):
+        of = [a for a in found if a.figure == figure]
+        inside = [a.interval[0] <= a.measured <= a.interval[1] for a in of if a.interval]
+        assert np.expm1(np.mean([abs(a.off) for a in of])) < most
+        assert 0.9 <= np.mean(inside) < 1
 
 
 def test_a_longer_draft_costs_what_it_did() -> None:

@@ -36,7 +36,7 @@ from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcceptance
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.stacks import engine_of
-from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
+from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 from perfmodel.speculation.scenario import Scenario
@@ -190,9 +190,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     """
     named = Named.of(query)
     known, unknown = _accepted(query, named)
-    named.gpu.check_peaks(
-        precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype).weights.computes
-    )
+    named.gpu.check_peaks(named.precision(query).weights.computes)
     if named.gpu.memory is None:
         raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
     baseline, candidates, skips = [], [], list[Skip]()
@@ -250,7 +248,7 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
     """The drafts with their KV methods, in order: those with an acceptance, and the others with the
     reason.
     """
-    precision = precision_of(named.target, named.gpu.peak, query.weights, query.kv_dtype)
+    precision = named.precision(query)
     rows = None if query.acceptance is None else read_acceptance(query.acceptance)
     given = {_key(*_split(key)): parse_rate(rate, f"--rate {key}") for key, rate in query.rate.items()}
     pairs = tuple(dict.fromkeys(_pairs(query, named.target, rows)))

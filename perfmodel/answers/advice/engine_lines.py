@@ -22,6 +22,7 @@ from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.attention import engine_attention
 from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs.models.ggml import in_gguf
 from perfmodel.specs.models.model import hub_id, served_id
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.scenario import Scenario
@@ -86,7 +87,9 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
     if engine_of(machine.calibration) != "llamacpp":
         return None
     named = next((p for p in (question.model, model_id or "") if p.lower().endswith(".gguf")), None)
-    path = named or gguf_name(model_id or scenario.target.name, question.weights or scenario.target.weights)
+    path = named or gguf_name(
+        model_id or scenario.target.name, in_gguf(question.weights or scenario.target.weights)
+    )
     kv, shared = scenario.precision.kv.name, (question.layer_split, question.cpu_moe)
     return ServedFile(path, machine.tensor_parallel, *shared, kv_dtype=kv)
 

@@ -10,7 +10,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.serving import Defect, serving_engines
-from perfmodel.specs.models.ggml import is_gguf
+from perfmodel.specs.models.ggml import in_gguf, is_gguf
 from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -45,9 +45,13 @@ def doubts(
 
 def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """The mix that llama.cpp is taken to run where the question names none."""
-    own = question.weights is not None or is_gguf(question.model)
-    if not own and engine_of(scenario.machine.calibration) == "llamacpp":
+    if engine_of(scenario.machine.calibration) != "llamacpp":
+        return
+    given = question.weights
+    if given is None and not is_gguf(question.model):
         yield f"weights were not given: {scenario.target.weights}, as llama.cpp takes of a repository"
+    if given is not None and (mix := in_gguf(given)) != given:
+        yield f"llama.cpp has no {given} weights: {mix} stands for them"
 
 
 def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:

@@ -22,7 +22,7 @@ from perfmodel.specs.calibrations.stacks import DEFAULT as DEFAULT_ENGINE
 from perfmodel.specs.calibrations.stacks import ENGINES, calibration_of, engine_of, parse_engine
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.models.formats import Precision, kv_format
-from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, is_gguf, of_mix
+from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, in_gguf, is_gguf, of_mix
 from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
@@ -263,6 +263,13 @@ class Named:
             target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
         return cls(target, gpu, calibration)
 
+    def precision(self, question: CommonOptions) -> Precision:
+        """The formats that the question asks for, on this device and engine."""
+        weights = question.weights
+        if weights is not None and engine_of(self.calibration) == "llamacpp":
+            weights = in_gguf(weights)
+        return precision_of(self.target, self.gpu.peak, weights, question.kv_dtype)
+
 
 def _in_turn(gpu: GPUSpec, devices: int) -> GPUSpec:
     """Devices that hold the layers in turn: of one stream one computes at a time, with the memory of all."""
@@ -280,7 +287,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     """
     found = named or Named.of(query)
     target, gpu, tp = found.target, found.gpu, query.tp
-    precision = precision_of(target, gpu.peak, query.weights, query.kv_dtype)
+    precision = found.precision(query)
     draft_kv_type = precision.kv
     if query.draft_kv_dtype is not None:
         draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")

@@ -93,6 +93,22 @@ CONVERTED = {"bf16,experts=mxfp4": "mxfp4_moe"}
 """A checkpoint's own formats -> the one mix that it is converted to (ggml-org/gpt-oss-120b-GGUF)."""
 
 
+STAND_IN = {
+    **dict.fromkeys(("int8", "fp8", "mxfp8"), "q8_0"),
+    **dict.fromkeys(("int4", "awq", "gptq", "nf4"), USUAL_MIX),
+    "int6": "q6_k",
+    "int5": "q5_k_m",
+    "int3": "q3_k_m",
+    "int2": "q2_k",
+}
+"""First word of a format that llama.cpp does not have -> the mix of as many bits."""
+
+
+def in_gguf(weights: str) -> str:
+    """Weights as llama.cpp has them; formats by part stay as they are named."""
+    return weights if "," in weights else STAND_IN.get(weights.strip().lower().partition("-")[0], weights)
+
+
 def is_gguf(model: str) -> bool:
     """Whether a model is named by its GGUF file."""
     return model.lower().endswith(".gguf")
