@@ -65,7 +65,7 @@ def make_draft(
     found = kind_of(word) if word in names() and word != "model" else None
     options: dict[str, Any] = {}
     head = _head(rest if found else name, target)
-    if head is not None and (found is None or found.kind == head.kind):
+    if head is not None and (found is None or issubclass(kind_of(head.kind), found)):
         found, model, options = kind_of(head.kind), head.model, dict(head.options)
     elif found is None:
         found, model = kind_of("model"), load_model(name, "--draft")

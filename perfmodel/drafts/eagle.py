@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.errors import InputError
@@ -24,10 +22,9 @@ class Eagle(Draft):
     per iteration, and the first layer's query, key and value projections take that and the embedding (vLLM,
     models/llama_eagle3.py). vocab: tokens that a head of its own can draft; by default EAGLE and EAGLE-2 use
     the target's LM head, which every draft step then reads whole, and EAGLE-3 has `OWN_VOCAB`, as its heads
-    commonly do. The embedding is the target's. parallel: 1 for a head that drafts all tokens in one pass over
-    masks (P-EAGLE). target_width: width of the target's hidden states, if it differs from the head's (else
-    0). The first pass of an iteration also processes the accepted tokens; it is counted as one token like the
-    others, which omits under 1 % of an iteration (docs/decisions.md).
+    commonly do. The embedding is the target's. target_width: width of the target's hidden states, if it
+    differs from the head's (else 0). The first pass of an iteration also processes the accepted tokens; it is
+    counted as one token like the others, which omits under 1 % of an iteration (docs/decisions.md).
     """
 
     source: ClassVar[str] = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
@@ -38,18 +35,9 @@ class Eagle(Draft):
     features: int = 1
     vocab: int = 0
     target_width: int = 0
-    parallel: int = 0
 
     def __post_init__(self) -> None:
         self.check("features", 1, 16)
-
-    def passes(self, gamma: Floats) -> Floats:
-        """One per drafted token, or one for all of them."""
-        return np.minimum(gamma, 1.0) if self.parallel else gamma
-
-    def query(self, gamma: Floats) -> Floats:
-        """One token per pass, or all drafted tokens at once: the last token and masks."""
-        return gamma if self.parallel else 1.0
 
     @property
     def name(self) -> str:

@@ -61,6 +61,20 @@ def test_eagle_3_projects_its_features_once_an_iteration() -> None:
     assert sum(float(op.kernels) for op in s.draft_ops(1.0, 512.0) if op.kind == "linear") == 5
 
 
+def test_drafts_of_all_tokens_in_one_pass_and_of_some_without_one() -> None:
+    """P-EAGLE's four layers see one position a token; PARD is a parallel drafter; look-up takes no pass."""
+    eagle = scenario("peagle", calibration="ideal")
+    ops = {op.name: op for op in eagle.draft_ops(3.0, 512.0, 5.0)}
+    assert (float(eagle.draft.passes(5.0)), float(eagle.draft.query(5.0))) == (1.0, 5.0)
+    assert ops["down"].cost.flops == 3 * 5 * 2 * 4 * 14336 * 4096
+    assert ops["lm_head"].cost.weight_bytes == 2 * 32000 * 4096
+    pard, parallel = (scenario(f"{kind}:llama-3.2-1b").draft for kind in ("pard", "parallel"))
+    assert pard.name == "pard:llama-3.2-1b"
+    assert (pard.model, pard.passes(7.0), pard.query(7.0)) == (parallel.model, 1.0, 7.0)
+    both = scenario("mtp_ngram:steps=2", model="deepseek-v3", hardware="h200", tp=8).draft
+    assert [float(both.passes(gamma)) for gamma in (0.0, 1.0, 2.0, 9.0)] == [0.0, 1.0, 2.0, 2.0]
+
+
 def test_dflash_fills_a_block_in_one_pass() -> None:
     """Five layers on gamma + 1 positions, the head on gamma; features to keys and values once an
     iteration.
@@ -138,7 +152,7 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
 @pytest.mark.parametrize(
     ("draft", "model", "stated", "vocab"),
     [
-        ("eagle", "llama-3.1-8b", {"features": 1, "vocab": 0, "target_width": 0, "parallel": 0}, 128256),
+        ("eagle", "llama-3.1-8b", {"features": 1, "vocab": 0, "target_width": 0}, 128256),
         ("eagle:features=2", "llama-3.1-8b", {"features": 2, "vocab": 0, "name": "eagle3"}, 32000),
         ("eagle:vocab=2", "llama-3.1-8b", {"name": "eagle"}, 2),
         ("eagle3", "qwen2.5-7b", {"features": 3, "name": "eagle3"}, 32000),

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict
 
+from perfmodel.costs import shard
+from perfmodel.drafts import kind_of
 from perfmodel.errors import InputError
+from perfmodel.kv import parse_kv
 from perfmodel.specs.huggingface.heads import load_head
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs.models.model import load_model, precision_of
 from tests.drafts.test_drafts import LAYER, QKV, scenario
 from tests.specs.configs import table
 
@@ -112,8 +115,25 @@ def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) 
 def test_a_head_of_masks_drafts_in_one_pass(tmp_path: Path) -> None:
     """P-EAGLE: five tokens are one pass of five positions, and the draft's vocabulary is read once."""
     s = scenario(head(tmp_path, EAGLE3 | {"ptd_token_id": 128255}))
-    assert s.draft.parallel == 1  # type: ignore[attr-defined]
+    assert (s.draft.name, s.draft.model.num_hidden_layers) == ("peagle", 1)
     assert (float(s.draft.passes(5.0)), float(s.draft.query(5.0))) == (1.0, 5.0)
+
+
+def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
+    """z-lab/dflash@0698f537 tests/fixtures: 5,544,319,488 bytes of bf16, without embedding and LM head."""
+    flash = {"block_size": 16, "conv_group_size": 16, "conv_kernel_size": 2, "selector_rank": 256}
+    flash |= {"selector_top_k": 16, "mask_token_id": 201818, "target_layer_ids": [1, 13, 25, 37, 49]}
+    flash |= {"final_logit_softcapping": 20.0, "output_multiplier": 0.196}
+    config = {"architectures": ["DFlash2DraftModel"], "model_type": "qwen3", "dflash_config": flash}
+    config |= {"num_hidden_layers": 5, "hidden_size": 6656, "num_attention_heads": 32, "head_dim": 128}
+    config |= {"num_key_value_heads": 8, "intermediate_size": 19968, "vocab_size": 202048}
+    found = load_head(head(tmp_path, config | {"rms_norm_eps": 1e-5}), load_model("llama-3.1-8b"))
+    assert (found.kind, found.options["rank"], found.options["block"]) == ("dflash2", 256, 16)
+    draft = kind_of("dflash2")(
+        found.model, parse_kv("full"), 1, precision_of(found.model, ()), **found.options
+    )
+    held = draft.own_weight_bytes(shard(found.model, 1, draft.precision))
+    assert held == pytest.approx(5_544_319_488, rel=2e-4)  # norms and the convolutions' means are left out
 
 
 def test_a_head_with_a_latent_cache(tmp_path: Path) -> None:

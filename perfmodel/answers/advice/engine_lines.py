@@ -255,7 +255,7 @@ def _vllm(
         config["prompt_lookup_min"], config["prompt_lookup_max"] = LOOKUP
     elif method != "mtp":
         config["draft_tensor_parallel_size"] = draft.tensor_parallel // groups
-    if draft.name.startswith("parallel:"):
+    if draft.in_one_pass and method in ("draft_model", "eagle3"):
         config["parallel_drafting"] = True
     return config
 

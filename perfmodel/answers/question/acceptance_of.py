@@ -55,7 +55,7 @@ def measured_acceptance(
 
 def published_acceptance(model: str, draft: Draft, task: str | None = None) -> Acceptance | None:
     """What the library has of a draft over the whole cache; None where it has nothing."""
-    if draft.kv.name != "full" or draft.kind in ("self", "parallel"):
+    if draft.kv.name != "full" or draft.kind == "self":
         return None
     entry = find_published(short_name(model), library_word(draft), task)
     if entry is None:

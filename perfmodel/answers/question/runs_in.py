@@ -15,7 +15,7 @@ from perfmodel.specs.engines.serving import ServedDraft, serving_engines
 from perfmodel.specs.models.formats import BF16, Precision, kv_format
 from perfmodel.specs.models.model import ModelSpec
 
-ORDER = ("mtp", "eagle3", "dflash", "dspark")
+ORDER = ("mtp", "eagle3", "dflash", "dflash2", "dspark")
 """Of several published drafts: what comes with the target before heads of their own, and these before other
 models.
 """

@@ -27,7 +27,9 @@ SHORT, SHORT_TOKENS = "at short contexts", 4096
 """How a source says that its prompts were short, and to where that is taken to hold."""
 _ENOUGH = 8
 """Ratios of which a kind of draft has a median of its own."""
-_TUNED = re.compile(r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp|static|pertensor)(?=-|$)")
+_TUNED = re.compile(
+    r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp|static|pertensor)(?=-|$)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash and DSpark, as their makers or
-speculators write it.
+"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2 and DSpark, as their makers
+or speculators write it.
 
 The keys are those that vLLM reads: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
 configs/speculators/algos.py. A head's layers are dense, whatever its file still says of the target that it
@@ -46,12 +46,15 @@ _LEFT_OVER = re.compile(
     r"|n_shared_experts|num_nextn_predict_layers|num_anchors|rope_local_base_freq|shared_expert\w*|v_head_dim|use_mla"
 )
 """Keys of the target that files of heads carry along and that no layer of a head reads."""
+_EAGLES = ("eagle", "peagle")
 _DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """Families of an EAGLE head's layer, named in its file; else Llama's."""
 _BLOCK_KEYS = re.compile(
     r"attention_(mode|value_scale|sink_bias)|block_size|causal|confidence_\w+|enable_confidence_head|kv_fake_quant|loss_\w+"
     r"|markov_\w+|mask_token_id|moe_bias_update_rate|stage_\w+|num_anchors|target_layer_ids"
 )
+_SELECTOR_KEYS = re.compile(r"conv_\w+|selector_\w+|final_logit_softcapping|output_multiplier")
+"""The same of DFlash2."""
 """Keys of `dflash_config` that are read, or move no byte."""
 _MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
 """Keys of an EAGLE head, one of them, that drafts all of its tokens in one pass over masks (vLLM,
@@ -88,14 +91,18 @@ def load_head(name: str, target: ModelSpec) -> Head | None:
 
 
 def _kind(data: dict[str, Any]) -> str | None:
-    """dspark, dflash or eagle; None for a whole model."""
+    """dspark, dflash, dflash2, peagle or eagle; None for a whole model."""
     names = data.get("architectures")
     words = [data.get("speculators_model_type"), *(names if isinstance(names, list) else ())]
     said = " ".join(word.lower() for word in words if isinstance(word, str))
     found = next((kind for kind in ("dspark", "dflash", "dflare", "domino", "eagle") if kind in said), None)
     if found is None and {"block_size", "target_layer_ids"} <= data.keys():
         found = "dflash"
-    return found or ("eagle" if "draft_vocab_size" in data else None)
+    found = found or ("eagle" if "draft_vocab_size" in data else None)
+    if found == "dflash" and "selector_rank" in (data.get("dflash_config") or ()):
+        return "dflash2"
+    masked = "peagle" in said or any(data.get(key) is not None for key in _MASKS)
+    return "peagle" if found == "eagle" and masked else found
 
 
 def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
@@ -109,15 +116,13 @@ def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
     vocab = keys.integer("draft_vocab_size", Keys(inner, keys.where).integer("vocab_size"))
     model = from_config(_layers(inner, kind) | {"vocab_size": vocab}, keys.where, family=_family(kind, inner))
     options = {"features": _features(kind, keys)}
-    if keys.data.get("draft_vocab_size") is not None or (kind == "eagle" and options["features"] > 1):
+    if keys.data.get("draft_vocab_size") is not None or (kind in _EAGLES and options["features"] > 1):
         options["vocab"] = vocab
     if (width := keys.integer("target_hidden_size", model.hidden_size)) != model.hidden_size:
         options["target_width"] = width
-    if kind == "eagle":
-        said = f"{keys.data.get('speculators_model_type')} {keys.data.get('architectures')}".lower()
-        if "peagle" in said or any(keys.data.get(key) is not None for key in _MASKS):
-            options["parallel"] = 1
-    else:
+    if kind == "peagle":
+        options["layers"] = model.num_hidden_layers
+    elif kind != "eagle":
         options |= {"layers": model.num_hidden_layers} | _block(kind, keys)
     return Head(kind, model.model_copy(update={"num_nextn_predict_layers": None}), options)
 
@@ -127,7 +132,7 @@ def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:
     target.
     """
     left = "num_anchors" if "o_lora_rank" in inner else _LEFT_OVER.pattern
-    if kind != "eagle" or "kv_lora_rank" in inner:
+    if kind not in _EAGLES or "kv_lora_rank" in inner:
         left = left.replace("|v_head_dim", "")
     kept = {key: value for key, value in inner.items() if key not in _OWN and not re.fullmatch(left, key)}
     if inner.get("use_sliding_window") is False:
@@ -139,7 +144,7 @@ def _family(kind: str, inner: dict[str, Any]) -> Family:
     """Layers of a block (Qwen3's), of a latent cache, or the family that the file names, else Llama's."""
     if "o_lora_rank" in inner:  # layers of DeepSeek-V4, experts included
         return FAMILIES["deepseek_v4"]
-    if kind != "eagle":
+    if kind not in _EAGLES:
         return HEAD_OF_BLOCKS
     if inner.get("kv_lora_rank"):
         return LATENT_HEAD
@@ -150,6 +155,8 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
     """Positions of a block, and of DSpark the width of its transitions; beside `dflash_config` or in it."""
     flash = keys.mapping("dflash_config") or keys
     for key in flash.data if flash is not keys else ():
+        if kind == "dflash2" and _SELECTOR_KEYS.fullmatch(key):
+            continue
         if not _BLOCK_KEYS.fullmatch(key) and (key, flash.data[key]) not in (
             ("projector_type", kind),
             ("projector_type", f"{kind}_v4"),
@@ -159,9 +166,12 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
     def stated(key: str, *default: int) -> int:
         return (flash if flash.data.get(key) is not None else keys).integer(key, *default)
 
-    return {"block": stated("block_size", BLOCK)} | (
-        {"rank": stated("markov_rank")} if kind == "dspark" else {}
-    )
+    names = {
+        "dspark": {"rank": "markov_rank"},
+        "dflash2": {"rank": "selector_rank", "kernel": "conv_kernel_size", "group": "conv_group_size"},
+    }
+    own = {option: stated(key) for option, key in names.get(kind, {}).items()}
+    return {"block": stated("block_size", BLOCK)} | own
 
 
 def _features(kind: str, keys: Keys) -> int:
@@ -180,7 +190,7 @@ def _features(kind: str, keys: Keys) -> int:
     ):
         if place and (found := place.integers(key)):
             return len(found)
-    if kind == "eagle":
+    if kind in _EAGLES:
         whole = "draft_vocab_size" in keys.data or "eagle3" in str(keys.data.get("architectures")).lower()
         return keys.integer("num_aux_hidden_states", 3, high=MAX_LAYERS) if whole else 1
     raise keys.bad("target_layer_ids", "the list of the target's layers that the head takes in")

@@ -1,0 +1,56 @@
+"""DFlash2: DFlash's block with short convolutions in each layer, and a selector of the path through its
+candidates.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel import costs
+from perfmodel.drafts.base import dense
+from perfmodel.drafts.dflash import DFlash
+from perfmodel.operations import Floats, Op
+
+
+@dataclass(frozen=True, slots=True)
+class DFlash2(DFlash):
+    """Two convolutions a layer, before attention and MLP, whose coefficients each token projects.
+
+    kernel, group: tokens of a convolution, and channels that share coefficients, which are two sets. rank:
+    width in which the selector compares a token with the one before; it reads one row a candidate of two
+    tables of the vocabulary's length, which are in memory and not counted as read (vLLM,
+    models/qwen3_dflash2.py).
+    """
+
+    source: ClassVar[str] = "github.com/z-lab/dflash@0a7587c0, tests/fixtures; vLLM 0.32, qwen3_dflash2.py"
+    example: ClassVar[str] = "dflash2:layers=5,features=5,block=16"
+
+    rank: int = 256
+    kernel: int = 2
+    group: int = 16
+
+    def __post_init__(self) -> None:
+        DFlash.__post_init__(self)
+        self.check("rank", 1, 2**16)
+        self.check("kernel", 1, 64)
+        self.check("group", 1, 2**16)
+
+    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+        """DFlash's pass, coefficients of the convolutions, and the selector's projection."""
+        more = [self._coefficients(part, batch * query), self._selector(part, batch * self.sampled(query))]
+        return [*DFlash.ops(self, part, batch, context, query), *more]
+
+    def own_weight_bytes(self, part: costs.Shard) -> float:
+        """DFlash's, the projections, and the selector's two tables, whole on every device."""
+        projected = sum(
+            float(op.cost.weight_bytes) for op in (self._coefficients(part, 1.0), self._selector(part, 1.0))
+        )
+        tables = 2.0 * self.rank * part.model.vocab_size * part.precision.activation_bytes
+        return DFlash.own_weight_bytes(self, part) + projected + tables
+
+    def _coefficients(self, part: costs.Shard, tokens: Floats) -> Op:
+        hidden, copies = part.model.hidden_size, 2.0 * part.model.num_hidden_layers
+        outputs = 2.0 * self.kernel * hidden / self.group
+        return dense("dflash2 convolutions", part, hidden, outputs, tokens, copies)
+
+    def _selector(self, part: costs.Shard, tokens: Floats) -> Op:
+        return dense("dflash2 selector", part, part.model.hidden_size, self.rank, tokens)

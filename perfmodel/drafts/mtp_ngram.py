@@ -1,0 +1,42 @@
+"""MTP continued by n-gram look-up: a layer of the target drafts first, the text so far the rest."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.drafts.mtp import MTP
+from perfmodel.operations import Floats
+from perfmodel.specs.models.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class MTPNgram(MTP):
+    """The first `steps` tokens take a pass each; those after them are found on the host, without one.
+
+    Acceptance must be given by position: none is published, and what is found is accepted otherwise than
+    what is predicted.
+    """
+
+    source: ClassVar[str] = "MTP: arXiv 2412.19437; look-up: Saxena 2023 (prompt-lookup-decoding)"
+    example: ClassVar[str] = "mtp_ngram:steps=1"
+
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        MTP.__post_init__(self)
+        self.check("steps", 1, 64)
+
+    @classmethod
+    def suits(cls, target: ModelSpec) -> bool:
+        """Never by its bare word: its acceptance is not known before it is measured."""
+        return False
+
+    @property
+    def max_gamma(self) -> int | None:
+        """None: look-up has no end."""
+        return None
+
+    def passes(self, gamma: Floats) -> Floats:
+        """One for each of the first tokens."""
+        return np.minimum(gamma, self.steps)

@@ -1,0 +1,45 @@
+"""P-EAGLE: an EAGLE-3 head of several layers drafts all tokens in one pass over masks."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.drafts.eagle import OWN_VOCAB, Eagle, few_layers
+from perfmodel.operations import Floats
+from perfmodel.specs.models.model import ModelSpec
+
+LAYERS = 4
+"""Layers of the published heads (arXiv 2602.01469)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PEagle(Eagle):
+    """`layers` dense layers of the target's shape, or of its own config.json, with their own cache.
+
+    A pass runs the last token and gamma - 1 masks of each sequence; the rest is as in EAGLE-3.
+    """
+
+    source: ClassVar[str] = "Hui et al. 2026 (P-EAGLE), arXiv 2602.01469"
+    example: ClassVar[str] = "peagle:layers=4,features=3"
+    in_one_pass: ClassVar[bool] = True
+
+    features: int = 3
+    layers: int = LAYERS
+
+    def __post_init__(self) -> None:
+        Eagle.__post_init__(self)
+        self.check("layers", 1, 64)
+
+    def query(self, gamma: Floats) -> Floats:
+        """One position per drafted token: the last token and masks."""
+        return gamma
+
+    @property
+    def name(self) -> str:
+        """The kind."""
+        return self.kind
+
+    @classmethod
+    def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:
+        """The head as a model. Raises InputError for a vocabulary beyond the target's."""
+        vocab = options.get("vocab", min(OWN_VOCAB, target.vocab_size))
+        return few_layers(target, cls.kind, options.get("layers", LAYERS), vocab)
