@@ -26,8 +26,8 @@ from perfmodel.queueing.latency import (
     backlog,
     first_token,
     missed_s,
+    own_passes_of,
     per_token,
-    whole_passes,
 )
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.moments import Moments, mixed, sometimes
@@ -191,7 +191,7 @@ def _cycle_within(
 ) -> tuple[Array, Moments, Array, Array]:
     """`_cycle`, and requests per second: never fewer than of fewer clients, never above capacity (`most`).
 
-    By Little's law a client's cycle lasts clients / rate, of which decoding is no more.
+    By Little's law a client's cycle lasts clients / rate: where that is shorter, so is decoding.
     """
     fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
@@ -199,7 +199,8 @@ def _cycle_within(
     rates = np.minimum(np.maximum.accumulate(tried / (decoding + ttft.mean)), most)
     served = np.asarray(rates[places[fewer.size :]])
     decoding, ttft, others = _cycle(steps, lengths, limits, inside)
-    return np.minimum(decoding, inside / served), ttft, others, served
+    shorter = np.minimum(1.0, inside / served / (decoding + ttft.mean))
+    return decoding * shorter, ttft, others, served
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
@@ -219,8 +220,7 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
         pass_s, missed = decode + ends * prompt, missed_s(steps, decode, prompt, ends)
         waited = (1.0 - alone) * ((steps.own_s + missed) / pass_s + steps.passes_ahead)
         over = (
-            share * (decoding + waited + queued + whole_passes(1.0 / per_pass, steps.prompt_cv(lengths)))
-            > decoding
+            share * (decoding + waited + queued + own_passes_of(steps, lengths, per_pass, others)) > decoding
         )
         high, low = np.where(over, share, high), np.where(over, low, share)
     return (low + high) / 2.0

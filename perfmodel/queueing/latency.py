@@ -97,7 +97,7 @@ def first_token(
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.decode_s[0])  # a pass for a prompt alone reads the weights too
     ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
-    mean = whole_passes(1.0 / per_pass, steps.prompt_cv(lengths)) * own + prompt
+    mean = own_passes_of(steps, lengths, per_pass, batch) * own + prompt
     own_passes = Moments(mean, (steps.prompt_cv(lengths) * prompt) ** 2, least=steps.own_s + 0.5 * prompt)
     return mixed(seen, m.wait + ahead + m.others + own_passes)
 
@@ -129,6 +129,13 @@ def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
     """Seconds of a decoding pass, 0 without a batch, and of a prompt in it."""
     running = np.maximum(batch, 1.0)
     return np.where(batch > 0, steps.decode_at(running), 0.0), steps.prompt_at(running)
+
+
+def own_passes_of(steps: StepTimes, lengths: Lengths, per_pass: Array, batch: Array) -> Array:
+    """Expected number of passes that a request's own prompt is read in."""
+    if steps.cached is None:
+        return whole_passes(1.0 / per_pass, lengths.input_cv)
+    return steps.cached.passes(per_pass * steps.prompt_tokens(lengths, batch))
 
 
 def whole_passes(mean: Array, cv: float) -> Array:

@@ -25,7 +25,8 @@ from perfmodel.specs.engines.serving import PrefixBlocks, serving_engines
 from perfmodel.speculation.scenario import Scenario
 
 NODES = 16
-"""Prompt lengths that stand for a uniform distribution."""
+"""Prompt lengths that stand for a uniform distribution, fewer where turns differ too."""
+NEGLIGIBLE = 1e-9
 AGES = 128
 """At which idle contexts are evicted, in think times: knots."""
 
@@ -88,7 +89,8 @@ class CachedPrompts:
     """Prompts of a server with a prefix cache, over ``[running batch]`` from 1.
 
     read: mean tokens that are computed. hit_rate: share of prompt tokens that are not. pairs: mean product of
-    both of a prompt. cv: variation of `read` between prompts of an idle server. room_tokens: of all caches.
+    both of a prompt. room_tokens: of all caches. cv: variation of `read` between prompts of an idle server,
+    where a prompt has one of these `lengths` to read with this `chance`.
     """
 
     law: HitLaw
@@ -97,11 +99,17 @@ class CachedPrompts:
     pairs: Array
     cv: float
     room_tokens: float
+    lengths: Array
+    chance: Array
 
     @property
     def met(self) -> Array:
         """`hit_rate` as a request meets it, over ``[running batch]`` from 0."""
         return np.concatenate([self.hit_rate[:1], self.hit_rate])
+
+    def passes(self, left: Array) -> Array:
+        """Mean passes that a prompt is read in, where so many tokens are left in one."""
+        return np.ceil(self.lengths / left[..., None] - NEGLIGIBLE) @ self.chance
 
     def at(self, values: Array, batch: Floats) -> Array:
         """Some of these between whole batches."""
@@ -141,7 +149,8 @@ class Reuse:
     def kinds(self) -> Kinds:
         """Each turn at each length of a first prompt."""
         first, turns = self.first, self.turns
-        spread = (np.arange(NODES) * 2.0 + 1.0 - NODES) / np.sqrt((NODES**2 - 1.0) / 3.0)
+        nodes = max(NODES // turns, 2)
+        spread = (np.arange(nodes) * 2.0 + 1.0 - nodes) / np.sqrt((nodes**2 - 1.0) / 3.0)
         begins = first.input_mean + first.input_std * (spread if first.input_std else np.zeros(1))
         turn = np.repeat(np.arange(turns), begins.size)
         prompt = np.tile(begins, turns) + turn * (first.output_mean + self.turn_tokens)
@@ -192,6 +201,8 @@ class Reuse:
             hit_rate=found / mean,
             pairs=of_found(lambda hits: hits * (k.prompt - hits)),
             cv=float(np.sqrt(max(square - read[0] ** 2, 0.0)) / read[0]),
+            lengths=np.concatenate([k.prompt - own, k.prompt - common, k.prompt]),
+            chance=np.concatenate([back[0], first[0], 1.0 - back[0] - first[0]]) * np.tile(k.weight, 3),
             room_tokens=sequences * (lengths.context - shared) + float(common.max()),
         )
 

@@ -97,3 +97,15 @@ def test_more_load_is_never_served_better(steps, lengths, tokens, burstiness) ->
     told = serve(steps, Load(lengths, rate=np.linspace(0.05, 1.2, 20) * most, burstiness=burstiness), limits)
     assert (np.diff(told.tpot.mean) >= -2e-3 * told.tpot.mean[:-1]).all()
     assert (told.running <= steps.seats * (1 + 1e-9)).all()
+
+
+def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> None:
+    """Passes of 10 ms up to 8 requests and of 20 from 9 on, as captured graphs are padded: 9 clients are
+    served no faster than 8, in a cycle that is 9/8 as long, its parts too.
+    """
+    batch = np.arange(1.0, 33.0)
+    steps = StepTimes(0, 1.0, np.where(batch > 8, 0.02, 0.01), np.full(32, 0.05), 32, 0.01)
+    told = serve(steps, Load(Lengths(1000.0, 801.0), clients=np.array([8.0, 9.0, 10.0])), Limits())
+    assert (np.diff(told.requests_per_s) >= 0).all()
+    assert (np.diff(told.ttft.mean) > -0.5 * told.ttft.mean[0]).all()
+    assert (told.ttft.mean > 0.025).all(), "half of its own prompt"

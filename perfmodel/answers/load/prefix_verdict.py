@@ -7,14 +7,14 @@ import numpy as np
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow, rows_of
-from perfmodel.queueing.policies import Choice, Fixed, Replica
+from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.prefix import Engine, prefix_blocks
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.speculation.scenario import Scenario
 
-LONGEST_TRIED = 8
-"""Draft length up to which others are tried."""
+LONGEST_TRIED = 4
+"""Draft length up to which others are tried beside those of the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,55 +59,64 @@ def prefix_verdicts(
     by_load: Sequence[Sequence[TrafficRow]],
 ) -> tuple[PrefixVerdict, ...]:
     """One for each load at which something was drafted: of the length that ends requests soonest."""
+    others = _Others(replace(question, slo=None), replica)
     verdicts = []
-    for load, rows in zip(question.loads.tolist(), by_load, strict=True):
-        drafted = [row for row in rows[1:] if row.running_mean > 0]
-        if not drafted or not rows[0].running_mean:
-            continue
-        best = min(drafted, key=_worth)
-        steps = next(choice.steps for choice in choices if choice.gamma == best.gamma)
-        verdicts.append(_verdict(replace(question, slo=None), replica, rows[0], best, steps, load))
+    for at, (baseline, *rows) in enumerate(by_load):
+        drafted = [row for row in rows if row.running_mean > 0]
+        if drafted and baseline.running_mean:
+            best = min(drafted, key=_worth)
+            steps = next(choice.steps for choice in choices if choice.gamma == best.gamma)
+            verdicts.append(_verdict(others, at, baseline, drafted, best, steps))
     return tuple(verdicts)
 
 
+class _Others:
+    """What else the replica may run, each priced once for all loads."""
+
+    def __init__(self, question: TrafficQuery, replica: Replica) -> None:
+        self.question, self.replica = question, replica
+        self.lengths = [k for k, steps in replica.passes.items() if 0 < k <= LONGEST_TRIED and steps.seats]
+        self.rows, self.passes = dict[int, list[TrafficRow]](), dict[tuple[int, Engine], StepTimes]()
+
+    def row(self, steps: StepTimes, at: int) -> TrafficRow:
+        """Of these passes at one load."""
+        if id(steps) not in self.rows:
+            choice = Choice(Fixed(steps.gamma), steps.gamma, steps, self.replica.everywhere)
+            self.rows[id(steps)] = rows_of(self.question, choice, None)
+        return self.rows[id(steps)][at]
+
+    def priced(self, gamma: int, engine: Engine) -> StepTimes:
+        """With another cache."""
+        if (gamma, engine) not in self.passes:
+            r, reuse = self.replica, replace(self.question.reusing, engine=engine)
+            found = step_times(r.scenario, r.lengths, r.limits, [gamma], reuse=reuse)[0]
+            self.passes[gamma, engine] = found
+        return self.passes[gamma, engine]
+
+
 def _verdict(
-    question: TrafficQuery,
-    replica: Replica,
+    others: _Others,
+    at: int,
     baseline: TrafficRow,
+    drafted: Sequence[TrafficRow],
     best: TrafficRow,
     steps: StepTimes,
-    load: float,
 ) -> PrefixVerdict:
-    none, own = replica.passes[0].cached, steps.cached
+    none, own, replica = others.replica.passes[0].cached, steps.cached, others.replica
     assert none is not None
     assert own is not None
-    asked = question.reusing
-
-    def priced(gamma: int, engine: Engine) -> StepTimes:
-        reuse = replace(asked, engine=engine)
-        return step_times(replica.scenario, replica.lengths, replica.limits, [gamma], reuse=reuse)[0]
-
-    def changed(name: str, changed_steps: StepTimes) -> PrefixChange:
-        at = np.flatnonzero(question.loads == load)[:1]
-        row = rows_of(
-            question, Choice(Fixed(changed_steps.gamma), changed_steps.gamma, changed_steps, at), None
-        )[0]
-        return PrefixChange(name, row.prefix_hit_rate or 0.0, *_net(baseline, row))
-
-    changes = []
-    if own.law.dropped and (option := asked.engine.option(replica.scenario)):
-        kept = priced(steps.gamma, replace(asked.engine, keeps=True))
-        changes.append((option, kept))
-    changes += [
-        (f"{gamma} draft token{'s' * (gamma > 1)}", other)
-        for gamma, other in replica.passes.items()
-        if 0 < gamma <= LONGEST_TRIED and gamma != best.gamma and other.seats
-    ]
-    told = [changed(*each) for each in changes]
-    found = priced(steps.gamma, Engine(none.law.block, keeps=True))  # as without the draft
+    engine = others.question.reusing.engine
+    told = {row.gamma: row for row in drafted}
+    told |= {k: others.row(replica.passes[k], at) for k in others.lengths if k not in told}
+    changes = [(in_words(gamma), row) for gamma, row in told.items() if gamma != best.gamma]
+    if own.law.dropped and (option := engine.option(replica.scenario)):
+        kept = others.priced(steps.gamma, replace(engine, block=own.law.block, keeps=True))
+        changes.append((option, others.row(kept, at)))
+    found = others.priced(steps.gamma, replace(engine, block=none.law.block, keeps=True))
     running = np.array([max(best.running_mean, 1.0)])
     again = float((steps.prompt_at(running) - found.prompt_at(running))[0]) if found.seats else 0.0
     net_s, pays = _net(baseline, best)
+    ranked = [PrefixChange(name, row.prefix_hit_rate or 0.0, *_net(baseline, row)) for name, row in changes]
     return PrefixVerdict(
         request_rate=best.request_rate,
         concurrency=best.concurrency,
@@ -120,7 +129,7 @@ def _verdict(
         recomputed_s=again,
         net_s=net_s,
         pays=pays,
-        changes=tuple(sorted(told, key=lambda c: (not c.pays, -np.inf if c.net_s is None else -c.net_s))),
+        changes=tuple(sorted(ranked, key=lambda c: (not c.pays, -np.inf if c.net_s is None else -c.net_s))),
     )
 
 

@@ -47,7 +47,7 @@ SHARE_DIGITS, RATE_DIGITS = 3, 6
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
     """What to do at one load. gamma: the length that serves most within the SLO, on a tie with the lowest
-    TPOT.
+    TPOT, or with a prefix cache the soonest end of a request.
 
     speedup: of its mean TPOT over the baseline's. dollars_per_million_tokens: of output, on the replicas it
     takes.
@@ -260,7 +260,8 @@ def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) ->
     def worth(row: TrafficRow) -> tuple[float, float, float]:
         share = 0.0 if row.slo_share is None else round(row.slo_share, SHARE_DIGITS)
         served = 0.0 if row.ttft_s is not None else round(row.requests_per_s, RATE_DIGITS)
-        return share * row.requests_per_s, served, -row.tpot_s.mean
+        slow = row.e2e_s if question.reuse and row.e2e_s else row.tpot_s
+        return share * row.requests_per_s, served, -slow.mean
 
     unsaturated = [row for row in rows if row.ttft_s is not None] or list(rows)
     best = max(unsaturated, key=worth)
