@@ -174,6 +174,16 @@ def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, cont
     return np.hypot(deviation, over_host().box_log_rms * step.comm_s / step.predicted_s)
 
 
+def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: float) -> float:
+    """Standard deviation of the logarithm of an iteration's time, from those of a step and of the ratio.
+
+    Rows of one's own engine time iterations themselves: a ratio is off by two such rows, an iteration by one.
+    """
+    if scenario.machine.calibration.measured is not None and ratio_error:
+        return ratio_error / math.sqrt(2.0)
+    return math.hypot(step_error, ratio_error)
+
+
 def interval_of(predicted: float, *log_errors: float) -> Interval:
     """Interval around a prediction with these independent errors of its logarithm."""
     factor = math.exp(Z * math.hypot(*log_errors))

@@ -30,7 +30,7 @@ question's.
 OUT_OF_LINE = 0.3
 """Log error, held out, from which a row is named as one that does not fit the others."""
 FEW = 5
-"""Baseline steps from which on their errors, and those of speedups over them, say how sure one is."""
+"""Baseline steps from which on their own errors say how sure one is."""
 SAME_PLACE = 0.1
 """Contexts within this share of each other count as one place, where a speedup can be formed."""
 LEAST_ERROR = 1e-4
@@ -187,25 +187,28 @@ def range_of(rows: EngineRows) -> MeasuredRange:
 
 
 def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
-    """Of predictions by refits without the row; few rows widen it (Student's t).
+    """Of a baseline step, by refits without the row; of a speedup, the scatter of two rows about the fit.
 
-    Of few baseline steps those errors say little, and speedups over them err together: the errors of all
-    rows, which are of the same passes, then stand for a step's, and for both of a speedup.
+    A row that is left out is off by its own scatter and by what the others leave open, which the constants'
+    covariance already says of every question. So the scatter alone is the mean of residual x held-out error:
+    squared, the one is short of it by the row's leverage h, s^2 (1 - h), and the other is s^2 / (1 - h). Few
+    rows widen both (Student's t), and no fit is closer than `NOISE`. Of few baseline steps all rows stand for
+    them.
     """
-    every = np.log(fitted.held_out / rows.measured)
+    held = np.log(fitted.held_out / rows.measured)
+    fit_to = np.log(rows.predict(fitted.calibration) / rows.measured)
     baseline = np.array([t.gamma == 0 for t in rows.timings])
-    logs = {"target_s": every, "speedup": np.sqrt(2.0) * every}
-    if baseline.sum() >= FEW:
-        logs["target_s"] = every[baseline]
-    if len({plain for _, plain in speedup_pairs(rows.timings)}) >= FEW:
-        logs["speedup"] = np.array(speedup_logs(rows, fitted.held_out))
+    steps = held[baseline] if baseline.sum() >= FEW else held
+    scatter = max(float(np.mean(np.abs(fit_to * held))), fitting.NOISE**2)
+    squares = {"target_s": (float(np.mean(steps**2)), len(steps)), "speedup": (2 * scatter, len(held))}
+    source = {
+        "target_s": "rows held out one by one, widened for their number (Student's t)",
+        "speedup": "two rows about the fit, widened for their number (Student's t)",
+    }
     errors = {}
-    for name, values in logs.items():
-        if len(values) > 1:
-            rms = small_sample(float(np.sqrt(np.mean(np.square(values)))), len(values))
-            stated = significant(min(max(rms, LEAST_ERROR), MAX_LOG_RMS), ERROR_DIGITS)
-            source = "rows held out one by one, widened for their number (Student's t)"
-            errors[name] = Scatter(log_rms=stated, rows=len(values), source=source)
+    for name, (square, count) in squares.items():
+        rms = min(max(small_sample(square**0.5, count), LEAST_ERROR), MAX_LOG_RMS)
+        errors[name] = Scatter(log_rms=significant(rms, ERROR_DIGITS), rows=count, source=source[name])
     return errors
 
 

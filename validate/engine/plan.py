@@ -13,12 +13,11 @@ GAMMAS = (2, 7)
 """Draft lengths in addition to 0; those in between follow."""
 FIRST_PORT = 8100
 OWN = ("ngram", "mtp")
+CLIENT_ROUNDS = {"vllm": 1, "sglang": 3}
+"""Prompts for each place of a run, by client."""
 """Methods that need no model in addition to the target."""
-REPEATS = (
-    "# n-gram drafts what a text repeats, and random prompts repeat nothing: put texts of yours in "
-    "their place, "
-    "such as --dataset-name sharegpt --dataset-path FILE"
-)
+REPEATED = "one two three four five six seven eight "
+"""What prompts of an n-gram draft repeat, eight tokens of most vocabularies: random ones repeat nothing."""
 SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
 SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
 """Method -> --speculative-algorithm."""
@@ -62,7 +61,7 @@ def commands(request: PlanRequest) -> list[str]:
     makers = {"vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
     if request.engine not in makers:
         raise unknown_name("--engine", "engine", request.engine, makers)
-    lines = [REPEATS] if request.method == "ngram" and request.engine == "vllm" else []
+    lines = [_repeating(request, prompt) for prompt in request.prompts] if _repeats(request) else []
     for number, gamma in enumerate((0, *request.gammas)):
         lines += makers[request.engine](request, gamma, FIRST_PORT + number)
     files = {
@@ -72,6 +71,19 @@ def commands(request: PlanRequest) -> list[str]:
     }
     words = ["perfmodel", "validate", "engine", *request.question, "--engine", request.engine]
     return [*lines, f"{shlex.join(words)} --from {' '.join(files[request.engine])}"]
+
+
+def _repeats(request: PlanRequest) -> bool:
+    """Whether prompts must repeat themselves, and be read from a file."""
+    return request.method == "ngram" and request.engine in ("vllm", "sglang")
+
+
+def _repeating(request: PlanRequest, prompt: int) -> str:
+    """A line that writes prompts of about so many tokens, all different from the first token on."""
+    times, most = -(-prompt // len(REPEATED.split())), CLIENT_ROUNDS[request.engine] * max(request.batches)
+    row = {"prompt": "@", "conversations": [{"content": "@"}, {"content": "ok"}]}
+    text = f"{json.dumps(json.dumps(row))}.replace('@', f'{{n}} ' + {REPEATED!r} * {times})"
+    return f"python3 -c {shlex.quote(f'for n in range({most}): print({text})')} > repeating-{prompt}.jsonl"
 
 
 def _around(words: list[str], port: int, runs: list[str]) -> list[str]:
@@ -106,11 +118,16 @@ def _vllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
 
 def _bench(request: PlanRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
     """One run of vLLM's client. As many prompts as clients, so that no request waits for another's prompt."""
+    prompts = (
+        f"--dataset-name custom --dataset-path repeating-{prompt}.jsonl --skip-chat-template "
+        f"--custom-output-len {request.new_tokens}"
+        if _repeats(request)
+        else f"--dataset-name random --random-input-len {prompt} --random-output-len {request.new_tokens}"
+    )
     return (
-        f"vllm bench serve --port {port} --model {shlex.quote(request.model)} --dataset-name random "
-        f"--random-input-len {prompt} --random-output-len {request.new_tokens} --ignore-eos --temperature 0 "
-        f"--num-warmups 1 --max-concurrency {batch} --num-prompts {batch} --save-result --save-detailed "
-        f"--result-filename K{gamma}-{prompt}-{batch}.json"
+        f"vllm bench serve --port {port} --model {shlex.quote(request.model)} {prompts} --ignore-eos "
+        f"--temperature 0 --num-warmups 1 --max-concurrency {batch} --num-prompts {batch} --save-result "
+        f"--save-detailed --result-filename K{gamma}-{prompt}-{batch}.json"
     )
 
 
@@ -125,14 +142,25 @@ def _sglang(request: PlanRequest, gamma: int, port: int) -> list[str]:
             words += ["--speculative-dspark-block-size", str(gamma)]
         elif request.method != "dflash":
             words += ["--speculative-num-steps", str(gamma), "--speculative-eagle-topk", "1"]
+        if request.pretends:
+            gained = sum(SYNTHETIC**j for j in range(gamma + 1))
+            words = ["env", f"SGLANG_SIMULATE_ACC_LEN={gained:.4g}", *words]
+    rounds = CLIENT_ROUNDS["sglang"]
     runs = [
         f"for c in {' '.join(map(str, request.batches))}; do python -m sglang.bench_serving --backend "
-        f"sglang --port {port} --dataset-name random --random-input-len {prompt} --random-output-len "
-        f"{request.new_tokens} --random-range-ratio 1 --max-concurrency $c --num-prompts $((3 * c)) "
-        f"--output-file K{gamma}.jsonl; done"
+        f"sglang --port {port} {_sglang_prompts(request, prompt)} --max-concurrency $c --num-prompts "
+        f"$(({rounds} * c)) --output-file K{gamma}.jsonl; done"
         for prompt in request.prompts
     ]
     return _around(words, port, runs)
+
+
+def _sglang_prompts(request: PlanRequest, prompt: int) -> str:
+    if _repeats(request):
+        source = f"--dataset-name custom --dataset-path repeating-{prompt}.jsonl"
+        return f"{source} --sharegpt-output-len {request.new_tokens}"
+    lengths = f"--random-input-len {prompt} --random-output-len {request.new_tokens}"
+    return f"--dataset-name random {lengths} --random-range-ratio 1"
 
 
 def _llama_cpp(request: PlanRequest, gamma: int, port: int) -> list[str]:

@@ -193,7 +193,7 @@ class TrafficQuery(CommonOptions):
         "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
     )
     num_prompts: Whole = argument(
-        "Requests that are drawn for --replay.", "N", limits=(10, 1_000_000), default=2000
+        "Requests that are drawn for --replay.", "N", limits=(1, 1_000_000), default=2000
     )
     seed: Whole = argument("Of what is drawn for --replay.", "N", read=whole, default=0, group="Run")
     price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)

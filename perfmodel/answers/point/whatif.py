@@ -42,6 +42,7 @@ from perfmodel.speculation.uncertainty import (
     acceptance_log_error,
     interval_of,
     interval_of_speedup,
+    iteration_log_error,
     ratio_log_error,
     step_log_error,
 )
@@ -265,7 +266,9 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     ar_tpot = iteration = None
     if step_off is not None:
         ar_tpot = interval_of(float(p.ar_tpot_s), float(step_off))
-        iteration = interval_of(float(p.iteration_s), float(step_off), ratio or 0.0)
+        iteration = interval_of(
+            float(p.iteration_s), iteration_log_error(scenario, float(step_off), ratio or 0.0)
+        )
     setup = float(scenario.setup_s(batch, context)) if gamma else 0.0
     saved = float(p.ar_tpot_s - p.tpot_s)
     room = memory_of(scenario, batch, context, gamma, query.memory_fraction).single()

@@ -29,13 +29,10 @@ class ServedDraft(Frozen):
 
 
 class DynamicMode(Frozen):
-    """A draft length by batch size. price: share of single-stream speed that turning it on costs; mended:
-    where not.
-    """
+    """A draft length by batch size. price: share of single-stream speed that turning it on costs."""
 
     price: Annotated[float, Meta(ge=0, lt=1)]
     since: str
-    mended: str
     source: str
 
 

@@ -1,6 +1,8 @@
 """What a live server's chunks, a plan and the start of a fit come to, by hand."""
 
 import itertools
+import json
+import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -186,11 +188,11 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
     assert points == [(1, 512, 256), (4, 512, 256), (16, 512, 256), (1, 4096, 256), (16, 4096, 256)]
     assert len(loads((4,), *POINTS[1:])) == 2
     lines = commands(replace(PLAN, method="ngram", pretends=False))
-    assert lines[0].startswith("# n-gram drafts")
     assert not any("synthetic" in line for line in lines)
     (end,) = (line for line in lines if line.startswith("vllm bench serve --port 8102 "))
     saved = "--num-prompts 16 --save-result --save-detailed --result-filename K7-4096-16.json"
     assert end.endswith(f"--max-concurrency 16 {saved}")
+    assert " --dataset-name custom --dataset-path repeating-4096.jsonl " in end
     refused("no engine named 'x'", commands, replace(PLAN, engine="x"))
     for engine, saved, files in (
         ("sglang", "--output-file K7.jsonl; done", "K*.jsonl"),
@@ -204,6 +206,30 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
         first
         == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
     )
+
+
+def test_prompts_of_an_n_gram_repeat_themselves(tmp_path) -> None:
+    """A row for each place of the largest batch, at least so many words, no two alike from the first on."""
+    for engine, rows in (("vllm", 16), ("sglang", 48)):
+        short, long, *_ = commands(replace(PLAN, method="ngram", engine=engine))
+        for line, words in ((short, 512), (long, 4096)):
+            subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)
+            text = (tmp_path / f"repeating-{words}.jsonl").read_text().splitlines()
+            prompts = [json.loads(row)["prompt"].split() for row in text]
+            assert len({prompt[0] for prompt in prompts}) == len(prompts) == rows
+            assert all(prompt[1:9] == prompt[9:17] and len(prompt) == words + 1 for prompt in prompts)
+            turn = json.loads(text[0])["conversations"][0]["content"]
+            assert turn.split() == prompts[0]
+
+
+def test_an_engine_is_made_to_accept_so_much() -> None:
+    """1 + 0.8 + 0.64 = 2.44 tokens per iteration at K = 2, where an engine can pretend."""
+    sglang = replace(PLAN, engine="sglang", method="eagle3", draft="d", pretends=True)
+    starts = [line for line in commands(sglang) if line.endswith("server=$!")]
+    assert [line.startswith("env SGLANG_SIMULATE_ACC_LEN=") for line in starts] == [False, True, True]
+    assert starts[1].startswith("env SGLANG_SIMULATE_ACC_LEN=2.44 python -m sglang.launch_server ")
+    plain = commands(replace(sglang, pretends=False))
+    assert not any("SIMULATE" in line for line in plain)
 
 
 BASE = load_calibration("h100-sxm-80gb.literature")

@@ -18,7 +18,15 @@ from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.engine.calibrate import calibrate, lines, record_text, speedup_logs
 from perfmodel.validate.engine.constants import sought
-from perfmodel.validate.engine.fit import EngineRows, check_enough, log_rms, rows_of, small_sample, usable
+from perfmodel.validate.engine.fit import (
+    NOISE,
+    EngineRows,
+    check_enough,
+    log_rms,
+    rows_of,
+    small_sample,
+    usable,
+)
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
 from perfmodel.validate.engine.sources import served, sources_of
 from perfmodel.validate.engine.timing import Timing
@@ -71,14 +79,16 @@ def test_draft_lengths_and_batches_that_no_row_has_are_predicted(fitted) -> None
     assert max(map(abs, speedup_logs(both, both.predict(fitted.calibration)))) < 0.05
 
 
-def test_the_interval_is_the_error_of_rows_left_out(fitted) -> None:
+def test_an_interval_is_the_scatter_of_the_rows(fitted) -> None:
+    """18 rows off by 1 % at the most: no fit is closer than 3 %, sqrt(2) of it for the two of a speedup."""
     found = log_rms(fitted.fitted.held_out, fitted.rows.measured)
     assert 0.002 < found < 0.03
     stated = fitted.calibration.observed_error["speedup"]
-    logs = speedup_logs(fitted.rows, fitted.fitted.held_out)
-    assert stated.rows == len(logs) == 12
-    assert stated.log_rms == pytest.approx(
-        small_sample(float(np.sqrt(np.mean(np.square(logs)))), 12), rel=0.01
+    assert (stated.rows, stated.log_rms) == (18, pytest.approx(small_sample(2**0.5 * NOISE, 18), rel=0.01))
+    baseline = [t.gamma == 0 for t in fitted.rows.timings]
+    logs = np.log(fitted.fitted.held_out / fitted.rows.measured)[baseline]
+    assert fitted.calibration.observed_error["target_s"].log_rms == pytest.approx(
+        small_sample(float(np.sqrt(np.mean(logs**2))), 6), rel=0.01
     )
     assert (
         small_sample(1.0, 2) > small_sample(1.0, 6) > small_sample(1.0, 1000) == pytest.approx(1.0, abs=0.01)
@@ -98,7 +108,7 @@ def test_what_the_rows_do_not_determine_stays_as_in_the_base() -> None:
     stated = found.calibration.observed_error  # two baselines say little: all rows stand for a step
     assert (stated["speedup"].rows, stated["target_s"].rows) == (3, 3)
     assert stated["target_s"].log_rms == pytest.approx(small_sample(found.tried[BASE], 3), rel=0.01)
-    assert stated["speedup"].log_rms == pytest.approx(2**0.5 * stated["target_s"].log_rms, rel=0.01)
+    assert stated["speedup"].log_rms <= 2**0.5 * max(stated["target_s"].log_rms, small_sample(NOISE, 3))
 
 
 def test_rows_that_scatter_widely_determine_nothing() -> None:
