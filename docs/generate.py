@@ -16,6 +16,7 @@ with the files, so that a page that has gone stale fails.
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
@@ -23,13 +24,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import lists  # these two lie beside this file
 import reference
 
+import perfmodel
 from perfmodel import cli
+from perfmodel.answers.schema import ANSWERS, schema
 
 ROOT = Path(__file__).parents[1]
 TREE = ("perfmodel", "hardware", "validate", "results", "tests")
@@ -45,7 +49,7 @@ COMMAND = re.compile(r"\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*)\n")
 
 def names() -> list[str]:
     """Every page that this program writes, wholly or in part."""
-    return [*(f"docs/{name}.md" for name in GENERATED), *by_hand()]
+    return [*(f"docs/{name}" for name in GENERATED), *by_hand()]
 
 
 def by_hand() -> list[str]:
@@ -54,15 +58,15 @@ def by_hand() -> list[str]:
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = path.read_text(encoding="utf-8")
         shows = MADE.search(text) or any(b["language"] in ("console", "sh") for b in FENCE.finditer(text))
-        if path.stem not in GENERATED and shows:
+        if path.name not in GENERATED and shows:
             found.append(path.relative_to(ROOT).as_posix())
     return found
 
 
 def page(name: str) -> str:
     """What one page must hold."""
-    stem = Path(name).stem
-    return GENERATED[stem]() if stem in GENERATED else filled((ROOT / name).read_text(encoding="utf-8"))
+    made = GENERATED.get(name.removeprefix("docs/"))
+    return made() if made else filled((ROOT / name).read_text(encoding="utf-8"))
 
 
 def filled(text: str, timed: bool = False) -> str:
@@ -133,7 +137,14 @@ def output_of(words: list[str], in_tree: bool = False) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-GENERATED = lists.PAGES | {"cli": lambda: reference.page(output_of)}
+def schema_of(verb: str) -> str:
+    """The JSON Schema of a verb's answer, as a file."""
+    return json.dumps(schema(getattr(perfmodel, verb)), indent=1) + "\n"
+
+
+GENERATED = {f"{name}.md": made for name, made in lists.PAGES.items()}
+GENERATED |= {"cli.md": lambda: reference.page(output_of)}
+GENERATED |= {f"schemas/{verb}.json": partial(schema_of, verb) for verb in ANSWERS}
 """Page -> what writes all of it."""
 
 
@@ -143,6 +154,7 @@ def main() -> None:
 
     for name in names():
         path, text = ROOT / name, page(name)
+        path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print("wrote", name, file=sys.stderr)

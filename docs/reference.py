@@ -13,7 +13,7 @@ from lists import NOTE  # beside this file
 from perfmodel import cli
 from perfmodel.validate.accuracy.markdown import table
 
-CATALOGUES = ("gpus", "models", "kv", "calibrations")
+CATALOGUES = ("gpus", "models", "kv", "engines", "calibrations")
 DEMO = (
     "whatif --model llama-3.1-8b --hardware a100-sxm-80gb --tp 8 --batch 64 --context 32000 "
     "--draft self --draft-kv streamingllm:512 --gamma 2"
@@ -28,7 +28,7 @@ HEAD = f"""{NOTE}
 Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr says what, where and what is
 allowed), 130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576. Lists take commas (`1,8,64`) and
 ranges (`1..16`, `1000..9000+500`, `1..256x2`). `perfmodel --install-completion` teaches the shell to complete
-verbs and flags with the tab key.
+verbs, flags and the names of models, devices, engines and KV methods with the tab key.
 
 ## Flags of most verbs
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import jsonschema
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,7 +21,9 @@ from perfmodel import cli
 from perfmodel.answers.answer import Answer, Rows
 from perfmodel.answers.question.arguments import arguments, flag
 from perfmodel.answers.question.readers import Parsed
+from perfmodel.answers.schema import ANSWERS, answer_type, schema
 from perfmodel.errors import InputError, in_names
+from tests import pinned
 from tests.commands import run
 
 LLAMA = {"model": "llama-3.1-8b", "hardware": "h100"}
@@ -91,12 +95,29 @@ def test_an_answer_is_typed_frozen_and_the_json_of_its_verb(
     (row,) = printed["rows"] if verb in SEVERAL else [printed]
     row.pop("schema_version", None)
     assert json.loads(json.dumps(told, allow_nan=False)) == row
+    jsonschema.validate(row | {"schema_version": 2}, schema(getattr(pm, verb)))
+    msgspec.convert(row | {"schema_version": 2}, answer_type(getattr(pm, verb)))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(row | {"schema_version": 2, "more": 1}, schema(getattr(pm, verb)))
+
+
+def test_every_pinned_answer_follows_its_schema() -> None:
+    pinned_json = [
+        (command.split()[0], json.loads(answer))
+        for command, answer in pinned.read().items()
+        if answer.startswith("{") and command.split()[0] in ANSWERS and "-o " not in command
+    ]
+    assert len(pinned_json) > 20
+    for verb, told in pinned_json:
+        for row in told["rows"] if verb in SEVERAL or {*told} == {"schema_version", "rows"} else [told]:
+            jsonschema.validate(row | {"schema_version": 2}, schema(getattr(pm, verb)))
 
 
 def test_every_verb_of_the_engine_is_offered_and_tried() -> None:
-    others = {"sweep", "explore", "plot", *TABLES, "kv", "calibrations", "validate"}
+    others = {"sweep", "explore", "plot", "mcp", *TABLES, "kv", "calibrations", "validate"}
     assert set(ASKED) == set(cli.COMMANDS) - others <= set(pm.__all__)
     assert set(dir(pm)) == set(pm.__all__)
+    assert set(ASKED) == set(ANSWERS)
     assert all(getattr(pm, name) is not None for name in pm.__all__)
     assert not hasattr(pm, "no_such_thing")
     assert pm.__version__ == version("perfmodel")

@@ -6,7 +6,7 @@ from tests import pinned
 from tests.attack import verbs
 
 ANSWERS = pinned.read()
-DRAWING = ("plot", "explore", "validate")
+DRAWING = ("plot", "explore", "validate", "mcp")
 """Verbs that draw or measure."""
 
 

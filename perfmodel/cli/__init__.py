@@ -34,6 +34,7 @@ HEADINGS = {
     "Explore": {
         "explore": "Speedup surfaces to explore in a browser: one HTML file.",
         "plot": "Pictures of the answers, as .png or .svg (matplotlib).",
+        "mcp": "Answer an assistant's questions: a Model Context Protocol server (extra: mcp).",
     },
     "Data": {
         "gpus": "The devices: list, show, check.",
@@ -60,7 +61,7 @@ INSTEAD = {
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""
 EXTRA_OF = dict.fromkeys(("torch", "safetensors", "pandas", "validate"), "validate")
-EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot"}
+EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot", "mcp": "mcp", "anyio": "mcp"}
 """Module that a base installation lacks -> the extra that brings it."""
 
 

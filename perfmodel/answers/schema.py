@@ -1,0 +1,102 @@
+"""JSON Schema of an answer, from its type: the contract of ``--json`` and of `Answer.as_dict`."""
+
+from collections.abc import Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from inspect import getdoc, unwrap
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from perfmodel.answers.answer import SCHEMA_VERSION
+from perfmodel.answers.question.arguments import Question, Verb, arguments
+from perfmodel.answers.question.readers import Parsed
+from perfmodel.costs.pass_time import PassTime
+
+ANSWERS = (
+    *("whatif", "ops", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy", "moe", "traffic"),
+    "compare",
+)
+"""Verbs whose answers have a published schema: all but a sweep, which is a table."""
+MORE: dict[type, dict[str, Any]] = {PassTime: {"comm_s": float, "fixed_s": float, "limiter": str}}
+"""Type -> what its `as_dict` has in addition to its fields."""
+
+
+def schema(verb: Verb[..., Any]) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of what a verb returns, as `Answer.as_dict` has it."""
+    found = msgspec.json.schema(answer_type(verb))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": verb.__name__, **found}
+
+
+def given_schema(question: type[Question]) -> dict[str, Any]:
+    """The JSON Schema of what may be given for the arguments of a question, as in Python and in text."""
+    hints = get_type_hints(question)
+    taken = {
+        name: {
+            "description": argument.help + (f" Default: {argument.default}." if argument.default else ""),
+            **msgspec.json.schema(_taken(hints[name])),
+            **({"enum": [*argument.choices]} if argument.choices else {}),
+        }
+        for name, argument in arguments(question).items()
+    }
+    needed = [f.name for f in fields(question) if f.name in taken and f.default is MISSING]
+    return {"type": "object", "properties": taken, "required": needed, "additionalProperties": False}
+
+
+def _taken(hint: Any) -> Any:
+    """The type of what may be given for a field, without what JSON cannot hold: a path is a string."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Parsed:
+        return _taken(inner[1])
+    if origin in (Union, UnionType):
+        kept = [each for each in inner if not (isinstance(each, type) and each.__module__ != "builtins")]
+        return Union[tuple(map(_taken, kept))]  # noqa: UP007
+    if origin is Sequence:
+        return list[_taken(inner[0])]  # type: ignore[misc]
+    return str if hint is Path else hint
+
+
+def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
+    """The type of the JSON of what a verb returns, for `msgspec.convert`."""
+    whole = _record(get_type_hints(unwrap(verb))["return"])
+    versioned = [("schema_version", Literal[SCHEMA_VERSION])]
+    described = {"__doc__": whole.__doc__}
+    return msgspec.defstruct(
+        whole.__name__, versioned, bases=(whole,), namespace=described, forbid_unknown_fields=True
+    )
+
+
+@cache
+def _record(kind: Any) -> type[msgspec.Struct]:
+    """Fields and computed properties of a dataclass, and no others. `kind` may be an alias with types."""
+    made: Any = get_origin(kind) or kind
+    hints = get_type_hints(made)
+    names = arguments(made) if issubclass(made, Question) else [f.name for f in fields(made)]
+    computed = {name: get_type_hints(getattr(made, name).fget)["return"] for name in _computed(made)}
+    given = dict(zip(getattr(made, "__parameters__", ()), get_args(kind), strict=False))
+    every = {name: hints[name] for name in names} | computed | MORE.get(made, {})
+    members = [(name, _json(hint, given)) for name, hint in every.items()]
+    described = {"__doc__": getdoc(made)}
+    return msgspec.defstruct(made.__name__, members, namespace=described, forbid_unknown_fields=True)
+
+
+def _computed(kind: Any) -> tuple[str, ...]:
+    return getattr(kind, "COMPUTED", ())
+
+
+def _json(hint: Any, given: dict[Any, Any]) -> Any:
+    """A type as JSON has it. given: of the type's variables; one that is open is a number."""
+    if isinstance(hint, TypeVar):
+        return given.get(hint, float)
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Parsed:
+        return _json(inner[0], given)
+    if is_dataclass(origin or hint):
+        return _record(hint)
+    if origin in (Union, UnionType):
+        return Union[tuple(_json(each, given) for each in inner)]  # noqa: UP007
+    if origin in (tuple, dict, list):
+        return origin[tuple(each if each is ... else _json(each, given) for each in inner)]
+    return hint

@@ -1,0 +1,71 @@
+"""An assistant asks the questions of the command line, over the SDK's own client."""
+
+import sys
+from typing import Any
+
+import anyio
+import pytest
+
+import perfmodel as pm
+from perfmodel.answers.question.arguments import arguments
+from tests.test_front_door import ASKED
+
+mcp = pytest.importorskip("mcp")
+
+
+def asked(over: Any, *calls: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
+    """The tools of a server, then the result of each call: the client checks results by their schema."""
+
+    async def ask() -> tuple[Any, ...]:
+        async with mcp.Client(over) as client:
+            tools = (await client.list_tools()).tools
+            return tools, *[await client.call_tool(name, given) for name, given in calls]
+
+    return anyio.run(ask)
+
+
+def test_tools_are_declared_questions_and_answers_are_those_of_python() -> None:
+    from perfmodel.cli.mcp import TOOLS, server
+
+    tools, *answers = asked(server(), *((name, ASKED[name]) for name in TOOLS))
+    assert [tool.name for tool in tools] == [*TOOLS] == ["whatif", "advise", "traffic", "schedule"]
+    for tool, answer in zip(tools, answers, strict=True):
+        verb = getattr(pm, tool.name)
+        declared = arguments(verb.question)
+        assert [*tool.input_schema["properties"]] == [*declared]
+        for name, shown in tool.input_schema["properties"].items():
+            assert shown["description"].startswith(declared[name].help)
+        found = verb(**ASKED[tool.name])
+        assert not answer.is_error
+        assert answer.content[0].text == found.headline()
+        assert answer.structured_content == pm.answers.answer.plain(found.as_dict())
+    assert tools[0].input_schema["required"] == ["model", "hardware", "batch", "context"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        (
+            "whatif",
+            {"model": "llama-3.1-8b", "hardware": "h10", "batch": 1, "context": 1},
+            "did you mean h100",
+        ),
+        ("whatif", {"model": "llama-3.1-8b", "hardwear": "h100"}, "no argument named 'hardwear'"),
+        ("advise", {"model": "llama-3.1-8b", "hardware": "h100"}, "context: must be given"),
+        ("plot", {}, "tool: must be one of whatif, advise, traffic, schedule, given plot"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_the_assistant_reads(name: str, given: Any, says: str) -> None:
+    from perfmodel.cli.mcp import server
+
+    _, answer = asked(server(), (name, given))
+    assert answer.is_error
+    assert says in answer.content[0].text
+    assert "--" not in answer.content[0].text
+
+
+def test_the_command_serves_over_stdin_and_stdout() -> None:
+    over = mcp.StdioServerParameters(command=sys.executable, args=["-m", "perfmodel", "mcp"])
+    tools, answer = asked(over, ("whatif", ASKED["whatif"]))
+    assert len(tools) == 4
+    assert answer.structured_content["speedup"] == pm.whatif(**ASKED["whatif"]).speedup
