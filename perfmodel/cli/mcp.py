@@ -9,28 +9,31 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import perfmodel
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.arguments import Verb
 from perfmodel.answers.schema import given_schema, schema
 from perfmodel.cli import COMMANDS
-from perfmodel.cli.options import App
+from perfmodel.cli.help import command
 from perfmodel.errors import InputError
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-TOOLS = ("whatif", "advise", "traffic", "schedule")
-"""Verbs that an assistant may ask."""
+TOOLS: dict[str, Verb[..., Any]] = {verb.__name__: verb for verb in (whatif, advise, traffic, schedule)}
+"""What an assistant may ask."""
 INSTRUCTIONS = (
     "perfmodel predicts LLM decoding with and without speculative decoding, from a calibrated roofline. "
     "whatif answers one point, advise chooses a draft, traffic answers a request rate, schedule writes draft "
     "lengths by batch size. Counts may be text such as 32k. Give the interval with each speedup, and the "
     "warnings. An error names the argument and what is allowed."
 )
-app = App()
 
 
-@app.command(example="")
-def mcp() -> None:
+@command(example="")
+def app() -> None:
     """Answer an assistant's questions over stdin and stdout, by the Model Context Protocol.
 
     Its tools are whatif, advise, traffic and schedule, with the arguments of the command line.
@@ -55,7 +58,7 @@ def server() -> "Server[Any]":
     from mcp.server.lowlevel import Server
 
     async def listed(context: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool(types.Tool, name) for name in TOOLS])
+        return types.ListToolsResult(tools=[_tool(types.Tool, *tool) for tool in TOOLS.items()])
 
     async def called(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         text = partial(types.TextContent, type="text")
@@ -77,8 +80,7 @@ def server() -> "Server[Any]":
     )
 
 
-def _tool(kind: Any, name: str) -> Any:
-    verb = getattr(perfmodel, name)
+def _tool(kind: Any, name: str, verb: Verb[..., Any]) -> Any:
     return kind(
         name=name,
         description=COMMANDS[name],
@@ -91,4 +93,4 @@ def _asked(name: str, given: dict[str, Any]) -> Any:
     """The answer of a tool. Raises InputError for an unknown one, and for what the question refuses."""
     if name not in TOOLS:
         raise InputError(f"tool: must be one of {', '.join(TOOLS)}, given {name}")
-    return getattr(perfmodel, name)(**given)
+    return TOOLS[name](**given)

@@ -224,7 +224,7 @@ def test_a_share_of_accepted_tokens_is_turned_into_alpha(ask: Callable[..., Any]
         assert cli.run(["whatif", *SUBJECT, *POINT, "--acceptance-rate", "0.66", *wrong]) == 2
 
 
-@pytest.mark.parametrize("verb", [verb for verb in EXAMPLES if not verb.startswith("validate")])
+@pytest.mark.parametrize("verb", [verb for verb in EXAMPLES if not verb.startswith(("validate", "mcp"))])
 def test_the_example_of_a_verb_runs(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Run
 ) -> None:
