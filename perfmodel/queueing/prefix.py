@@ -102,10 +102,9 @@ class CachedPrompts:
     lengths: Array
     chance: Array
 
-    @property
-    def met(self) -> Array:
-        """`hit_rate` as a request meets it, over ``[running batch]`` from 0."""
-        return np.concatenate([self.hit_rate[:1], self.hit_rate])
+    def found(self, share: Array) -> Array:
+        """Mean of `hit_rate` over shares of time ``[load, running batch]`` from 0, where it is as at 1."""
+        return np.asarray(share @ self.at(self.hit_rate, np.arange(float(share.shape[-1]))))
 
     def passes(self, left: Array) -> Array:
         """Mean passes that a prompt is read in, where so many tokens are left in one."""

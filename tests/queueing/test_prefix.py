@@ -162,7 +162,7 @@ def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
     requests = draw(asked.reuse, 12_000, rate, 1.0, 1)
     met = replay(steps, asked.lengths, asked.limits, requests, spread=0.05)
     assert steps.cached is not None
-    assert met.hit_rate == pytest.approx(float((told.share @ steps.cached.met)[0]), abs=0.03)
+    assert met.hit_rate == pytest.approx(float(steps.cached.found(told.share)[0]), abs=0.03)
     assert told.tpot.mean[0] == pytest.approx(met.tpot_s.mean(), rel=0.03)
     assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=0.12)
 
@@ -229,6 +229,15 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     kept = pm.traffic("qwen3.5-35b-a3b", "h200", **asked, disable_eagle_block_drop=True)
     assert kept.verdicts[1].gamma
     assert best.net_s == pytest.approx(kept.rows[3].e2e_s.mean - kept.rows[4].e2e_s.mean)
+
+
+def test_a_table_drops_blocks_as_its_longest_draft_does() -> None:
+    asked = ASK | {"prefix_len": 6000, "gamma": "2,table", "replay": True, "num_prompts": 50}
+    answer = pm.traffic("llama-3.1-8b", "h100", **asked)
+    for rows in (answer.rows, answer.replay):
+        none, two, table = (row.prefix_hit_rate for row in rows)
+        assert table == pytest.approx(two, abs=1e-3)
+        assert table < none
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     shares = _falling_share(question, steps, served, loads) if question.limits_s else None
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
-    hit_rate = None if steps.cached is None else served.share @ steps.cached.met
+    hit_rate = None if steps.cached is None else steps.cached.found(served.share)
     rows = []
     for i, value in enumerate(loads.tolist()):
         over = bool(served.saturated[i])
