@@ -2,12 +2,14 @@
 
 speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(level width) + overhead)
 
-A draft pass runs one level of the tree and proposes the next: d - 1 passes, as wide as levels 1 ... d - 1.
+A draft pass runs one level of the tree and proposes the next: d - 1 passes, as wide as levels 1 ... d - 1. A
+draft that fills a block in one pass proposes all levels at once, and the tree is cut from its candidates.
 Verification is counted as a chain of n query tokens: a tree's mask hides pairs, but kernels compute the whole
 block. n = 1 is the baseline: speedup exactly 1. The first-order rule (the largest tree that keeps
 verification memory-bound) is computed too. Chen et al. 2024, arXiv 2402.12374, section 4.1.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -48,12 +50,43 @@ def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) 
     check_draftable(scenario, tree.levels)
     if tree.size == 1:
         return scenario.target_pass_s(batch, context)
-    drafts = sum((scenario.draft_pass_s(batch, context, float(w)) for w in tree.widths[:-1]), start=0.0)
-    return (
-        drafts
-        + scenario.target_pass_s(batch, context, float(tree.size))
-        + scenario.overhead_s(batch, context)
+    return _iteration_s(scenario, batch, context, tree.widths[:-1], tree.size)
+
+
+def _iteration_s(
+    scenario: Scenario, batch: Floats, context: Floats, widths: Sequence[int], size: int
+) -> Floats:
+    """widths: of the levels that are run, one after another, or at once as a block."""
+    runs = [scenario.draft.query(len(widths))] if scenario.draft.in_one_pass else map(float, widths)
+    drafts = sum((scenario.draft_pass_s(batch, context, run) for run in runs), start=0.0)
+    verify = scenario.target_pass_s(batch, context, float(size))
+    return drafts + verify + scenario.overhead_s(batch, context)
+
+
+def as_given(
+    scenario: Scenario, acceptance: TreeAcceptance, batch: float, context: float, shape: Sequence[int]
+) -> TreeChoice:
+    """A tree of steps, candidates and tokens as a server runs it (`--speculative-num-steps`,
+    `--speculative-eagle-topk`, `--speculative-num-draft-tokens` of SGLang): the first step runs one token,
+    each further one as many as there are candidates, and so many tokens are verified, the root included. They
+    are taken to be the best of such a tree; the rule is not asked.
+
+    Raises InputError as `check_draftable` does, and for more tokens than are proposed.
+    """
+    steps, candidates, size = shape
+    most = 1 + candidates + (steps - 1) * candidates**2
+    if size > most:
+        raise refuse("--given", None, f"at most {most} tokens of {steps} steps of {candidates}", size)
+    check_draftable(scenario, steps + 1)
+    limited = TreeAcceptance(acceptance.rates[:candidates], acceptance.source)
+    best = growth(limited, size, steps + 1).best(size, steps + 1)
+    widths = (1, *(candidates,) * (steps - 1))
+    total, target = (
+        float(_iteration_s(scenario, batch, context, widths, size)),
+        float(scenario.target_pass_s(batch, context)),
     )
+    gained = best.tokens_per_iteration * target / total
+    return TreeChoice(best, gained, total, target, size, gained)
 
 
 def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
@@ -74,9 +107,13 @@ def surface(
     at = np.arange(1, table.size + 1) if sizes is None else sizes
     verify = np.asarray(scenario.target_pass_s(b, c, at.astype(float)))
     widths = table.widths[:, at - 1]
-    each = np.asarray(scenario.draft_pass_s(b, c, 1.0 + np.arange(int(widths.max()), dtype=float)))
     overhead = np.asarray(scenario.overhead_s(b, c)) + np.zeros(1)
-    drafts = np.stack([each @ _passes(of, each.shape[-1]).T for of in widths], axis=-2)
+    if scenario.draft.in_one_pass:
+        blocks = [scenario.draft.query(float(row)) for row in range(len(widths))]
+        drafts = np.stack([scenario.draft_pass_s(b, c, block) for block in blocks], axis=-2)
+    else:
+        each = np.asarray(scenario.draft_pass_s(b, c, 1.0 + np.arange(int(widths.max()), dtype=float)))
+        drafts = np.stack([each @ _passes(of, each.shape[-1]).T for of in widths], axis=-2)
     total = drafts + verify[..., None, :] + overhead[..., None]
     target = verify[..., 0]
     total[..., :, 0] = target[..., None]
@@ -137,10 +174,10 @@ def first_order_size(scenario: Scenario, batch: float, context: float, size: int
 
 
 def check_draftable(scenario: Scenario, levels: int) -> None:
-    """Refuse (InputError) drafts that do not run once per level, or not for so many."""
+    """Refuse (InputError) drafts that run neither once per level nor once for all, or not for so many."""
     draft = scenario.draft
-    if levels > 1 and float(draft.passes(2.0)) != 2.0:
-        raise refuse("--draft", None, "a draft that runs once per level of a tree", draft.name)
+    if levels > 1 and float(draft.passes(2.0)) != 2.0 and not draft.in_one_pass:
+        raise refuse("--draft", None, "a draft that runs once per level of a tree, or once", draft.name)
     if draft.max_gamma is not None and levels > draft.max_gamma + 1:
         raise refuse(
             "--levels", None, f"at most {draft.max_gamma + 1} with {draft.name}, the root included", levels

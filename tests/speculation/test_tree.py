@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfmodel.errors import InputError
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
-from perfmodel.speculation.tree_cost import choose, iteration_s, levels_within, speedup, surface
+from perfmodel.speculation.tree_cost import as_given, choose, iteration_s, levels_within, speedup, surface
 from tests.speculation import asked
 
 SEQUOIA = (
@@ -116,6 +116,35 @@ def test_the_choice_beats_every_tree_and_the_rule() -> None:
         assert rate * found.target_s == pytest.approx(found.speedup, rel=1e-12)
         rules.add(found.rule_size)
     assert len(rules) > 1
+
+
+def test_a_given_tree_is_priced_as_it_runs() -> None:
+    """Five steps of eight candidates, 32 tokens verified: a pass of one, four of eight, one of 32."""
+    s, rates = scenario(draft="eagle3"), TreeAcceptance.of(SEQUOIA)
+    found = as_given(s, rates, 4.0, 4096.0, (5, 8, 32))
+    drafts = s.draft_pass_s(4.0, 4096.0, 1.0) + 4 * s.draft_pass_s(4.0, 4096.0, 8.0)
+    whole = drafts + s.target_pass_s(4.0, 4096.0, 32.0) + s.overhead_s(4.0, 4096.0)
+    assert found.iteration_s == pytest.approx(float(whole), rel=1e-12)
+    best = Growth(TreeAcceptance.of(SEQUOIA[:8]), 32, 6).tokens[5, 31]
+    assert found.tree.tokens_per_iteration == pytest.approx(best, rel=1e-12)
+    assert found.speedup <= choose(s, rates, 4.0, 4096.0, 32, 6).speedup * (1 + 1e-12)
+    chain = as_given(s, rates, 4.0, 4096.0, (3, 1, 4))
+    assert chain.iteration_s == pytest.approx(
+        float(iteration_s(s, 4.0, 4096.0, Growth(TreeAcceptance.of(SEQUOIA[:1]), 4, 4).best(4, 4))), rel=1e-12
+    )
+    with pytest.raises(InputError, match="at most 7 tokens of 2 steps of 2"):
+        as_given(s, rates, 4.0, 4096.0, (2, 2, 8))
+
+
+def test_a_tree_over_a_block_takes_one_draft_pass() -> None:
+    """Of as many levels as the block has positions; the search and the definition agree."""
+    s, rates = scenario(draft="dflash:block=8"), TreeAcceptance.of(SEQUOIA)
+    found = choose(s, rates, 4.0, 4096.0, 64)
+    once = s.draft_pass_s(4.0, 4096.0, s.draft.query(found.tree.levels - 1.0))
+    verify = s.target_pass_s(4.0, 4096.0, float(found.tree.size))
+    assert 1 < found.tree.levels <= 8
+    assert found.iteration_s == pytest.approx(float(once + verify + s.overhead_s(4.0, 4096.0)), rel=1e-12)
+    assert found.speedup == pytest.approx(float(speedup(s, 4.0, 4096.0, found.tree)), rel=1e-12)
 
 
 def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:

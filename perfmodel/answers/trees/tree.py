@@ -1,5 +1,6 @@
 """Which tree of drafted tokens has the largest speedup at one batch and context."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
@@ -11,8 +12,22 @@ from perfmodel.answers.question.query import UNUSED, CommonOptions, assumed, res
 from perfmodel.answers.question.rates import parse_tree_rates
 from perfmodel.answers.question.readers import MaybeWhole, Parsed, Whole, numbers, whole
 from perfmodel.answers.text import ratio_text
+from perfmodel.errors import refuse
+from perfmodel.parse import parse_text
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, choose
+from perfmodel.speculation.tree import MAX_CHILDREN, MAX_LEVELS, MAX_SIZE
+from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, as_given, choose
+
+
+def given_tree(given: object, flag: str) -> tuple[int, ...]:
+    """``STEPSxTOPKxTOKENS``, or these three numbers. Raises InputError."""
+    text = "x".join(map(str, given)) if isinstance(given, Sequence) and not isinstance(given, str) else given
+    allowed = f"STEPSxTOPKxTOKENS up to {MAX_LEVELS - 1}, {MAX_CHILDREN} and {MAX_SIZE}, as 5x8x32"
+    found = re.fullmatch(r"([1-9]\d?)x([1-9]\d{0,2})x([1-9]\d{0,3})", parse_text(text, flag))
+    steps, candidates, tokens = map(int, found.groups()) if found else (0, 0, 0)
+    if not (0 < steps < MAX_LEVELS and candidates <= MAX_CHILDREN and 2 <= tokens <= MAX_SIZE):
+        raise refuse(flag, None, allowed, given)
+    return steps, candidates, tokens
 
 
 @question
@@ -43,6 +58,14 @@ class TreeQuery(CommonOptions):
         "N",
         read=whole,
         shown=f"{DEFAULT_LEVELS}, or as many as are drafted",
+        default=None,
+        group="Draft",
+    )
+    given: Parsed[tuple[int, ...] | None, str | Sequence[int] | None] = argument(
+        "A tree as a server is told it: draft steps, candidates a step and tokens to verify, as 5x8x32.",
+        "STEPSxTOPKxTOKENS",
+        read=given_tree,
+        shown="none: the best one",
         default=None,
         group="Draft",
     )
@@ -100,7 +123,10 @@ def tree(question: TreeQuery) -> TreeAnswer:
     size, levels = question.size, None if question.levels is None else question.levels
     batch, context = query.batch, query.context
     scenario = resolve(query, UNUSED)
-    found = choose(scenario, acceptance, batch, context, size, levels)
+    if question.given is None:
+        found = choose(scenario, acceptance, batch, context, size, levels)
+    else:
+        found = as_given(scenario, acceptance, batch, context, question.given)
     shape = found.tree
     room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
     told = doubts(query, scenario, batch, context, max(shape.size - 1, 1), room)
