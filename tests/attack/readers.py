@@ -25,6 +25,7 @@ from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import withdrawn
 from perfmodel.validate.studies import gate, history
 from perfmodel.validate.studies.published_engines import ServedRow, StepLaw
+from tests import pinned
 from tests.attack import hostile, watch
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +44,14 @@ rows:
 - {target: llama-3.1-8b, draft: self, draft_kv: full, context_tokens: 1000, alpha: 0.8}
 - {target: llama-3.1-8b, draft: self, draft_kv: full, context_tokens: 20000, positions: [0.8, 0.7, 0.6]}
 """
+SERVED = (
+    "traffic --model llama-3.1-8b --hardware h100 --gamma 0 --request-rate 1 --input-len 1k --output-len 9"
+)
+TRACE = pinned.FILES["trace.csv"]
+HASHED = "".join(
+    f'{{"timestamp": {n}000, "input_length": 900, "output_length": 9, "hash_ids": [1, {n}]}}\n'
+    for n in range(4)
+)
 
 
 @dataclass(frozen=True)
@@ -191,6 +200,18 @@ READERS: dict[str, Reader] = {
     "config.json": Reader(configs, _typed(f"{WHATIF} --alpha 0.7 --hardware h100 --model {{}}")),
     "draft head": Reader(
         files("tests/validate/engine/files/*config.json"), lambda p: load_head(str(p), load_model("qwen3-8b"))
+    ),
+    "draft head, asked": Reader(
+        files("tests/validate/engine/files/*config.json"),
+        _typed(f"{WHATIF} --model qwen3-8b --hardware h100 --draft {{}} --alpha 0.7"),
+    ),
+    "trace": Reader(
+        given((TRACE, ".csv"), (HASHED, ".jsonl")),
+        _typed(f"{SERVED} --trace {{}} --json"),
+    ),
+    "engine's acceptance, imported": Reader(
+        files("tests/validate/engine/files/*.txt", "tests/validate/engine/files/sglang*.json*"),
+        _typed("validate acceptance --context 1k --target llama-3.1-8b --draft ngram --gamma 3 --import {}"),
     ),
     "acceptance file": Reader(
         given((ACCEPTANCE, ".yaml")), _typed(f"{NAMED} --hardware h100 --acceptance {{}}")
