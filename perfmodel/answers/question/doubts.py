@@ -98,7 +98,7 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
             continue
         low, high = min(known) / FAR, max(known) * FAR
         for value in getattr(calibration, name).values():
-            if (constant.unit == "s" and value > high) or (constant.unit == "fraction" and value < low):
+            if (constant.unit != "power" and value > high) or (constant.unit == "fraction" and value < low):
                 yield (
                     f"calibration {calibration.name}: {name} is {value:.3g}; of bundled calibrations it is "
                     f"{min(known):.3g} to {max(known):.3g}"
