@@ -12,6 +12,7 @@ import numpy as np
 
 from perfmodel.answers.question.query import Query
 from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fits import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
@@ -44,7 +45,8 @@ class EngineCalibration:
     """A calibration and its evidence. aside: rows that were not used because they contain prefill.
 
     subject: the served configuration. base: the calibration that supplies everything else. tried: name of
-    every base -> its held-out error (rms of logs).
+    every base -> its held-out error (rms of logs). answered: that which a question used so far; None where it
+    was none.
     """
 
     calibration: Calibration
@@ -54,6 +56,7 @@ class EngineCalibration:
     subject: EngineSubject
     base: str
     tried: dict[str, float]
+    answered: Calibration | None = None
 
 
 def calibrate(
@@ -243,14 +246,18 @@ def record_text(
 
 
 def lines(made: EngineCalibration) -> list[str]:
-    """The table of rows, predicted held out and measured; fitted and pinned constants; rows set aside."""
-    table = [f"{'step':<28}{'measured':>11}{'held out':>11}{'error':>8}"]
-    for t, seconds in zip(made.rows.timings, made.fitted.held_out, strict=True):
+    """The table of rows, predicted so far, held out and measured; fitted and pinned constants; rows set
+    aside.
+    """
+    timings, before = made.rows.timings, None
+    if made.answered is not None:
+        before = made.rows.predict(made.answered)
+    so_far = f"{'predicted':>11}{'error':>8}" if before is not None else ""
+    table = [f"{'step':<28}{'measured':>11}{so_far}{'held out':>11}{'error':>8}"]
+    for i, (t, seconds) in enumerate(zip(timings, made.fitted.held_out, strict=True)):
         odd = "  out of line: counts less" if abs(np.log(seconds / t.seconds)) > OUT_OF_LINE else ""
-        table.append(
-            f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{seconds * 1e3:>9.2f}ms"
-            f"{seconds / t.seconds - 1:>+8.1%}{odd}"
-        )
+        so_far = "" if before is None else _against(before[i], t)
+        table.append(f"{t.name:<28}{t.seconds * 1e3:>9.2f}ms{so_far}{_against(seconds, t)}{odd}")
     for t in made.aside:
         table.append(
             f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill"
@@ -271,9 +278,19 @@ def lines(made: EngineCalibration) -> list[str]:
     table.append(
         f"base: {made.base}" + (f", closest to rows held out (others: {', '.join(beside)})" if beside else "")
     )
-    speed = speedup_logs(made.rows, made.fitted.held_out)
-    of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}" if speed else ""
-    table.append(
-        f"held-out error (rms): steps {made.tried[made.base]:.1%} over {len(made.rows.timings)}{of_speed}"
-    )
+    if made.answered is not None and before is not None:
+        table.append(f"error of {made.answered.name}, which answered so far (rms): {_off(made, before)}")
+    table.append(f"held-out error (rms): {_off(made, made.fitted.held_out)}")
     return table
+
+
+def _against(seconds: float, t: Timing) -> str:
+    """A predicted time, and by how much it is off."""
+    return f"{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}"
+
+
+def _off(made: EngineCalibration, seconds: Array) -> str:
+    """Errors of predicted steps, and of speedups where there is a baseline beside them."""
+    speed, steps = speedup_logs(made.rows, seconds), log_rms(seconds, made.rows.measured)
+    of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}" if speed else ""
+    return f"steps {steps:.1%} over {len(made.rows.timings)}{of_speed}"

@@ -10,6 +10,7 @@ from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.reading import read_text
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs.calibrations.stacks import calibration_of
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
 from perfmodel.validate.engine.fit import ANY
@@ -120,6 +121,18 @@ def bases_of(query: Query) -> list[Calibration]:
     return list(bases.values())
 
 
+def _answered(query: Query, subject: EngineSubject) -> Calibration | None:
+    """What a question about this engine and device is answered by so far; None where that is nothing
+    fitted.
+    """
+    engine = None if query.calibration else subject.engine
+    try:
+        known = calibration_of(load_gpu(query.hardware), engine, query.calibration)
+    except InputError:  # an engine, or a device, of which there is nothing
+        return None
+    return None if known.kind == "ideal" else known
+
+
 @in_names
 def calibrate_engine(
     sources: Iterable[str],
@@ -145,6 +158,7 @@ def calibrate_engine(
     query = replace(query, draft=subject.draft)
     seen = tuple(dict.fromkeys(source.path.name for source in found))
     made = calibrate(timings, query, bases_of(query), subject, seen)
+    made = replace(made, answered=_answered(query, subject))
     if out is not None:
         write_calibration(made, machine, Path(out))
     return made

@@ -180,6 +180,12 @@ def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path
     (path,) = (tmp_path / "local-1").glob("*.yaml")
     assert path.name == "h100-sxm-80gb.vllm-9.9.yaml", "engine and version as the record says"
     assert f"--calibration {path}" in said
+    head, *rows = said.splitlines()
+    assert head.split() == ["step", "measured", "predicted", "error", "held", "out", "error"]
+    so_far = EngineRows(fitted.rows.timings, fitted.rows.scenario).predict(load_calibration(BASE))
+    assert f"{so_far[0] * 1e3:.2f}ms" in rows[0]
+    off = log_rms(so_far, fitted.rows.measured)
+    assert f"error of {BASE}, which answered so far (rms): steps {off:.1%} over 18" in said
     again = load_calibration(str(path))
     for name in again.fit.parameters:
         assert getattr(again, name).value == pytest.approx(getattr(fitted.calibration, name).value, rel=1e-4)
