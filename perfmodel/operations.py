@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Floats = Array | float
 Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
 

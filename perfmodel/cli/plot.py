@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import click
 import numpy as np
@@ -19,12 +19,10 @@ from perfmodel.answers.question.readers import MaybeWholes
 from perfmodel.cli.help import LLAMA, OUTPUT, App
 from perfmodel.cli.options import flagged, takes
 from perfmodel.errors import InputError, refuse, unknown_name
+from perfmodel.plots.theme import Figure
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 app = App("Pictures of the answers, as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6
@@ -248,7 +246,7 @@ def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> N
     _save(plots.residuals(cells, note=NOTES[held_out]), output)
 
 
-def _save(figure: "Figure", output: Path) -> None:
+def _save(figure: Figure, output: Path) -> None:
     plots.save(figure, output)
     click.echo(f"wrote {output}", err=True)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from perfmodel.plots.theme import (
     BRIGHT,
     DARK,
     GREY,
+    Figure,
     above,
     accepted,
     caption,
@@ -35,9 +35,6 @@ from perfmodel.plots.theme import (
 )
 from perfmodel.specs.devices.gpu import load_gpu
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 BASELINE, SPECULATING = BRIGHT[0], BRIGHT[5]
 NAMED = 4
 """Points of a front that are labelled with their batch."""
@@ -46,7 +43,7 @@ ROOM = (0.05, 0.05)
 
 
 @styled
-def pareto(found: Advice) -> "Figure":
+def pareto(found: Advice) -> Figure:
     """Throughput against time per token of the best baseline and the best speculating points, from `advise`.
 
     Numbers are batch sizes; the star is the one chosen, the dotted line the bound on time per token. Raises
@@ -103,9 +100,7 @@ def pareto(found: Advice) -> "Figure":
 
 
 @styled
-def alpha_needed(
-    query: Query, budgets: Sequence[int], targets: Sequence[float] = (1.0, 1.25, 1.5)
-) -> "Figure":
+def alpha_needed(query: Query, budgets: Sequence[int], targets: Sequence[float] = (1.0, 1.25, 1.5)) -> Figure:
     """The acceptance that a KV budget must reach for each target speedup, a line for each. Returns the
     figure.
 
@@ -143,7 +138,7 @@ def alpha_needed(
 
 
 @styled
-def devices(answers: Iterable[WhatIf]) -> "Figure":
+def devices(answers: Iterable[WhatIf]) -> Figure:
     """Devices side by side, from answers of `whatif`: FLOPs per byte of each (left), speedup and interval
     (right).
 

@@ -16,6 +16,8 @@ from perfmodel.plots.theme import (
     PARTS,
     STAGE_NAMES,
     STAGES,
+    Axes,
+    Figure,
     above,
     caption,
     figure_of,
@@ -36,9 +38,6 @@ from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.speculation.workload import Workload
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from perfmodel.plots.surfaces import Span
 
 PITCH = 4.4
@@ -48,7 +47,7 @@ TERA = 1e12
 
 
 @styled
-def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) -> "Figure":
+def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) -> Figure:
     """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each
     pass.
 
@@ -91,7 +90,7 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
 
 
 @styled
-def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> "Figure":
+def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> Figure:
     """The predicted time of each pass by component (left), and the time per token (right), at (batch,
     context)s.
 
@@ -143,7 +142,7 @@ def ratios(
     over: str = "context",
     ideal: bool = True,
     points: int = 121,
-) -> "Figure":
+) -> Figure:
     """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or with the axes
     exchanged.
 
@@ -223,7 +222,7 @@ def _seconds_by_part(timer: Machine, ops: list[Op], new: float) -> dict[str, flo
     return spent | {"fixed": float(timer.predicted_s(ops, new)) - sum(spent.values())}
 
 
-def _stack(axes: "Axes", row: float, parts: dict[str, float]) -> list[str]:
+def _stack(axes: Axes, row: float, parts: dict[str, float]) -> list[str]:
     """One bar of coloured parts; returns the colours that are seen."""
     start = 0.0
     for colour, length in parts.items():
@@ -232,7 +231,7 @@ def _stack(axes: "Axes", row: float, parts: dict[str, float]) -> list[str]:
     return [colour for colour, length in parts.items() if length > 0]
 
 
-def _per_token(axes: "Axes", place: int, p: Prediction) -> None:
+def _per_token(axes: Axes, place: int, p: Prediction) -> None:
     gained, overhead = float(p.tokens_per_iteration), float(p.overhead_s)
     stages = {"draft": float(p.gamma * p.draft_s), "verify": float(p.verify_s), "overhead": overhead}
     parts = {STAGES[stage]: 1e3 * seconds / gained for stage, seconds in stages.items()}
@@ -242,7 +241,7 @@ def _per_token(axes: "Axes", place: int, p: Prediction) -> None:
     axes.annotate(f"{float(p.speedup):.2f}×", at, (4, 0), textcoords="offset points", va="center")
 
 
-def _bar_names(axes: "Axes", names: list[str], bars: tuple[str, ...]) -> None:
+def _bar_names(axes: Axes, names: list[str], bars: tuple[str, ...]) -> None:
     """Labels of the bars, with those of the points above them."""
     rows = [place * PITCH + 1.0 + bar for place in range(len(names)) for bar in range(len(bars))]
     axes.set_yticks(rows, list(bars) * len(names))
@@ -271,7 +270,7 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
     return roofs
 
 
-def _draw_roofs(axes: "Axes", bandwidth: float, roofs: dict[float, str], named: bool) -> None:
+def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str], named: bool) -> None:
     """Draws the slope of the bandwidth up to a level for each peak, with a label on the slope and, on
     request, on the peaks.
     """

@@ -11,6 +11,8 @@ from perfmodel.plots.theme import (
     BRIGHT,
     GREY,
     STAGES,
+    Axes,
+    Figure,
     above,
     caption,
     figure_of,
@@ -27,9 +29,6 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import speedup_interval
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from perfmodel.plots.surfaces import Span
 
 QUANTITIES = {
@@ -44,7 +43,7 @@ MAX_ERROR = 0.4
 
 
 @styled
-def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
+def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
     """Relative error of the prediction over the measured value, a panel for each quantity.
 
     cells: from `perfmodel.validate.accuracy.compare`. The band is 10 % to either side; errors beyond a panel
@@ -78,7 +77,7 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> "Figure":
     return label(places[0], "Error of each prediction", summary)
 
 
-def _errors(axes: "Axes", cells: Sequence[Any], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
+def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str]], limit: float) -> None:
     """One quantity: its errors over the measured values, and their mean."""
     words, scale, unit = QUANTITIES[cells[0].quantity]
     for c in cells:
@@ -118,7 +117,7 @@ def band(
     *,
     measured: Iterable[tuple[float, float]] = (),
     points: int = 25,
-) -> "Figure":
+) -> Figure:
     """Predicted speedup over a span of contexts with its interval, and measured (context, speedup)s as dots.
 
     Where the calibration states no observed error there is no interval. Returns the figure.
@@ -131,7 +130,7 @@ def band(
 
 
 def speedup_line(
-    axes: "Axes",
+    axes: Axes,
     scenario: Scenario,
     batch: float,
     span: "Span",

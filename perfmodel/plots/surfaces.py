@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.answers.question.query import Query
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Ints, Mask
 from perfmodel.plots.theme import (
     ABOVE,
     BELOW,
@@ -249,9 +248,7 @@ def _bands() -> list[tuple[float, ...]]:
     return [tuple(colour) for colour in (*slower, *faster)]
 
 
-def _fits(
-    scenario: Scenario, batches: Array, contexts: Array, gamma: NDArray[np.int64], fraction: float
-) -> NDArray[np.bool_]:
+def _fits(scenario: Scenario, batches: Array, contexts: Array, gamma: Ints, fraction: float) -> Mask:
     """Where memory suffices, over [batch, context]; everywhere on a device with unknown memory."""
     shape = (batches.size, contexts.size)
     if scenario.machine.gpu.memory is None:
@@ -260,7 +257,7 @@ def _fits(
     return np.broadcast_to(np.asarray(room.fits), shape)
 
 
-def _memory(axes: "Axes", batches: Array, contexts: Array, fits: NDArray[np.bool_]) -> None:
+def _memory(axes: "Axes", batches: Array, contexts: Array, fits: Mask) -> None:
     if fits.all():
         return
     axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors=["white"])
@@ -270,9 +267,7 @@ def _memory(axes: "Axes", batches: Array, contexts: Array, fits: NDArray[np.bool
         axes.contour(contexts, batches, ~fits, [0.5], colors=[DARK], linewidths=0.8)
 
 
-def _away(
-    contexts: Array, batches: Array, dots: Sequence[tuple[float, float]], line: float | None
-) -> NDArray[np.bool_]:
+def _away(contexts: Array, batches: Array, dots: Sequence[tuple[float, float]], line: float | None) -> Mask:
     """Cells with no dot, number or line of the picture near them."""
     x, y = (np.log(v / v[0]) / np.log(v[-1] / v[0]) for v in (contexts, batches))
     free = np.ones((y.size, x.size), bool)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question.query import Query, resolve
@@ -22,6 +21,7 @@ from perfmodel.answers.text import draft_in_words
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, in_names, not_installed
 from perfmodel.kv import parse_kv
+from perfmodel.operations import Mask
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 from perfmodel.speculation.scenario import Scenario
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
+else:  # loaded on use only; the other modules take these names from here
+    Axes = Figure = Any
 
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
@@ -128,7 +130,7 @@ def label_panel(axes: "Axes", title: str, caption: str) -> "Figure":
     return figure
 
 
-def inside(mask: NDArray[np.bool_], wide: float, high: float) -> tuple[float, float] | None:
+def inside(mask: Mask, wide: float, high: float) -> tuple[float, float] | None:
     """Place in a region (axes: rows upwards, columns) where words fit that need a share of its width and
     height.
 
@@ -147,9 +149,7 @@ def inside(mask: NDArray[np.bool_], wide: float, high: float) -> tuple[float, fl
     return found
 
 
-def name_region(
-    axes: "Axes", mask: NDArray[np.bool_], words: str, colour: str = DARK, ground: str = "none"
-) -> None:
+def name_region(axes: "Axes", mask: Mask, words: str, colour: str = DARK, ground: str = "none") -> None:
     """Write words, on one line or two, into a region of evenly drawn axes where they fit."""
     for lines in ([words], textwrap.wrap(words, 2 + len(words) // 2)):
         where = inside(mask, 0.02 + 0.0135 * max(map(len, lines)), 0.05 * len(lines))

@@ -1,22 +1,17 @@
 """Latency against the request rate, with and without drafts: saturation and SLO."""
 
-from typing import TYPE_CHECKING
-
 from perfmodel.answers.load.traffic import Traffic
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.text import devices
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import BRIGHT, DARK, label, panels, styled
+from perfmodel.plots.theme import BRIGHT, DARK, Figure, label, panels, styled
 from perfmodel.queueing.policies import in_words
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PANELS = (("ttft_s", "time to the first token (s)", 1.0), ("tpot_s", "time per output token (ms)", 1e3))
 
 
 @styled
-def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> "Figure":
+def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour per
     draft length.
 

@@ -4,19 +4,16 @@ from base64 import b64encode
 from dataclasses import replace
 from html import escape
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfmodel.answers.advice.candidates import smaller_models
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.kv import methods
 from perfmodel.plots.surfaces import surface
-from perfmodel.plots.theme import DPI, style
+from perfmodel.plots.theme import DPI, Figure, style
 from perfmodel.specs.boundary.files import bundled_names
 from perfmodel.specs.models.model import load_model
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DEFAULT = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32768, tp=8, draft_kv="streamingllm:512", alpha=0.8)
 BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -105,7 +102,7 @@ def sliders(start: Query = DEFAULT) -> "Sliders | Figure":
     return Sliders(ipywidgets, start)
 
 
-def _surface(query: Query) -> "Figure":
+def _surface(query: Query) -> Figure:
     return surface(resolve(query), gamma=query.gamma, max_gamma=query.max_gamma)
 
 

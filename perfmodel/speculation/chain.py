@@ -18,7 +18,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array, Floats, Op, summed
+from perfmodel.operations import Array, Floats, Ints, Op, summed
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
@@ -47,13 +47,13 @@ class Prediction:
     """
 
     batch: Array
-    gamma: NDArray[np.int64]
+    gamma: Ints
     target_s: Array
     draft_s: Array
     verify_s: Array
     overhead_s: Array
     tokens_per_iteration: Array
-    gamma_optimal: NDArray[np.int64]
+    gamma_optimal: Ints
     speedup_at_gamma_optimal: Array
     iteration_s: Array = field(init=False)
     """Draft steps, verification and overhead of one iteration."""
@@ -111,7 +111,7 @@ class Passes:
     the target's passes, the first of which is the baseline's.
     """
 
-    def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> None:
+    def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> None:
         self.batch, self.context, self.gammas = np.asarray(batch, float), np.asarray(context, float), gammas
         self.gained = scenario.acceptance.tokens_per_iteration(gammas)
         along = (-1, *(1,) * max(self.batch.ndim, self.context.ndim))
@@ -188,7 +188,7 @@ class Passes:
         return np.asarray(self.gained.reshape(along) / iteration)
 
 
-def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
+def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> Array:
     """Speedup over ``[batch, context]`` with a trailing axis for the given gammas."""
     return np.moveaxis(Passes(scenario, batch, context, gammas).speedups(scenario), 0, -1)
 
@@ -244,7 +244,7 @@ def predict(
     )
 
 
-def _at_gamma(values: Array, gamma: NDArray[np.int64]) -> Array:
+def _at_gamma(values: Array, gamma: Ints) -> Array:
     """Pick each point's gamma from a leading axis that starts at gamma = 0."""
     if gamma.size == 1:
         return np.asarray(values[int(gamma.reshape(-1)[0])])

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfmodel.operations import Array, Mask
 from perfmodel.speculation.chain import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
@@ -75,7 +75,7 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     without fixed costs.
     """
 
-    def computes_longer(context: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def computes_longer(context: Array) -> Mask:
         load, compute = scenario.machine.load_and_compute_s(scenario.target_ops(batch, context, query))
         return np.broadcast_to(np.less(load, compute), context.shape)
 
@@ -112,17 +112,17 @@ def inflection_context(
     return last_where(lambda context: falls(speedups(smooth, batches, context, gammas)[..., 0], tolerance))
 
 
-def batches_between(low: float, high: float) -> NDArray[np.float64]:
+def batches_between(low: float, high: float) -> Array:
     """The batches at which an inflection is sought, in quarter octaves."""
     return np.geomspace(low, high, max(int(np.ceil(np.log2(high / low) * BATCHES_PER_OCTAVE)), 1) + 1)
 
 
-def falls(surface: NDArray[np.float64], tolerance: float = 0.0) -> NDArray[np.bool_]:
+def falls(surface: Array, tolerance: float = 0.0) -> Mask:
     """By context, whether the speedup falls anywhere along the batches, the first axis."""
     return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - _ROUNDING), axis=0)
 
 
-def without_waves(scenario: Scenario, where: NDArray[np.bool_] | bool = True) -> Scenario:
+def without_waves(scenario: Scenario, where: Mask | bool = True) -> Scenario:
     """The same question without the waves of the attention kernel, or without them at some of its points."""
     calibration = scenario.machine.calibration
     blocks = calibration.attention_blocks_per_multiprocessor.value
@@ -146,7 +146,7 @@ class ContextSearch:
         self.found: float | None = None
         self.settled = False
 
-    def narrow(self, holds: NDArray[np.bool_]) -> None:
+    def narrow(self, holds: Mask) -> None:
         """Take in where on the grid the property holds, and refine the grid unless that settles it."""
         first = int(np.argmax(holds))
         if self.settled:
@@ -156,12 +156,12 @@ class ContextSearch:
             self.grid = np.geomspace(float(self.grid[first - 1]), float(self.grid[first]), POINTS)
 
 
-def no_more(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def no_more(holds: Mask) -> Mask:
     """Places on a grid from which on to its end a property is false."""
     return ~np.logical_or.accumulate(holds[::-1])[::-1]
 
 
-def first_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
+def first_where(property_of: Callable[[Array], Mask]) -> float | None:
     """Smallest context in 1 ... SEARCH_TO with a property (on a log grid, then refined), or None."""
     search = ContextSearch()
     for _ in range(ROUNDS):
@@ -171,6 +171,6 @@ def first_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]])
     return search.found
 
 
-def last_where(property_of: Callable[[NDArray[np.float64]], NDArray[np.bool_]]) -> float | None:
+def last_where(property_of: Callable[[Array], Mask]) -> float | None:
     """Context from which a property is false up to SEARCH_TO, or None if it is true at the end."""
     return first_where(lambda context: no_more(property_of(context)))

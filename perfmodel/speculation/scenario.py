@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel import costs
 from perfmodel.costs.graphs import graph_sizes
@@ -15,7 +14,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
-from perfmodel.operations import Array, Floats, Op
+from perfmodel.operations import Array, Floats, Ints, Op
 from perfmodel.specs.models.formats import Precision
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance
@@ -162,7 +161,7 @@ class Scenario:
         ops = self.draft_ops(batch, context, query, self.summed_draft)
         return self.draft_machine.predicted_s(ops, batch * np.asarray(query))
 
-    def draft_token_s(self, batch: Floats, context: Floats, gammas: NDArray[np.int64]) -> Array:
+    def draft_token_s(self, batch: Floats, context: Floats, gammas: Ints) -> Array:
         """Calibrated draft time per drafted token; all three broadcast.
 
         Without gamma axes where a token takes one pass at any gamma, or no pass.
@@ -170,7 +169,7 @@ class Scenario:
         query, share = self.drafting(gammas)
         return np.asarray(0.0 if share is None else self.draft_pass_s(batch, context, query) * share)
 
-    def drafting(self, gammas: NDArray[np.int64]) -> tuple[Floats, Floats | None]:
+    def drafting(self, gammas: Ints) -> tuple[Floats, Floats | None]:
         """Query tokens of a draft pass, and the share of it per drafted token (None: no pass)."""
         drafted = np.asarray(gammas, float)
         tokens = np.maximum(drafted, 1.0)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from perfmodel.errors import refuse
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Ints
 
 MAX_SIZE = 1024
 MAX_LEVELS = 64
@@ -84,9 +84,9 @@ class Growth:
             )
         self.acceptance, self.size, self.levels = acceptance, size, levels
         self.tokens: Array = np.ones((levels, size))
-        self.widths: NDArray[np.int64] = np.zeros((levels, size, levels), np.int64)
+        self.widths: Ints = np.zeros((levels, size, levels), np.int64)
         self.widths[:, :, 0] = 1
-        self._choice: list[NDArray[np.int64]] = []
+        self._choice: list[Ints] = []
         rates = np.trim_zeros(np.asarray(acceptance.rates), "b")[: size - 1]
         for row in range(1, levels):
             self._level(row, rates)
@@ -142,7 +142,7 @@ class Growth:
         return sizes
 
 
-def _best_split(a: Array, b: Array) -> tuple[Array, NDArray[np.int64]]:
+def _best_split(a: Array, b: Array) -> tuple[Array, Ints]:
     """For each total m the largest a[i] + b[m - i] and the smallest such i."""
     # row m below holds b[m], b[m - 1], ... and then -inf
     padded = np.concatenate((np.full(a.size - 1, -np.inf), b))

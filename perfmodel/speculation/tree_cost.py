@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.errors import refuse
-from perfmodel.operations import Array, Floats
+from perfmodel.operations import Array, Floats, Ints
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import MAX_LEVELS, Growth, Tree, TreeAcceptance
 
@@ -96,7 +95,7 @@ def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> F
 
 
 def surface(
-    scenario: Scenario, batch: Floats, context: Floats, table: Growth, sizes: NDArray[np.int64] | None = None
+    scenario: Scenario, batch: Floats, context: Floats, table: Growth, sizes: Ints | None = None
 ) -> tuple[Array, Array, Array]:
     """Speedup and iteration time over ``[batch, context, levels, size]``, and the baseline over ``[batch,
     context]``.
@@ -121,7 +120,7 @@ def surface(
     return table.tokens[:, at - 1] * target[..., None, None] / total, total, target
 
 
-def _passes(widths: NDArray[np.int64], widest: int) -> Array:
+def _passes(widths: Ints, widest: int) -> Array:
     """How many draft passes of each width ``1 ... widest`` trees run, from their ``[tree, level]`` widths."""
     counts = np.zeros((widths.shape[0], widest))
     for level in range(widths.shape[1] - 1):

@@ -12,10 +12,9 @@ from copy import copy
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.costs.pass_time import PassTime
-from perfmodel.operations import Floats
+from perfmodel.operations import Array, Floats, Ints
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, over_host
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fits import Z, square
@@ -35,7 +34,6 @@ OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """Constants of a calibration that change one device's share of a model."""
 OF_EXPERTS = ("expert_popularity", "routing_independence")
 """Constants of a fit that change how routed experts are counted."""
-Array = NDArray[np.float64]
 Interval = tuple[float, float]
 """Ends of an interval that should hold the measured value in `COVERAGE` of cases, the lower one first."""
 
@@ -72,7 +70,7 @@ def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, 
     return np.asarray(speedup / factor), np.maximum(np.minimum(speedup * factor, most), speedup)
 
 
-def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[np.int64]) -> Array | None:
+def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) -> Array | None:
     """Standard deviation of log speedup over ``[batch, context]`` with a trailing axis of gammas, 0 at gamma
     0.
 
@@ -86,9 +84,7 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: NDArray[
     return np.where(gammas == 0, 0.0, np.sqrt(variance + acceptance_log_error(scenario, gammas) ** 2))
 
 
-def stated_log_error(
-    scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64]
-) -> Array | None:
+def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> Array | None:
     """The calibration's error of the ratio of an iteration to a step, larger where a question is unlike its
     rows.
 
@@ -103,9 +99,7 @@ def stated_log_error(
     return np.asarray(np.hypot(scatter.deviation * widening(scenario, batch, context, gammas), beyond))
 
 
-def widening(
-    scenario: Scenario, batch: Floats, context: Floats, gammas: NDArray[np.int64] | None = None
-) -> Floats:
+def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | None = None) -> Floats:
     """Factor by which an engine's own observed error widens for a question beyond its rows.
 
     Over ``[batch, context]``, and gammas where given. 1 within the ranges of the calibration, or where it has
@@ -133,7 +127,7 @@ def doublings(value: Floats, held: tuple[float, float]) -> Floats:
     return np.maximum(0.0, np.maximum(np.log2(np.divide(value, high)), np.log2(np.divide(low, value))) - NEAR)
 
 
-def acceptance_log_error(scenario: Scenario, gammas: NDArray[np.int64] | int) -> Array:
+def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
     """Standard deviation of ln(tokens per iteration): from the draft length it was measured at, and from text
     to text.
     """

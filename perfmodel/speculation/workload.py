@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from perfmodel.errors import refuse
+from perfmodel.operations import Array, Ints
 
 MAX_BATCH = 2.0**40
 MAX_CONTEXT = 2.0**40
@@ -18,9 +19,9 @@ class Workload:
     together.
     """
 
-    batch: NDArray[np.float64]
-    context: NDArray[np.float64]
-    gamma: NDArray[np.int64]
+    batch: Array
+    context: Array
+    gamma: Ints
 
     @classmethod
     def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
@@ -42,9 +43,7 @@ class Workload:
         return cls(*axes)
 
 
-def _numbers(
-    given: ArrayLike, name: str, low: float, high: float, whole: bool = False
-) -> NDArray[np.float64]:
+def _numbers(given: ArrayLike, name: str, low: float, high: float, whole: bool = False) -> Array:
     """The numbers, all of them within these bounds; the first that is not is refused as it was typed."""
     try:
         values = np.asarray(given, dtype=np.float64)

@@ -85,8 +85,7 @@ class CheckedPart:
     @property
     def calibration(self) -> str:
         """Name of the calibration; ``*`` where it was fitted on the same records."""
-        names = dict.fromkeys(f.calibration + "*" * f.fitted for f in self.figures)
-        return ", ".join(names)
+        return ", ".join(dict.fromkeys(f.calibration + "*" * f.fitted for f in self.figures))
 
     @property
     def worst(self) -> Figure:

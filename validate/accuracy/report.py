@@ -102,11 +102,8 @@ def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
     """Header and one row per figure: mean, worst and bias of its relative errors; no row where 0 is
     predicted.
     """
-    rows = []
-    for name in figures:
-        if part := [c for c in cells if c.quantity == name and c.predicted > 0]:
-            rows.append(_error_row(name, error(part)))
-    return ERROR_HEAD, rows
+    parts = grouped((c for c in cells if c.predicted > 0), lambda c: c.quantity)
+    return ERROR_HEAD, [_error_row(name, error(parts[name])) for name in figures if name in parts]
 
 
 def _error_row(name: str, e: Errors) -> list[str]:

@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perfmodel import plots
 from perfmodel.plots.passes import row_of
 from perfmodel.plots.residuals import speedup_line
-from perfmodel.plots.theme import above, caption, label, panels, shades, sign, styled
+from perfmodel.plots.theme import Figure, above, caption, label, panels, shades, sign, styled
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.accuracy.trends import chain_of
 from perfmodel.validate.fit.counted_points import scenario_of
 from perfmodel.validate.solving import grouped
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Place = tuple[float, float]
 """Batch and context."""
@@ -37,7 +33,7 @@ def _at(c: Cell) -> Place:
 
 
 @styled
-def passes(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
+def passes(cells: Sequence[Cell], calibration: Calibration) -> Figure:
     """Draws the predicted times of the passes by term, and the measured ones as dots."""
     p, found = cells[0].point, sorted({_at(c) for c in cells}, key=lambda place: place[::-1])
     shown = found[:: -(-len(found) // MAX_POINTS)]
@@ -55,7 +51,7 @@ def passes(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
 
 
 @styled
-def speedup(cells: Sequence[Cell], calibration: Calibration) -> "Figure":
+def speedup(cells: Sequence[Cell], calibration: Calibration) -> Figure:
     """Draws the predicted speedup over context, a line per batch, and the measurements as dots of
     its colour.
     """

@@ -165,8 +165,7 @@ def as_text(table: AcceptanceFile) -> str:
     """The file that `whatif --acceptance` reads, a row a line."""
     head = table.model_dump(exclude_none=True)
     rows = ["  " + json.dumps(row) for row in head.pop("rows")]
-    opening = json.dumps(head)[:-1]
-    return f'{opening}, "rows": [\n' + ",\n".join(rows) + "\n]}\n"
+    return json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(rows) + "\n]}\n"
 
 
 def summary(table: AcceptanceFile) -> list[str]:

@@ -1,6 +1,7 @@
 """``perfmodel validate calibrate``: fit a calibration to published rows or to kernels, and judge it."""
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,14 +75,10 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
                 "--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out"
             )
         return _from_microbench(question, question.from_microbench, out)
-    if name == "engines":
+    if name in ("engines", "sources"):
         if json:
-            raise InputError("engines: takes only --write; what is held out is fixed (docs/accuracy.md)")
-        return _engines(write)
-    if name == "sources":
-        if json:
-            raise InputError("sources: takes only --write; what is held out is fixed (docs/accuracy.md)")
-        return _sources(write)
+            raise InputError(f"{name}: takes only --write; what is held out is fixed (docs/accuracy.md)")
+        return _engines(write) if name == "engines" else _sources(write)
     from perfmodel.validate.fit import calibrate as module
 
     recipes = [recipe_of(name)] if name else list(RECIPES.values())
@@ -107,9 +104,7 @@ def _engines(write: bool) -> None:
     from perfmodel.validate.studies.ablations import ablations
     from perfmodel.validate.studies.engines_file import PATH as CONSTANTS
 
-    places = (CONSTANTS, engine_make.PATH)
-    for where in places if write else ():
-        destination(where, flag="--write")
+    places = _writable(write, CONSTANTS, engine_make.PATH)
     click.echo("fitting steps and iterations, whole and without each fold ...", err=True)
     made = engine_make.make()
     found: dict[str, Any] = {}
@@ -118,11 +113,7 @@ def _engines(write: bool) -> None:
         click.echo(
             f"{title}: " + ", ".join(f"{by} {100 * error:.1f} %" for by, error in errors.items()), err=True
         )
-    constants, record = engine_make.texts(made, found, datetime.date.today())
-    if write:
-        write_all(dict(zip(places, (constants, record), strict=True)), "--write")
-    else:
-        click.echo(constants, nl=False)
+    _write_or_print(places, engine_make.texts(made, found, datetime.date.today()))
 
 
 def _sources(write: bool) -> None:
@@ -130,11 +121,18 @@ def _sources(write: bool) -> None:
     need_studies("calibrate sources")
     from perfmodel.validate.studies import sources
 
-    places = (sources.PATH, sources.LEFT_OUT)
-    for where in places if write else ():
-        destination(where, flag="--write")
-    texts = sources.fit(datetime.date.today())
-    if write:
+    places = _writable(write, sources.PATH, sources.LEFT_OUT)
+    _write_or_print(places, sources.fit(datetime.date.today()))
+
+
+def _writable(write: bool, *places: Path) -> list[Path]:
+    """The files to write, none without `write`. Raises InputError, before the work."""
+    return [destination(where, flag="--write") for where in places if write]
+
+
+def _write_or_print(places: list[Path], texts: Sequence[str]) -> None:
+    """Write a text into each place; without places print the first one."""
+    if places:
         write_all(dict(zip(places, texts, strict=True)), "--write")
     else:
         click.echo(texts[0], nl=False)

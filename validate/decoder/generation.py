@@ -27,8 +27,9 @@ class Generation:
         """Mean tokens gained per iteration and sequence, what an EOS or the limit cut off left out; 0 without
         any.
         """
-        emitted = sum(len(row) - 1 for row in self.tokens)  # the first token is prefill's
-        return emitted / max(1, sum(self.histogram))
+        return sum(len(row) - 1 for row in self.tokens) / max(
+            1, sum(self.histogram)
+        )  # the first is prefill's
 
     @property
     def alpha(self) -> float | None:

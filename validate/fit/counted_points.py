@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
-from perfmodel.operations import Floats, Op
+from perfmodel.operations import Array, Floats, Op
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration
 
-Array = NDArray[np.float64]
 TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
 """The fitted times: the three passes, and the time of an iteration outside them."""
 ANY_ALPHA = 0.8
@@ -57,9 +56,10 @@ class Group:
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
         """Calibrated seconds by quantity; only those that the points have a use for."""
-        times = {}
-        for name, parts in self.passes.items():
-            times[name] = np.sum([part.predict(calibration) for part in parts], axis=0)
+        times = {
+            name: np.sum([part.predict(calibration) for part in parts], axis=0)
+            for name, parts in self.passes.items()
+        }
         if "verify_s" in self.passes:
             scenario = with_calibration(self.scenario, calibration)
             times["overhead_s"] = np.asarray(scenario.overhead_s(self.batch, self.context))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfmodel.operations import Array, Mask
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fits import StatedFit
@@ -17,7 +17,6 @@ from perfmodel.validate.fit.counted_points import TIMES, PointSet
 from perfmodel.validate.fit.recipes import Recipe
 from perfmodel.validate.solving import least_squares
 
-Array = NDArray[np.float64]
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
 """The overhead is a difference of published figures and a twentieth of an iteration, so its weight
 is lower.
@@ -61,7 +60,7 @@ def start_of(recipe: Recipe) -> Calibration:
     )
 
 
-def used(points: tuple[MeasuredPoint, ...], train: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+def used(points: tuple[MeasuredPoint, ...], train: Mask) -> dict[str, Mask]:
     """The points used for each quantity: a baseline time that several rows repeat is one measurement."""
     first = np.zeros(len(points), dtype=bool)
     seen: set[tuple[object, ...]] = set()
@@ -77,7 +76,7 @@ def fit(
     points: PointSet,
     start: Calibration,
     free: tuple[str, ...],
-    train: NDArray[np.bool_],
+    train: Mask,
     begin: dict[str, float] | None = None,
 ) -> Fit:
     """Fit the `free` constants to the points of `train`, the others staying as in `start`."""

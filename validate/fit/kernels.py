@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.costs.gemms import touched
 from perfmodel.errors import InputError
+from perfmodel.operations import Array
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.models.formats import WEIGHT_FORMATS, weight_format
 from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
 from perfmodel.validate.solving import least_squares
 
-Array = NDArray[np.float64]
 GEMM_FORMS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
 EXPERT_FORMS = GEMM_FORMS | {"int4_wo": "int4", "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4-a8"}
 KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}

@@ -8,9 +8,9 @@ of work.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
+from perfmodel.operations import Mask
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Work
 from perfmodel.specs.published import MeasuredPoint
@@ -55,7 +55,7 @@ def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
     return with_values(kernels, values)
 
 
-def fit_factors(points: PointSet, kernels: Calibration, train: NDArray[np.bool_]) -> dict[str, float]:
+def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str, float]:
     """The factors that bring the points of `train` closest, in logarithms of the times of passes and
     overhead.
 

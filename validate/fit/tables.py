@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError, unknown_name
+from perfmodel.operations import Mask
 
 MS = 1e-3
 Table = dict[str, NDArray[Any]]
@@ -122,7 +123,7 @@ def device_of(gpu: str) -> str:
     return gpu.rpartition("-")[0].replace("-", "_")
 
 
-def where(table: Table, keep: NDArray[np.bool_]) -> Table:
+def where(table: Table, keep: Mask) -> Table:
     """The rows to keep."""
     kept = copy(table)
     kept.update((name, values[keep]) for name, values in table.items())

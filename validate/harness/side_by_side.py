@@ -136,8 +136,7 @@ def compare(
     graphs: bool = False,
 ) -> tuple[Run, list[Run]]:
     """Plain decoding and each request; greedy runs are checked against the plain one."""
-    alone = requests[0].plain()
-    plain = run(model, alone, prompts, None, seed, graphs)
+    plain = run(model, requests[0].plain(), prompts, None, seed, graphs)
     runs = []
     for request in requests:
         one = run(model, request, prompts, draft if request.draft == "model" else None, seed, graphs)

@@ -151,8 +151,7 @@ class AdviseQuery(CommonOptions):
 
     def as_dict(self) -> dict[str, Any]:
         """See `Question.as_dict`; of the batch sizes the least and the largest."""
-        ends = self.batches[[0, -1]]
-        return super().as_dict() | {"batch": [int(end) for end in ends]}
+        return super().as_dict() | {"batch": [int(end) for end in self.batches[[0, -1]]]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel import costs
 from perfmodel.errors import refuse
 from perfmodel.kv.full import Full
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Ints
 from perfmodel.queueing.policies.table import walk
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
@@ -190,7 +189,7 @@ def _slowness(
     return np.asarray(np.mean(parts, axis=0))
 
 
-def runs(chosen: NDArray[np.int64]) -> tuple[tuple[int, int, int], ...]:
+def runs(chosen: Ints) -> tuple[tuple[int, int, int], ...]:
     """[batch from, batch to, tokens] of a draft length for each batch size from 1."""
     ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True)) + 1
     starts = np.concatenate(([0], ends[:-1])) + 1

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.answers.advice.candidates import AdviseQuery, Candidate
 from perfmodel.errors import refuse
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Ints, Mask
 from perfmodel.speculation import capacity
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree_cost import growth, surface
@@ -54,12 +53,12 @@ class Priced:
     """
 
     candidate: Candidate
-    drafted: NDArray[np.int64]
-    levels: NDArray[np.int64]
+    drafted: Ints
+    levels: Ints
     gained: Array
     tpot_s: Array
-    fits: NDArray[np.bool_]
-    allowed: NDArray[np.bool_]
+    fits: Mask
+    allowed: Mask
 
 
 def price(
@@ -93,7 +92,7 @@ def _columns(candidate: Candidate, query: AdviseQuery) -> int:
     )
 
 
-def fits(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> NDArray[np.bool_]:
+def fits(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Mask:
     """Whether memory suffices, broadcast over batches and drafted tokens."""
     context, fraction = np.asarray(float(query.context)), query.memory_fraction
     return capacity.memory_of(scenario, batch, context, drafted, fraction).fits

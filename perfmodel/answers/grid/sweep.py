@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.point.verdict import verdicts
@@ -20,6 +19,7 @@ from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.question.query import Options, Query, resolve
 from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.errors import InputError, not_installed, refuse, unknown_name
+from perfmodel.operations import Array
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -70,7 +70,7 @@ COLUMNS = (
 )
 HEADS = ("model", "hardware", "tp", "draft_kv", "alpha")
 AXES = (*HEADS, "batch", "context", "gamma")
-Column = NDArray[np.float64]
+Column = Array
 
 
 @dataclass(frozen=True, slots=True)

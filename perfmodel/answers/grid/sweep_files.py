@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.answers.grid.sweep import COLUMNS, LABELS, WHOLE, Block, Grid, blocks
 from perfmodel.answers.question.doubts import doubts
 from perfmodel.errors import InputError, not_installed
+from perfmodel.operations import Array
 from perfmodel.writing import destination, no_formula, write
 
 DIGITS = 13
@@ -70,7 +71,7 @@ def _csv(path: Path, rows: Iterator[Block]) -> None:
             file.write(lines[lines != 0].tobytes())
 
 
-def _figures(values: NDArray[np.float64], whole: bool) -> NDArray[np.uint8]:
+def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
     """A column of numbers as characters, empty for missing ones, with as many decimals as the least needs.
 
     Four digits of all at once, because Python's own formatting takes most of a sweep. Python formats the

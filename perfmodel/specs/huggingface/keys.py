@@ -91,9 +91,8 @@ class Keys:
 
     def present_or_null(self, key: str, high: int = MAX_SIZE) -> int | None:
         """A size that the file must state, null meaning none."""
-        if key in self.data and self.data[key] is None:
-            return None
-        return self.integer(key, high=high)
+        null = key in self.data and self.data[key] is None
+        return None if null else self.integer(key, high=high)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.data.get(key)

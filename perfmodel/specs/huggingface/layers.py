@@ -303,8 +303,7 @@ def mpt(keys: Keys, layers: int) -> Fields:
     if keys.flag("learned_pos_emb", True) and not (own and own.flag("alibi", False)):
         fields["table_params"] = hidden * keys.integer("max_position_embeddings", high=MAX_TOKENS)
     keys.ignore("num_key_value_heads")
-    ratio = keys.number("expansion_ratio", 4)
-    return fields | {"intermediate_size": int(ratio * hidden)}
+    return fields | {"intermediate_size": int(keys.number("expansion_ratio", 4) * hidden)}
 
 
 def half_width(keys: Keys, layers: int) -> Fields:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
+from perfmodel.operations import Array
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
@@ -22,7 +22,6 @@ from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record
 from perfmodel.validate.solving import grouped, least_squares, nonnegative, significant
 
-Array = NDArray[np.float64]
 Statistic = Literal["median", "best"]
 LARGE_WEIGHT = 0.25
 """Of GEMMs with more rows than any pass of the plan has: they set the FLOP fraction, and little else."""
