@@ -51,7 +51,7 @@ class Machine:
     talk over PCIe. drafts: whether the passes are a draft's, which cost some engines a time of their own.
     attention_backend: of a serving engine's kernels; None: the engine's own choice. host_experts: share of
     the layers with routed experts whose experts a processor reads from the host's memory, at
-    host_bytes_per_s.
+    host_bytes_per_s; host_layers: share of all layers that run there.
     """
 
     gpu: GPUSpec
@@ -61,6 +61,7 @@ class Machine:
     drafts: bool = False
     attention_backend: str | None = None
     host_experts: float = 0.0
+    host_layers: float = 0.0
     host_bytes_per_s: float = 1.0
     over_host: bool = field(init=False, repr=False, compare=False)
     _byte_s: float = field(init=False, repr=False, compare=False)
@@ -101,7 +102,21 @@ class Machine:
         return backend_name(self.calibration.stack, self.gpu.architecture, latent, self.attention_backend)
 
     def split(self, op: Op) -> Split:
-        """Calibrated time of one op, all its kernels, by term: the one place where op constants enter."""
+        """Calibrated time of one op, all its kernels, by term."""
+        found = self._on_device(op)
+        return found if not self.host_layers else self._partly_on_host(op, *found)
+
+    def _partly_on_host(self, op: Op, alone: tuple[Part, ...], overlap: Overlap | None) -> Split:
+        """One layer after the other: those on the device, and the bytes of the others at the host's rate."""
+        kept, host = 1.0 - self.host_layers, self.host_layers / self.host_bytes_per_s
+        both = (*((term, s * kept) for term, s in alone), ("param_load", op.cost.bytes * host))
+        if overlap is None:
+            return both, None
+        loaded, computed, power = overlap
+        return both, (tuple((term, s * kept) for term, s in loaded), computed * kept, power)
+
+    def _on_device(self, op: Op) -> Split:
+        """The one place where op constants enter."""
         if op.kind == "linear":
             return self._linear(op)
         if op.kind == "attention":

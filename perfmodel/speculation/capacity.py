@@ -62,7 +62,8 @@ def memory_of(
     draft_weights = np.where(tokens > 1, draft.own_weight_bytes(drafter), 0.0)
     draft_kv = np.where(tokens > 1, draft_stored_bytes(drafter, draft, context), 0.0)
     room = scenario.machine.gpu.memory_bytes * fraction
-    target_kv = target.stored_kv_bytes(context + tokens, scenario.kept_states(tokens))
+    kept = 1.0 - scenario.machine.host_layers
+    target_kv = kept * target.stored_kv_bytes(context + tokens, scenario.kept_states(tokens))
     batch = target.sequences(batch)
     weights = scenario.weight_bytes
     used = weights + draft_weights + batch * (target_kv + draft_kv)
@@ -74,7 +75,7 @@ def memory_of(
         available_bytes=room,
         fits=np.less_equal(used, room),
         max_batch=target.groups * _sequences(room - weights - draft_weights, target_kv + draft_kv),
-        ar_max_batch=target.groups * _sequences(room - weights, target.stored_kv_bytes(context + 1)),
+        ar_max_batch=target.groups * _sequences(room - weights, kept * target.stored_kv_bytes(context + 1)),
     )
 
 

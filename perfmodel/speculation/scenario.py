@@ -83,7 +83,7 @@ class Scenario:
             object.__setattr__(self, f"{name}_shard", part)
             object.__setattr__(self, f"summed_{name}", part if self.core_ops else part.summed())
         own: dict[str, Any] = {"tensor_parallel": draft.tensor_parallel, "kv_reread": None, "drafts": True}
-        machine = replace(self.machine, **own, host_experts=0.0)
+        machine = replace(self.machine, **own, host_experts=0.0, host_layers=0.0)
         object.__setattr__(self, "draft_machine", machine)
 
     def target_ops(
@@ -107,10 +107,10 @@ class Scenario:
 
     @property
     def weight_bytes(self) -> float:
-        """Of the target, on one device: all but experts in the host's memory."""
-        part = self.target_shard
+        """Of the target, on one device: all but experts and layers in the host's memory."""
+        part, machine = self.target_shard, self.machine
         held = part.experts.held_bytes if part.experts else 0.0
-        return part.stored_weight_bytes - self.machine.host_experts * held
+        return (part.stored_weight_bytes - machine.host_experts * held) * (1.0 - machine.host_layers)
 
     @property
     def independence(self) -> float:

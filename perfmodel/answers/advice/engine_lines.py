@@ -90,7 +90,7 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
     path = named or gguf_name(
         model_id or scenario.target.name, in_gguf(question.weights or scenario.target.weights)
     )
-    kv, shared = scenario.precision.kv.name, (question.layer_split, question.cpu_moe)
+    kv, shared = scenario.precision.kv.name, (question.layer_split, question.cpu_moe, question.gpu_layers)
     return ServedFile(path, machine.tensor_parallel, *shared, kv_dtype=kv)
 
 

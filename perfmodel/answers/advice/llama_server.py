@@ -27,6 +27,7 @@ class ServedFile:
     tensor_parallel: int = 1
     layer_devices: int = 1
     cpu_moe: int = 0
+    gpu_layers: int | None = None
     kv_dtype: str = "bf16"
 
 
@@ -51,7 +52,7 @@ def llama_server(
         "-m": served.path,
         "-c": table.context_high * slots,
         "-np": slots,
-        "-ngl": 99,
+        "-ngl": 99 if served.gpu_layers is None else served.gpu_layers,
         "--n-cpu-moe": served.cpu_moe or None,
         "-sm": None if devices == 1 else "tensor" if served.tensor_parallel > 1 else "layer",
         "-fa": quantised and "on",

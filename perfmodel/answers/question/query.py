@@ -8,7 +8,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.arguments import SHARE, TINY, TOKENS, argument, question
 from perfmodel.answers.question.placement import SERVING, check_engine, check_groups, check_head
-from perfmodel.answers.question.readers import MaybeReal, Parsed, Real, Whole, span, whole
+from perfmodel.answers.question.readers import MaybeReal, MaybeWhole, Parsed, Real, Whole, span, whole
 from perfmodel.answers.question.runs_in import usual_draft
 from perfmodel.costs import check_tensor_parallel, largest_degree
 from perfmodel.costs.roofline import Machine
@@ -128,8 +128,17 @@ class CommonOptions(arg.Question):
         default=0,
         group="Engine",
     )
+    gpu_layers: MaybeWhole = argument(
+        "Layers on the device, as llama.cpp's -ngl; the others run on the host.",
+        "N",
+        read=whole,
+        limits=(1, 1024),
+        shown="all",
+        default=None,
+        group="Engine",
+    )
     host_bandwidth: MaybeReal = argument(
-        "GB/s that the host's processor reads its memory at; --cpu-moe needs it.",
+        "GB/s that the host's processor reads its memory at; --cpu-moe and --gpu-layers need it.",
         "GB/S",
         limits=(TINY, 10_000),
         default=None,
@@ -256,9 +265,18 @@ class Named:
         mix, file = of_mix((question.weights or "").partition(",")[0].lower()), is_gguf(question.model)
         calibration = calibration_of(gpu, question.engine, question.calibration, file or mix is not None)
         engine = engine_of(calibration)
-        asked = "--cpu-moe" if question.cpu_moe else "--layer-split" if question.layer_split > 1 else None
+        flags = {
+            "--layer-split": question.layer_split > 1,
+            "--cpu-moe": question.cpu_moe > 0,
+            "--gpu-layers": question.gpu_layers is not None,
+        }
+        asked = [flag for flag, given in flags.items() if given]
         if asked and engine in SERVING:
-            raise refuse("--engine", None, f"llamacpp, which has {asked}", engine)
+            raise refuse("--engine", None, f"llamacpp, which has {asked[0]}", engine)
+        if asked and asked[-1] != "--layer-split" and question.host_bandwidth is None:
+            raise InputError(
+                f"{asked[-1]}: needs --host-bandwidth, the GB/s that the host reads its memory at"
+            )
         if engine == "llamacpp" and not file:
             target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
         return cls(target, gpu, calibration)
@@ -323,6 +341,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
             query.kv_reread,
             attention_backend=query.attention_backend,
             host_experts=_host_experts(query, target),
+            host_layers=_host_layers(query, target),
             host_bytes_per_s=(query.host_bandwidth or 1.0) * 1e9,
         ),
         precision=precision,
@@ -343,9 +362,13 @@ def _host_experts(query: Query, target: ModelSpec) -> float:
         return 0.0
     if not target.moe:
         raise refuse("--cpu-moe", None, f"0 for {target.name}, which has no routed experts", query.cpu_moe)
-    if query.host_bandwidth is None:
-        raise InputError("--cpu-moe: needs --host-bandwidth, the GB/s that the host reads its memory at")
     return max(0, min(query.cpu_moe - target.num_dense_layers, target.num_moe_layers)) / target.num_moe_layers
+
+
+def _host_layers(query: Query, target: ModelSpec) -> float:
+    """Share of the layers that the host runs; the output counts as one, as it does in llama.cpp."""
+    every = target.num_hidden_layers + 1
+    return 0.0 if query.gpu_layers is None else max(0.0, 1.0 - query.gpu_layers / every)
 
 
 def with_draft(query: Query, named: Named | None = None) -> Query:
