@@ -89,7 +89,7 @@ def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
     """The mean of `ServedLoad.tpot` alone, at every load."""
     lengths = load.lengths
     if load.clients is not None:
-        clients, _ = _at_server(steps, load, limits, np.atleast_1d(np.asarray(load.clients, float)))
+        clients, _ = at_server(steps, load, limits, np.atleast_1d(np.asarray(load.clients, float)))
         clients = np.minimum(clients, float(steps.seats))
         decoding, _, _, _ = _cycle_within(
             steps, lengths, limits, clients, capacity(steps, lengths, limits)[0]
@@ -156,7 +156,7 @@ def _nodes(states: int) -> tuple[Array, Array]:
 def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
     lengths = load.lengths
     most, _ = capacity(steps, lengths, limits)
-    clients, busy = _at_server(steps, load, limits, clients)
+    clients, busy = at_server(steps, load, limits, clients)
     inside = np.minimum(clients, float(steps.seats))
     decoding, ttft, others, served = _cycle_within(steps, lengths, limits, inside, most)
     queued = inside / served - decoding - ttft.mean
@@ -172,7 +172,7 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     return ServedLoad(lengths, running, served, no, ttft, tpot, most, near, no)
 
 
-def _at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
+def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
     """Clients that do not think: a with a + rate(a) think_s = clients; at least 1, and the share of time with
     one.
     """

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow, rows_of
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
@@ -90,7 +91,7 @@ class _Others:
         if (gamma, engine) not in self.passes:
             r, reuse = self.replica, replace(self.question.reusing, engine=engine)
             found = step_times(r.scenario, r.lengths, r.limits, [gamma], reuse=reuse)[0]
-            self.passes[gamma, engine] = found
+            self.passes[gamma, engine] = along_turns(self.question, r.scenario, found)
         return self.passes[gamma, engine]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.grid.sweep import library
+from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
@@ -180,6 +181,8 @@ def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica
     for policy in question.gamma:
         lengths |= set(policy.lengths(longest) if known or policy.tokens is not None else SHORTEST)
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
+    if question.turns > 1:
+        priced = [along_turns(question, scenario, t) for t in priced]
     return Replica(scenario, question.limits, question.load(question.loads), {t.gamma: t for t in priced})
 
 

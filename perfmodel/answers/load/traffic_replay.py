@@ -64,8 +64,10 @@ def _row(
     clients, cap = where["concurrency"], None
     if where["request_rate"] is not None:
         clients, cap = None, clients
-    gain = gains_along(question, replica.scenario, steps, requests)
-    requests = requests if gain is None else replace(requests, gain=gain)
+    contexts = requests.input_tokens + requests.output_tokens / 2.0
+    gains = gains_along(question, replica.scenario, steps.gamma, contexts)
+    if gains is not None:
+        requests = replace(requests, gain=gains / steps.tokens_per_iteration)
     met = replay(steps, lengths, question.limits, requests, clients, spread, seed, cap)
     return TrafficRow(
         **where,

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.queueing.chain import capacity
+from perfmodel.queueing.closed import at_server
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 NEVER_S = 1e9
@@ -32,6 +33,8 @@ class Auto(LengthPolicy):
         cannot serve a rate the one that serves most is taken.
         """
         loads, decoded = replica.loads, replica.lengths.decoded
+        if replica.load.rate is None:  # about as many think at every length
+            loads, _ = at_server(replica.passes[0], replica.load, replica.limits, loads)
         tpot = []
         for t in replica.passes.values():
             if replica.load.rate is not None:
