@@ -1,0 +1,87 @@
+"""Readers of families at the numbers where they turn: dense layers before experts, and which biases count."""
+
+from typing import Any
+
+import pytest
+
+from perfmodel.errors import InputError
+from perfmodel.specs.huggingface import _biases, experts
+from perfmodel.specs.huggingface.family import Family
+from perfmodel.specs.huggingface.keys import Keys
+
+SIZES = {
+    "num_experts_per_tok": 2,
+    "n_routed_experts": 8,
+    "num_local_experts": 8,
+    "moe_intermediate_size": 24,
+    "intermediate_size": 48,
+    "shared_intermediate_size": 12,
+    "dense_intermediate_size": 96,
+    "intermediate_size_mlp": 96,
+}
+
+
+@pytest.mark.parametrize(
+    ("reader", "said", "dense"),
+    [
+        (experts.mimo_v2, {"moe_layer_freq": [0, 0, 1, 1, 1, 1]}, 2),
+        (experts.mimo_v2, {"moe_layer_freq": [1] * 6}, 0),
+        (experts.mimo_v2, {"moe_layer_freq": [0, 0, 1, 1, 1]}, None),
+        (experts.mimo_v2, {"moe_layer_freq": [0, 0, 1, 1, 1, 2]}, None),
+        (experts.minimax_m3, {"moe_layer_freq": [0, 0, 1, 1, 1, 1]}, 2),
+        (
+            experts.minimax_m3,
+            {"mlp_layer_types": ["dense", "sparse", "sparse", "sparse", "sparse", "sparse"]},
+            1,
+        ),
+        (experts.llama4, {}, 0),  # every layer from the first on
+        (experts.llama4, {"interleave_moe_layer_step": 2}, 3),  # the second, fourth and sixth
+        (experts.llama4, {"interleave_moe_layer_step": 4}, 5),  # the fourth
+        (experts.llama4, {"moe_layers": [1, 2], "interleave_moe_layer_step": 1}, 4),
+    ],
+)
+def test_dense_layers_of_six(reader: Any, said: dict[str, Any], dense: int | None) -> None:
+    keys = Keys(SIZES | said, "file")
+    if dense is None:
+        with pytest.raises(InputError, match="moe_layer_freq: must be a list of 6 zeros"):
+            reader(keys, 6)
+        return
+    found = reader(keys, 6)
+    assert found["moe"]["first_dense_layers"] == dense
+    assert found.get("intermediate_size", 48) == (48 if reader is experts.mimo_v2 else 96)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said", "biases"),
+    [
+        # biases: of q, k and v, of o, of the MLP
+        (("attention_bias", "mlp_bias"), {}, (0, 0, 0)),
+        (("attention_bias", "mlp_bias"), {"attention_bias": True}, (1, 1, 0)),
+        (("attention_bias", "mlp_bias"), {"mlp_bias": True}, (0, 0, 1)),
+        (("attention_bias", "mlp_bias"), {"attention_bias": True, "attention_out_bias": False}, (1, 0, 0)),
+        (("attention_bias_of_qkv",), {"attention_bias": True, "mlp_bias": True}, (1, 0, 0)),
+        (("attention_bias", "bias_default"), {}, (1, 1, 0)),
+        (("bias_default",), {"attention_bias": True}, (0, 0, 0)),
+        (("use_bias",), {}, (1, 1, 1)),
+        (("use_bias",), {"use_bias": False, "attention_bias": True}, (0, 0, 0)),
+        (("unbiased",), {"attention_bias": False, "mlp_bias": False}, (0, 0, 0)),
+        (("unbiased",), {"attention_bias": True}, "attention_bias: must be false"),
+        (("unbiased",), {"mlp_bias": True}, "mlp_bias: must be false"),
+    ],
+)
+def test_which_biases_count(rules: Any, said: dict[str, Any], biases: tuple[int, int, int] | str) -> None:
+    keys, family = Keys({"model_type": "x"} | said, "file"), Family("x", rules=rules)
+    if isinstance(biases, str):
+        with pytest.raises(InputError, match=biases):
+            _biases(keys, family)
+    else:
+        assert tuple(_biases(keys, family).values()) == tuple(map(bool, biases))
+
+
+def test_qwen2_moe_has_its_own_key() -> None:
+    found = [
+        _biases(Keys({"model_type": "qwen2_moe"} | said, "file"), Family("x"))
+        for said in ({}, {"qkv_bias": False})
+    ]
+    assert [each["qkv_bias"] for each in found] == [True, False]
+    assert not any(each["output_bias"] for each in found)
