@@ -3,6 +3,7 @@ outputs.
 """
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,18 @@ MAGICDEC = Exploration(model="llama-3.1-8b", hardware="a100-sxm-80gb,h100-sxm-80
 ROOT = Path(__file__).parents[1]
 SHOWN = ("image/png", "text/html", "text/plain")
 """Of several forms of an output, the first of these is shown."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Link to the repository where the site is built by its workflow; a clone does not know its address.
+
+    In the footer: the theme's own link in the header asks the host for the number of stars.
+    """
+    if name := os.environ.get("GITHUB_REPOSITORY"):
+        address = f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{name}"
+        link = {"icon": "material/source-repository", "link": address, "name": "Repository"}
+        config.extra["social"] = [link]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -1,10 +1,16 @@
 """Shared test set-up: tests marked `cuda` are skipped where torch sees no CUDA device."""
 
 import os
+import shutil
+from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.explorer.headless import Browser
 
 settings.register_profile("untimed", deadline=None)  # a slow machine is not a failing test
 settings.load_profile("untimed")
@@ -33,3 +39,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if marked and not _has_cuda():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
+    """A headless browser; the test is skipped where there is none."""
+    from tests.explorer.headless import BROWSERS, Browser
+
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} on PATH (Debian: apt-get install chromium)")
+    opened = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()

@@ -73,6 +73,44 @@ def test_nothing_is_fetched_from_elsewhere(site: list[Path]) -> None:
             assert (path.parent / unquote(address).partition("?")[0]).is_file(), f"{path.name}: {address}"
 
 
+def test_the_repository_is_linked_where_it_is_known(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("GITHUB_REPOSITORY", "somebody/perfmodel")
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
+    assert build(ROOT / "mkdocs.yml", tmp_path / "site").returncode == 0
+    footer = (tmp_path / "site" / "index.html").read_text(encoding="utf-8").partition("<footer")[2]
+    assert 'href="https://example.org/somebody/perfmodel"' in footer
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_pages_fit_their_window_and_complain_of_nothing(site: list[Path], browser, width: int) -> None:
+    for path in site:
+        browser.open(path, width=width, height=900)
+        assert browser.complaints == [], path.name
+        assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), path.name
+
+
+def test_the_copy_of_a_console_block_is_its_command(site: list[Path], browser) -> None:
+    """The theme's button copies the text that is shown while the block is marked."""
+    (path,) = (path for path in site if path.name == "tutorial.html")
+    browser.open(path)
+    copied = browser.run("""[...document.querySelectorAll('.highlight code:has(.gp)')].map((block) => {
+        block.setAttribute('data-md-copying', '');
+        return block.innerText.trimEnd();
+    })""")
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```console\n\$ ((?:.*\\\n)*.*)\n", text, re.MULTILINE)
+    assert [command.strip() for command in copied] == blocks != []
+
+
+def test_the_theme_can_be_switched(site: list[Path], browser) -> None:
+    (path,) = (path for path in site if path.name == "index.html")
+    browser.open(path, scheme="light")
+    scheme = "document.body.getAttribute('data-md-color-scheme')"
+    before = browser.run(scheme)
+    browser.run("document.querySelector('label[for^=__palette]:not([hidden])').click()")
+    assert {before, browser.run(scheme)} == {"default", "slate"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

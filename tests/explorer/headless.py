@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "Home": 36, "End": 35}
 
 

@@ -4,8 +4,7 @@ import itertools
 import json
 import re
 import shlex
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,8 @@ from perfmodel.speculation.workload import Workload
 from tests.explorer.headless import Browser
 from tests.explorer.small import ROOT, ROUNDING, of_pass, queries, written
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ROWS = {**{word: term for term, word in LIMITERS.items()}, "lower": "lower_s", "predicted": "predicted_s"}
 """First word of a row of the breakdown -> what it shows of a pass."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} on PATH (Debian: apt-get install chromium)")
-    opened = Browser(program, tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
