@@ -63,24 +63,26 @@ def app(question: TrafficQuery, report: Report = None, json: Json = False) -> No
 
 
 def _print(a: Traffic) -> None:
-    said = f"; {draft_in_words(a.draft, a.draft_kv)}" if a.drafts else ""
-    say(f"{a.model} on {devices(a.hardware, a.tp)}{said}", "bold")
+    drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if a.drafts else ""
+    say(f"{a.model} on {devices(a.hardware, a.tp)}{drafting}", "bold")
     for verdict in a.verdicts:
         say(_verdict(verdict), "bold")
     table(COLUMNS, [_cells(row) for row in a.rows])
     if a.replay is not None:
         say("replayed, request by request")
-        table(COLUMNS, [_cells(row) for row in a.replay])
+        table(COLUMNS, [(*_cells(row)[:-1], "") for row in a.replay])
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     for each in a.prefix or ():
         say(_prefix(each))
     for limits in (d for d in a.drafts if d.break_even_alpha != ()):
         say(_limits(limits, a.rows[0].request_rate is None))
-    say(f"calibration {calibration(a.calibration)}; acceptance {a.acceptance_source}", "dim")
+    differs = f", +-{a.acceptance_std:g} between requests ({a.acceptance_std_source})" if a.drafts else ""
+    said = f"{a.acceptance_source}{differs}"
+    say(f"calibration {calibration(a.calibration)}; acceptance {said}", "dim")
     warn(a.warnings)
     told = [
         (in_words(row.gamma), note)
-        for row in a.rows
+        for row in (*a.rows, *(a.replay or ()))
         for note in row.warnings
         if not note.startswith("saturated")
     ]

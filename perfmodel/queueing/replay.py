@@ -44,6 +44,12 @@ class Arrivals:
     shared: Shared | None = None
     gain: Array | None = None
 
+    def first(self, count: int) -> "Arrivals":
+        """So many of them; all where they have something in common."""
+        if self.shared is not None:
+            return self
+        return Arrivals(self.at_s[:count], self.input_tokens[:count], self.output_tokens[:count])
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequests:
@@ -59,6 +65,12 @@ class ReplayedRequests:
     duration_s: float
     preemptions: int
     hit_rate: float | None = None
+
+    @property
+    def mean_tpot_s(self) -> float:
+        """Over the requests of two tokens or more; 0 where there is none."""
+        several = self.tpot_s[self.output_tokens > 1]
+        return float(several.mean()) if several.size else 0.0
 
 
 def arrivals(

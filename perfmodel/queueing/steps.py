@@ -45,6 +45,11 @@ class Reading:
     pass_s: float = 0.0
     cached_s: float = 0.0
 
+    def slowed(self, factor: float) -> "Reading":
+        """All times multiplied by a number."""
+        times = {n: factor * getattr(self, n) for n in ("seconds", "token_s", "pass_s", "cached_s")}
+        return replace(self, **times)
+
     def __call__(self, decoding: Array | float, read: Array | float) -> Array:
         """Seconds that `read` prompt tokens add to a pass that runs `decoding` tokens anyway."""
         both, alone = (np.interp(at, self.tokens, self.seconds) for at in (np.add(decoding, read), decoding))
@@ -97,6 +102,15 @@ class StepTimes:
     def scaled(self, factor: float) -> "StepTimes":
         """All times of passes multiplied by a number, for the closed form."""
         return replace(self, decode_s=factor * self.decode_s, prompt_s=factor * self.prompt_s, reading=None)
+
+    def slowed(self, factor: float) -> "StepTimes":
+        """All times of passes multiplied by a number, for the replay."""
+        parts = {at: t.slowed(factor) for at, t in {id(t): t for t in self.table}.items()}
+        return replace(
+            self.scaled(factor),
+            reading=self.reading and self.reading.slowed(factor),
+            table=tuple(parts[id(t)] for t in self.table),
+        )
 
     def decode_at(self, batch: Array) -> Array:
         """`decode_s` between whole batches."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.load.traffic_query import DEFAULT_STD
 from perfmodel.answers.question.query import resolve
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
@@ -38,11 +39,6 @@ from perfmodel.validate.studies.steps import FittedConstants, dated
 SEED = 1
 FRACTION = 0.9
 """Of memory: vLLM's default in the releases that were measured, and near the others'."""
-SPREAD = {"gpt-oss-120b, random tokens": 0.15}
-"""Study -> deviation of acceptance between its requests, of random tokens; all others the default of
-`traffic`.
-"""
-DEFAULT_SPREAD = 0.05
 DEEPSEEK, LONG_PROMPTS = "DeepSeek-R1, random tokens", "DeepSeek-R1, 8K prompts"
 LONG_OUTPUT = 4096
 """Answers from this many tokens barely depend on the costs of a request."""
@@ -221,9 +217,9 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     if measured and (seconds := gaps(run, steps.batches)) is not None:
         steps = replace(steps, decode_s=seconds)
     requests = arrivals(lengths, run.requests, run.request_rate, 1.0, SEED)
-    met = replay(
-        steps, lengths, limits, requests, run.concurrency, SPREAD.get(run.study, DEFAULT_SPREAD), SEED
-    )
+    published = request_constants().acceptance_std.get(run.target)
+    spread = published.value if published else DEFAULT_STD
+    met = replay(steps, lengths, limits, requests, run.concurrency, spread, SEED)
     predicted = {
         "tpot_mean_ms": 1e3 * met.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(met.tpot_s, 0.99),

@@ -138,7 +138,7 @@ def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
         move = np.clip(move, low, high)
         rest = right[~held] - normal[np.ix_(~held, held)] @ move[held]
         move[~held] = np.linalg.solve(normal[np.ix_(~held, ~held)], rest)
-    return move
+    return np.asarray(move)
 
 
 def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
@@ -197,6 +197,11 @@ def main() -> None:
         "errors:",
         f"  tpot: {{log_rms: {log_rms}, rows: {len(off)}, source: 'replays of traffic.csv with measured "
         "passes, each study left out'}",
+        "acceptance_std:",
+        *(
+            f"  {name}: {{value: {s.value}, source: '{s.source}'}}"
+            for name, s in request_constants().acceptance_std.items()
+        ),
         "",
     ]
     folds = {

@@ -13,6 +13,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.grid.sweep import library
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
+from perfmodel.answers.load.traced import check_fits, trace_of, with_trace
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
@@ -31,6 +32,7 @@ from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.scenario import Scenario
 
@@ -41,6 +43,8 @@ SHORTEST = {1, 2, 3}
 """Draft lengths of which is told which acceptance would break even, where none is known."""
 SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
+UNASKED = 4
+"""Loads that are replayed without being asked, at the most: a picture has dozens."""
 SHARE_DIGITS, RATE_DIGITS = 3, 6
 """Decimals to which shares within the SLO and rates are compared: what differs by less is a tie."""
 
@@ -100,6 +104,8 @@ class Traffic(Answer):
     draft: str
     draft_kv: str
     acceptance_source: str
+    acceptance_std: float
+    acceptance_std_source: str
     calibration: Calibrated
     warnings: tuple[str, ...]
 
@@ -118,12 +124,15 @@ def traffic(question: TrafficQuery) -> Traffic:
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
+    question = with_trace(question)
     if question.draft is None:
         named = Named.of(question)
         engine = engine_of(named.calibration)
         question = replace(question, draft=usual_draft(question.model, named.target, engine, question.engine))
     scenario, known = _scenario(question)
     most = scenario.target.max_position_embeddings
+    if question.trace is not None:
+        check_fits(question.trace, trace_of(question.trace), scenario.target)
     if question.longest > most:
         total = f"--input-len {question.input_len} and --output-len {question.output_len}"
         if question.turns > 1:
@@ -131,6 +140,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         raise refuse(
             "--input-len", None, f"with the output at most {scenario.target.name}'s {most} positions", total
         )
+    question, spread = _with_spread(question, scenario.target.name)
     replica = _replica(question, scenario, known)
     choices = _choices(question, replica) if known else list(Fixed(0).choices(replica))
     by_load: list[list[TrafficRow]] = [[] for _ in question.loads]
@@ -150,16 +160,45 @@ def traffic(question: TrafficQuery) -> Traffic:
         if known
         else tuple(_break_even(question, replica.passes, gamma) for gamma in replica.passes if gamma),
         prefix=prefix_verdicts(question, replica, choices, by_load) if known and question.reuse else None,
-        replay=replayed(question, replica, choices) if question.replays else None,
+        replay=_replay(question, replica, choices, off, by_load),
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
         tp=question.tp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance.source if known else "unknown",
+        acceptance_std=question.spread,
+        acceptance_std_source=spread,
         calibration=Calibrated.of(scenario),
         warnings=_warnings(question, scenario, max(replica.passes)),
     )
+
+
+def _with_spread(question: TrafficQuery, model: str) -> tuple[TrafficQuery, str]:
+    """With how far acceptance differs between requests, and where that is from."""
+    published = request_constants().acceptance_std.get(model)
+    if question.acceptance_std is not None:
+        return question, "as given"
+    if published is None:
+        return question, "assumed"
+    return replace(question, acceptance_std=published.value), published.source
+
+
+def _replay(
+    question: TrafficQuery,
+    replica: Replica,
+    choices: Sequence[Choice],
+    off: Mapping[int, float | None],
+    by_load: Sequence[Sequence[TrafficRow]],
+) -> tuple[TrafficRow, ...] | None:
+    """Of every load, where asked for; else of those whose own warnings say that it is to be believed."""
+    doubted = [rows for rows in by_load if any("--replay" in note for row in rows for note in row.warnings)]
+    if not question.replays and not 0 < len(doubted) <= UNASKED:
+        return None
+    loads = question.loads.tolist()
+    if not question.replays:
+        loads = [load for load, rows in zip(loads, by_load, strict=True) if any(rows is d for d in doubted)]
+    return replayed(question, replica, choices, off, loads)
 
 
 def _warnings(question: TrafficQuery, scenario: Scenario, gamma: int) -> tuple[str, ...]:

@@ -74,8 +74,16 @@ Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 class TrafficQuery(CommonOptions):
     """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
 
-    input_len: Whole = argument("Prompt tokens of a request, mean.", TOKENS)
-    output_len: Whole = argument("Output tokens of a request, mean.", TOKENS, limits=(2, 2**40))
+    input_len: MaybeWhole = argument(
+        "Prompt tokens of a request, mean.", TOKENS, shown="the mean of --trace", default=None
+    )
+    output_len: MaybeWhole = argument(
+        "Output tokens of a request, mean.",
+        TOKENS,
+        limits=(2, 2**40),
+        shown="the mean of --trace",
+        default=None,
+    )
     request_rate: MaybeReals = argument(
         "Requests per second of all clients together (open loop).", "RATES", limits=arg.POSITIVE, default=None
     )
@@ -115,11 +123,12 @@ class TrafficQuery(CommonOptions):
     tokens_per_iteration: arg.TokensPerIteration = argument(default=None)
     acceptance: arg.AcceptanceFile = None
     task: arg.Task = None
-    acceptance_std: Real = argument(
+    acceptance_std: MaybeReal = argument(
         "Standard deviation of the acceptance between requests.",
         "SHARE",
         limits=(0, 0.5),
-        default=DEFAULT_STD,
+        shown=f"published for the model, else {DEFAULT_STD}",
+        default=None,
         group="Acceptance",
     )
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
@@ -199,6 +208,11 @@ class TrafficQuery(CommonOptions):
     price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
+        if self.trace is not None and (self.input_len is None or self.output_len is None):
+            return  # asked again with what the trace says
+        for name in ("input_len", "output_len"):
+            if getattr(self, name) is None:
+                raise InputError(f"{arg.flag(name)}: must be given, or --trace")
         if self.request_rate is None and self.max_concurrency is None:
             raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
         if self.capped and len(self.max_concurrency or ()) != 1:
@@ -220,7 +234,7 @@ class TrafficQuery(CommonOptions):
             raise InputError(
                 "--tokens-per-iteration: needs one --gamma of 1 or more, at which it was measured"
             )
-        if (self.prefix_len or 0) > self.input_len:
+        if (self.prefix_len or 0) > (self.input_len or 0):
             raise refuse("--prefix-len", None, f"at most --input-len {self.input_len}", self.prefix_len)
         if (self.turns > 1) != (self.turn_input_len is not None):
             raise InputError("--turns, --turn-input-len: both must be given, --turns from 2, or neither")
@@ -250,7 +264,8 @@ class TrafficQuery(CommonOptions):
     @property
     def first(self) -> Lengths:
         """Of a session's first request, in tokens."""
-        return Lengths(float(self.input_len), float(self.output_len), self.input_std, self.output_std)
+        means = float(self.input_len or 0), float(self.output_len or 0)
+        return Lengths(*means, self.input_std, self.output_std)
 
     @property
     def lengths(self) -> Lengths:
@@ -319,6 +334,11 @@ class TrafficQuery(CommonOptions):
     def replays(self) -> bool:
         """Whether requests are served one by one beside the closed form."""
         return self.replay or self.trace is not None
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the acceptance between requests."""
+        return DEFAULT_STD if self.acceptance_std is None else self.acceptance_std
 
     @property
     def limits_s(self) -> dict[str, float]:

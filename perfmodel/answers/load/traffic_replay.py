@@ -2,13 +2,15 @@
 form's.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel.answers.load.acceptance_along import gains_along
+from perfmodel.answers.load.traced import lengths_of, rate_of, trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.operations import Array
@@ -18,79 +20,104 @@ from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
 from perfmodel.queueing.sessions import draw
-from perfmodel.queueing.steps import step_times
-from perfmodel.queueing.trace import read_trace
+from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.specs.calibrations.fits import Z
+from perfmodel.speculation.scenario import Scenario
 
-LEAST_OUTPUT = 1.001
-"""Mean output tokens of a trace at the least: the lengths of a request have a second token."""
+FEW = 500
+"""Requests of which the ends of an interval are replayed."""
 
 
-def replayed(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]) -> tuple[TrafficRow, ...]:
-    """A row for each load and draft length; of a trace at its own rate, one for each length. Raises
-    InputError.
+def replayed(
+    question: TrafficQuery,
+    replica: Replica,
+    choices: Sequence[Choice],
+    log_off: Mapping[int, float | None],
+    loads: Sequence[float],
+) -> tuple[TrafficRow, ...]:
+    """A row for each of the loads and draft lengths; of a trace at its own rate, one for each length.
+
+    log_off: draft length -> standard deviation of the logarithm of its mean TPOT. Raises InputError.
     """
-    seed, lengths, reuse = question.seed, question.lengths, question.reuse
+    lengths, reuse = question.lengths, question.reuse
     if question.trace is not None:
-        trace = read_trace(question.trace)
-        lengths = _lengths_of(trace)
-        rate = (trace.at_s.size - 1) / trace.at_s[-1] if trace.at_s[-1] > 0 else np.inf  # all at once
+        trace = trace_of(question.trace)
+        lengths, rate = lengths_of(trace), rate_of(trace)
         drafted = {t.gamma for choice in choices for t in (choice.steps.table or (choice.steps,))}
         held = None if trace.shared is None else Reuse(lengths, engine=question.reusing.engine)
         priced = step_times(replica.scenario, lengths, replica.limits, sorted(drafted), reuse=held)
-        load = Load(lengths, rate=np.array([rate]))
+        load = Load(lengths, rate=np.array([rate or np.inf]))
         there = replace(replica, load=load, passes={t.gamma: t for t in priced})
         there = replace(there, load=Load(lengths, rate=np.array([there.sustained(there.passes)])))
         served = [replace(choice, steps=choice.policy.replayed(choice, there)) for choice in choices]
-        where = {"request_rate": float(rate) if np.isfinite(rate) else None, "concurrency": None}
-        return tuple(_row(question, replica, lengths, c, trace, where) for c in served if c.steps.seats)
+        run = Run(question, replica.scenario, lengths, trace, {"request_rate": rate, "concurrency": None})
+        return tuple(run.row(c, log_off.get(c.steps.gamma)) for c in served if c.steps.seats)
     rows = []
-    for load in question.loads.tolist():
-        where = question.named(load)
-        drawn = question.num_prompts, where["request_rate"], question.burstiness, seed
+    for value in loads:
+        where = question.named(value)
+        drawn = question.num_prompts, where["request_rate"], question.burstiness, question.seed
         requests = arrivals(lengths, *drawn) if reuse is None else draw(reuse, *drawn)
-        rows += [_row(question, replica, lengths, c, requests, where) for c in choices if c.steps.seats]
+        run = Run(question, replica.scenario, lengths, requests, where)
+        rows += [run.row(c, log_off.get(c.steps.gamma)) for c in choices if c.steps.seats]
     return tuple(rows)
 
 
-def _row(
-    question: TrafficQuery,
-    replica: Replica,
-    lengths: Lengths,
-    choice: Choice,
-    requests: Arrivals,
-    where: dict[str, Any],
-) -> TrafficRow:
-    steps, spread, seed = choice.steps, question.acceptance_std, question.seed
-    clients, cap = where["concurrency"], None
-    if where["request_rate"] is not None:
-        clients, cap = None, clients
-    contexts = requests.input_tokens + requests.output_tokens / 2.0
-    gains = gains_along(question, replica.scenario, steps.gamma, contexts)
-    if gains is not None:
-        requests = replace(requests, gain=gains / steps.tokens_per_iteration)
-    met = replay(steps, lengths, question.limits, requests, clients, spread, seed, cap)
-    return TrafficRow(
-        **where,
-        gamma=choice.gamma,
-        running_mean=met.running,
-        tpot_s=_percentiles(met.tpot_s[met.output_tokens > 1]),
-        ttft_s=_percentiles(met.ttft_s),
-        e2e_s=_percentiles(met.e2e_s),
-        output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
-        requests_per_s=met.ttft_s.size / met.duration_s,
-        saturation_rate=capacity(steps, lengths, question.limits)[0],
-        slo_share=_share(question, met) if question.limits_s else None,
-        prefix_hit_rate=met.hit_rate,
-        kv_share=min(met.running * steps.kv_share, 1.0),
-        tokens_per_iteration=steps.tokens_per_iteration,
-        warnings=(f"{met.preemptions} preemptions",) if met.preemptions else (),
-    )
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Requests that are served at one load; where: it, as a row has it."""
 
+    question: TrafficQuery
+    scenario: Scenario
+    lengths: Lengths
+    requests: Arrivals
+    where: dict[str, Any]
 
-def _lengths_of(trace: Arrivals) -> Lengths:
-    """Means and deviations, which passes are priced at."""
-    prompts, outputs = trace.input_tokens.astype(float), trace.output_tokens.astype(float)
-    return Lengths(prompts.mean(), max(outputs.mean(), LEAST_OUTPUT), prompts.std(), outputs.std())
+    def served(self, steps: StepTimes, count: int | None = None) -> ReplayedRequests:
+        """What they meet, or the first so many."""
+        question, clients, cap = self.question, self.where["concurrency"], None
+        if self.where["request_rate"] is not None:
+            clients, cap = None, clients
+        requests = self.requests if count is None else self.requests.first(count)
+        contexts = requests.input_tokens + requests.output_tokens / 2.0
+        gains = gains_along(question, self.scenario, steps.gamma, contexts)
+        if gains is not None:
+            requests = replace(requests, gain=gains / steps.tokens_per_iteration)
+        spread, seed = question.spread, question.seed
+        return replay(steps, self.lengths, question.limits, requests, clients, spread, seed, cap)
+
+    def row(self, choice: Choice, log_off: float | None) -> TrafficRow:
+        """They are served by a choice; log_off: standard deviation of the logarithm of its mean TPOT."""
+        question, steps, met = self.question, choice.steps, self.served(choice.steps)
+        most, rate = capacity(steps, self.lengths, question.limits)[0], self.where["request_rate"]
+        told = [f"{met.preemptions} preemptions"] if met.preemptions else []
+        if question.trace is not None and rate is not None and rate > most:
+            told.append(f"the trace brings {rate:.3g} requests/s, and {most:.3g} can be served")
+        return TrafficRow(
+            **self.where,
+            gamma=choice.gamma,
+            running_mean=met.running,
+            tpot_s=_percentiles(met.tpot_s[met.output_tokens > 1]),
+            ttft_s=_percentiles(met.ttft_s),
+            e2e_s=_percentiles(met.e2e_s),
+            output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
+            requests_per_s=met.ttft_s.size / met.duration_s,
+            saturation_rate=most,
+            slo_share=_share(question, met) if question.limits_s else None,
+            prefix_hit_rate=met.hit_rate,
+            kv_share=min(met.running * steps.kv_share, 1.0),
+            tpot_interval=None if log_off is None else self._interval(steps, log_off, met),
+            tokens_per_iteration=steps.tokens_per_iteration,
+            warnings=tuple(told),
+        )
+
+    def _interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
+        """Ends of the mean TPOT's 90 % interval: the first `FEW` requests with passes so much faster and
+        slower.
+        """
+        factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
+        low, few, high = (self.served(steps.slowed(f), FEW).mean_tpot_s for f in factors)
+        scale = met.mean_tpot_s / few if few else 1.0
+        return scale * min(low, few), scale * max(high, few)
 
 
 def _percentiles(times: Array) -> Percentiles:

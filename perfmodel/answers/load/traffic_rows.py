@@ -101,7 +101,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     if question.capped:
         return _capped(question, choice, log_off)
     gamma, steps, loads = choice.gamma, choice.steps, question.loads[choice.at]
-    spread, limits, load = question.acceptance_std, question.limits, question.load(loads)
+    spread, limits, load = question.spread, question.limits, question.load(loads)
     if not steps.seats:
         return [_nothing_fits(question, gamma, steps, value) for value in loads]
     short = steps.alone_s(load.lengths) < SHORT * steps.prompt_s[0]
@@ -231,7 +231,7 @@ def _falling_share(question: TrafficQuery, steps: StepTimes, served: ServedLoad,
     share = _slo_share(question.limits_s, served)
     lower = np.geomspace(loads.max() / 2.0**TRIED, loads.max(), TRIED)
     lower = lower if question.opens else np.unique(np.maximum(np.round(lower), 1.0))
-    before = serve(steps, question.load(lower), question.limits, question.acceptance_std)
+    before = serve(steps, question.load(lower), question.limits, question.spread)
     least = np.minimum.accumulate(_slo_share(question.limits_s, before))
     share = np.minimum(share, np.interp(loads, lower, least, left=1.0))
     order = np.argsort(loads)
@@ -248,7 +248,7 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
         return least
     tried = np.unique(np.round(np.geomspace(least, max(MOST_REPLICAS, least), TRIED)))
     while True:
-        split = serve(steps, question.load(rate / tried), question.limits, question.acceptance_std)
+        split = serve(steps, question.load(rate / tried), question.limits, question.spread)
         fine = (_slo_share(question.limits_s, split) >= SHARE_WANTED) & ~split.saturated
         if not fine.any():
             return None

@@ -40,9 +40,16 @@ class TrafficError(Frozen):
     source: Text
 
 
+class Spread(Frozen):
+    """Standard deviation of acceptance between the requests of a model, as published runs show it."""
+
+    value: Annotated[float, Meta(ge=0, le=0.5)]
+    source: Text
+
+
 class Requests(Frozen):
     """``hardware/requests.yaml``. common: of an engine without rows of its own, which the others are shrunk
-    to.
+    to. acceptance_std: by model.
     """
 
     fitted_on: tuple[str, ...]
@@ -50,6 +57,7 @@ class Requests(Frozen):
     common: EngineRequests
     engines: dict[str, EngineRequests]
     errors: dict[str, TrafficError]
+    acceptance_std: dict[str, Spread]
 
     def of(self, engine: str | None) -> EngineRequests:
         """Those of an engine; nothing for times that no engine made."""

@@ -1,0 +1,71 @@
+"""What a trace says of itself: the lengths and the rate that a question leaves out."""
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.errors import refuse
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.replay import Arrivals
+from perfmodel.queueing.trace import read_trace
+from perfmodel.specs.models.model import ModelSpec
+
+LEAST_OUTPUT = 1.001
+"""Mean output tokens of a trace at the least: the lengths of a request have a second token."""
+RATE_DIGITS = 4
+
+
+def trace_of(path: str) -> Arrivals:
+    """The requests of a file, read once while it does not change. Raises InputError."""
+    where = Path(path)
+    stamp = where.stat().st_mtime_ns if where.is_file() else 0
+    return _read(path, stamp)
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, stamp: int) -> Arrivals:
+    return read_trace(path)
+
+
+def lengths_of(trace: Arrivals) -> Lengths:
+    """Means and deviations, which passes are priced at."""
+    prompts, outputs = trace.input_tokens.astype(float), trace.output_tokens.astype(float)
+    return Lengths(prompts.mean(), max(outputs.mean(), LEAST_OUTPUT), prompts.std(), outputs.std())
+
+
+def rate_of(trace: Arrivals) -> float | None:
+    """Requests per second; None where all come at one time."""
+    return float((trace.at_s.size - 1) / trace.at_s[-1]) if trace.at_s[-1] > 0 else None
+
+
+def with_trace(question: TrafficQuery) -> TrafficQuery:
+    """The question with the trace's lengths and rate where it states none. Raises InputError."""
+    if question.trace is None or (question.input_len is not None and question.output_len is not None):
+        return question
+    trace = trace_of(question.trace)
+    of, stated = lengths_of(trace), dict[str, Any]()
+    means = {"input": max(round(of.input_mean), 1), "output": max(round(of.output_mean), 2)}
+    for name, mean in means.items():
+        if getattr(question, f"{name}_len") is None:
+            std = min(getattr(of, f"{name}_std"), mean / 3**0.5)
+            stated |= {f"{name}_len": mean, f"{name}_std": std}
+    if question.request_rate is None and question.max_concurrency is None:
+        rate = rate_of(trace)
+        if rate is None:
+            stated["max_concurrency"] = (trace.at_s.size,)
+        else:
+            stated["request_rate"] = (float(f"{rate:.{RATE_DIGITS}g}"),)
+    return replace(question, **stated)
+
+
+def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:
+    """Raises InputError for a request that is longer than the model's positions."""
+    longest = trace.input_tokens + trace.output_tokens
+    most = target.max_position_embeddings
+    if too_long := int(np.sum(longest > most)):
+        allowed = f"input and output together at most {target.name}'s {most} positions"
+        raise refuse(path, f"{too_long} of {longest.size} requests", allowed, f"up to {longest.max()}")

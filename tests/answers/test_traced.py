@@ -1,0 +1,83 @@
+"""What a trace leaves to say, and a replay that nobody asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.errors import InputError
+
+ASKED = {"model": "llama-3.1-8b", "hardware": "h100", "gamma": 0}
+
+
+def trace(folder: Path, *rows: tuple[float, int, int]) -> str:
+    """A file of requests: seconds, prompt and output tokens."""
+    where = folder / "trace.csv"
+    lines = ["arrival_s,prompt_tokens,output_tokens", *(",".join(map(str, row)) for row in rows)]
+    where.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(where)
+
+
+def test_a_trace_says_lengths_and_rate(tmp_path: Path) -> None:
+    """Three requests over 4 s are 2 gaps: 0.5 a second; prompts 1000 on average."""
+    path = trace(tmp_path, (1, 500, 90), (2, 1500, 110), (5, 1000, 100))
+    alone = traffic(trace=path, **ASKED)
+    stated = traffic(
+        trace=path,
+        input_len=1000,
+        output_len=100,
+        request_rate=0.5,
+        input_std=408.25,
+        output_std=8.165,
+        **ASKED,
+    )
+    assert alone.rows[0].request_rate == 0.5
+    assert alone.rows[0].tpot_s.mean == pytest.approx(stated.rows[0].tpot_s.mean, rel=1e-4)
+    assert alone.replay == stated.replay
+
+
+def test_a_burst_is_answered_by_as_many_clients(tmp_path: Path) -> None:
+    answer = traffic(trace=trace(tmp_path, (7, 500, 90), (7, 1500, 110)), **ASKED)
+    assert (answer.rows[0].concurrency, answer.rows[0].request_rate) == (2, None)
+
+
+def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
+    path = trace(tmp_path, (0, 100, 10), (1, 200_000, 10))
+    with pytest.raises(InputError, match=r"1 of 2 requests: .* at most llama-3.1-8b's 131072 positions"):
+        traffic(trace=path, **ASKED)
+    crowd = traffic(trace=trace(tmp_path, *((i / 1000, 4000, 20) for i in range(200))), **ASKED).replay
+    assert crowd is not None
+    assert "the trace brings 1e+03 requests/s, and 8.74 can be served" in crowd[0].warnings[-1]
+    with pytest.raises(InputError, match="output_len: must be given, or trace"):
+        traffic(input_len=10, request_rate=1, **ASKED)
+
+
+def test_a_load_that_the_closed_form_doubts_is_replayed_without_being_asked() -> None:
+    asked = ASKED | {"input_len": 4000, "output_len": 200, "num_prompts": 300}
+    answer = traffic(request_rate=(1, 6), **asked)
+    assert answer.replay is not None
+    assert [row.request_rate for row in answer.replay] == [6]
+    assert traffic(request_rate=1, **asked).replay is None
+    assert traffic(request_rate=tuple(6 + i / 100 for i in range(5)), **asked).replay is None, "a picture"
+
+
+def test_the_interval_of_a_replay_is_that_of_passes_so_much_slower() -> None:
+    """Where requests hardly meet it is as wide as that of the closed form."""
+    asked = ASKED | {"input_len": 1000, "output_len": 100, "num_prompts": 200}
+    answer = traffic(request_rate=0.2, replay=True, **asked)
+    assert answer.replay is not None
+    found, closed = answer.replay[0].tpot_interval, answer.rows[0].tpot_interval
+    assert found == pytest.approx(closed, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, 0.15), ({"acceptance_std": 0.02}, 0.02), ({"model": "gpt-oss-20b"}, 0.05)],
+)
+def test_how_far_acceptance_differs_is_published_given_or_assumed(
+    given: dict[str, object], found: float
+) -> None:
+    asked = {"model": "gpt-oss-120b", "hardware": "h200", "input_len": 1000, "output_len": 100} | given
+    answer = traffic(request_rate=1, draft="eagle3", alpha=0.6, gamma=3, **asked)
+    assert answer.acceptance_std == found
+    assert ("assumed" in answer.acceptance_std_source) == (found == 0.05)
