@@ -1,4 +1,4 @@
-"""The one error a user can cause, and the sentence it is told in."""
+"""The one error that a user can cause, and its one-line message."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -53,17 +53,17 @@ def as_names(text: str) -> str:
 
 
 def in_names(function: Callable[P, T]) -> Callable[P, T]:
-    """A function of the Python interface: what it refuses is told with the names of its arguments."""
+    """A function of the Python interface: a refusal names its arguments as Python does."""
 
     @wraps(function)
-    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except InputError as error:
             error.named = True
             raise
 
-    return told
+    return called
 
 
 def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:

@@ -67,13 +67,13 @@ class Points(Options):
     def over(self, what: str) -> "Points":
         """With the batches and contexts that were not typed."""
         given: dict[str, Any] = {
-            name: self.values(name) or default for name, default in DEFAULTS[what].items()
+            name: self.axis_values(name) or default for name, default in DEFAULTS[what].items()
         }
         return replace(self, **given)
 
     def at_first_point(self) -> Query:
         """The question at its first batch and context."""
-        return self.query(batch=self.values("batch")[0], context=self.values("context")[0])
+        return self.query(batch=self.axis_values("batch")[0], context=self.axis_values("context")[0])
 
     def accepted(self) -> Query:
         """As `one`. Raises InputError where acceptance would be looked up, which belongs to one context."""
@@ -83,7 +83,7 @@ class Points(Options):
             )
         return self.at_first_point()
 
-    def values(self, name: str) -> tuple[int, ...]:
+    def axis_values(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``."""
         found: tuple[int, ...] = getattr(self, name)
         return found
@@ -92,14 +92,14 @@ class Points(Options):
         """The least and the largest value of ``batch`` or ``context``. Raises InputError where they are
         equal.
         """
-        low, high = float(min(self.values(name))), float(max(self.values(name)))
+        low, high = float(min(self.axis_values(name))), float(max(self.axis_values(name)))
         if not low < high:
             raise refuse(f"--{name}", None, "a span such as 1..256 here", f"{low:g}")
         return low, high
 
     def lines(self, name: str) -> tuple[int, ...]:
         """All values of ``batch`` or ``context``, one line each. Raises InputError for too many values."""
-        values = self.values(name)
+        values = self.axis_values(name)
         if len(values) > MAX_LINES:
             raise refuse(f"--{name}", None, f"at most {MAX_LINES} values here, a line each", len(values))
         return values

@@ -28,7 +28,7 @@ def app(
     Several --batch, --context or --gamma values give a table.
     """
 
-    def answered(query: Query) -> WhatIf:
+    def with_sensitivity(query: Query) -> WhatIf:
         found = answer(query)
         if not sensitivity or found.speedup is None:
             return found
@@ -36,7 +36,7 @@ def app(
 
         return replace(found, sensitivity=tuple(ranked(query)))
 
-    answers = each(answered, queries)
+    answers = each(with_sensitivity, queries)
     if len(answers) > 1:
         show_rows(answers, json, panel.several)
     else:

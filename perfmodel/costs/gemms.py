@@ -31,7 +31,7 @@ class Linear:
     gathered: bool = False
 
 
-def stacks(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
+def stacked_by_format(projections: Iterable[Linear], ndim: int) -> tuple[Linear, ...]:
     """Merges projections of one format that run on the same tokens, on an axis before the `ndim`
     token axes.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from perfmodel.costs.gemms import Experts, Linear, experts, linear, linears, stacks
+from perfmodel.costs.gemms import Experts, Linear, experts, linear, linears, stacked_by_format
 from perfmodel.costs.graphs import padded
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
@@ -127,7 +127,9 @@ class Shard:
         if self.itemised:
             return self.linears
         if (key := (ndim, with_head)) not in self._stacks:
-            self._stacks[key] = stacks((*self.linears, self.lm_head) if with_head else self.linears, ndim)
+            self._stacks[key] = stacked_by_format(
+                (*self.linears, self.lm_head) if with_head else self.linears, ndim
+            )
         return self._stacks[key]
 
     def sequences(self, batch: Floats) -> Floats:

@@ -162,7 +162,7 @@ def test_an_all_reduce_by_hand() -> None:
         [2e-6, 2e-6, 8e-6, 16e-6]
     )
     assert curve.seconds(2, np.array([1.0, 64.0, 128.0]), 2.0).tolist() == pytest.approx([2e-6, 5e-6, 9e-6])
-    assert list(curve.values()) == [2e-6, 8e-6, 1.0, 1.0]
+    assert list(curve.numbers()) == [2e-6, 8e-6, 1.0, 1.0]
     assert (curve.link, curve.box_log_rms) == ("device", 0.0)
     knots = ((1.0, 1.0), (2.0, 1.0))
     for given in ({2: knots, 1: knots}, {2: knots, 65537: knots}, {}):

@@ -98,7 +98,7 @@ class CheckedPart:
         return {f.row: f.measured for f in self.figures}
 
 
-def parts(found: list[Figure]) -> list[CheckedPart]:
+def parts_of(found: list[Figure]) -> list[CheckedPart]:
     """Figures by the part that they count under."""
     return [CheckedPart(name, tuple(of), error(of)) for name, of in grouped(found, lambda f: f.part).items()]
 
@@ -155,7 +155,7 @@ def check(
         if name not in known:
             raise unknown_name("--figure", "figure", name, known)
     wanted = figure or known
-    now = parts([f for f in found if quantity_of(f.part) in wanted])
+    now = parts_of([f for f in found if quantity_of(f.part) in wanted])
     before = before.of(wanted) if before is not None else None
     doubts: list[str] = []
     if written is not None:

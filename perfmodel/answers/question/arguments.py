@@ -442,7 +442,7 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
     def decorate(answer: Callable[[Q], A]) -> Verb[P, A]:
         @in_names
         @wraps(answer)
-        def asked(*args: Any, **kwargs: Any) -> A:
+        def verb(*args: Any, **kwargs: Any) -> A:
             if args and isinstance(args[0], Question):
                 given, *more = args
                 if more:
@@ -459,10 +459,10 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
 
         bare = [p.replace(annotation=_bare(p.annotation)) for p in signature(kind).parameters.values()]
         lines = [f"    {name}: {as_names(argument.help)}" for name, argument in arguments(kind).items()]
-        asked.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
-        asked.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
-        asked.question = kind  # type: ignore[attr-defined]
-        return asked  # type: ignore[return-value]
+        verb.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
+        verb.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
+        verb.question = kind  # type: ignore[attr-defined]
+        return verb  # type: ignore[return-value]
 
     return decorate
 

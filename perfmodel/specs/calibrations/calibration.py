@@ -257,7 +257,7 @@ class Calibration(EngineConstants):
             constant.check(name, getattr(self, name))
         for name, constant in CONSTANTS.items() if self.kind == "ideal" else ():
             stated = getattr(self, name)
-            if name not in self.absent and any(value != constant.ideal for value in stated.values()):
+            if name not in self.absent and any(value != constant.ideal for value in stated.numbers()):
                 raise ValueError(f"{name} must be {constant.ideal:g} where kind is ideal")
             if getattr(stated, "stderr", None):
                 raise ValueError(f"{name} must have no stderr where kind is ideal")

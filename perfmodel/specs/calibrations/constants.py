@@ -53,7 +53,7 @@ class Constant(Frozen):
     stderr: Annotated[float, Meta(ge=0, le=FINITE)] | None = None
     source: Text
 
-    def values(self) -> Iterator[float]:
+    def numbers(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
         yield self.value
 
@@ -109,7 +109,7 @@ class AllReduce(Frozen):
         if not self.knots or any(not 2 <= devices <= MAX_DEVICES for devices in self.knots):
             raise ValueError(f"knots must be given for 2 to {MAX_DEVICES} devices")
 
-    def values(self) -> Iterator[float]:
+    def numbers(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
         return (seconds for knots in self.knots.values() for _, seconds in knots)
 
@@ -143,7 +143,7 @@ class Declared:
 
     work: what it is a cost of. term: what its time is counted as (None: it shapes how terms overlap). unit:
     also says which values are possible (`_BOUNDS`). meaning: one line for the documentation. search: given
-    for constants that a recipe of validate/fit may fit. Works alike for anything with ``values()``: a curve,
+    for constants that a recipe of validate/fit may fit. Works alike for anything with ``numbers()``: a curve,
     a table.
     """
 
@@ -188,6 +188,6 @@ class Declared:
             and not 0 <= stated.stderr <= self.widest
         ):
             raise ValueError(f"{name}: stderr must be from 0 to {self.widest:.4g}, given {stated.stderr:g}")
-        for value in () if stated is None else stated.values():
+        for value in () if stated is None else stated.numbers():
             if not (low <= value <= high or (self.unit == "power" and value == math.inf)):
                 raise ValueError(f"{name}: must be {words}, given {value:g}")

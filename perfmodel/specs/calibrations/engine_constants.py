@@ -23,7 +23,7 @@ class Curves(Frozen):
     def __post_init__(self) -> None:
         check_curves(self.knots)
 
-    def values(self) -> Iterator[float]:
+    def numbers(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
         return (value for knots in self.knots.values() for _, value in knots)
 
@@ -45,7 +45,7 @@ class ExpertKernels(Frozen):
     kernels: dict[str, ExpertKernel]
     source: Text
 
-    def values(self) -> Iterator[float]:
+    def numbers(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
         return (
             each

@@ -167,11 +167,6 @@ _SCALING = {
 }
 
 
-def _says(value: Any) -> bool:
-    """Whether a number is stated: not null, and not the 0 that some files have for it."""
-    return value is False or bool(value)
-
-
 def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     """`rope_theta` and `rope_scaling`, from the old layout or the newer `rope_parameters`."""
     newer = keys.mapping("rope_parameters")
@@ -201,9 +196,8 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
     }
     if fixed:
         rule |= {name: scaling.number(name) for name in ("low_freq_factor", "high_freq_factor")}
-    given = {
-        name: scaling.data[name] for name in _SCALING.get(rope_type, ()) if _says(scaling.data.get(name))
-    }
+    optional = {name: scaling.data.get(name) for name in _SCALING.get(rope_type, ())}
+    given = {name: value for name, value in optional.items() if value or value is False}  # 0 stands for null
     return rotary | {"rope_scaling": rule | given}
 
 

@@ -163,15 +163,15 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
         ):
             raise flash.bad(key, f"absent for {kind}: what it changes is not modelled")
 
-    def stated(key: str, *default: int) -> int:
+    def integer(key: str, *default: int) -> int:
         return (flash if flash.data.get(key) is not None else keys).integer(key, *default)
 
     names = {
         "dspark": {"rank": "markov_rank"},
         "dflash2": {"rank": "selector_rank", "kernel": "conv_kernel_size", "group": "conv_group_size"},
     }
-    own = {option: stated(key) for option, key in names.get(kind, {}).items()}
-    return {"block": stated("block_size", BLOCK)} | own
+    own = {option: integer(key) for option, key in names.get(kind, {}).items()}
+    return {"block": integer("block_size", BLOCK)} | own
 
 
 def _features(kind: str, keys: Keys) -> int:

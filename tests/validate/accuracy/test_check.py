@@ -13,7 +13,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.cli import run
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
-from perfmodel.validate.accuracy.check import baseline_text, faults, parts, read_baseline
+from perfmodel.validate.accuracy.check import baseline_text, faults, parts_of, read_baseline
 from perfmodel.validate.accuracy.folder import Figure, figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text
 from perfmodel.validate.engine.record import EngineSubject
@@ -51,7 +51,7 @@ def off_by(folder: Path, factor: float) -> Path:
 def test_the_limit_is_kept_or_not(folder, capsys) -> None:
     found = figures(folder)
     assert figures(folder / "mine") == found  # the machine's own folder is a folder too
-    mape = {p.name: p.errors.mape for p in parts(found)}
+    mape = {p.name: p.errors.mape for p in parts_of(found)}
     most = max(mape.values())
     assert check(folder, "--max-error", f"{100 * most + 0.1:.1f}%") == 0
     assert "check: PASS; 240 figures of 1 records" in capsys.readouterr().out
@@ -110,24 +110,26 @@ def test_growth_and_loss_by_hand(tmp_path) -> None:
     """
     old = [made_up("m/p/speedup", "a", 1.0, 1.05), made_up("m/p/target_s", "a", 1.0, 1.0)]
     path = tmp_path / "b.json"
-    path.write_text(baseline_text(parts(old), {}))
+    path.write_text(baseline_text(parts_of(old), {}))
     before = read_baseline(path)
-    assert faults(parts(old), None, before) == []
+    assert faults(parts_of(old), None, before) == []
     new = [*old, made_up("m/p/speedup", "b", 1.0, 0.89)]
-    assert faults(parts(new), None, before) == ["grown: m/p/speedup: mean error 5.0% -> 8.0%, by 3.0 points"]
-    assert faults(parts(new), 0.07, None) == [
+    assert faults(parts_of(new), None, before) == [
+        "grown: m/p/speedup: mean error 5.0% -> 8.0%, by 3.0 points"
+    ]
+    assert faults(parts_of(new), 0.07, None) == [
         "above the limit: m/p/speedup: mean error 8.0% of 2 figures, limit 7.0%; worst -11.0% at b"
     ]
-    assert faults(parts(old[:1]), None, before) == [
+    assert faults(parts_of(old[:1]), None, before) == [
         "lost: m/p/target_s: is in the baseline and is no longer measured"
     ]
-    assert faults(parts(old[:1]), None, before.of(["speedup"])) == []
+    assert faults(parts_of(old[:1]), None, before.of(["speedup"])) == []
     # within a point
-    assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []
-    assert faults(parts([made_up("m/p/speedup", "a", 1.0, 1.25)]), 0.25, None) == []  # at the limit
+    assert faults(parts_of([made_up("m/p/speedup", "a", 1.0, 1.045), old[1]]), None, before) == []
+    assert faults(parts_of([made_up("m/p/speedup", "a", 1.0, 1.25)]), 0.25, None) == []  # at the limit
     many = [made_up(f"m/p/{n}", "a", 1.0, 1.5) for n in range(8)]
-    path.write_text(baseline_text(parts([replace(figure, predicted=1.6) for figure in many]), {}))
-    moved = faults(parts(many), None, read_baseline(path))
+    path.write_text(baseline_text(parts_of([replace(figure, predicted=1.6) for figure in many]), {}))
+    moved = faults(parts_of(many), None, read_baseline(path))
     assert (len(moved), moved[-1]) == (7, "moved: 2 more parts")
 
 
@@ -166,12 +168,12 @@ def test_drift_by_hand(tmp_path) -> None:
     """A figure may drift by 3 % on average, and one of its points by 9 %; an older baseline kept no times."""
     old = [made_up("m/p/target_s", row, 1.0, 1.0) for row in "abcd"]
     path = tmp_path / "b.json"
-    path.write_text(baseline_text(parts(old), {}))
+    path.write_text(baseline_text(parts_of(old), {}))
     before = read_baseline(path)
 
     def now(*times: float) -> list[str]:
         again = [replace(f, measured=s, predicted=s) for f, s in zip(old, times, strict=True)]
-        return faults(parts(again), None, before.model_copy(update={"predicted": {}}))
+        return faults(parts_of(again), None, before.model_copy(update={"predicted": {}}))
 
     assert now(1.029, 1.029, 1.029, 1.029) == now(1.08, 1.0, 1.0, 1.0) == []
     most = "over 4 points of the baseline; most at a"
@@ -218,7 +220,7 @@ def test_a_baseline_holds_times_and_speedups_above_0(tmp_path, value) -> None:
     0.
     """
     path = tmp_path / "b.json"
-    text = baseline_text(parts([made_up("m/p/target_s", "a", 1.0, 1.25)]), {})
+    text = baseline_text(parts_of([made_up("m/p/target_s", "a", 1.0, 1.25)]), {})
     path.write_text(text.replace('"m/record/a/target_s": 1.25', f'"m/record/a/target_s": {value}'))
     refused(r"b\.json", read_baseline, path)
     path.write_text(text.replace('"mape": 0.25', '"mape": -0.25'))

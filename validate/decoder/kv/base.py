@@ -129,7 +129,7 @@ def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tu
     return pages, (position < source.lengths[:, None, None])[:, None, :, :, None]
 
 
-def only(method: KVMethod, option: str, value: object, good: bool) -> None:
+def check_option(method: KVMethod, option: str, value: object, good: bool) -> None:
     """Refuse an option of a method that the model knows and the decoder cannot run."""
     if not good:
         raise InputError(

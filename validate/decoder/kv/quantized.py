@@ -5,7 +5,7 @@ from torch import Tensor
 
 from perfmodel.kv.quantized import Quantized
 from perfmodel.validate.decoder.cache import write_tokens
-from perfmodel.validate.decoder.kv.base import View, only
+from perfmodel.validate.decoder.kv.base import View, check_option
 from perfmodel.validate.decoder.memory import allocate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
@@ -21,9 +21,9 @@ class QuantizedView(View):
 
     def __init__(self, method: Quantized, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         source, d = runner.cache, runner.cache.k.shape[-1]
-        only(method, "bits", method.bits, method.bits in (4, 8) and d * method.bits % 8 == 0)
-        only(method, "group", method.group, method.group is None or d % method.group == 0)
-        only(method, "shared", method.shared, not method.shared)
+        check_option(method, "bits", method.bits, method.bits in (4, 8) and d * method.bits % 8 == 0)
+        check_option(method, "group", method.group, method.group is None or d % method.group == 0)
+        check_option(method, "shared", method.shared, not method.shared)
         super().__init__(method, runner, new_tokens, max_accepted)
         self.bits, self.group = int(method.bits), method.group or d
         shape, device, what = source.kv.shape[:-1], source.k.device, "quantised draft KV cache"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from perfmodel.kv.retrieval import Retrieval
 from perfmodel.validate.decoder.attention import fold
-from perfmodel.validate.decoder.kv.base import Packed, by_pages, only
+from perfmodel.validate.decoder.kv.base import Packed, by_pages, check_option
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 
@@ -26,7 +26,7 @@ class RetrievalView(Packed):
     iteration: int
 
     def __init__(self, method: Retrieval, runner: Runner, new_tokens: int, max_accepted: int) -> None:
-        only(method, "keep_means", method.keep_means, method.keep_means)
+        check_option(method, "keep_means", method.keep_means, method.keep_means)
         source = runner.cache
         chunks = -(-source.capacity // method.chunk) + 1
         layers, batch, heads, _, d = source.k.shape

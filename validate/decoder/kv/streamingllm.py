@@ -11,7 +11,7 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.kv.base import Packed, only
+from perfmodel.validate.decoder.kv.base import Packed, check_option
 from perfmodel.validate.decoder.pointwise import rotate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
@@ -35,7 +35,7 @@ class StreamingView(Packed):
     """
 
     def __init__(self, method: StreamingLLM, runner: Runner, new_tokens: int, max_accepted: int) -> None:
-        only(method, "copy", method.copy, method.copy)
+        check_option(method, "copy", method.copy, method.copy)
         self.sinks, self.ring = method.sinks, method.budget - method.sinks
         if self.ring <= max_accepted:
             least = self.sinks + max_accepted
