@@ -28,7 +28,7 @@ def switched(
     """
     at = np.arange(chosen.size)
     gained = np.array([t.tokens_per_iteration for t in times])[chosen]
-    decode, prompt = (stacked(times, name, chosen.size)[at, chosen] for name in ("decode_s", "prompt_s"))
+    decode, prompt = (of(times, chosen.size)[at, chosen] for of in (decode_times, prompt_times))
     share = values(leaving(times, lengths, rate, chosen.size)[at, chosen], rate)[0]
     mean = float(np.average(gained, weights=share))
     return replace(
@@ -41,15 +41,30 @@ def switched(
     )
 
 
-def stacked(times: Sequence[StepTimes], name: str, seats: int) -> Array:
-    """A time of all passes by name, ``[running batch, draft length]``."""
-    return np.stack([getattr(t, name)[:seats] for t in times], 1)
+def decode_times(times: Sequence[StepTimes], seats: int) -> Array:
+    """Of all passes, ``[running batch, draft length]``."""
+    return np.stack([t.decode_s[:seats] for t in times], 1)
+
+
+def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
+    """The same of prompts. A server that drafts at some batch loses blocks of its prefix cache at every one:
+    without a draft its prompts take longer by the tokens that are then read.
+    """
+    cached, columns = max(times, key=lambda t: t.gamma).cached, []
+    for t in times:
+        more = (
+            1.0
+            if t.cached is None or cached is None or t.gamma
+            else cached.read[:seats] / t.cached.read[:seats]
+        )
+        columns.append(t.prompt_s[:seats] * more)
+    return np.stack(columns, 1)
 
 
 def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: int) -> Array:
     """Requests/s that leave, ``[running batch, draft length]``, where prompts arrive at a rate."""
     gains = np.array([t.tokens_per_iteration for t in times])
-    decode, prompt = (stacked(times, name, seats) for name in ("decode_s", "prompt_s"))
+    decode, prompt = decode_times(times, seats), prompt_times(times, seats)
     decoding = np.maximum(1.0 - rate * prompt, LEAST_DECODING)
     return np.arange(1.0, seats + 1)[:, None] * gains / (lengths.decoded * decode) * decoding
 

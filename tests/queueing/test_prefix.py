@@ -239,6 +239,9 @@ def test_a_table_drops_blocks_as_its_longest_draft_does() -> None:
         none, two, table = (row.prefix_hit_rate for row in rows)
         assert table == pytest.approx(two, abs=1e-3)
         assert table < none
+    asked |= {"draft": "mtp", "kv_dtype": "fp8", "prefix_len": 7000, "max_gamma": 2, "request_rate": 10}
+    answer = pm.traffic("qwen3.5-35b-a3b", "h200", **asked | {"output_len": 500, "num_prompts": 1500})
+    assert answer.rows[2].tpot_s.mean == pytest.approx(answer.replay[2].tpot_s.mean, rel=0.1)  # off when full
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.queueing.switching import leaving, stacked, switched, values
+from perfmodel.queueing.switching import decode_times, leaving, switched, values
 
 PASSES_OF_A_CHANGE = 1.0
 """Assumed: after a change one pass is lost, for graphs are other ones and a draft has to catch up with its
@@ -83,7 +83,7 @@ def by_batch(
     """
     seats = min(t.seats for t in times)
     n, at = np.arange(1.0, seats + 1), np.arange(seats)
-    decode, leave = stacked(times, "decode_s", seats), leaving(times, lengths, rate, seats)
+    decode, leave = decode_times(times, seats), leaving(times, lengths, rate, seats)
     chosen = np.argmax(leave, 1)
     for _ in range(ROUNDS):
         share, worth = values(leave[at, chosen], rate)
