@@ -44,6 +44,23 @@ class EngineQuestion(Question):
         str | None, Argument("A running OpenAI-compatible server to time.", "http://HOST:PORT")
     ] = None
     plan: Annotated[bool, Argument("Print the runs worth making; run nothing.")] = False
+    watch: Annotated[
+        tuple[str, ...],
+        Argument(
+            "Is the served length still the one to run? Twice: since the first page.",
+            "http://HOST:PORT|FILE",
+            repeated=True,
+        ),
+    ] = ()
+    acceptance: arg.AcceptanceFile = None
+    context: Annotated[
+        tuple[int, ...] | None,
+        Argument(
+            "Of --watch: one, or the ends of the range that was served.",
+            arg.COUNTS,
+            default="as the figures say",
+        ),
+    ] = None
     tp: arg.TP = argument(default=1)
     draft: Annotated[
         str | None,
@@ -96,7 +113,7 @@ class EngineQuestion(Question):
     def check(self) -> None:
         """See `Question.check`."""
         self.results_folder()
-        if not self.plan and not (self.source or self.files) and self.url is None:
+        if not (self.plan or self.watch or self.source or self.files) and self.url is None:
             raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
 
     def query(self) -> "Query":
@@ -127,6 +144,8 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
     query = question.query()
     if question.plan:
         return _print_plan(question, query)
+    if question.watch:
+        return _watch(question, query)
     engine, version = question.engine, question.version
     driven: tuple[str, ...] = ()
     if question.url is not None:
@@ -202,6 +221,36 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
         click.echo("\ninterrupted: every finished point is kept; go on with --resume", err=True)
         raise
     return path, engine, version
+
+
+def _watch(q: EngineQuestion, query: "Query") -> None:
+    """Prints whether the served length holds, and exits with 1 where it does not."""
+    from perfmodel.answers.question.query import resolve
+    from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
+    from perfmodel.validate.engine.acceptance.prometheus import since
+    from perfmodel.validate.engine.fit import ANY
+    from perfmodel.validate.engine.watch import Served, command, drift, expected, read_page, running
+
+    if len(q.watch) > 2:
+        raise refuse("--watch", None, "given once, or twice: an earlier page and a later one", len(q.watch))
+    (where, text), *earlier = [read_page(place) for place in reversed(q.watch)]
+    if earlier:
+        text = since(earlier[0][1], text)
+    scenario = resolve(query, ANY)
+    subject = AcceptanceSubject(
+        query.model, query.draft or "self", q.draft_kv, q.context or (), q.gamma or 1, q.gamma is not None
+    )
+    rows = import_text(where, text, None, subject).rows
+    served = [Served.of(row, q.gamma, running(where, text)) for row in rows]
+    found = [drift(query, each, expected(query, scenario, each.context, q.acceptance)) for each in served]
+    for each in found:
+        click.echo("\n".join(each.lines))
+    if all(each.holds for each in found):
+        return click.echo(f"holds: K = {served[0].gamma}")
+    flags = {"--tp": query.tp if query.tp > 1 else None, "--calibration": query.calibration}
+    extra = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
+    click.echo(f"run instead: {command(query, served, extra)}")
+    raise click.exceptions.Exit(1)
 
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:

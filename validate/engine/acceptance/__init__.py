@@ -3,6 +3,7 @@
 One file per engine. The written source names the convention, so that a reader can check the arithmetic.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,34 +36,38 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
             raise refuse(flag, None, "a name", name)
     if not 1 <= subject.gamma <= MAX_GAMMA:
         raise refuse("--gamma", None, f"from 1 to {MAX_GAMMA}", subject.gamma)
-    text = read_text(path)
+    return import_text(str(path), read_text(path), format, subject)
+
+
+def import_text(where: str, text: str, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
+    """The same of a text. where: its place, for messages; the source has its last part."""
     format = format or next(
         (name for name, module in MODULES.items() if any(word in text for word in module.WORDS)), None
     )
     if format is None:
         raise InputError(
-            f"{path}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})"
+            f"{where}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})"
         )
     if subject.lengths and format != "vllm":
         raise refuse(
             "--lengths", None, "left out: only vLLM's counters can be taken apart by draft length", format
         )
-    counts, source = MODULES[format].read(str(path), text, subject)
-    rows = [_row(path, subject, rates, contexts) for rates, contexts in counts]
-    data = {"schema_version": 1, "source": f"{path.name}, {source}", "rows": rows}
-    return files.parse(AcceptanceFile, data, str(path))
+    counts, source = MODULES[format].read(where, text, subject)
+    rows = [_row(where, subject, rates, contexts) for rates, contexts in counts]
+    data = {"schema_version": 1, "source": f"{os.path.basename(where)}, {source}", "rows": rows}
+    return files.parse(AcceptanceFile, data, where)
 
 
 def _row(
-    path: Path, subject: AcceptanceSubject, rates: dict[str, Any], contexts: Contexts | None
+    where: str, subject: AcceptanceSubject, rates: dict[str, Any], contexts: Contexts | None
 ) -> dict[str, Any]:
     counted = rates.get("histogram")
     if subject.gamma_given and not subject.lengths and counted and len(counted) != subject.gamma + 1:
-        raise refuse("--gamma", None, f"{len(counted) - 1}, the positions in {path}", subject.gamma)
+        raise refuse("--gamma", None, f"{len(counted) - 1}, the positions in {where}", subject.gamma)
     held = Contexts.given(subject.context) if subject.context else contexts
     if held is None:
         raise InputError(
-            f"--context: must be given: {path} does not state the lengths of its requests; one number, or "
+            f"--context: must be given: {where} does not state the lengths of its requests; one number, or "
             "the ends of the range that was served, such as 500,4000"
         )
     method = parse_kv(subject.draft_kv)

@@ -85,9 +85,11 @@ class Counters:
         return Counters(self.drafts - before.drafts, accepted, tokens, decoded)
 
     def check(self, where: str) -> None:
-        """Refuse (InputError) totals that no run can have."""
+        """Refuse (InputError) totals that no run can have, and those of none."""
+        if not self.drafts:
+            raise InputError(f"{where}: counts no draft: nothing was drafted")
         reached = (self.drafts, *self.accepted)
-        if not self.drafts or any(after > before for before, after in itertools.pairwise(reached)):
+        if any(after > before for before, after in itertools.pairwise(reached)):
             raise InputError(
                 f"{where}: num_accepted_tokens_per_pos must not rise and be at most num_drafts "
                 f"({self.drafts:g})"

@@ -10,6 +10,24 @@ from perfmodel.validate.engine.text import floats, is_count
 _LABELS = r'(?:[ \t]*\{((?:[^"}\n]|"(?:\\.|[^"\\\n])*")*)\})?(.*)$'
 _VALUE = re.compile(r"^\s+(\S+)(?:\s+-?[\d.]+)?\s*$")
 """A value and, where there is one, the time it was taken at."""
+_SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*(?:\{.*\})?)[ \t]+(\S+).*$", re.M)
+"""A metric with its labels, and its value."""
+
+
+def since(before: str, now: str) -> str:
+    """A page of what was counted between two pages of a server; gauges are as they are now.
+
+    A counter that fell (the server was started again) becomes negative, which `samples` refuses.
+    """
+    gauges = set(re.findall(r"^# TYPE (\S+) gauge", now, re.M))
+    earlier = dict(_SAMPLE.findall(before))
+
+    def less(found: re.Match[str]) -> str:
+        name = found[1].partition("{")[0]
+        (was,), (value,) = floats([earlier.get(found[1], "0")]), floats([found[2]])
+        return found[0] if name in gauges else f"{found[1]} {value - was!r}"
+
+    return _SAMPLE.sub(less, now)
 
 
 def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:

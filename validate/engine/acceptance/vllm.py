@@ -37,6 +37,8 @@ BENCH = "spec_decode_per_position_acceptance_rates"
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
     """The rates of an acceptance file's rows, and the convention that they came in. Raises InputError."""
     counts = _by_context(where, text, whole=bool(subject.context))
+    for counters, _ in counts:
+        counters.check(where)
     said = "; ".join(
         dict.fromkeys(note for counters, _ in counts if (note := counters.draft_length_note(subject.lengths)))
     )

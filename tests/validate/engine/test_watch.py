@@ -1,0 +1,80 @@
+"""A running server's counters against the length that it serves: single answers are the oracle."""
+
+import shlex
+
+import pytest
+
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.cli import run
+from perfmodel.validate.engine.acceptance.prometheus import samples, since
+from perfmodel.validate.engine.watch import TOLERANCE, running
+from tests.validate.refused import refused
+
+ASK = ["--model", "llama-3.1-8b", "--hardware", "h100", "--draft", "eagle3"]
+DRAFTED = {"num_drafts": 10000, "num_draft_tokens": 30000}
+REACHED, PROMPTS, ANSWERS = (7400, 4900, 2700), ((1000, 0), (2000, 400)), ((50, 0), (100, 400))
+
+
+def page(batch: int, times: int = 1) -> str:
+    """2.5 tokens per iteration at K = 3, prompts of 1000 to 2000 tokens (mean 1500), answers of 75."""
+    text = "# TYPE vllm:num_requests_running gauge\n"
+    text += f'vllm:num_requests_running{{engine="0"}} {batch}\n'
+    text += "".join(f"vllm:spec_decode_{name}_total {times * n}\n" for name, n in DRAFTED.items())
+    for j, n in enumerate(REACHED):
+        text += f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{j}"}} {times * n}\n'
+    for name, bounds, mean in (("prompt", PROMPTS, 1500), ("generation", ANSWERS, 75)):
+        metric = f"vllm:request_{name}_tokens"
+        text += "".join(f'{metric}_bucket{{le="{le}"}} {times * n}\n' for le, n in bounds)
+        text += f"{metric}_sum {times * 400 * mean}\n{metric}_count {times * 400}\n"
+    return text
+
+
+@pytest.mark.parametrize("batch", [4, 12, 64, 220])
+def test_a_length_holds_where_no_other_is_faster(tmp_path, capsys, batch) -> None:
+    (tmp_path / "now.txt").write_text(page(batch))
+    status = run(["validate", "engine", "--watch", str(tmp_path / "now.txt"), *ASK])
+    out = capsys.readouterr().out
+    asked = {"batch": batch, "context": 1538, "draft": "eagle3", "acceptance": str(tmp_path / "rows.json")}
+    imported = ["validate", "acceptance", "--import", str(tmp_path / "now.txt"), "--target", "llama-3.1-8b"]
+    assert run([*imported, "--draft", "eagle3", "--gamma", "3", "--out", asked["acceptance"]]) == 0
+    speed = [whatif("llama-3.1-8b", "h100", gamma=k, **asked).speedup for k in range(4)]
+    holds = speed[3] * (1 + TOLERANCE) >= max(speed)
+    assert status == (0 if holds else 1)
+    assert f"at 1538 tokens, {batch} running: 2.50 tokens per iteration; expected " in out
+    assert f"K = 3 pays from {2.5 / speed[3]:.2f} on" in out
+    best = f"left: K = {speed.index(max(speed))}, {max(speed):.2f}x is faster than the served K = 3"
+    assert (best in out) == (not holds)
+
+
+def test_what_to_run_instead_runs(tmp_path, capsys) -> None:
+    (tmp_path / "now.txt").write_text(page(220))
+    assert run(["validate", "engine", "--watch", str(tmp_path / "now.txt"), *ASK]) == 1
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith("run instead: perfmodel schedule ")
+    assert run(shlex.split(last.partition("perfmodel ")[2])) == 0
+    assert "draft tokens" in capsys.readouterr().out
+
+
+def test_two_pages_are_what_was_served_between_them(tmp_path, capsys) -> None:
+    before, now = page(3), page(12, times=3)
+    text = since(before, now)
+    assert [value for _, value in samples("x", text, "vllm:spec_decode_num_drafts")] == [20000]
+    assert running("x", text) == 12, "a gauge is as it is now"
+    for name, each in (("a", before), ("b", now)):
+        (tmp_path / name).write_text(each)
+    twice = [word for name in "ab" for word in ("--watch", str(tmp_path / name))]
+    assert run(["validate", "engine", *twice, *ASK]) == 0
+    assert "12 running: 2.50 tokens" in capsys.readouterr().out
+    refused(
+        "spec_decode_num_drafts: must be a finite count",
+        lambda: [*samples("x", since(now, before), "vllm:spec_decode_num_drafts")],
+    )
+    for again, says in ((["a", "a"], "counts no draft"), (["a", "a", "a"], "given once, or twice")):
+        words = [word for name in again for word in ("--watch", str(tmp_path / name))]
+        assert run(["validate", "engine", *words, *ASK]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_running_requests_of_a_log() -> None:
+    assert running("x", "Running: 4 reqs, a\nRunning: 0 reqs\nDecode batch, #running-req: 8, b") == 6
+    assert running("x", "nothing") is None

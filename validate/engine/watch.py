@@ -1,0 +1,174 @@
+"""Whether the draft length that a server runs is still the one to run, by the counters of the server itself.
+
+Acceptance, running requests and contexts are what it served since it started, or since an earlier page. The
+length holds where no other one is faster by more than `TOLERANCE`; where it does not, the answer names the
+one that is, and the command that prints the server's new line.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from perfmodel.answers.advice.draft_lengths import runs
+from perfmodel.answers.question.acceptance_of import measured_acceptance
+from perfmodel.answers.question.query import Query, resolve
+from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Array
+from perfmodel.reading import read_text
+from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, read_acceptance
+from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance, positions_from_histogram
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.uncertainty import interval_of
+from perfmodel.validate.engine.acceptance.prometheus import samples
+from perfmodel.validate.engine.client import Server
+
+TOLERANCE = 0.05
+"""Share of speed that another draft length must gain before a server is worth restarting."""
+CONTEXTS_TRIED, SHORTEST = 49, 128
+"""Contexts at which a length is compared with the others, evenly in the logarithm, and the shortest."""
+MOST_BATCH, MOST_GAMMA = 256, 16
+"""Batches and draft lengths that are compared."""
+_RUNNING = re.compile(r"(?:Running: (\d+) reqs|#running-req: (\d+))")
+GAUGES = ("vllm:num_requests_running", "sglang:num_running_reqs")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server counted at one range of contexts: running is None where it does not say."""
+
+    gamma: int
+    acceptance: Acceptance
+    context: float
+    running: float | None
+
+    @classmethod
+    def of(cls, row: AcceptanceEntry, gamma: int | None, running: float | None) -> "Served":
+        """A row of imported figures. gamma: where they do not say. Raises InputError where nobody does."""
+        positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
+        if positions is not None:
+            acceptance = Acceptance.from_positions(positions, "counted")
+        else:
+            acceptance = Acceptance.from_alpha(row.alpha or 0.0, "counted")
+        length = gamma or (len(positions) if positions else None)
+        if length is None:
+            raise InputError("--gamma: must be given: the draft length is not in these figures")
+        return cls(length, acceptance, row.context_tokens, running)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """The verdict on one range of contexts: lines for the reader, whether the served length holds, and the
+    length that is best.
+    """
+
+    lines: tuple[str, ...]
+    holds: bool
+    best: int
+
+
+def read_page(place: str) -> tuple[str, str]:
+    """A file, or the page of metrics of a server: its place for messages, and its text. Raises InputError."""
+    if "://" not in place:
+        return place, read_text(Path(place))
+    server = Server.at(place)
+    text = server.get("/metrics")
+    if text is None:
+        raise InputError(f"--watch: {server.url} has no page /metrics")
+    return f"--watch: {server.url}/metrics", text
+
+
+def expected(query: Query, scenario: Scenario, context: float, file: str | None) -> Acceptance | None:
+    """The acceptance that the advice had: of a file's rows, else what was published; None where neither has
+    any.
+    """
+    rows = None if file is None else read_acceptance(file)
+    with suppress(UnknownAcceptance):
+        return measured_acceptance(query.model, scenario.target, scenario.draft, context, rows)
+    return None
+
+
+def running(where: str, text: str) -> float | None:
+    """Requests that run: the gauge of a page, or the mean of a log's lines; None where neither is there or
+    nothing runs.
+    """
+    gauges = [value for name in GAUGES for _, value in samples(where, text, name)]
+    if gauges:
+        return sum(gauges) or None
+    counts = [count for a, b in _RUNNING.findall(text) if (count := float(a or b))]
+    return fmean(counts) if counts else None
+
+
+def drift(query: Query, served: Served, expected: Acceptance | None = None) -> Drift:
+    """Whether the served length holds where the server is. query: model, device, draft and calibration; its
+    batch stands for running requests that are not known. expected: the acceptance that the advice had.
+    """
+    batch = float(round(served.running or query.batch))
+    place = replace(query, batch=int(batch), context=round(served.context), gamma=None)
+    scenario = resolve(place, served.acceptance)
+    lengths = np.arange(scenario.longest(MOST_GAMMA) + 1)
+    if served.gamma >= len(lengths):
+        raise refuse("--gamma", None, f"at most {len(lengths) - 1}, the positions counted", served.gamma)
+    here = speedups(scenario, batch, served.context, lengths)
+    best, gained = int(np.argmax(here)), float(served.acceptance.tokens_per_iteration(served.gamma))
+    holds = bool(here[served.gamma] * (1 + TOLERANCE) >= here[best])
+    words = [f"{gained:.2f} tokens per iteration"]
+    if expected is not None:
+        words.append(_beside(expected, served.gamma, gained))
+    needed = gained / float(here[served.gamma])
+    words.append(f"K = {served.gamma} pays from {needed:.2f} on")
+    most = MOST_BATCH if batch <= MOST_BATCH else int(batch)
+    batches = np.arange(1.0, most + 1)
+    longest = float(scenario.target.max_position_embeddings)
+    contexts = np.geomspace(min(SHORTEST, served.context), max(longest, served.context), CONTEXTS_TRIED)
+    of_batch = _ends(_near(scenario, batches, served.context, lengths, served.gamma), batches)
+    of_context = _ends(_near(scenario, batch, contexts, lengths, served.gamma), contexts)
+    known = f"{batch:g} running" if served.running else f"{batch:g} running (assumed)"
+    lines = [
+        f"at {served.context:.0f} tokens, {known}: {'; '.join(words)}",
+        f"K = {served.gamma} is within {TOLERANCE:.0%} of the best length at batch {of_batch} here, and at "
+        f"contexts {of_context} at this batch",
+    ]
+    if not holds:
+        now = f"K = {best}, {here[best]:.2f}x" if best else "no speculation"
+        lines.append(f"left: {now} is faster than the served K = {served.gamma}, {here[served.gamma]:.2f}x")
+    return Drift(tuple(lines), holds, best)
+
+
+def _beside(expected: Acceptance, gamma: int, gained: float) -> str:
+    """What was expected at this length, and whether the count is within its spread."""
+    longest = expected.max_gamma
+    if longest is not None and gamma > longest:
+        return f"expected: not known at K = {gamma}"
+    mean, spread = float(expected.tokens_per_iteration(gamma)), float(expected.log_spread(gamma))
+    low, high = interval_of(mean, spread)
+    inside = "" if not spread else ", within it" if low <= gained <= high else ", outside of it"
+    return f"expected {mean:.2f}" + (f" ({low:.2f} to {high:.2f}{inside})" if spread else "")
+
+
+def _near(scenario: Scenario, batch: Array | float, context: Array | float, lengths: Array, k: int) -> Array:
+    """Where K is within `TOLERANCE` of the best length."""
+    each = speedups(scenario, batch, context, lengths.astype(np.int64))
+    return np.asarray(each[..., k] * (1 + TOLERANCE) >= each.max(-1))
+
+
+def _ends(holds: Array, at: Array) -> str:
+    """The stretches where a length holds, in words."""
+    stretches = [(at[a - 1], at[b - 1]) for a, b, yes in runs(holds.astype(np.int64)) if yes]
+    return ", ".join(f"{low:.0f} to {high:.0f}" for low, high in stretches) or "none"
+
+
+def command(query: Query, served: Iterable[Served], extra: Sequence[str]) -> str:
+    """The command that prints the lines for what was counted. extra: more flags of the question."""
+    last = list(served)[-1]
+    rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail or 0.0,))
+    words = ["perfmodel", "schedule", "--model", query.model, "--hardware", query.hardware]
+    words += ["--draft", query.draft or "self", "--rate", rates, "--context", f"{last.context:.0f}", *extra]
+    return shlex.join(words)
