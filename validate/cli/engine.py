@@ -13,6 +13,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import Argument, Question, argument, question
 from perfmodel.answers.question.readers import whole
 from perfmodel.cli.options import takes
+from perfmodel.cli.output import say, say_whole
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.specs.devices.gpu import load_gpu
@@ -243,13 +244,13 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
     rows = import_text(where, text, None, subject).rows
     served = [Served.of(row, q.gamma, running(where, text)) for row in rows]
     found = [drift(query, each, expected(query, scenario, each.context, q.acceptance)) for each in served]
-    for each in found:
-        click.echo("\n".join(each.lines))
+    for line in (line for each in found for line in each.lines):
+        say(line)
     if all(each.holds for each in found):
-        return click.echo(f"holds: K = {served[0].gamma}")
+        return say(f"holds: K = {served[0].gamma}")
     flags = {"--tp": query.tp if query.tp > 1 else None, "--calibration": query.calibration}
     extra = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
-    click.echo(f"run instead: {command(query, served, extra)}")
+    say_whole(f"run instead: {command(query, served[-1], extra)}")
     raise click.exceptions.Exit(1)
 
 

@@ -7,19 +7,20 @@ one that is, and the command that prints the server's new line.
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Floats
 from perfmodel.reading import read_text
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance, positions_from_histogram
@@ -113,7 +114,7 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
     batch = float(round(served.running or query.batch))
     place = replace(query, batch=int(batch), context=round(served.context), gamma=None)
     scenario = resolve(place, served.acceptance)
-    lengths = np.arange(scenario.longest(MOST_GAMMA) + 1)
+    lengths = np.arange(scenario.longest(MOST_GAMMA) + 1, dtype=np.int64)
     if served.gamma >= len(lengths):
         raise refuse("--gamma", None, f"at most {len(lengths) - 1}, the positions counted", served.gamma)
     here = speedups(scenario, batch, served.context, lengths)
@@ -153,9 +154,9 @@ def _beside(expected: Acceptance, gamma: int, gained: float) -> str:
     return f"expected {mean:.2f}" + (f" ({low:.2f} to {high:.2f}{inside})" if spread else "")
 
 
-def _near(scenario: Scenario, batch: Array | float, context: Array | float, lengths: Array, k: int) -> Array:
+def _near(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArray[np.int64], k: int) -> Array:
     """Where K is within `TOLERANCE` of the best length."""
-    each = speedups(scenario, batch, context, lengths.astype(np.int64))
+    each = speedups(scenario, batch, context, lengths)
     return np.asarray(each[..., k] * (1 + TOLERANCE) >= each.max(-1))
 
 
@@ -165,9 +166,8 @@ def _ends(holds: Array, at: Array) -> str:
     return ", ".join(f"{low:.0f} to {high:.0f}" for low, high in stretches) or "none"
 
 
-def command(query: Query, served: Iterable[Served], extra: Sequence[str]) -> str:
-    """The command that prints the lines for what was counted. extra: more flags of the question."""
-    last = list(served)[-1]
+def command(query: Query, last: Served, extra: Sequence[str]) -> str:
+    """The command that prints the lines for what was counted last. extra: more flags of the question."""
     rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail or 0.0,))
     words = ["perfmodel", "schedule", "--model", query.model, "--hardware", query.hardware]
     words += ["--draft", query.draft or "self", "--rate", rates, "--context", f"{last.context:.0f}", *extra]
