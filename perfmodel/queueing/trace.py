@@ -29,7 +29,8 @@ SESSION, HASHES = ("session_id", "conversation_id", "session"), "hash_ids"
 """Columns that say what prompts have in common, where the first request has them; hashes in JSON only."""
 IN_MILLISECONDS = "timestamp"
 MAX_REQUESTS = 10_000_000
-MAX_TOKENS = 2.0**40
+MAX_TOKENS, MAX_AT = 2.0**40, 1e15
+"""Of a request, and of its arrival in seconds or milliseconds: a Unix time in them is 1.8e12."""
 MAX_LINE_BYTES = 2**20
 NODE = Annotated[int, msgspec.Meta(ge=0)]
 AT_ONCE = 50_000
@@ -140,7 +141,7 @@ def _name(row: Any, key: str, where: Path) -> str:
 
 def _numbers(cells: list[Any], key: str, name: str, before: int, where: Path) -> Array:
     """One column of a block in seconds or tokens. Raises InputError naming the request and the column."""
-    least, most = (0.0, np.inf) if key == "at" else (1.0, MAX_TOKENS)
+    least, most = (0.0, MAX_AT) if key == "at" else (1.0, MAX_TOKENS)
     dates = key == "at" and isinstance(cells[0], str) and ":" in cells[0]
     read = _moments if dates else _floats
     try:

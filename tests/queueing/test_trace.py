@@ -91,6 +91,7 @@ def test_what_prompts_have_in_common(tmp_path, name, text, paths, follows):
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n1,2\n", "request 2: must have a cell"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2," + "3" * 200_000, "field larger than"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n" + "9" * 400 + ",2,3", "request 1: arrival_s"),
+        ("t.csv", "arrival_s,input_tokens,output_tokens\n1e16,2,3", "arrival_s: must be a number from 0 to"),
         (
             "t.csv",
             "arrival_s,input_tokens,output_tokens\n2023-01-01 00:00:00,2,3\n7,2,3",

@@ -189,7 +189,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     """
     named = Named.of(query)
     known, unknown = _accepted(query, named)
-    named.gpu.check_peaks(named.precision(query).weights.computes)
+    named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
     if named.gpu.memory is None:
         raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
     baseline, candidates, skips = [], [], list[Skip]()

@@ -331,7 +331,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     if draft.tensor_parallel > tp:
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
     for weights, flag in ((precision.weights, "--weights"), (draft.precision.weights, "--draft-weights")):
-        gpu.check_peaks(weights.computes, flag)
+        gpu.check_peaks(weights.computes, query.hardware, flag)
     return Scenario(
         target=target,
         machine=Machine(

@@ -22,6 +22,8 @@ class Curves(Frozen):
 
     def __post_init__(self) -> None:
         check_curves(self.knots)
+        if not self.knots:
+            raise ValueError("knots must be given for one format or more")
 
     def numbers(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""
@@ -44,6 +46,10 @@ class ExpertKernels(Frozen):
 
     kernels: dict[str, ExpertKernel]
     source: Text
+
+    def __post_init__(self) -> None:
+        if not self.kernels:
+            raise ValueError("kernels must be given for one format or more")
 
     def numbers(self) -> Iterator[float]:
         """Every number that must lie within the constant's bounds."""

@@ -127,10 +127,10 @@ class GPUSpec(Frozen):
         )
         raise InputError(f"{flag}: {self.name} has no published {precision} peak; {known}")
 
-    def check_peaks(self, computes: Iterable[str], flag: str = "--weights") -> None:
-        """Refuse (InputError) what the device has no peak for."""
+    def check_peaks(self, computes: Iterable[str], given: str, flag: str = "--weights") -> None:
+        """Refuse (InputError) what the device has no peak for. given: its name or file in the question."""
         for compute in computes:
-            self.peak_flops(compute, flag)
+            self.peak_flops(compute, f"{flag}: {given}" if files.looks_like_path(given) else flag)
 
     @property
     def memory_bandwidth_bytes_per_s(self) -> float:
