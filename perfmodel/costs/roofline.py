@@ -102,21 +102,9 @@ class Machine:
         return backend_name(self.calibration.stack, self.gpu.architecture, latent, self.attention_backend)
 
     def split(self, op: Op) -> Split:
-        """Calibrated time of one op, all its kernels, by term."""
-        found = self._on_device(op)
-        return found if not self.host_layers else self._partly_on_host(op, *found)
-
-    def _partly_on_host(self, op: Op, alone: tuple[Part, ...], overlap: Overlap | None) -> Split:
-        """One layer after the other: those on the device, and the bytes of the others at the host's rate."""
-        kept, host = 1.0 - self.host_layers, self.host_layers / self.host_bytes_per_s
-        both = (*((term, s * kept) for term, s in alone), ("param_load", op.cost.bytes * host))
-        if overlap is None:
-            return both, None
-        loaded, computed, power = overlap
-        return both, (tuple((term, s * kept) for term, s in loaded), computed * kept, power)
-
-    def _on_device(self, op: Op) -> Split:
-        """The one place where op constants enter."""
+        """Calibrated time of one op, all its kernels, by term: the one place where op constants enter."""
+        if self.host_layers:
+            return self._partly_on_host(op)
         if op.kind == "linear":
             return self._linear(op)
         if op.kind == "attention":
@@ -134,6 +122,21 @@ class Machine:
             return (("fixed", once + kept),), None
         norms = op.work_items * c.wide_norm_s.value
         return (("comm", op.kernels * self._allreduce_s(op)), ("fixed", norms)), None
+
+    def _partly_on_host(self, op: Op) -> Split:
+        """One layer after the other: those on the device, and the bytes of the others at the host's rate.
+
+        The host is no faster than the device.
+        """
+        alone, overlap = replace(self, host_layers=0.0).split(op)
+        kept = 1.0 - self.host_layers
+        every = _seconds(replace(op, stacked=False), (alone, overlap))
+        slower = np.maximum(op.cost.bytes / self.host_bytes_per_s, every)
+        both = (*((term, s * kept) for term, s in alone), ("param_load", self.host_layers * slower))
+        if overlap is None:
+            return both, None
+        loaded, computed, power = overlap
+        return both, (tuple((term, s * kept) for term, s in loaded), computed * kept, power)
 
     def _linear(self, op: Op) -> Split:
         c, cost = self.calibration, op.cost
@@ -159,9 +162,10 @@ class Machine:
         kept, cost = 1.0 - self.host_experts, op.cost
         less = Cost(cost.flops * kept, cost.weight_bytes * kept, 0.0, cost.activation_bytes * kept)
         own = replace(op, cost=less, kernels=op.kernels * kept, expert_layers=round(op.expert_layers * kept))
-        alone, overlap = replace(self, host_experts=0.0)._linear(own)
-        read = cost.weight_bytes * (self.host_experts / self.host_bytes_per_s)
-        return (*alone, ("param_load", read)), overlap
+        device = replace(self, host_experts=0.0)
+        alone, overlap = device._linear(own)
+        slower = np.maximum(cost.weight_bytes / self.host_bytes_per_s, _seconds(op, device._linear(op)))
+        return (*alone, ("param_load", self.host_experts * slower)), overlap
 
     def _experts(self, op: Op, kernel: ExpertKernel) -> Split:
         """Routed experts by their own kernels' constants, which quantising inputs and moving them is part

@@ -133,7 +133,7 @@ def test_layers_on_the_host_take_its_memory_and_its_time() -> None:
         assert getattr(half.memory, name) == pytest.approx(getattr(whole.memory, name) * (1 - share))
     step = whole.target_step
     read = (step.param_load_s + step.kv_load_s + step.activation_s) * 360e9
-    assert half.ar_tpot_s == pytest.approx(whole.ar_tpot_s * (1 - share) + share * read / 50e9, rel=0.01)
+    assert half.ar_tpot_s == pytest.approx(whole.ar_tpot_s * (1 - share) + share * read / 50e9, rel=0.02)
     alone = whatif(*asked, **more, gpu_layers=99, host_bandwidth=50)  # type: ignore[arg-type]
     assert alone.ar_tpot_s == whole.ar_tpot_s
 

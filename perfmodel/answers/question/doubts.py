@@ -8,7 +8,7 @@ from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.question.runs_in import draft_word
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled
-from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.calibrations.stacks import ELSEWHERE, engine_of
 from perfmodel.specs.engines.serving import Defect, serving_engines
 from perfmodel.specs.models.ggml import in_gguf, is_gguf
 from perfmodel.speculation.capacity import Memory, memory_of
@@ -34,7 +34,7 @@ def doubts(
     if room is None:
         room = memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     return (
-        *of_weights(question, scenario),
+        *(of_weights(question, scenario) if scenario.machine.calibration.stack == ELSEWHERE else ()),
         *beyond(scenario, context, gamma),
         *room.shortage(batch),
         *(of_draft(scenario, context) if gamma else ()),
@@ -45,8 +45,6 @@ def doubts(
 
 def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """The mix that llama.cpp is taken to run where the question names none."""
-    if engine_of(scenario.machine.calibration) != "llamacpp":
-        return
     given = question.weights
     if given is None and not is_gguf(question.model):
         yield f"weights were not given: {scenario.target.weights}, as llama.cpp takes of a repository"

@@ -19,7 +19,7 @@ from perfmodel.kv import parse_kv
 from perfmodel.parse import items
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.calibrations.stacks import DEFAULT as DEFAULT_ENGINE
-from perfmodel.specs.calibrations.stacks import ENGINES, calibration_of, engine_of, parse_engine
+from perfmodel.specs.calibrations.stacks import ELSEWHERE, ENGINES, calibration_of, engine_of, parse_engine
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.models.formats import Precision, kv_format
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, in_gguf, is_gguf, of_mix
@@ -261,37 +261,36 @@ class Named:
     @classmethod
     def of(cls, question: CommonOptions) -> "Named":
         """Raises InputError for a name that is unknown, or a file that cannot be read."""
-        gpu, target = _in_turn(load_gpu(question.hardware), question.layer_split), load_model(question.model)
-        mix, file = of_mix((question.weights or "").partition(",")[0].lower()), is_gguf(question.model)
-        calibration = calibration_of(gpu, question.engine, question.calibration, file or mix is not None)
-        engine = engine_of(calibration)
-        flags = {
-            "--layer-split": question.layer_split > 1,
-            "--cpu-moe": question.cpu_moe > 0,
-            "--gpu-layers": question.gpu_layers is not None,
-        }
-        asked = [flag for flag, given in flags.items() if given]
-        if asked and engine in SERVING:
-            raise refuse("--engine", None, f"llamacpp, which has {asked[0]}", engine)
-        if asked and asked[-1] != "--layer-split" and question.host_bandwidth is None:
-            raise InputError(
-                f"{asked[-1]}: needs --host-bandwidth, the GB/s that the host reads its memory at"
-            )
-        if engine == "llamacpp" and not file:
+        gpu, target, file = load_gpu(question.hardware), load_model(question.model), is_gguf(question.model)
+        mix = question.weights and of_mix(question.weights.partition(",")[0].lower())
+        calibration = calibration_of(gpu, question.engine, question.calibration, bool(file or mix))
+        if question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None:
+            gpu = _shared(question, gpu, engine_of(calibration))
+        if calibration.stack == ELSEWHERE and not file:
             target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
         return cls(target, gpu, calibration)
 
     def precision(self, question: CommonOptions) -> Precision:
         """The formats that the question asks for, on this device and engine."""
         weights = question.weights
-        if weights is not None and engine_of(self.calibration) == "llamacpp":
+        if weights is not None and self.calibration.stack == ELSEWHERE:
             weights = in_gguf(weights)
         return precision_of(self.target, self.gpu.peak, weights, question.kv_dtype)
 
 
-def _in_turn(gpu: GPUSpec, devices: int) -> GPUSpec:
-    """Devices that hold the layers in turn: of one stream one computes at a time, with the memory of all."""
-    if devices == 1 or gpu.memory is None:
+def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpec:
+    """A device that shares a model with others, in turn, or with the host; refused on other engines.
+
+    Of devices in turn one computes at a time, with the memory of all.
+    """
+    devices, host = question.layer_split, "--cpu-moe" if question.cpu_moe else "--gpu-layers"
+    if engine in SERVING:
+        raise refuse(
+            "--engine", None, f"llamacpp, which has {'--layer-split' if devices > 1 else host}", engine
+        )
+    if (question.cpu_moe or question.gpu_layers is not None) and question.host_bandwidth is None:
+        raise InputError(f"{host}: needs --host-bandwidth, the GB/s that the host reads its memory at")
+    if gpu.memory is None:
         return gpu
     memory = gpu.memory.model_copy(update={"value": gpu.memory.value * devices})
     return gpu.model_copy(update={"memory": memory})
@@ -340,8 +339,8 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
             tp,
             query.kv_reread,
             attention_backend=query.attention_backend,
-            host_experts=_host_experts(query, target),
-            host_layers=_host_layers(query, target),
+            host_experts=_host_experts(query, target) if query.cpu_moe else 0.0,
+            host_layers=0.0 if query.gpu_layers is None else _host_layers(query.gpu_layers, target),
             host_bytes_per_s=(query.host_bandwidth or 1.0) * 1e9,
         ),
         precision=precision,
@@ -358,17 +357,14 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
 def _host_experts(query: Query, target: ModelSpec) -> float:
     """Share of the layers with routed experts that the host reads theirs of."""
-    if not query.cpu_moe:
-        return 0.0
     if not target.moe:
         raise refuse("--cpu-moe", None, f"0 for {target.name}, which has no routed experts", query.cpu_moe)
     return max(0, min(query.cpu_moe - target.num_dense_layers, target.num_moe_layers)) / target.num_moe_layers
 
 
-def _host_layers(query: Query, target: ModelSpec) -> float:
+def _host_layers(kept: int, target: ModelSpec) -> float:
     """Share of the layers that the host runs; the output counts as one, as it does in llama.cpp."""
-    every = target.num_hidden_layers + 1
-    return 0.0 if query.gpu_layers is None else max(0.0, 1.0 - query.gpu_layers / every)
+    return max(0.0, 1.0 - kept / (target.num_hidden_layers + 1))
 
 
 def with_draft(query: Query, named: Named | None = None) -> Query:

@@ -80,7 +80,8 @@ def calibration_of(
         return found if looks_like_path(calibration) else on_board(found, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)
-    engine, _, version = parse_engine(engine or (ELSEWHERE if gguf else _usual(gpu))).partition(DRIFT)
+    usual = ELSEWHERE if gguf or gpu.vendor in ALONE else DEFAULT
+    engine, _, version = parse_engine(engine or usual).partition(DRIFT)
     if gpu.name in devices_of(engine):
         return on_board(load_bundled(devices_of(engine)[gpu.name], version or None), gpu)
     known = [name for name in devices_of(engine) if _alike(gpu, load_gpu(name))]
@@ -111,10 +112,6 @@ def engine_of(calibration: Calibration) -> str | None:
     word = calibration.stack.split("-")[0] if calibration.stack not in ENGINES else calibration.stack
     word = word.split()[0]
     return word if word in ENGINES else None
-
-
-def _usual(gpu: GPUSpec) -> str:
-    return ELSEWHERE if gpu.vendor in ALONE else DEFAULT
 
 
 def _alike(one: GPUSpec, other: GPUSpec) -> bool:

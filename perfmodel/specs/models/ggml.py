@@ -111,4 +111,4 @@ def in_gguf(weights: str) -> str:
 
 def is_gguf(model: str) -> bool:
     """Whether a model is named by its GGUF file."""
-    return model.lower().endswith(".gguf")
+    return model.endswith((".gguf", ".GGUF"))
