@@ -62,7 +62,7 @@ def test_a_new_major_version_waits_for_a_look(name: str) -> None:
 
 def test_workflows_run_actions_of_one_commit_and_tools_of_one_version() -> None:
     """A tag can be moved; the version is in a comment that dependabot renews."""
-    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+    for path in (ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")):
         text = path.read_text(encoding="utf-8")
         used = re.findall(r"uses: (.*)", text)
         assert used

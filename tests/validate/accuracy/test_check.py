@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from perfmodel.answers.question.query import Query
 from perfmodel.cli import run
@@ -21,6 +24,8 @@ from perfmodel.validate.harness.micro.write import write_yaml
 from perfmodel.validate.records.store import RESULTS, latest, records
 from tests.validate.engine.test_published_run import PATH, QUERY, timings
 from tests.validate.refused import refused
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -162,6 +167,32 @@ def test_a_slower_a_faster_and_a_lost_measurement_are_seen(folder, factor, kept,
     if factor == 0.95:
         assert check(folder, *baseline, "--max-drift", "6%") == 0
     assert check(folder, *baseline, "--write") == check(folder, *baseline) == 0
+
+
+def test_the_action_checks_records_with_its_inputs(folder, tmp_path) -> None:
+    """Its script as a workflow runs it, but for the installation."""
+    (step,) = (s for s in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"] if "run" in s)
+    programs = tmp_path / "perfmodel" / "bin"
+    programs.mkdir(parents=True)
+    for name, does in (("python", "exit 0"), ("perfmodel", f'exec "{sys.executable}" -m perfmodel "$@"')):
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    inputs = dict.fromkeys(step["env"], "") | {"RESULTS": str(folder), "BASELINE": str(folder / "b.json")}
+    given = inputs | {"RUNNER_TEMP": str(tmp_path), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+
+    def status(**more: str) -> int:
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        return subprocess.run(command, env=os.environ | given | path | more, check=False).returncode
+
+    assert status() == 2  # no baseline yet
+    assert check(folder, "--baseline", str(folder / "b.json"), "--write") == 0
+    assert status() == 0
+    measured_again(folder, 1.3)
+    assert status() == 1
+    assert status(MAX_DRIFT="40%") == 1  # the errors have grown too
+    assert status(BASELINE="", MAX_ERROR="90%") == 0
+    assert (tmp_path / "summary.md").read_text().count("drifted: ") == 4
 
 
 def test_drift_by_hand(tmp_path) -> None:
