@@ -91,11 +91,11 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
     bundled = [load_bundled(name) for name in files.bundled_names("calibrations") if name != "ideal"]
     for name, constant in CONSTANTS.items():
         stated = [getattr(c, name) for c in bundled if name not in c.absent]
-        known = [value for each in stated for value in each.values()]
+        known = [value for each in stated for value in each.numbers()]
         if not known or name in calibration.absent:
             continue
         low, high = min(known) / FAR, max(known) * FAR
-        for value in getattr(calibration, name).values():
+        for value in getattr(calibration, name).numbers():
             if (constant.unit != "power" and value > high) or (constant.unit == "fraction" and value < low):
                 yield (
                     f"calibration {calibration.name}: {name} is {value:.3g}; of bundled calibrations it is "
