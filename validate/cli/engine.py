@@ -17,7 +17,7 @@ from perfmodel.cli.output import say, say_whole
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.models.model import hub_id, load_model
+from perfmodel.specs.models.model import hub_id, load_model, served_id
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
 from perfmodel.validate.records.store import RESULTS, machine_folder
 
@@ -269,12 +269,13 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     question += ["--tp", str(query.tp)] if query.tp != EngineQuestion.tp else []
     for flag, value in (("--weights", q.weights), ("--kv-dtype", q.kv_dtype), ("--results", q.results)):
         question += [flag, str(value)] if value is not None else []
+    head = q.draft_path or _found(query.model, draft, methods.get(word))
     request = PlanRequest(
-        model=hub_id(query.model) or query.model,
+        model=served_id(query.model, head) or query.model,
         engine=q.engine or "vllm",
         tp=query.tp,
         method=methods.get(word, "draft_model"),
-        draft=q.draft_path or _found(query.model, draft, methods.get(word)),
+        draft=head,
         gammas=(q.gamma,) if q.gamma else GAMMAS,
         batches=q.batches,
         prompts=q.prompts,
