@@ -39,6 +39,21 @@ def _print(answers: Sequence[Comparison]) -> None:
                 ("as many as fit, tokens/s", f"{c.batched:,.0f} (batch {c.batched_at})", both),
             )
             table(("", "baseline", "speculating"), composed)
+        if (found := a.apart) is not None:
+            rows = [
+                (said, f"{each.tokens_per_s:,.0f}", seconds(each.tpot_s), str(each.batch), str(each.gamma))
+                for said, each in (
+                    ("replicas, no draft", found.replicas),
+                    ("replicas with the draft", found.together),
+                    ("drafter apart, before", found.before),
+                    ("drafter apart, meanwhile", found.while_verifying),
+                )
+                if each is not None
+            ]
+            say(f"With {found.draft_devices} x {found.draft_hardware} more:", "bold")
+            table(("", "tokens/s", "TPOT", "batch", "gamma"), rows)
+            if found.while_verifying is None:
+                say("A drafter that works during verification needs --hit, which was not given.")
     warn_where([(f"context {a.query.context:g}, gamma {a.query.gamma}", a.warnings) for a in answers])
 
 

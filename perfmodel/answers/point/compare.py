@@ -12,11 +12,14 @@ import numpy as np
 
 from perfmodel.answers.advice.best import throughputs
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.point.apart import Apart, check_apart, drafter_apart
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.arguments import SHARE, argument, asks, question
 from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import Options, Query, resolve
+from perfmodel.answers.question.readers import MaybeReal, Whole, whole
 from perfmodel.answers.text import devices, tokens
+from perfmodel.errors import refuse
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -24,6 +27,8 @@ from perfmodel.speculation.workload import Workload
 
 MAX_BATCH = 1024
 """Batch up to which is looked for the most throughput."""
+MOST_APART = 64
+"""Devices of a drafter, and outcomes that it prepares for."""
 
 
 @question
@@ -35,6 +40,33 @@ class CompareQuery(Options):
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
+    draft_hardware: str | None = argument(
+        "Also the drafter on devices of its own (--draft-devices), against more replicas on as many.",
+        "NAME|PATH",
+        shown="none",
+        default=None,
+        group="Draft",
+    )
+    draft_devices: Whole = argument("How many these are.", "N", read=whole, default=1, group="Draft")
+    hit: MaybeReal = argument(
+        "P(a drafter that works during verification had prepared for its outcome); none is published.",
+        "P",
+        limits=SHARE,
+        shown="not known: it drafts before verification alone",
+        default=None,
+        group="Draft",
+    )
+    outcomes: Whole = argument(
+        "Outcomes of a verification that it prepares for.", "N", read=whole, default=1, group="Draft"
+    )
+
+    def check(self) -> None:
+        super().check()
+        for flag, count in (("--draft-devices", self.draft_devices), ("--outcomes", self.outcomes)):
+            if not 1 <= count <= MOST_APART:
+                raise refuse(flag, None, f"a whole number from 1 to {MOST_APART}", count)
+        if self.draft_hardware is None and self.hit is not None:
+            raise refuse("--hit", None, "left out without --draft-hardware", self.hit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +138,7 @@ class Comparison(Answer, BothWays):
 
     query: Query
     composition: Composition | None
+    apart: Apart | None
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
@@ -128,10 +161,34 @@ def compare(question: CompareQuery) -> Comparison:
     scenario = resolve(query)
     found = both_ways(scenario, context, gamma + 1)
     many = memory_of(scenario, gamma + 1.0, context, 0, query.memory_fraction).single()
+    elsewhere = None
+    if question.draft_hardware is not None:
+        check_apart(scenario.draft)
+        devices = question.draft_devices
+        moved = {
+            "hardware": question.draft_hardware,
+            "tp": devices,
+            "draft_tp": devices,
+            "ep": 1,
+            "dp": 1,
+            "calibration": None,
+        }
+        far = resolve(replace(query, **moved))
+        elsewhere = drafter_apart(
+            scenario,
+            far,
+            context,
+            gamma,
+            query.memory_fraction,
+            MAX_BATCH,
+            question.hit,
+            question.outcomes,
+        )
     return Comparison(
         query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
         **{f.name: getattr(found, f.name) for f in fields(found)},
         composition=compose(scenario, context, gamma, query.memory_fraction),
+        apart=elsewhere,
         warnings=(*doubts(query, scenario, 1.0, context, gamma), *many.shortage(gamma + 1.0)),
     )
 

@@ -1,0 +1,104 @@
+"""A drafter on devices of its own, before the verification or while it runs, against more replicas on as many
+devices.
+
+While the target verifies, a drafter can prepare the next draft for the likeliest outcomes ("speculative
+speculative decoding"): with P(it prepared the one that came) = hit, an iteration takes
+
+    hit max(gamma T_D, T_V + overhead) + (1 - hit) (gamma T_D + T_V + overhead)
+
+where T_D is a draft pass over `outcomes` tokens of each sequence, which share its cache. Messages between
+the two are a few hundred bytes an iteration and are not counted. The target's devices then hold nothing of
+the draft. Replicas on the drafter's devices multiply the throughput of the target's by (n + m)/n.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.answers.advice.best import throughputs
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import refuse
+from perfmodel.operations import Array
+from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One way to use all the devices, at the batch (of one replica) and gamma with the most throughput."""
+
+    tokens_per_s: float
+    tpot_s: float
+    batch: int
+    gamma: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A drafter on `draft_devices` more devices. replicas: all devices as replicas without a draft; together:
+    with the draft on the target's devices; before, while_verifying: the drafter apart; the last is None where
+    no hit rate is given. A layout is None where not one sequence fits.
+    """
+
+    draft_hardware: str
+    draft_devices: int
+    replicas: Layout | None
+    together: Layout | None
+    before: Layout | None
+    while_verifying: Layout | None
+
+
+def check_apart(draft: Draft) -> None:
+    """Refuse (InputError) what cannot draft from tokens alone."""
+    if not draft.named_model and draft.kind != "model":
+        allowed = (
+            "a model of its own, which drafts from tokens alone: the target's hidden states, cache or host"
+        )
+        raise refuse("--draft", None, f"{allowed} would have to be sent", draft.name)
+
+
+def drafter_apart(
+    near: Scenario,
+    far: Scenario,
+    context: float,
+    max_gamma: int,
+    fraction: float,
+    most: int,
+    hit: float | None,
+    outcomes: int,
+) -> Apart:
+    """near: the question on the target's devices; far: the same on the drafter's, of which the draft's times
+    and memory are taken. most: largest batch. Raises InputError as `check_apart` does.
+    """
+    check_apart(near.draft)
+    more = far.draft.tensor_parallel
+    replicas = 1.0 + more / near.machine.tensor_parallel
+    rates, p = throughputs(near, most, context, max_gamma, fraction)
+    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(rates.shape[1])
+    query = far.draft.query(np.maximum(gammas, 1.0)) * outcomes
+    draft_s = far.draft.passes(gammas) * far.draft_pass_s(batches, context, query)
+    verify_s = p.verify_s + p.overhead_s
+    held, apart = (memory_of(s, batches, context, gammas.astype(float), fraction) for s in (near, far))
+    fits = (held.weight_bytes + held.kv_bytes <= held.available_bytes) & (
+        apart.draft_weight_bytes + apart.draft_kv_bytes <= apart.available_bytes
+    )
+    one_after_other = draft_s + verify_s
+    sped = None if hit is None else hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
+
+    def layout(usable: Array, iteration_s: Array, copies: float = 1.0) -> Layout | None:
+        rate = np.where(usable, batches * p.tokens_per_iteration / iteration_s, 0.0)
+        at, gamma = divmod(int(rate.argmax()), rate.shape[1])
+        if not rate[at, gamma]:
+            return None
+        one = float(rate[at, gamma])
+        return Layout(copies * one, (at + 1) / one, at + 1, gamma)
+
+    drafting = gammas > 0
+    return Apart(
+        far.machine.gpu.name,
+        more,
+        layout((rates > 0) & ~drafting, p.iteration_s, replicas),
+        layout((rates > 0) & drafting, p.iteration_s, replicas),
+        layout(fits & drafting, one_after_other),
+        None if sped is None else layout(fits & drafting, sped),
+    )
