@@ -78,6 +78,8 @@ WORK = (
 command that gets as far has accepted all its options, and ends there. What such work leaves behind the suite
 of faults attacks.
 """
+SERVES = {"mcp"}
+"""Commands that take nothing but what comes over stdin."""
 SLOW = {
     **dict.fromkeys(("validate accuracy", "validate calibrate", "validate check", "plot"), 0.2),
     **dict.fromkeys(("explore", "validate compare"), 0.1),
@@ -116,7 +118,8 @@ class Verb:
 @cache
 def verbs() -> tuple[Verb, ...]:
     """Every command."""
-    return tuple(verb for name in cli.COMMANDS for verb in _below(cli.command(name), (name,)))
+    names = (name for name in cli.COMMANDS if name not in SERVES)
+    return tuple(verb for name in names for verb in _below(cli.command(name), (name,)))
 
 
 def _below(command: Any, words: tuple[str, ...]) -> Iterator[Verb]:
