@@ -6,6 +6,7 @@ from typing import Annotated
 
 from perfmodel.answers.load.llmd_report import llmd_report
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
+from perfmodel.answers.load.rollout import RolloutRow
 from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
@@ -39,6 +40,7 @@ COLUMNS = (
     Column("KV", spare=2),
     "replicas",
 )
+ROLLED_OUT = ("age", "alpha", "draft tokens", "makespan", "last tenth", "tokens/s", "speedup", "a request")
 
 
 @command(
@@ -65,9 +67,13 @@ def app(question: TrafficQuery, report: Report = None, json: Json = False) -> No
 def _print(a: Traffic) -> None:
     drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if a.drafts else ""
     say(f"{a.model} on {devices(a.hardware, a.tp)}{drafting}", "bold")
-    for verdict in a.verdicts:
-        say(_verdict(verdict), "bold")
-    table(COLUMNS, [_cells(row) for row in a.rows])
+    if a.rollout is None:
+        for verdict in a.verdicts:
+            say(_verdict(verdict), "bold")
+        table(COLUMNS, [_cells(row) for row in a.rows])
+    else:
+        say(_rollout(a.rollout), "bold")
+        table(ROLLED_OUT, [_rolled_out(row) for row in a.rollout])
     if a.replay is not None:
         say("replayed, request by request")
         table(COLUMNS, [(*_cells(row)[:-1], "") for row in a.replay])
@@ -83,10 +89,35 @@ def _print(a: Traffic) -> None:
     told = [
         (in_words(row.gamma), note)
         for row in (*a.rows, *(a.replay or ()))
+        if a.rollout is None
         for note in row.warnings
         if not note.startswith("saturated")
     ]
     warn(f"{length}: {note}" for length, note in told)
+
+
+def _rollout(rows: tuple[RolloutRow, ...]) -> str:
+    """The best policy, at the first age."""
+    first = [row for row in rows if row.age == rows[0].age]
+    best = min(first, key=lambda row: row.makespan_s)
+    said = f"rollout: {seconds(first[0].makespan_s)} without a draft"
+    if best.gamma:
+        said += f", {seconds(best.makespan_s)} with {in_words(best.gamma)}: {best.speedup:.2f}x"
+        said += f", {best.stream_speedup:.2f}x a request"
+    return said
+
+
+def _rolled_out(row: RolloutRow) -> tuple[str, ...]:
+    return (
+        "" if row.age is None else f"{row.age:g}",
+        "" if row.alpha is None else f"{row.alpha:g}",
+        str(row.gamma),
+        seconds(row.makespan_s),
+        seconds(row.tail_s),
+        f"{row.output_tokens_per_s:,.0f}",
+        f"{row.speedup:.2f}x",
+        f"{row.stream_speedup:.2f}x",
+    )
 
 
 def _cells(row: TrafficRow) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts
 def along_turns(question: TrafficQuery, scenario: Scenario, steps: StepTimes) -> StepTimes:
     """Passes that gain what the turns of a session do on average: of iterations, which engines count."""
     kinds = question.reusing.kinds
-    gains = gains_along(question, scenario, steps.gamma, kinds.prompt + question.output_len / 2.0)
+    gains = gains_along(question, scenario, steps.gamma, kinds.prompt + question.first.output_mean / 2.0)
     return (
         steps
         if gains is None

@@ -2,7 +2,7 @@
 docs/traffic.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from perfmodel.answers.answer import Answer
 from perfmodel.answers.grid.sweep import library
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
+from perfmodel.answers.load.rollout import Plan, RolloutRow, rollouts, with_rollout
 from perfmodel.answers.load.traced import check_fits, trace_of, with_trace
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
@@ -33,7 +34,7 @@ from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.request_costs import request_constants
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
 from perfmodel.speculation.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Traffic(Answer):
     drafts: tuple[DraftLimits, ...]
     prefix: tuple[PrefixVerdict, ...] | None
     replay: tuple[TrafficRow, ...] | None
+    rollout: tuple[RolloutRow, ...] | None
     model: str
     hardware: str
     tp: int
@@ -124,7 +126,7 @@ def traffic(question: TrafficQuery) -> Traffic:
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
-    question = with_trace(question)
+    question = with_rollout(with_trace(question))
     if question.draft is None:
         named = Named.of(question)
         engine = engine_of(named.calibration)
@@ -161,6 +163,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         else tuple(_break_even(question, replica.passes, gamma) for gamma in replica.passes if gamma),
         prefix=prefix_verdicts(question, replica, choices, by_load) if known and question.reuse else None,
         replay=_replay(question, replica, choices, off, by_load),
+        rollout=rollouts(question, _plans(question, replica, choices), most) if question.rollout else None,
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
         tp=question.tp,
@@ -184,6 +187,15 @@ def _with_spread(question: TrafficQuery, model: str) -> tuple[TrafficQuery, str]
     return replace(question, acceptance_std=published.value), published.source
 
 
+def _plans(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]) -> Iterator[Plan]:
+    """What may be run at the question's acceptance, or at that of each age."""
+    if question.alpha_by_age is None:
+        yield Plan(None, None, replica, choices)
+    for age, alpha in question.alpha_by_age or ():
+        aged = _replica(question, replace(replica.scenario, acceptance=Acceptance.from_alpha(alpha)), True)
+        yield Plan(age, alpha, aged, _choices(question, aged))
+
+
 def _replay(
     question: TrafficQuery,
     replica: Replica,
@@ -193,6 +205,8 @@ def _replay(
 ) -> tuple[TrafficRow, ...] | None:
     """Of every load, where asked for; else of those whose own warnings say that it is to be believed."""
     doubted = [rows for rows in by_load if any("--replay" in note for row in rows for note in row.warnings)]
+    if question.rollout is not None:
+        return None
     if not question.replays and not 0 < len(doubted) <= UNASKED:
         return None
     loads = question.loads.tolist()

@@ -4,6 +4,7 @@ flags.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,21 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
             raise refuse(flag, None, allowed, given)
         limits[name.strip()] = milliseconds
     return limits
+
+
+def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
+    """``0:0.75,8:0.6``, such a mapping or pairs: (age, acceptance), by age."""
+    pairs = given.items() if isinstance(given, dict) else given
+    if isinstance(given, str):
+        pairs = [part.split(":") for part in given.split(",")]
+    try:
+        found = sorted((float(age), float(alpha)) for age, alpha in pairs)
+    except (TypeError, ValueError):
+        found = []
+    if not found or not all(0 <= age < math.inf and 0 <= alpha < 1 for age, alpha in found):
+        allowed = "ages from 0 with an acceptance from 0 to below 1 each, such as 0:0.75,8:0.6"
+        raise refuse(flag, None, allowed, given)
+    return tuple(found)
 
 
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
@@ -195,6 +211,20 @@ class TrafficQuery(CommonOptions):
         default=0.0,
         group="Prefix cache",
     )
+    rollout: MaybeWhole = argument(
+        "Requests that all come at the start; outputs are log-normal, or those of --trace.",
+        "N",
+        limits=(1, 1_000_000),
+        default=None,
+        group="Rollout",
+    )
+    alpha_by_age: Parsed[tuple[tuple[float, float], ...] | None, Any] = argument(
+        "Acceptance by age of the target's weights, such as 0:0.75,8:0.6.",
+        "AGE:ALPHA,...",
+        read=parse_ages,
+        default=None,
+        group="Rollout",
+    )
     replay: bool = argument(
         "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
     )
@@ -213,12 +243,18 @@ class TrafficQuery(CommonOptions):
         for name in ("input_len", "output_len"):
             if getattr(self, name) is None:
                 raise InputError(f"{arg.flag(name)}: must be given, or --trace")
-        if self.request_rate is None and self.max_concurrency is None:
+        if self.rollout is not None and self.request_rate is not None:
+            raise InputError("--rollout: all its requests come at the start, without --request-rate")
+        if self.alpha_by_age is not None and self.rollout is None:
+            raise InputError("--alpha-by-age: must be of a --rollout")
+        if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
             raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
         if self.capped and len(self.max_concurrency or ()) != 1:
             raise InputError("--max-concurrency: must be one number with --request-rate")
         for name in ("input", "output"):
             mean = float(getattr(self, f"{name}_len"))
+            if name == "output" and self.rollout is not None:
+                continue  # log-normal, of any deviation
             self.within(
                 f"{name}_std", 0, mean / 3**0.5, f"from 0 to the mean / sqrt(3) = {mean / 3**0.5:.0f}"
             )
@@ -273,16 +309,13 @@ class TrafficQuery(CommonOptions):
         if self.turns == 1:
             return self.first
         mean, std = self.reusing.prompts
-        return Lengths(mean, float(self.output_len), std, self.output_std)
+        return replace(self.first, input_mean=mean, input_std=std)
 
     @property
     def longest(self) -> int:
         """Tokens of the last context of a session."""
-        return (
-            self.input_len
-            + self.output_len
-            + (self.turns - 1) * (self.output_len + (self.turn_input_len or 0))
-        )
+        prompt, answer = self.input_len or 0, self.output_len or 0
+        return prompt + answer + (self.turns - 1) * (answer + (self.turn_input_len or 0))
 
     @property
     def reusing(self) -> Reuse:

@@ -1,0 +1,91 @@
+"""What a rollout of reinforcement learning takes, by draft policy and by the age of the target's weights."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.answers.load.traced import trace_of
+from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.queueing.policies import Choice, Replica, parse_policies
+from perfmodel.queueing.replay import ReplayedRequests, replay
+from perfmodel.queueing.rollout import at_once, batch_of
+
+COMPARED = "auto,table,tail"
+"""Policies of a rollout unless asked."""
+MOST_DONE = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutRow:
+    """A rollout at one draft length or policy.
+
+    age, alpha: of the target's weights beyond those that the draft was trained for, and the acceptance then;
+    None where the acceptance is the question's. makespan_s: to the last token of the last request. tail_s: of
+    it, since nine in ten were done. speedup: of the makespan over that without drafts; stream_speedup: of the
+    mean TPOT of a request.
+    """
+
+    age: float | None
+    alpha: float | None
+    gamma: int | str
+    makespan_s: float
+    tail_s: float
+    output_tokens_per_s: float
+    speedup: float
+    stream_speedup: float
+    preemptions: int
+    table: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What may be run at one age."""
+
+    age: float | None
+    alpha: float | None
+    replica: Replica
+    choices: Sequence[Choice]
+
+
+def with_rollout(question: TrafficQuery) -> TrafficQuery:
+    """The question of so many clients, with the policies that a rollout is compared by."""
+    if question.rollout is None:
+        return question
+    asked = [policy.name for policy in question.gamma]
+    gamma = parse_policies(COMPARED, "--gamma") if asked == ["auto"] else question.gamma
+    return replace(question, gamma=gamma, max_concurrency=question.max_concurrency or (question.rollout,))
+
+
+def rollouts(question: TrafficQuery, plans: Iterable[Plan], longest: int) -> tuple[RolloutRow, ...]:
+    """A row for each age and choice, the same requests in each; longest: tokens that the model takes."""
+    assert question.rollout is not None
+    if question.trace is None:
+        requests = batch_of(question.lengths, question.rollout, longest, question.seed)
+    else:
+        requests = at_once(trace_of(question.trace), question.rollout)
+    cap, rows = (question.max_concurrency or (None,))[0], list[RolloutRow]()
+
+    def served(choice: Choice) -> ReplayedRequests:
+        given = question.limits, requests, None, question.spread, question.seed, cap
+        return replay(choice.steps, question.lengths, *given)
+
+    for plan in plans:
+        met = [(choice, served(choice)) for choice in plan.choices if choice.steps.seats]
+        for choice, of in met:
+            base = met[0][1]
+            rows.append(
+                RolloutRow(
+                    age=plan.age,
+                    alpha=plan.alpha,
+                    gamma=choice.gamma,
+                    makespan_s=of.duration_s,
+                    tail_s=of.duration_s - float(np.quantile(of.e2e_s, MOST_DONE)),
+                    output_tokens_per_s=float(of.output_tokens.sum()) / of.duration_s,
+                    speedup=base.duration_s / of.duration_s,
+                    stream_speedup=base.mean_tpot_s / of.mean_tpot_s,
+                    preemptions=of.preemptions,
+                    table=choice.table,
+                )
+            )
+    return tuple(rows)

@@ -1,0 +1,36 @@
+"""Drafts in the tail of a batch alone: one length while few enough requests run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Tail(LengthPolicy):
+    """Nothing until so few requests run that a length gains at every batch from there on; then that length.
+
+    Of the lengths it is the one that saves most of the logarithm of the time, over the batches of a drain.
+    """
+
+    help: ClassVar[str] = "one length while few requests run"
+    noun: ClassVar[str] = "the tail"
+    source: ClassVar[str] = "speculative_disable_by_batch_size of vLLM 0.8; vllm#41821"
+
+    def choices(self, replica: Replica) -> Sequence[Choice]:
+        """One table, at every load."""
+        seats = min(t.seats for t in replica.passes.values())
+        if not seats:
+            return [replica.switching(self, [], 0.0)]
+        alone = replica.passes[0].decode_s[:seats]
+        best, saved, until = 0, 0.0, 0
+        for gamma, t in replica.passes.items():
+            gain = np.log(alone * t.tokens_per_iteration / t.decode_s[:seats])
+            pays = int(np.argmin(np.append(gain > 0, False)))
+            if gain[:pays].sum() > saved:
+                best, saved, until = gamma, float(gain[:pays].sum()), pays
+        table = [best] * until + [0] * (seats - until)
+        return [replica.switching(self, table, replica.sustained({0, best}))]

@@ -1,0 +1,91 @@
+"""Rollouts: all requests at the start, by policy and by age of the weights."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.errors import InputError
+from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.replay import Arrivals, replay
+from perfmodel.queueing.rollout import batch_of
+from perfmodel.queueing.steps import StepTimes
+
+ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 500, "output_len": 1000, "draft": "eagle3"}
+
+
+def test_lengths_are_log_normal_and_cut_at_the_positions() -> None:
+    drawn = batch_of(Lengths(500.0, 1000.0, output_std=1000.0), 40_000, 9_000, seed=1)
+    assert drawn.output_tokens.mean() == pytest.approx(1000, rel=0.02)
+    assert np.median(drawn.output_tokens) == pytest.approx(1000 / 2**0.5, rel=0.02)
+    assert (drawn.output_tokens.max(), set(drawn.input_tokens)) == (8_500, {500})
+    assert not drawn.at_s.any()
+
+
+def test_a_drain_by_hand() -> None:
+    """Three answers of 11, 21 and 31 tokens: prompts in 30 ms beside a pass of 10, then ten passes of 14, of
+    12 and of 10 ms. Alone, the last drafts: 5 passes of 16 ms save 20, and the prompts' own pass is one of
+    that length, 6 longer.
+    """
+    plain = StepTimes(0, 1.0, np.array([0.010, 0.012, 0.014]), np.full(3, 0.010), 3, 0.01)
+    burst = Arrivals(np.zeros(3), np.full(3, 100), np.array([11, 21, 31]))
+    alone = replay(plain, Lengths(100.0, 21.0), Limits(3, 1000), burst)
+    assert alone.duration_s == pytest.approx(0.040 + 0.14 + 0.12 + 0.10)
+    certain = {"survival": np.array([1.0, 1.0])}
+    drafts = StepTimes(1, 2.0, np.array([0.016]), np.full(1, 0.010), 1, 0.01, **certain)
+    tail = StepTimes(
+        1,
+        2.0,
+        np.array([0.016, 0.024, 0.028]),
+        np.full(3, 0.010),
+        3,
+        0.01,
+        table=(drafts, plain, plain),
+        **certain,
+    )
+    drained = replay(tail, Lengths(100.0, 21.0), Limits(3, 1000), burst)
+    assert drained.duration_s == pytest.approx(alone.duration_s - 0.020 + 0.006)
+
+
+def test_policies_of_a_rollout_are_compared_with_none() -> None:
+    rows = traffic(rollout=64, output_std=1000, alpha=0.7, **ASKED).rollout
+    assert rows is not None
+    assert {row.gamma for row in rows} >= {0, "table", "tail"}
+    assert rows[0].speedup == 1
+    for row in rows:
+        assert row.speedup == pytest.approx(rows[0].makespan_s / row.makespan_s)
+        assert 0 <= row.tail_s < row.makespan_s
+    assert max(row.speedup for row in rows) > 1.5
+
+
+def test_a_stale_draft_pays_less_with_age_and_is_switched_off_in_the_crowd() -> None:
+    asked = {"gamma": (4, "tail"), "alpha": 0.7, "rollout": 64, "output_std": 300} | ASKED
+    rows = traffic(alpha_by_age="8:0.4,0:0.7,32:0.05", **asked).rollout
+    assert rows is not None
+    fixed = [row.speedup for row in rows if row.gamma == 4]
+    tail = [row.speedup for row in rows if row.gamma == "tail"]
+    assert [row.age for row in rows[::3]] == [0, 8, 32]
+    assert fixed == sorted(fixed, reverse=True)
+    assert fixed[2] < 1 <= tail[2] + 0.01
+
+
+def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
+    where = tmp_path / "lengths.csv"
+    where.write_text("arrival_s,prompt_tokens,output_tokens\n0,500,90\n9,700,4000\n", encoding="utf-8")
+    answer = traffic(**{**ASKED, "trace": str(where), "rollout": 2, "gamma": 0})
+    assert answer.rollout is not None
+    assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4090)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"rollout": 4, "request_rate": 1}, "without"),
+        ({"alpha_by_age": "0:0.5", "max_concurrency": 1}, "must be of a"),
+        ({"rollout": 4, "alpha_by_age": "0:1.5"}, "such as 0:0.75,8:0.6"),
+    ],
+)
+def test_what_is_no_rollout_is_refused(given: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        traffic(**ASKED, **given)
