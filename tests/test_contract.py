@@ -247,8 +247,7 @@ ASKED = {"model": "llama-3.1-8b", "hardware": "h100-sxm-80gb"}
 @pytest.mark.parametrize("word", DRAFTS)
 def test_every_verb_answers_about_a_draft(word: str) -> None:
     draft, at = DRAFTS[word], {**ASKED, "draft": DRAFTS[word], "rate": "0.7"}
-    table = schedule(**at, context=8192, max_batch=4).as_dict()
-    assert table["tables"]
+    assert schedule(**at, context=8192, max_batch=4).as_dict()["tables"]
     served = traffic(**at, input_len=1024, output_len=128, max_concurrency="1,4", gamma=2).as_dict()
     assert [row["concurrency"] for row in served["rows"] if row["gamma"]] == [1, 4]
     advice = advise(**ASKED, context=8192, batch="1,4", rate={draft: 0.7}, any_draft=True).as_dict()

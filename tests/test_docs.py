@@ -64,8 +64,7 @@ def test_every_page_with_a_command_is_run_and_outputs_fit_the_site() -> None:
             for line in block.splitlines() if kind == "console" else []:
                 assert len(line) <= GENERATE.COLUMNS or line.startswith(WHOLE), f"{page.name}: {line}"
         shown = blocks(page, "console") + blocks(page, "sh")
-        name = str(page.relative_to(ROOT))
-        assert name in GENERATE.names() or not shown
+        assert str(page.relative_to(ROOT)) in GENERATE.names() or not shown
         assert page.read_text(encoding="utf-8").count("\n```console") == len(blocks(page, "console"))
         assert all(text.startswith("$ ") for text in blocks(page, "console"))
 

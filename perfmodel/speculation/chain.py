@@ -133,10 +133,10 @@ class Passes:
         """
 
         def of(ops: list[Op], machine: Machine, before: list[Floats]) -> list[Floats]:
-            works = ("pass" if op.kind == "upkeep" else op.kind for op in ops)
-            moved = [known is None or each == work for each in works]
+            kind = "upkeep" if work == "pass" else work
             return [
-                machine.op_predicted_s(op) if m else s for op, m, s in zip(ops, moved, before, strict=True)
+                machine.op_predicted_s(op) if known is None or op.kind == kind else seconds
+                for op, seconds in zip(ops, before, strict=True)
             ]
 
         target, draft = known or ([0.0] * len(self.target_ops), [0.0] * len(self.draft_ops))

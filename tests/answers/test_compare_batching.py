@@ -40,8 +40,7 @@ def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
     else:
         assert both_ways(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
     # tokens of one sequence that route alike may read fewer experts
-    apart = replace(s, routing_independence=1.0)
-    assert both_ways(apart, 100, 2).bytes_per_token_ratio > 1
+    assert both_ways(replace(s, routing_independence=1.0), 100, 2).bytes_per_token_ratio > 1
 
 
 def test_both_compose_under_capacity() -> None:

@@ -77,8 +77,7 @@ def test_answers_put_back_reach_what_was_wanted(query, target):
 def test_worked_alpha():
     # ideal, B=64, S=32000, gamma 1: T_T 139.0117 ms, T_D 9.4675 ms; T_V: 128 tokens still load, as T_T.
     # 1 + alpha >= (9.4675 + 139.0117) / 139.0117 = 1.068106; activation traffic adds a little
-    r = inverse(BASE, tp=1, gamma=1, calibration="ideal")
-    assert 0.0681 < r.smallest_alpha < 0.075
+    assert 0.0681 < inverse(BASE, tp=1, gamma=1, calibration="ideal").smallest_alpha < 0.075
     s, at = resolve(BASE), (64, 32_000, 3)
     most = speedup_at(replace(s, acceptance=Acceptance.from_alpha(1.0)), *at)
     assert smallest_alpha(s, *at, most) == pytest.approx(1.0), "which reaches just that"

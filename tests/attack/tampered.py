@@ -52,8 +52,7 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
             rng = Random(f"{seed}:gate:{number}")
             path = rng.choice(rng.choice(paths))
             before = path.read_text(encoding="utf-8")
-            changed = _with_another_number(rng, before)
-            path.write_text(changed, encoding="utf-8")
+            path.write_text(_with_another_number(rng, before), encoding="utf-8")
             refused, fault = False, None
             try:
                 now = module.inputs(package / "results")

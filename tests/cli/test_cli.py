@@ -72,8 +72,7 @@ def test_names_are_completed_in_a_shell(typed: str, completed: set[str]) -> None
 
 def test_what_most_questions_need_is_marked(out: Run) -> None:
     shown = out("whatif", "--help")
-    marked = re.findall(r"^  \* .*?--([a-z-]+)", shown, re.MULTILINE)
-    assert marked == [*COMMON]
+    assert re.findall(r"^  \* .*?--([a-z-]+)", shown, re.MULTILINE) == [*COMMON]
     assert f"\n{MARK}\n" in shown
     assert MARK not in out("tree", "--help")
 

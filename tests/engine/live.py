@@ -134,8 +134,7 @@ def judge(
     place.
     """
     base = made.calibration
-    rows = rows_of(held_out, query, base)
-    seconds = rows.predict(base)
+    seconds = rows_of(held_out, query, base).predict(base)
     told = [
         f"{t.name:<28}{t.tpot_s * 1e3:>9.2f}ms{s / t.tokens_per_iteration * 1e3:>9.2f}ms"
         f"{s / t.seconds - 1:>+8.1%}"

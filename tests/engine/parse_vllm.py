@@ -39,8 +39,7 @@ def main(engine: Path) -> int:
         parallel = ParallelConfig(
             tensor_parallel_size=args.tensor_parallel_size, distributed_executor_backend="mp"
         )
-        speculative = made.create_speculative_config(model, parallel)
-        check(name, config, speculative)
+        check(name, config, made.create_speculative_config(model, parallel))
         print(f"vllm takes: {name}")
     print(f"vllm {vllm.__version__}")
     return 0

@@ -193,8 +193,7 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(
 
 def test_measured_dots_at_an_edge_are_whole_and_their_numbers_inside() -> None:
     measured = [(256, 8000, 1.01), (128, 8000, 0.93), (512, 8000, 2)]
-    figure = laid_out(plots.surface(SCENARIO, gamma=2, points=17, measured=measured))
-    axes = figure.axes[0]
+    axes = laid_out(plots.surface(SCENARIO, gamma=2, points=17, measured=measured)).axes[0]
     (dots,) = (line for line in axes.lines if str(line.get_label()).startswith("measured"))
     assert not dots.get_clip_on()
     boxes = [text.get_window_extent() for text in axes.texts]
@@ -282,8 +281,7 @@ def test_colours_grow_darker_step_by_step() -> None:
 
 def test_a_surface_at_the_best_gamma_never_falls_below_the_baseline() -> None:
     """Where no draft pays the best gamma is 0, whose speedup is 1: grey, and the bar starts there."""
-    figure = plots.surface(SCENARIO, points=17)
-    axes, bar = figure.axes
+    axes, bar = plots.surface(SCENARIO, points=17).axes
     assert bar.get_ylim()[0] == 1.0
     assert to_rgb(axes.get_facecolor()) == to_rgb(plots_style.PALE)
     assert "do not speculate" in [text.get_text() for text in axes.texts]

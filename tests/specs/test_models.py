@@ -18,8 +18,7 @@ B = 1e9
 
 def shown(value: float) -> float:
     """Half a unit of the last digit that is printed: 16 -> 0.5, 8.03 -> 0.005."""
-    digits = f"{value:g}".partition(".")[2]
-    return 0.5 * 10.0 ** -len(digits)
+    return 0.5 * 10.0 ** -len(f"{value:g}".partition(".")[2])
 
 
 def recomputes(computed: float, printed: float) -> bool:
@@ -85,8 +84,7 @@ def test_a_user_file_by_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(source.read_text())
     assert load_model(str(path)) == load_model("llama-3.1-8b")
-    bare = path.rename(tmp_path / "mine")
-    assert load_model(str(bare)) == load_model("llama-3.1-8b")
+    assert load_model(str(path.rename(tmp_path / "mine"))) == load_model("llama-3.1-8b")
     with pytest.raises(InputError, match="--model: no model named 'mine'"):
         load_model("mine")
 

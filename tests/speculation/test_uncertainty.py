@@ -48,8 +48,7 @@ ASKED = Query(
 
 
 def test_ideal_has_no_interval_and_gamma_zero_no_doubt() -> None:
-    ideal = whatif(ASKED, calibration="ideal")
-    assert ideal.speedup_interval is None
+    assert whatif(ASKED, calibration="ideal").speedup_interval is None
     assert speedup_interval(resolve(replace(ASKED, calibration="ideal")), 64, 32000, 0, 1.0) == (1.0, 1.0)
     plain = whatif(ASKED, gamma=0, tokens_per_iteration=None, alpha=0.8)
     assert plain.speedup_interval == (1.0, 1.0)
@@ -195,8 +194,7 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
         unsure = getattr(c, names[1]).model_copy(update={"stderr": stderr})
         fitted = c.model_copy(update={"fit": shares, names[1]: unsure})
         assert variance(with_calibration(scenario, fitted)) == pytest.approx(expected)
-    none = c.model_copy(update={"fit": None})
-    assert variance(with_calibration(scenario, none)) == 0.0
+    assert variance(with_calibration(scenario, c.model_copy(update={"fit": None}))) == 0.0
     assert is_transferred(resolve(replace(ASKED, hardware="h800-sxm-80gb")))
     assert not is_transferred(scenario)
 

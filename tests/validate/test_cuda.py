@@ -62,8 +62,7 @@ def test_lossless_greedy(make_model, more) -> None:
     """In float64 the tokens are those of plain decoding on the CPU."""
     prompts, new = [[1, 2, 3] * 20, [7], [5, 9] * 15], 100
     asked = Request(3, 60, new, 2 if "tree" in more else 4, **more)
-    model = make_model()
-    plain = make_decoder(model, asked.plain()).generate(prompts, new)
+    plain = make_decoder(make_model(), asked.plain()).generate(prompts, new)
     assert make_decoder(make_model().to("cuda"), asked).generate(prompts, new).tokens == plain.tokens
 
 

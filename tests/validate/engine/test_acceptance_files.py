@@ -63,8 +63,7 @@ def test_a_metrics_page_of_n_grams_counts_short_drafts_as_they_are(tmp_path) -> 
     whole.write_text(f"{page}vllm:generation_tokens_total 512\nvllm:request_success_total 4\n")
     found = acceptance(whole, 4, tmp_path, draft="ngram")
     assert found.tokens_per_iteration(4) == pytest.approx(508 / 114, rel=1e-9)
-    table = import_file(whole, None, subject(4, "ngram"))
-    assert "3.79 tokens on average" in table.source
+    assert "3.79 tokens on average" in import_file(whole, None, subject(4, "ngram")).source
     with pytest.raises(InputError, match="must hold the generated tokens and the finished requests"):
         import_file(FILES / "vllm-metrics-ngram4.txt", None, subject(4, "ngram"))
     with pytest.raises(InputError, match="the draft length changed while this was counted"):

@@ -218,8 +218,7 @@ def test_prompts_of_an_n_gram_repeat_themselves(tmp_path) -> None:
             prompts = [json.loads(row)["prompt"].split() for row in text]
             assert len({prompt[0] for prompt in prompts}) == len(prompts) == rows
             assert all(prompt[1:9] == prompt[9:17] and len(prompt) == words + 1 for prompt in prompts)
-            turn = json.loads(text[0])["conversations"][0]["content"]
-            assert turn.split() == prompts[0]
+            assert json.loads(text[0])["conversations"][0]["content"].split() == prompts[0]
 
 
 def test_an_engine_is_made_to_accept_so_much() -> None:
@@ -279,8 +278,7 @@ def test_where_constants_are_sought() -> None:
     assert alone["iteration_sequence_s"].spread == pytest.approx(0.0007)
     passes = sought(BASE, [replace(t, kind="pass") for t in ROWS], load_model("llama-3.1-8b"))
     assert [name for name in found if name not in passes] == ["iteration_fixed_s", "iteration_sequence_s"]
-    plain = sought(BASE, ROWS[:1], load_model("llama-3.1-8b"))
-    assert plain.keys() == passes.keys()
+    assert sought(BASE, ROWS[:1], load_model("llama-3.1-8b")).keys() == passes.keys()
 
 
 def test_where_constants_are_sought_that_nothing_or_much_is_known_of() -> None:

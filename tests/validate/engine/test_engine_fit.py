@@ -81,8 +81,7 @@ def test_draft_lengths_and_batches_that_no_row_has_are_predicted(fitted) -> None
 
 def test_an_interval_is_the_scatter_of_the_rows(fitted) -> None:
     """18 rows off by 1 % at the most: no fit is closer than 3 %, sqrt(2) of it for the two of a speedup."""
-    found = log_rms(fitted.fitted.held_out, fitted.rows.measured)
-    assert 0.002 < found < 0.03
+    assert 0.002 < log_rms(fitted.fitted.held_out, fitted.rows.measured) < 0.03
     stated = fitted.calibration.observed_error["speedup"]
     assert (stated.rows, stated.log_rms) == (18, pytest.approx(small_sample(2**0.5 * NOISE, 18), rel=0.01))
     baseline = [t.gamma == 0 for t in fitted.rows.timings]

@@ -149,8 +149,7 @@ def test_two_ranks_write_one_record(tmp_path) -> None:
     """Tensor parallelism over gloo: whole passes, the all-reduce curve that a calibration takes, and
     acceptance.
     """
-    block = {**BLOCK, "batch": [1]}
-    plan = write(tmp_path, grid=[block], tensor_parallel=2)
+    plan = write(tmp_path, grid=[{**BLOCK, "batch": [1]}], tensor_parallel=2)
     where = [str(plan), "--machine", "t-2", "--results", str(tmp_path)]
     table = tmp_path / "acceptance.json"
     texts = ["--documents", "1", "--context", "64", "--new-tokens", "8", "--draft-kv", "streamingllm:16"]
@@ -176,7 +175,7 @@ def test_minutes_end_a_run_between_two_rows(tmp_path, capsys) -> None:
 def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
     """Rows byte for byte, a torn last line aside; without a row there is no record, and the journal stays."""
     whole = json.loads(record.path.read_text(encoding="utf-8"))
-    header = {key: value for key, value in whole.items() if key != "points"}
+    header = {key: value for key, value in whole.items() if key not in ("points", "crc32")}
     journal = Journal.begin(tmp_path / "20250101T000000Z-01234567-test-tiny.journal", header)
     journal.close()
     assert run(["validate", "finish", str(journal.path)]) == 2
@@ -190,7 +189,8 @@ def test_a_journal_becomes_a_record_later(tmp_path, record, capsys) -> None:
     assert run(["validate", "finish", str(journal.path)]) == 0
     made = journal.path.with_suffix(".json")
     assert f"record: {made}, 3 rows" in " ".join(capsys.readouterr().out.split())
-    assert json.loads(made.read_text(encoding="utf-8")) == {**whole, "points": whole["points"][:3]}
+    found = json.loads(made.read_text(encoding="utf-8"))
+    assert found == {**header, "points": whole["points"][:3], "crc32": found["crc32"]}
     assert not journal.path.exists()
     for wrong in (made, tmp_path / "none.journal"):
         assert run(["validate", "finish", str(wrong)]) == 2

@@ -138,8 +138,7 @@ def synthetic(folder: Path, plan: Plan, gpu: GPUSpec, noise: float = 0.0) -> Pat
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    chosen = load_plan("cpu-full")
-    return chosen.model_copy(update={"hardware": "h100-sxm-80gb"})
+    return load_plan("cpu-full").model_copy(update={"hardware": "h100-sxm-80gb"})
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,7 @@ from tests.validate.tiny_record import changed
 
 
 def committed(kind: str = "measure") -> Record:
-    found = latest(records(RESULTS, "cpu-1"), kind)
-    return found
+    return latest(records(RESULTS, "cpu-1"), kind)
 
 
 def raw(record: Record) -> dict[str, Any]:

@@ -136,8 +136,7 @@ def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
     rows, tuned = rows_of("seen"), {p.name: ABSENT for p in DEFAULT_FLAGS}
     by_fit = rows.predict(recorded()["steps"])
     for group in rows.groups[::7]:
-        row = rows.rows[group.index[0]]
-        version = study.version_of(row) or None
+        version = study.version_of(rows.rows[group.index[0]]) or None
         shipped = load_bundled(group.constants.kernels.name, version).model_copy(update=tuned)
         by_file = np.log(group.predict(shipped))
         np.testing.assert_allclose(by_file, by_fit[group.index], rtol=3e-4)

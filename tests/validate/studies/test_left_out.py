@@ -59,5 +59,4 @@ def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> 
 
 
 def test_what_is_recorded_is_of_the_rows_that_count() -> None:
-    recorded = json.loads(LEFT_OUT.read_text())
-    assert recorded.keys() == {a.run.id for a in of_figure("step")}
+    assert json.loads(LEFT_OUT.read_text()).keys() == {a.run.id for a in of_figure("step")}
