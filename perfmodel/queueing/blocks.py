@@ -8,7 +8,7 @@ recently used go first; a request lets go of its last blocks first, as vLLM does
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 from perfmodel.queueing.prefix import HitLaw
@@ -29,6 +29,10 @@ class Shared:
     keeps: Sequence[int]
     follows: Sequence[int] = ()
     think_s: Sequence[float] = ()
+
+    def first(self, count: int) -> "Shared":
+        """Of so many requests."""
+        return Shared(*(getattr(self, each.name)[:count] for each in fields(self)))
 
 
 @dataclass(slots=True)
@@ -96,6 +100,7 @@ class BlockCache:
                 left.append(node)
                 freed += self.size[node]
         last = -1 - request if kept < 0 else kept
+        self.idle_tokens -= self.idle.pop(last, 0)  # of a request that was preempted before
         self.size[last] = self.size.get(last, 0) + rest
         for node in (last, *(node for node in left if node != kept)):
             self.idle[node] = self.size[node]

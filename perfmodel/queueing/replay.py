@@ -45,10 +45,9 @@ class Arrivals:
     gain: Array | None = None
 
     def first(self, count: int) -> "Arrivals":
-        """So many of them; all where they have something in common."""
-        if self.shared is not None:
-            return self
-        return Arrivals(self.at_s[:count], self.input_tokens[:count], self.output_tokens[:count])
+        """So many of them, with what these have in common."""
+        shared = self.shared and self.shared.first(count)
+        return Arrivals(self.at_s[:count], self.input_tokens[:count], self.output_tokens[:count], shared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ the replay.
 import json
 from dataclasses import replace
 from functools import cache
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perfmodel as pm
+from perfmodel.answers.load import traffic as load_of
 from perfmodel.answers.load.acceptance_along import KNOTS, gains_along
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question.query import resolve
@@ -122,6 +124,16 @@ def test_a_dropped_block_is_computed_into_blocks_of_its_own() -> None:
     assert blocks.leave(1, 5) == 75
     assert blocks.leave(0, 0) == 100
     assert blocks.hit_rate == 30 / 200
+
+
+def test_a_preempted_request_leaves_its_blocks_twice() -> None:
+    blocks = BlockCache(HitLaw(10), Shared([()], [-1]))
+    for prompt, decoded, idle in ((100, 50, 150), (150, 20, 320)):
+        blocks.enter(0, prompt, *blocks.find(0, prompt))
+        assert blocks.leave(0, decoded, keep=False) == prompt + decoded
+        assert blocks.idle_tokens == sum(blocks.idle.values()) == idle
+    blocks.trim(0)
+    assert (blocks.idle_tokens, len(blocks.idle)) == (0, 0)
 
 
 def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
@@ -258,6 +270,7 @@ def test_what_is_refused(more, told) -> None:
         pm.traffic("llama-3.1-8b", "h100", **ASK | more)
 
 
+@mock.patch.object(load_of, "UNASKED", 0)  # no replays
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     st.sampled_from(["llama-3.1-8b", "qwen3.5-27b"]),
