@@ -120,11 +120,10 @@ def tree(question: TreeQuery) -> TreeAnswer:
     """
     acceptance = parse_tree_rates(question.rates, "--rates")
     query = question.query(gamma=0)
-    size, levels = question.size, None if question.levels is None else question.levels
     batch, context = query.batch, query.context
     scenario = resolve(query, UNUSED)
     if question.given is None:
-        found = choose(scenario, acceptance, batch, context, size, levels)
+        found = choose(scenario, acceptance, batch, context, question.size, question.levels)
     else:
         found = as_given(scenario, acceptance, batch, context, question.given)
     shape = found.tree
