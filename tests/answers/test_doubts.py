@@ -45,6 +45,12 @@ def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: An
     return "; ".join((answer["peak"] if verb == "moe" else answer)["warnings"])
 
 
+def test_every_verb_is_asked() -> None:
+    """`sensitivity` moves inputs of a what-if, which has the warnings; of a grid see below."""
+    verbs = {name for name in pm.__all__ if hasattr(getattr(pm, name), "question")}
+    assert verbs - {"sensitivity", "sweep"} == set(VERBS)
+
+
 @pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("traffic", "inflection")])
 def test_a_context_beyond_the_models_limit(verb: str) -> None:
     """Traffic refuses such lengths, and the lengths of `inflection` are its answer."""
