@@ -9,7 +9,7 @@ from perfmodel.answers.question.arguments import Argument
 from perfmodel.answers.question.readers import whole
 from perfmodel.answers.text import seconds
 from perfmodel.cli.options import Json, flagged
-from perfmodel.cli.output import Column, print_json, table
+from perfmodel.cli.output import Column, print_json, say, table
 from perfmodel.errors import unknown_name
 from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Sets
 from perfmodel.validate.records.store import RESULTS
@@ -111,7 +111,7 @@ def _show(cells: list["Cell"], by: tuple[str, ...], worst: int) -> None:
         click.echo(f"side of 1.0 right: {right} of {of}")
     broken = [c for c in cells if c.below_bound]
     binding = sum(c.binding for c in cells)
-    click.echo(f"measured below the physical lower bound: {len(broken)} of {binding} that could be")
+    say(f"measured below the physical lower bound: {len(broken)} of {binding} that could be")
     for c in broken:
         click.echo(f"  {c.name}: {c.measured:.6g} < {c.lower:.6g}")
     if worst:
