@@ -40,7 +40,7 @@ def _print(answers: Sequence[Comparison]) -> None:
             )
             table(("", "baseline", "speculating"), composed)
         if (found := a.apart) is not None:
-            rows = [
+            ways = [
                 (said, f"{each.tokens_per_s:,.0f}", seconds(each.tpot_s), str(each.batch), str(each.gamma))
                 for said, each in (
                     ("replicas, no draft", found.replicas),
@@ -51,7 +51,7 @@ def _print(answers: Sequence[Comparison]) -> None:
                 if each is not None
             ]
             say(f"With {found.draft_devices} x {found.draft_hardware} more:", "bold")
-            table(("", "tokens/s", "TPOT", "batch", "gamma"), rows)
+            table(("", "tokens/s", "TPOT", "batch", "gamma"), ways)
             if found.while_verifying is None:
                 say("A drafter that works during verification needs --hit, which was not given.")
     warn_where([(f"context {a.query.context:g}, gamma {a.query.gamma}", a.warnings) for a in answers])

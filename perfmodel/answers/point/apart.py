@@ -14,6 +14,7 @@ the draft. Replicas on the drafter's devices multiply the throughput of the targ
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.answers.advice.best import throughputs
 from perfmodel.drafts.base import Draft
@@ -74,18 +75,18 @@ def drafter_apart(
     more = far.draft.tensor_parallel
     replicas = 1.0 + more / near.machine.tensor_parallel
     rates, p = throughputs(near, most, context, max_gamma, fraction)
-    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(rates.shape[1])
+    batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(float(rates.shape[1]))
     query = far.draft.query(np.maximum(gammas, 1.0)) * outcomes
     draft_s = far.draft.passes(gammas) * far.draft_pass_s(batches, context, query)
     verify_s = p.verify_s + p.overhead_s
-    held, apart = (memory_of(s, batches, context, gammas.astype(float), fraction) for s in (near, far))
+    held, apart = (memory_of(s, batches, context, gammas, fraction) for s in (near, far))
     fits = (held.weight_bytes + held.kv_bytes <= held.available_bytes) & (
         apart.draft_weight_bytes + apart.draft_kv_bytes <= apart.available_bytes
     )
     one_after_other = draft_s + verify_s
     sped = None if hit is None else hit * np.maximum(draft_s, verify_s) + (1.0 - hit) * one_after_other
 
-    def layout(usable: Array, iteration_s: Array, copies: float = 1.0) -> Layout | None:
+    def layout(usable: NDArray[np.bool_], iteration_s: Array, copies: float = 1.0) -> Layout | None:
         rate = np.where(usable, batches * p.tokens_per_iteration / iteration_s, 0.0)
         at, gamma = divmod(int(rate.argmax()), rate.shape[1])
         if not rate[at, gamma]:

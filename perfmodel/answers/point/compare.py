@@ -165,18 +165,10 @@ def compare(question: CompareQuery) -> Comparison:
     if question.draft_hardware is not None:
         check_apart(scenario.draft)
         devices = question.draft_devices
-        moved = {
-            "hardware": question.draft_hardware,
-            "tp": devices,
-            "draft_tp": devices,
-            "ep": 1,
-            "dp": 1,
-            "calibration": None,
-        }
-        far = resolve(replace(query, **moved))
+        far = replace(query, hardware=question.draft_hardware, tp=devices, draft_tp=devices, ep=1, dp=1)
         elsewhere = drafter_apart(
             scenario,
-            far,
+            resolve(replace(far, calibration=None)),
             context,
             gamma,
             query.memory_fraction,
