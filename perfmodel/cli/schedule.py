@@ -48,6 +48,8 @@ def _print(a: Schedule) -> None:
                 say_whole(line)
         if (lengths := out.sglang_adaptive) is not None:
             say_whole(f"{ADAPTIVE_FILE}: {json_module.dumps(lengths)}")
+        if (costs := tables[0].sglang_costs) is not None:
+            say_whole(f"--speculative-dspark-sps-table-path (SGLang): {json_module.dumps(costs)}")
     elif tables:
         rows_of_five = json_module.dumps(a.num_speculative_tokens_per_batch_and_context)
         say_whole(f"proposed [bs_lo, bs_hi, ctx_lo, ctx_hi, K]: {rows_of_five}")

@@ -300,3 +300,16 @@ def test_no_answer_of_a_head_that_there_is_not(answer) -> None:
     for model in ("llama-3.1-8b", "qwen3-8b"):
         with pytest.raises(InputError, match=f"no multi-token prediction layer of {model} is known"):
             answer(model, **asked)
+
+
+def test_costs_for_sglang_are_those_of_single_answers() -> None:
+    """Iterations per second by tokens verified, gamma + 1 for each sequence."""
+    asked = {"draft": "dspark", "alpha": 0.8, "context": 4096}
+    table = schedule("qwen3-8b", "h100", **asked, max_batch=12).tables[0]
+    costs, gamma = table.sglang_costs, table.max_tokens
+    assert costs["sample_batch_tokens"] == [b * (gamma + 1) for b in (1, 2, 4, 8, 12)]
+    assert costs["max_batch_tokens"] == 12 * (gamma + 1)
+    one = whatif("qwen3-8b", "h100", batch=8, gamma=gamma, **asked)
+    seconds = one.tpot_s * one.acceptance.tokens_per_iteration
+    assert costs["sample_steps_per_sec"][3] == pytest.approx(1 / seconds, rel=1e-3)
+    assert schedule("qwen3-8b", "h100", **asked | {"draft": "eagle3"}).tables[0].sglang_costs is None

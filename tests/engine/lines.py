@@ -36,6 +36,7 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "suffix": ({"draft": "suffix"}, CONSTANT, {}),
     "mtp": ({"draft": "mtp:modules=1"}, CONSTANT, {"kv_dtype": "int4"}),
     "mtp with a window": ({"draft": "mtp:modules=1", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
+    "mtp in a checkpoint": ({"draft": "mtp:modules=1"}, CONSTANT, {}),
     "two devices": ({"draft": "eagle", "tp": 2}, CONSTANT, {"tensor_parallel": 2}),
 }
 
@@ -57,7 +58,7 @@ def emitted() -> dict[str, Export]:
         table = LengthTable(rows, 4096, 4096, 1.5, 3, 1.4, (1.0,))
         served = ServedTarget("org/target", **{"vocab_size": 128_256, **more})  # type: ignore[arg-type]
         own = draft.model.hf_id if "llama-3.2-1b" in str(asked["draft"]) else None
-        path = HEAD if str(asked["draft"]).startswith(HEADS) else own
+        path = HEAD if str(asked["draft"]).startswith(HEADS) or name == "mtp in a checkpoint" else own
         found[name] = export(table, draft, served, path)
     return found
 

@@ -10,7 +10,7 @@ import shlex
 import sys
 from pathlib import Path
 
-HEADS = ("eagle", "eagle3", "dflash", "dspark")
+HEADS = ("eagle", "eagle3", "dflash", "dspark", "mtp")
 
 
 def main(engine: Path) -> int:

@@ -45,7 +45,9 @@ from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
 
 MAX_BATCHES = 256
 MAX_CONTEXTS = 1000
@@ -145,7 +147,7 @@ class ScheduleTable(LengthTable):
     """A table of draft lengths, the cost of turning the draft on again, and the engines' command lines.
 
     instead: the reason for a single length where a length by batch size would gain less than it costs; else
-    None.
+    None. sglang_costs: of a DSpark draft, the file of ``--speculative-dspark-sps-table-path``.
     """
 
     COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
@@ -153,6 +155,7 @@ class ScheduleTable(LengthTable):
     catch_up: CatchUp | None
     export: Export
     instead: str | None
+    sglang_costs: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -229,6 +232,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
                 catch_up=catch_up(scenario, table, float(table.context_high), missed),
                 export=export(table, scenario.draft, served, draft_path) if why is None else no_line(why),
                 instead=instead,
+                sglang_costs=_costs(scenario, table) if scenario.draft.kind == "dspark" else None,
             )
             for table in tables
         ),
@@ -242,6 +246,20 @@ def schedule(question: ScheduleQuery) -> Schedule:
             *_warnings(scenario, query, tables),
         ),
     )
+
+
+def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
+    """Iterations per second by tokens verified, as SGLang's profiler writes them (dspark_sps.py of 0.5.23):
+    its scheduler then cuts a draft where one more token costs more than its confidence promises.
+    """
+    gamma, most = table.max_tokens, table.ranges[-1].high
+    if not gamma:
+        return None
+    batches = np.unique([*(2**n for n in range(most.bit_length())), most])
+    seconds = predict(scenario, Workload.of(batches, float(table.context_high), gamma), gamma).iteration_s
+    tokens = (batches * (gamma + 1)).tolist()
+    rates = [float(f"{1.0 / s:.4g}") for s in np.asarray(seconds).tolist()]
+    return {"sample_batch_tokens": tokens, "sample_steps_per_sec": rates, "max_batch_tokens": tokens[-1]}
 
 
 def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...]) -> tuple[str, ...]:

@@ -51,6 +51,11 @@ FORMATS = {
     "sglang": BenchFormat(
         "sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang
     ),
+    "sglang_costs": BenchFormat(
+        "SGLang's cost table (dspark_sps_profiler)",
+        ({"sample_batch_tokens", "sample_steps_per_sec"},),
+        clients.sglang_costs,
+    ),
     "llama_bench": BenchFormat(
         "llama-bench -o json or llama-batched-bench --output-format jsonl",
         ({"n_gen", "avg_ns"}, {"t_tg", "pl"}),

@@ -12,10 +12,12 @@ from perfmodel.validate.engine.formats.fields import (
     check_in_flight,
     found,
     number,
+    numbers,
     objects,
     of_client,
     optional,
     positive,
+    step,
     unfailed,
 )
 from perfmodel.validate.engine.text import is_count
@@ -55,6 +57,22 @@ def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     batch = min(batch, completed)
     check_in_flight(where, run, batch, completed, output)
     return [of_client(where, tpot, drafted, batch, (prompt, output), ttft, completed)]
+
+
+def sglang_costs(where: str, table: dict[str, Any], said: Said) -> list[Timing]:
+    """The cost table of SGLang's ``dspark_sps_profiler`` (0.5.23): iterations per second by tokens verified.
+
+    gamma + 1 tokens of each request are, of ``gamma=N`` drafted; their context is that of ``input=N``.
+    """
+    gamma, prompt = (needed(where, key, getattr(said, key)) for key in ("gamma", "input"))
+    tokens, rates = (numbers(where, table, f"sample_{name}") for name in ("batch_tokens", "steps_per_sec"))
+    if len(tokens) != len(rates) or not all((*tokens, *rates)):
+        raise refuse(where, "sample_steps_per_sec", "a rate above 0 for each of sample_batch_tokens", rates)
+    lengths, drafted = (prompt, said.output or 0.0), (int(gamma), 1.0)
+    return [
+        step(where, 1.0 / rate, count / (gamma + 1), lengths, drafted, how="of a cost table")
+        for count, rate in zip(tokens, rates, strict=True)
+    ]
 
 
 def guidellm(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
