@@ -142,8 +142,6 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
         notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
     if (vllm_line or sglang_line) and (served.expert_parallel > 1 or served.data_parallel > 1):
         notes.append("lines with --ep or --dp were not given to the engines' parsers")
-    elif draft.kind == "mtp" and draft_path is not None:
-        notes.append("a checkpoint of MTP layers alone was not given to the engines' parsers")
     elif taken := [
         f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line
     ]:
