@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from perfmodel.answers.load.llmd_report import llmd_report
+from perfmodel.answers.load.mixed_classes import ClassRow
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.rollout import RolloutRow
 from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
@@ -40,6 +41,7 @@ COLUMNS = (
     Column("KV", spare=2),
     "replicas",
 )
+BY_CLASS = ("load", "draft tokens", "class", "TTFT", "p99", "TPOT", "p99", "SLO", "good/s", "tokens/s")
 ROLLED_OUT = ("age", "alpha", "draft tokens", "makespan", "last tenth", "tokens/s", "speedup", "a request")
 
 
@@ -74,6 +76,9 @@ def _print(a: Traffic) -> None:
     else:
         say(_rollout(a.rollout), "bold")
         table(ROLLED_OUT, [_rolled_out(row) for row in a.rollout])
+    if a.classes is not None:
+        say("by class, request by request")
+        table(BY_CLASS, [_of_class(row) for row in a.classes])
     if a.replay is not None:
         say("replayed, request by request")
         table(COLUMNS, [(*_cells(row)[:-1], "") for row in a.replay])
@@ -120,6 +125,18 @@ def _rolled_out(row: RolloutRow) -> tuple[str, ...]:
     )
 
 
+def _of_class(row: ClassRow) -> tuple[str, ...]:
+    return (
+        _load(row),
+        str(row.gamma),
+        row.name,
+        *(_time(times, name) for times in (row.ttft_s, row.tpot_s) for name in ("mean", "p99")),
+        f"{row.slo_share:.0%}",
+        f"{row.goodput:.3g}",
+        f"{row.output_tokens_per_s:,.0f}",
+    )
+
+
 def _cells(row: TrafficRow) -> tuple[str, ...]:
     share = "" if row.slo_share is None else f"{row.slo_share:.0%}"
     return (
@@ -138,7 +155,7 @@ def _cells(row: TrafficRow) -> tuple[str, ...]:
     )
 
 
-def _load(row: TrafficRow) -> str:
+def _load(row: TrafficRow | ClassRow) -> str:
     rate = "" if row.request_rate is None else f"{row.request_rate:.4g}/s"
     return (
         " ".join(filter(None, (rate, "" if row.concurrency is None else clients(row.concurrency)))) or "burst"

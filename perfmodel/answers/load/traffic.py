@@ -12,6 +12,7 @@ from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.grid.sweep import library
 from perfmodel.answers.load.acceptance_along import along_turns
+from perfmodel.answers.load.mixed_classes import ClassRow, class_rows, with_mix
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
 from perfmodel.answers.load.rollout import Plan, RolloutRow, rollouts, with_rollout
 from perfmodel.answers.load.traced import check_fits, trace_of, with_trace
@@ -99,6 +100,7 @@ class Traffic(Answer):
     drafts: tuple[DraftLimits, ...]
     prefix: tuple[PrefixVerdict, ...] | None
     replay: tuple[TrafficRow, ...] | None
+    classes: tuple[ClassRow, ...] | None
     rollout: tuple[RolloutRow, ...] | None
     model: str
     hardware: str
@@ -126,7 +128,7 @@ def traffic(question: TrafficQuery) -> Traffic:
 
     Rates are of one replica; where it is saturated the row says so. Raises InputError.
     """
-    question = with_rollout(with_trace(question))
+    question = with_rollout(with_trace(with_mix(question)))
     if question.draft is None:
         named = Named.of(question)
         engine = engine_of(named.calibration)
@@ -163,6 +165,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         else tuple(_break_even(question, replica.passes, gamma) for gamma in replica.passes if gamma),
         prefix=prefix_verdicts(question, replica, choices, by_load) if known and question.reuse else None,
         replay=_replay(question, replica, choices, off, by_load),
+        classes=class_rows(question, replica, choices),
         rollout=rollouts(question, _plans(question, replica, choices), most) if question.rollout else None,
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,

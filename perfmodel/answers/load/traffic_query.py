@@ -91,13 +91,13 @@ class TrafficQuery(CommonOptions):
     """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
 
     input_len: MaybeWhole = argument(
-        "Prompt tokens of a request, mean.", TOKENS, shown="the mean of --trace", default=None
+        "Prompt tokens of a request, mean.", TOKENS, shown="the mean of --trace or --mix", default=None
     )
     output_len: MaybeWhole = argument(
         "Output tokens of a request, mean.",
         TOKENS,
         limits=(2, 2**40),
-        shown="the mean of --trace",
+        shown="the mean of --trace or --mix",
         default=None,
     )
     request_rate: MaybeReals = argument(
@@ -211,6 +211,11 @@ class TrafficQuery(CommonOptions):
         default=0.0,
         group="Prefix cache",
     )
+    mix: str | None = argument(
+        "Classes of requests (YAML): share, input_len, output_len, alpha, slo; goodput by class.",
+        "FILE",
+        default=None,
+    )
     rollout: MaybeWhole = argument(
         "Requests that all come at the start; outputs are log-normal, or those of --trace.",
         "N",
@@ -238,11 +243,13 @@ class TrafficQuery(CommonOptions):
     price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
-        if self.trace is not None and (self.input_len is None or self.output_len is None):
-            return  # asked again with what the trace says
         for name in ("input_len", "output_len"):
             if getattr(self, name) is None:
+                if self.trace is not None or self.mix is not None:
+                    return  # asked again with what the file says
                 raise InputError(f"{arg.flag(name)}: must be given, or --trace")
+        if self.mix is not None and (self.trace is not None or self.rollout is not None):
+            raise InputError("--mix: its requests are drawn, without --trace or --rollout")
         if self.rollout is not None and self.request_rate is not None:
             raise InputError("--rollout: all its requests come at the start, without --request-rate")
         if self.alpha_by_age is not None and self.rollout is None:

@@ -96,9 +96,9 @@ class Run:
             **self.where,
             gamma=choice.gamma,
             running_mean=met.running,
-            tpot_s=_percentiles(met.tpot_s[met.output_tokens > 1]),
-            ttft_s=_percentiles(met.ttft_s),
-            e2e_s=_percentiles(met.e2e_s),
+            tpot_s=percentiles(met.tpot_s[met.output_tokens > 1]),
+            ttft_s=percentiles(met.ttft_s),
+            e2e_s=percentiles(met.e2e_s),
             output_tokens_per_s=float(met.output_tokens.sum()) / met.duration_s,
             requests_per_s=met.ttft_s.size / met.duration_s,
             saturation_rate=most,
@@ -120,7 +120,8 @@ class Run:
         return scale * min(low, few), scale * max(high, few)
 
 
-def _percentiles(times: Array) -> Percentiles:
+def percentiles(times: Array) -> Percentiles:
+    """Of times in seconds; 0 where there is none."""
     if not times.size:
         return Percentiles(0.0, 0.0, 0.0, 0.0)
     return Percentiles(float(times.mean()), *map(float, np.quantile(times, (0.5, 0.9, 0.99))))

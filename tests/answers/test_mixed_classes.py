@@ -1,0 +1,64 @@
+"""Classes of requests on one server."""
+
+from pathlib import Path
+
+import pytest
+
+from perfmodel.answers.load.traffic import traffic
+from perfmodel.errors import InputError
+
+CHAT = "{share: 3, input_len: 500, output_len: 300, alpha: 0.5, slo: {tpot: 12}}"
+CODE = "{share: 1, input_len: 4000, output_len: 700, alpha: 0.8, slo: {ttft: 1}}"
+ASKED = {"model": "qwen3-8b", "hardware": "h100", "draft": "eagle3", "gamma": 3}
+
+
+def mix(folder: Path, **classes: str) -> str:
+    """A file of these classes."""
+    where = folder / "mix.yaml"
+    lines = ["classes:", *(f"  {name}: {text}" for name, text in classes.items())]
+    where.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(where)
+
+
+def test_each_class_has_its_lengths_acceptance_and_slo(tmp_path: Path) -> None:
+    """Of four requests three are chats: 1,375 prompt and 400 output tokens on average, and acceptance by
+    output tokens (0.5 x 900 + 0.8 x 700) / 1,600.
+    """
+    path = mix(tmp_path, chat=CHAT, code=CODE)
+    answer = traffic(mix=path, request_rate=1, **ASKED)
+    stated = traffic(input_len=1375, output_len=400, request_rate=1, alpha=1010 / 1600, **ASKED)
+    assert answer.rows[-1].tokens_per_iteration == pytest.approx(stated.rows[-1].tokens_per_iteration)
+    assert answer.classes is not None
+    chat, code = (next(r for r in answer.classes if (r.name, r.gamma) == (n, 3)) for n in ("chat", "code"))
+    assert chat.requests + code.requests == 2000
+    assert chat.requests == pytest.approx(1500, abs=60)
+    # an iteration gains 1.875 tokens at 0.5 and 2.952 at 0.8
+    assert chat.tpot_s.mean / code.tpot_s.mean == pytest.approx(2.952 / 1.875, rel=0.05)
+    assert (chat.slo_share > 0.99, code.slo_share) == (True, 0)
+    assert chat.goodput == pytest.approx(0.75, rel=0.05)
+    assert chat.output_tokens_per_s / code.output_tokens_per_s == pytest.approx(900 / 700, rel=0.1)
+
+
+def test_one_class_is_the_server_alone(tmp_path: Path) -> None:
+    path = mix(tmp_path, only="{share: 1, input_len: 500, output_len: 300, alpha: 0.5}")
+    asked = {"request_rate": 1, "slo": "tpot:12", "num_prompts": 500}
+    answer = traffic(mix=path, replay=True, **ASKED, **asked)
+    assert answer.classes is not None
+    assert answer.replay is not None
+    for row, whole in zip(answer.classes, answer.replay, strict=True):
+        assert row.tpot_s.mean == pytest.approx(whole.tpot_s.mean, rel=0.02)
+        assert row.slo_share == pytest.approx(whole.slo_share, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "told"),
+    [
+        ("{share: 0, input_len: 5, output_len: 5}", {}, "classes.a.share"),
+        ("{share: 1, input_len: 5, output_len: 5, slo: {tpots: 3}}", {}, "tpots"),
+        ("{share: 1, input_len: 5, output_len: 5}", {"rollout": 3, "input_len": 5, "output_len": 5}, "drawn"),
+    ],
+)
+def test_what_is_no_mix_is_refused(text: str, more: dict[str, int], told: str, tmp_path: Path) -> None:
+    load = {} if "rollout" in more else {"request_rate": 1}
+    with pytest.raises(InputError, match=told):
+        traffic(mix=mix(tmp_path, a=text), **load, **ASKED, **more)
