@@ -1,5 +1,7 @@
 """Drawn requests that have something in common: a prefix that a share of them begins with, and sessions."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from perfmodel.queueing.blocks import Path, Shared
@@ -43,3 +45,11 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
             random.exponential(reuse.think_s, total).tolist() if turns > 1 else (),
         ),
     )
+
+
+def sharing(requests: Arrivals, reuse: Reuse, seed: int) -> Arrivals:
+    """Requests a share of which begins with the prefix, as far as they are that long."""
+    begins = np.random.default_rng([seed, 3]).random(requests.at_s.size) < reuse.share
+    tokens = np.where(begins, np.minimum(requests.input_tokens, int(reuse.prefix)), 0).tolist()
+    paths = [((0, each),) if each else () for each in tokens]
+    return replace(requests, shared=Shared(paths, [-1] * len(paths)))

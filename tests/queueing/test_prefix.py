@@ -256,9 +256,18 @@ def test_a_table_drops_blocks_as_its_longest_draft_does() -> None:
     assert answer.rows[2].tpot_s.mean == pytest.approx(answer.replay[2].tpot_s.mean, rel=0.1)  # off when full
 
 
+def test_a_rollout_reads_its_common_prefix_once() -> None:
+    asked = {"draft": "eagle3", "alpha": 0.6, "gamma": "2", "input_len": 4000, "output_len": 2, "rollout": 40}
+    without = pm.traffic("llama-3.1-8b", "h100", **asked).rollout
+    within = pm.traffic("llama-3.1-8b", "h100", **asked, prefix_len=4000).rollout
+    for row, alone in zip(within, without, strict=True):
+        assert 1 / 40 < row.makespan_s / alone.makespan_s < 0.1
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [
+        ({"rollout": 9, "turns": 2, "turn_input_len": 9, "request_rate": None}, "turns: must be left out"),
         ({"prefix_len": 9000}, "prefix_len: must be at most input_len 8000"),
         ({"turns": 2}, "both must be given"),
         ({"turn_input_len": 5}, "both must be given"),

@@ -10,6 +10,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.queueing.policies import Choice, Replica, parse_policies
 from perfmodel.queueing.replay import ReplayedRequests, replay
 from perfmodel.queueing.rollout import at_once, batch_of
+from perfmodel.queueing.sessions import sharing
 
 COMPARED = "auto,table,tail"
 """Policies of a rollout unless asked."""
@@ -64,6 +65,8 @@ def rollouts(question: TrafficQuery, plans: Iterable[Plan], longest: int) -> tup
         requests = batch_of(question.lengths, question.rollout, longest, question.seed)
     else:
         requests = at_once(trace_of(question.trace), question.rollout)
+    if question.reuse is not None:
+        requests = sharing(requests, question.reuse, question.seed)
     cap, rows = (question.max_concurrency or (None,))[0], list[RolloutRow]()
 
     def served(choice: Choice) -> ReplayedRequests:

@@ -252,6 +252,8 @@ class TrafficQuery(CommonOptions):
             raise InputError("--mix: its requests are drawn, without --trace or --rollout")
         if self.rollout is not None and self.request_rate is not None:
             raise InputError("--rollout: all its requests come at the start, without --request-rate")
+        if self.rollout is not None and self.turns > 1:
+            raise InputError("--turns: must be left out with --rollout, whose requests come at the start")
         if self.alpha_by_age is not None and self.rollout is None:
             raise InputError("--alpha-by-age: must be of a --rollout")
         if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
