@@ -197,7 +197,9 @@ class Machine:
         loaded: tuple[Part, ...] = ("kv_load", cache), ("activations", cost.activation_bytes * rate)
         further: Floats = c.latent_layer_s.value if op.cache == "latent" else 0.0
         if state:
-            further = c.state_layer_s.value + c.state_verify_s.value * (np.asarray(op.query) > 1.0)
+            further = c.state_layer_s.value + np.where(
+                np.asarray(op.query) > 1.0, c.state_verify_s.value, 0.0
+            )
         if op.cache == "index":  # scores and choice: two kernels a layer
             further = (c.index_layer_s.value + op.rows * c.index_token_s.value) / 2
         start = op.kernels * (c.attention_fixed_s.value + further)

@@ -121,7 +121,7 @@ def _widening(rows: Sequence[Answered], left: Array, deviation: Array) -> dict[s
     """Factors on deviations, by kernels: between the need of constants that have seen a source and of those
     that have not, since a new source often shares devices and flags with others. A source counts as one.
     """
-    sizes = np.abs([[a.off for a in rows], left]) / deviation
+    sizes = np.abs(np.stack((np.array([a.off for a in rows]), left))) / deviation
     found = {}
     for name, index in grouped(range(len(rows)), lambda i: _kernels(rows[i].run)).items():
         sources = [rows[i].run.source_id for i in index]

@@ -89,7 +89,7 @@ class FittedConstants:
         of, board = architecture_of(kernels.gpu or hardware), load_gpu(hardware)
         own = architecture_of(board)
         borrowed = (*borrowed_scopes(board, kernels.gpu or hardware), hardware)
-        scopes = ("all", of, engine, f"{engine}.{of}")
+        scopes: tuple[str, ...] = ("all", of, engine, f"{engine}.{of}")
         scopes += tuple(scope for name in borrowed for scope in (name, f"{engine}.{name}"))
         onto = {p.place: p for scope in scopes[4:] for p in parameters if p.scope == scope and p.times}
         chosen = {p.name: p for s in scopes for p in parameters if p.scope == s and p.place not in onto}
