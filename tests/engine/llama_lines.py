@@ -24,7 +24,8 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], int]
     "mtp": ({"draft": "mtp:modules=1", "kv_dtype": "fp8"}, CONSTANT, 3),
     "dflash": ({"draft": "dflash"}, CONSTANT, 3),
     "none": ({"draft": "ngram", "kv_dtype": "q4_0"}, OFF, 0),
-    "self": ({"draft": "self"}, CONSTANT, 3),
+    "self": ({"draft": "self", "kv_dtype": "fp32"}, CONSTANT, 3),
+    "on the host": ({"draft": "ngram", "gpu_layers": 20, "host_bandwidth": 50}, CONSTANT, 3),
     "two devices": ({"draft": "mtp:modules=1", "tp": 2}, CONSTANT, 3),
 }
 

@@ -10,9 +10,11 @@ from perfmodel.specs.engines.serving import serving_engines
 
 CHECKED = "ggml-org/llama.cpp@0c1e57098"
 """The version whose parser took lines of this form (tests/engine/llama_lines.json)."""
-CACHES = ("fp32", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")
+CACHES = {"fp32": "f32"} | {name: name for name in ("q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")}
+"""Format of a cache -> its name there."""
 SIXTEEN = ("bf16", "fp16")
 """Formats of a cache that need no flag: the engine's default is fp16."""
+ALL_LAYERS = 999
 NGRAM = 3
 """Tokens that an n-gram draft matches."""
 
@@ -46,18 +48,18 @@ def llama_server(
     slots = table.ranges[-1].high
     if served.kv_dtype not in (*SIXTEEN, *CACHES):
         notes.append(f"llama.cpp has no {served.kv_dtype} KV cache: its line serves fp16")
-    quantised = served.kv_dtype if served.kv_dtype in CACHES else None
+    cache = CACHES.get(served.kv_dtype)
     devices = max(served.tensor_parallel, served.layer_devices)
     values = {
         "-m": served.path,
         "-c": table.context_high * slots,
         "-np": slots,
-        "-ngl": 99 if served.gpu_layers is None else served.gpu_layers,
+        "-ngl": ALL_LAYERS if served.gpu_layers is None else served.gpu_layers,
         "--n-cpu-moe": served.cpu_moe or None,
         "-sm": None if devices == 1 else "tensor" if served.tensor_parallel > 1 else "layer",
-        "-fa": quantised and "on",
-        "-ctk": quantised,
-        "-ctv": quantised,
+        "-fa": cache and "on",
+        "-ctk": cache,
+        "-ctv": cache,
         **_draft(table, draft, path, notes),
     }
     notes.append(f"lines of this form were taken by the parser of {CHECKED}")
