@@ -23,6 +23,7 @@ from perfmodel.validate.studies.public_runs import answers, public_runs
         ("l40s", {"engine": "llamacpp"}, "rtx-3090-24gb.llamacpp"),  # an M2 Ultra's bandwidth is nearer
         ("rtx-5060-ti", {"engine": "llamacpp"}, "dgx-spark-128gb.llamacpp"),
         ("rx-7900-xtx", {"engine": "llamacpp"}, "r9700-32gb.llamacpp"),
+        ("h200", {"engine": "llamacpp"}, "h800-sxm-80gb.llamacpp"),
     ],
 )
 def test_the_nearest_device_of_the_maker_answers(hardware: str, asked: dict[str, object], name: str) -> None:
