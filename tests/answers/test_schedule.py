@@ -313,3 +313,12 @@ def test_costs_for_sglang_are_those_of_single_answers() -> None:
     seconds = one.tpot_s * one.acceptance.tokens_per_iteration
     assert costs["sample_steps_per_sec"][3] == pytest.approx(1 / seconds, rel=1e-3)
     assert schedule("qwen3-8b", "h100", **asked | {"draft": "eagle3"}).tables[0].sglang_costs is None
+
+
+def test_no_line_for_the_engine_whose_known_defect_slows_the_draft() -> None:
+    """MTP of a hybrid MoE on Ampere (vllm#47277): SGLang's line stays, and so does vLLM's elsewhere."""
+    asked = {"context": 4096, "draft": "mtp", "alpha": 0.7, "tp": 2, "max_batch": 8}
+    for device, has_line in (("a100", False), ("h100", True)):
+        lines = schedule("qwen3.5-35b-a3b", device, **asked).tables[0].export
+        assert (lines.vllm_line is not None, lines.sglang_line is not None) == (has_line, True)
+        assert any("no line for vLLM: known defect" in note for note in lines.notes) != has_line

@@ -15,13 +15,21 @@ from perfmodel.answers.advice.draft_lengths import (
     catch_up,
     length_tables,
 )
-from perfmodel.answers.advice.engine_lines import Export, export, five_item_rows, no_line, served_with
+from perfmodel.answers.advice.engine_lines import (
+    Export,
+    ServedTarget,
+    export,
+    five_item_rows,
+    no_line,
+    served_with,
+)
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.verdict import Calibrated, warnings
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question import readers
 from perfmodel.answers.question.acceptance_of import acceptance_by_context
 from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, asks, question
+from perfmodel.answers.question.doubts import said, slowing
 from perfmodel.answers.question.query import Options, Query, acceptances_of, assumed, resolve
 from perfmodel.answers.question.rates import given_rate
 from perfmodel.answers.question.readers import (
@@ -230,7 +238,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
             ScheduleTable(
                 **{f.name: getattr(table, f.name) for f in fields(table)},
                 catch_up=catch_up(scenario, table, float(table.context_high), missed),
-                export=export(table, scenario.draft, served, draft_path) if why is None else no_line(why),
+                export=_lines(scenario, table, served, draft_path) if why is None else no_line(why),
                 instead=instead,
                 sglang_costs=_costs(scenario, table) if scenario.draft.kind == "dspark" else None,
             )
@@ -246,6 +254,16 @@ def schedule(question: ScheduleQuery) -> Schedule:
             *_warnings(scenario, query, tables),
         ),
     )
+
+
+def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_path: str | None) -> Export:
+    """The lines, without that of the engine of the question where a known defect slows its drafts."""
+    made = export(table, scenario.draft, served, draft_path)
+    engine, defect = engine_of(scenario.machine.calibration), slowing(scenario, float(table.context_high))
+    if defect is None or not table.max_tokens:
+        return made
+    notes = (*made.notes, f"no line for {serving_engines()[str(engine)].title}: {said(defect)}")
+    return replace(made, **{str(engine): None, f"{engine}_line": None}, notes=notes)
 
 
 def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
