@@ -62,7 +62,10 @@ def broken(rng: Random) -> Iterator[str]:
         if not row.saturation_rate:
             return
     most = alone.rows[-1].saturation_rate
-    for load in ({"max_concurrency": CLIENTS}, {"request_rate": tuple(float(f"{s * most:.4g}") for s in RATES)}):
+    for load in (
+        {"max_concurrency": CLIENTS},
+        {"request_rate": tuple(float(f"{s * most:.4g}") for s in RATES)},
+    ):
         answer = traffic(**load, **asked)
         for gamma in {row.gamma for row in answer.rows}:
             rows = [row for row in answer.rows if row.gamma == gamma]
