@@ -131,7 +131,8 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
             continue
         place = f"{path}: line {line} (row {cells.get('id', '?')[:40]})"
         for name, kind in typed.items():
-            cells[name] = _cell(place, name, kind, cells[name])
+            blank = not cells[name] and len(kind) > 1
+            cells[name] = None if blank else _cell(place, name, kind[0], cells[name])
         rows.append(row_type(**cells))
         if (name := cells.get("id", str(line))) in ids:
             raise InputError(f"{place}: id: must be given once in a file")
@@ -144,11 +145,8 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
 _WORDS = {int: "a whole number", float: "a finite number", bool: "yes or no", str: "given"}
 
 
-def _cell(place: str, column: str, possible: tuple[Any, ...], text: str) -> Any:
-    """One cell as its column's type, ``(T,)`` or ``(T, None)``."""
-    if not text and len(possible) > 1:
-        return None
-    plain = possible[0]
+def _cell(place: str, column: str, plain: Any, text: str) -> Any:
+    """One cell as its column's type."""
     try:
         value = {"yes": True, "no": False}[text] if plain is bool else plain(text)
     except (ValueError, KeyError):

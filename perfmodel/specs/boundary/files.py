@@ -34,7 +34,7 @@ def data_directory(kind: str) -> Path:
 @cache
 def bundled_names(kind: str) -> tuple[str, ...]:
     """Names of all bundled files of a kind, sorted."""
-    return tuple(sorted(name[:-5] for name in os.listdir(data_directory(kind)) if name.endswith(".yaml")))
+    return tuple(sorted([name[:-5] for name in os.listdir(data_directory(kind)) if name.endswith(".yaml")]))
 
 
 def load_bundled(spec: type[Spec], kind: str, name: str) -> Spec:

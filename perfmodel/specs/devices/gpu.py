@@ -166,7 +166,7 @@ class GPUSpec(Frozen):
 def other_names(stated: Mapping[str, Any]) -> list[str]:
     """Title and aliases of a bundled device by what its file states, also after the vendor's name."""
     listed = stated.get("aliases", ())
-    return [stated["title"], *listed, *(f"{stated['vendor']} {alias}" for alias in (stated["name"], *listed))]
+    return [stated["title"], *listed, *[f"{stated['vendor']} {alias}" for alias in (stated["name"], *listed)]]
 
 
 @cache
