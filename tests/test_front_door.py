@@ -5,6 +5,7 @@ line.
 import ast
 import json
 import math
+import sys
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -128,10 +129,13 @@ def test_every_verb_of_the_engine_is_offered_and_tried() -> None:
 
 
 @pytest.mark.parametrize("verb", TABLES)
-def test_a_table_of_names_is_that_of_the_command_line(verb: str, capsys) -> None:
+def test_a_table_of_names_is_that_of_the_command_line(verb: str, capsys, monkeypatch) -> None:
     frame = getattr(pm, verb)()
     rows = json.loads(run(capsys, verb, "list", "--json"))["rows"]
     assert json.loads(frame.to_json(orient="records", double_precision=15)) == rows
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match=rf"pm\.{verb}\(\): needs pandas"):
+        getattr(pm, verb)()
 
 
 def test_type_checkers_see_every_name() -> None:

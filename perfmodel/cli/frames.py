@@ -43,4 +43,4 @@ def engines() -> "DataFrame":
 
 
 def _frame(catalogue: Catalogue) -> "DataFrame":
-    return library("pandas", f"pm.{catalogue.noun}s()").DataFrame(catalogue.rows())
+    return library("pandas", f"pm.{catalogue.verb}()").DataFrame(catalogue.rows())
