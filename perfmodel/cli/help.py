@@ -11,7 +11,7 @@ import click
 from perfmodel.errors import unknown_name
 
 QUESTION, OUTPUT = "Question", "Output"
-GROUPS = (QUESTION, "Prefix cache", "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
+GROUPS = (QUESTION, "Prefix cache", "Rollout", "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
 """Headings of flags, in the order of ``--help``; an `Argument` names one."""
 COMMON = ("model", "hardware", "batch", "context", "alpha")
 """Arguments that most questions need; marked where a verb has all of them."""
