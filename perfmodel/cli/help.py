@@ -57,7 +57,9 @@ class GroupedCommand(click.Command):
                 rows["Arguments"].append((f"{param.metavar}", _help_text(param.words, param)))
             else:
                 flags = ("* " if param.name in common else "") + _flags(param)
-                rows[getattr(param, "group", OUTPUT)].append((flags, _help_text(param.help, param)))
+                rows.setdefault(getattr(param, "group", OUTPUT), []).append(
+                    (flags, _help_text(param.help, param))
+                )
         for heading, lines in rows.items():
             if lines:
                 with formatter.section(heading):
