@@ -12,6 +12,7 @@ SYNTHETIC = 0.8
 GAMMAS = (2, 7)
 """Draft lengths in addition to 0; those in between follow."""
 FIRST_PORT = 8100
+NEEDS_PANDAS = "# vllm bench serve reads such a file with pandas: pip install 'vllm[bench]'"
 OWN = ("ngram", "mtp")
 CLIENT_ROUNDS = {"vllm": 1, "sglang": 3}
 """Prompts for each place of a run, by client."""
@@ -62,6 +63,7 @@ def commands(request: PlanRequest) -> list[str]:
     if request.engine not in makers:
         raise unknown_name("--engine", "engine", request.engine, makers)
     lines = [_repeating(request, prompt) for prompt in request.prompts] if _repeats(request) else []
+    lines += [NEEDS_PANDAS] if lines and request.engine == "vllm" else []
     for number, gamma in enumerate((0, *request.gammas)):
         lines += makers[request.engine](request, gamma, FIRST_PORT + number)
     files = {
