@@ -125,14 +125,14 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
     types = {f.name: f.type for f in fields(row_type) if f.default is MISSING}  # type: ignore[arg-type]
     typed = {name: get_args(kind) or (kind,) for name, kind in types.items() if kind is not str}
     rows, ids = [], set[str]()
-    cells: dict[str, Any]
-    for line, cells in read_csv(path, types):
-        if not having.items() <= cells.items():
+    for line, texts in read_csv(path, types):
+        if not having.items() <= texts.items():
             continue
+        cells: dict[str, Any] = {**texts}
         place = f"{path}: line {line} (row {cells.get('id', '?')[:40]})"
         for name, kind in typed.items():
-            blank = not cells[name] and len(kind) > 1
-            cells[name] = None if blank else _cell(place, name, kind[0], cells[name])
+            blank = not texts[name] and len(kind) > 1
+            cells[name] = None if blank else _cell(place, name, kind[0], texts[name])
         rows.append(row_type(**cells))
         if (name := cells.get("id", str(line))) in ids:
             raise InputError(f"{place}: id: must be given once in a file")
