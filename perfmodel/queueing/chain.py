@@ -77,7 +77,10 @@ def occupancy(
     prompts = np.minimum(kept * steps.prompt_s, 1 - NEGLIGIBLE)
     pass_s = steps.decode_s / (1.0 - prompts)
     load = kept * lengths.decoded * pass_s / (steps.batches * steps.tokens_per_iteration)
-    index = _bunching(steps, lengths, prompts[:, :1], pass_s[:, :1], burstiness)
+    # at the batch that leaves as fast as requests come: alone, a prompt may take as long as a dozen there
+    at = np.where((load <= 1).any(1), np.argmax(load <= 1, 1), load.shape[1] - 1)[:, None]
+    there = np.take_along_axis(prompts, at, 1), np.take_along_axis(pass_s, at, 1)
+    index = _bunching(steps, lengths, *there, steps.prompt_s[at], burstiness)
     # arrivals more even than Poisson's are a binomial number of whole requests
     even = np.maximum(1.0 - index, TINY)
     index = np.where(index < 1, 1.0 - load[:, :1] / np.ceil(load[:, :1] / even), index)
@@ -97,11 +100,11 @@ def occupancy(
     return Occupancy(share, share @ n, waiting, full, pass_s, saturated, ~saturated & (last >= 1))
 
 
-def _bunching(steps: StepTimes, lengths: Lengths, prompts: Array, pass_s: Array, burstiness: float) -> Array:
+def _bunching(
+    steps: StepTimes, lengths: Lengths, prompts: Array, pass_s: Array, prompt_s: Array, burstiness: float
+) -> Array:
     """Variance over mean of the arrivals, on a clock of decoding, while a request decodes."""
-    stay = (
-        lengths.decoded * pass_s / steps.tokens_per_iteration / (steps.prompt_s[0] + TINY) * (1.0 - prompts)
-    )
+    stay = lengths.decoded * pass_s / steps.tokens_per_iteration / (prompt_s + TINY) * (1.0 - prompts)
     # what of a bunch of prompts falls into the same stay
     lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)
     return 1.0 + np.maximum((1.0 / (burstiness * (1.0 - prompts) ** 2) - 1.0) * lasting, -0.9)

@@ -51,6 +51,11 @@ FILES = {
     "short.jsonl": "[1, 2, 3]\n[4]",
     "empty.jsonl": "\n",
     "x.json": (FOLDER.parent / "validate/engine/files/vllm-forward.json").read_text(encoding="utf-8"),
+    "mix.yaml": (
+        "classes:\n"
+        "  chat: {share: 3, input_len: 500, output_len: 300, alpha: 0.5, slo: {ttft: 500, tpot: 20}}\n"
+        "  code: {share: 1, input_len: 6000, output_len: 800, output_std: 200, alpha: 0.8}\n"
+    ),
     "trace.csv": "arrival_s,input_tokens,output_tokens\n0,900,40\n0.5,3000,1\n0.6,100,300\n2,5000,64\n",
 }
 """The files that commands may name, in the folder that each runs in."""
