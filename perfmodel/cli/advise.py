@@ -32,8 +32,8 @@ def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> 
     """Which draft, KV method and budget, gamma, batch and tensor-parallel degrees are best, or is the
     baseline?
 
-    Only drafts whose acceptance was measured are searched: by --rate, by a file, or among published figures;
-    chosen is what the engine runs.
+    Only drafts with a measured acceptance are searched: from --rate, a file or published results. The choice
+    is a draft that the engine runs.
     """
     show(answer(question), json, partial(_print, verbose=verbose))
 

@@ -20,7 +20,7 @@ from perfmodel.errors import InputError
 MAX_POINTS = 1000
 """Answers of one command: some ten seconds of them."""
 Command = Callable[..., Any]
-Verbose = Annotated[bool, Argument("Print all there is to say.", also="-v", group=OUTPUT)]
+Verbose = Annotated[bool, Argument("Print all details.", also="-v", group=OUTPUT)]
 Json = Annotated[bool, Argument("Print JSON instead of text.", group=OUTPUT)]
 
 

@@ -57,7 +57,7 @@ def app(question: TrafficQuery, report: Report = None, json: Json = False) -> No
     """Should this server speculate under this request rate (or concurrency), with which draft length, and on
     how many replicas?
 
-    Rates are of one replica. Baseline decoding (0 draft tokens) is always among the answers.
+    Rates are per replica. The answer always includes the baseline (0 draft tokens).
     """
     where = None if report is None else destination(report, ".json", flag="--report")
     answer = traffic(question)

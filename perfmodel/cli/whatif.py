@@ -14,7 +14,7 @@ from perfmodel.cli.options import Json, Verbose, takes
 from perfmodel.cli.output import each, show, show_rows
 
 Sensitivity = Annotated[
-    bool, Argument("Also move each uncertain input by itself and rank what that does.", group=OUTPUT)
+    bool, Argument("Also vary each uncertain input alone and rank the effects.", group=OUTPUT)
 ]
 
 

@@ -77,8 +77,10 @@ class AdviseQuery(CommonOptions):
     """
 
     context: arg.Context
-    batch: Wholes = argument("Batch sizes to choose from.", COUNTS, "--batch-size -b", default="1..256")
-    tp: Wholes = argument("Degrees of the target to choose from.", COUNTS, "--tensor-parallel", default=1)
+    batch: Wholes = argument("Batch sizes to search.", COUNTS, "--batch-size -b", default="1..256")
+    tp: Wholes = argument(
+        "Tensor-parallel degrees of the target to search.", COUNTS, "--tensor-parallel", default=1
+    )
     draft: MaybeWords = argument(
         "A draft to search; may be repeated.",
         "self|KIND|NAME|PATH",
@@ -97,10 +99,14 @@ class AdviseQuery(CommonOptions):
         group="Draft",
     )
     draft_tp: MaybeWholes = argument(
-        "Degrees of the draft to choose from.", COUNTS, shown="as --tp", default=None, group="Draft"
+        "Tensor-parallel degrees of the draft to search.",
+        COUNTS,
+        shown="as --tp",
+        default=None,
+        group="Draft",
     )
     rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
-        "Measured: 0.8, by position 0.8/0.7/0.5, n-gram hits x runs 0.4x3, tree:0.6/0.1; may be repeated.",
+        "Measured acceptance: 0.8, by position 0.8/0.7/0.5, n-gram 0.4x3, tree:0.6/0.1; may be repeated.",
         "DRAFT[@KV]=RATE",
         read=_rates,
         repeated=True,
@@ -112,14 +118,14 @@ class AdviseQuery(CommonOptions):
     draft_path: arg.DraftPath = None
     model_path: arg.ModelPath = None
     any_draft: bool = argument(
-        "Choose also among drafts that the engine does not run.", default=False, group="Draft"
+        "Also choose among drafts that the engine does not run.", default=False, group="Draft"
     )
-    objective: str = argument("What to look for.", choices=OBJECTIVES, default="throughput")
+    objective: str = argument("Quantity to optimise.", choices=OBJECTIVES, default="throughput")
     max_tpot_ms: MaybeReal = argument(
-        "Bound on the time per output token.", "MS", limits=arg.POSITIVE, default=None
+        "Upper bound on TPOT, in milliseconds.", "MS", limits=arg.POSITIVE, default=None
     )
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
-    price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
+    price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
         super().check()

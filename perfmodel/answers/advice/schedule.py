@@ -73,7 +73,10 @@ class ScheduleQuery(Options):
     """A question over all batch sizes; several contexts are the upper ends of context ranges."""
 
     context: Wholes = argument(
-        "One context, or the rising ends of context ranges.", COUNTS, "--context-length -c", limits=(1, 2**40)
+        "One context, or the upper ends of several context ranges.",
+        COUNTS,
+        "--context-length -c",
+        limits=(1, 2**40),
     )
     max_batch: MaybeWhole = argument(
         "Largest batch size of the table.",
@@ -83,7 +86,7 @@ class ScheduleQuery(Options):
         default=None,
     )
     gamma: Length = argument(
-        "Only with --tokens-per-iteration: the length it was measured at.",
+        "Only with --tokens-per-iteration: the draft length at which it was measured.",
         "N",
         "-g",
         readers.gamma,
@@ -95,35 +98,35 @@ class ScheduleQuery(Options):
     alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = argument(default=None)
     hysteresis: Real = argument(
-        "Share of time that every border between ranges must earn.",
+        "Share of time that every border between ranges must save.",
         "SHARE",
         limits=arg.SHARE,
         default=DEFAULT_HYSTERESIS,
     )
     shares: str | Sequence[float] = argument(
-        "Time by batch size: every doubling alike, or every size alike.",
+        "Time spent at each batch size: equal for every doubling (octaves) or for every size (equal).",
         "octaves|equal",
         read=_shares,
         default="octaves",
     )
     request_rate: MaybeReal = argument(
-        "Instead of --shares: requests per second, whose baseline decides the time at each batch size.",
+        "Instead of --shares: requests per second, which set the time spent at each batch size.",
         "RATE",
         limits=arg.POSITIVE,
         default=None,
     )
     output_len: Whole = argument(
-        "Output tokens of such a request, of a context's last ones.", TOKENS, default=256
+        "Output tokens of such a request; they are the last tokens of the context.", TOKENS, default=256
     )
     missed: Whole = argument(
-        "Tokens decoded while drafting was off, that a draft catches up on.",
+        "Tokens decoded while drafting was off, which the draft must read before it drafts again.",
         "COUNT",
         read=whole,
         limits=(0, 2**20),
         default=256,
     )
     dynamic_price: MaybeReal = argument(
-        "Share of time that a length by batch size costs in the engine.",
+        "Share of time that the engine loses if the draft length depends on the batch.",
         "SHARE",
         limits=(0, 1),
         shown="the engine's, where it is known",
@@ -200,7 +203,7 @@ class Schedule(Answer):
 def schedule(question: ScheduleQuery) -> Schedule:
     """How many tokens to draft for each batch size (and context), as tables for vLLM and SGLang.
 
-    A table never does worse than the best single number by the model's own measure; 0 turns speculation off.
+    A table is never predicted to be slower than the best single length. Length 0 turns speculation off.
     Raises InputError.
     """
     contexts = tuple(int(context) for context in question.context)

@@ -91,10 +91,10 @@ class TrafficQuery(CommonOptions):
     """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
 
     input_len: MaybeWhole = argument(
-        "Prompt tokens of a request, mean.", TOKENS, shown="the mean of --trace or --mix", default=None
+        "Mean prompt tokens of a request.", TOKENS, shown="the mean of --trace or --mix", default=None
     )
     output_len: MaybeWhole = argument(
-        "Output tokens of a request, mean.",
+        "Mean output tokens of a request.",
         TOKENS,
         limits=(2, 2**40),
         shown="the mean of --trace or --mix",
@@ -104,12 +104,12 @@ class TrafficQuery(CommonOptions):
         "Requests per second of all clients together (open loop).", "RATES", limits=arg.POSITIVE, default=None
     )
     max_concurrency: MaybeWholes = argument(
-        "Clients that each wait for their answer (closed loop); with a rate, the most requests at once.",
+        "Clients that each wait for their answer (closed loop); with a rate, the limit of requests at once.",
         COUNTS,
         default=None,
     )
     gamma: Parsed[tuple[LengthPolicy, ...], Policies] = argument(
-        f"{LENGTHS}. 0 is always there.",
+        f"{LENGTHS}. 0 is always included.",
         "|".join(("N,...", *policies())),
         "-g",
         read=parse_policies,
@@ -118,7 +118,7 @@ class TrafficQuery(CommonOptions):
     )
     tp: arg.TP = argument(default=1)
     slo: Parsed[dict[str, float] | None, str | dict[str, float] | None] = argument(
-        "What a request must keep to, in milliseconds: ttft:2000,tpot:30.",
+        "Latency limits of a request, in milliseconds: ttft:2000,tpot:30.",
         "NAME:MS,...",
         read=parse_slo,
         default=None,
@@ -160,49 +160,49 @@ class TrafficQuery(CommonOptions):
         "Requests that run at once.",
         "N",
         limits=(1, 4096),
-        shown="what the engine takes there, else 256",
+        shown="the engine's default, else 256",
         default=None,
         group="Engine",
     )
     max_num_batched_tokens: Whole = argument(
-        "Tokens of one pass.", TOKENS, limits=(2, 2**24), default=8192, group="Engine"
+        "Token budget of one pass.", TOKENS, limits=(2, 2**24), default=8192, group="Engine"
     )
     prefix_len: MaybeWhole = argument(
-        "Prompt tokens, of --input-len, that requests begin with alike and a prefix cache may hold.",
+        "Prompt tokens, part of --input-len, that requests share and a prefix cache can hold.",
         TOKENS,
         shown="no prefix cache",
         default=None,
         group="Prefix cache",
     )
     prefix_hits: Real = argument(
-        "Share of the requests that begin with them.",
+        "Share of the requests that begin with the shared tokens.",
         "SHARE",
         limits=arg.SHARE,
         default=1.0,
         group="Prefix cache",
     )
     prefix_block: MaybeWhole = argument(
-        "Tokens of a block that all cache groups share.",
+        "Tokens per block of the prefix cache.",
         TOKENS,
         shown="the engine's, raised for recurrent layers in vLLM",
         default=None,
         group="Prefix cache",
     )
     disable_eagle_block_drop: bool = argument(
-        "Whether a draft keeps the last block of a hit, as with vLLM's option.",
+        "Keep the last block of a hit with a draft, like vLLM's option.",
         read=parse_switch,
         default=False,
         group="Prefix cache",
     )
     turns: Whole = argument(
-        "Prompts of a session: each adds the answer and --turn-input-len to the one before.",
+        "Prompts per session; each adds the previous answer and --turn-input-len tokens.",
         "N",
         limits=(1, 1000),
         default=1,
         group="Prefix cache",
     )
     turn_input_len: MaybeWhole = argument(
-        "New prompt tokens of a further turn.", TOKENS, default=None, group="Prefix cache"
+        "New prompt tokens of each further turn.", TOKENS, default=None, group="Prefix cache"
     )
     think_time: Real = argument(
         "Mean seconds between an answer and the session's next prompt.",
@@ -217,7 +217,7 @@ class TrafficQuery(CommonOptions):
         default=None,
     )
     rollout: MaybeWhole = argument(
-        "Requests that all come at the start; outputs are log-normal, or those of --trace.",
+        "Requests that all arrive at the start; output lengths are log-normal or those of --trace.",
         "N",
         limits=(1, 1_000_000),
         default=None,
@@ -230,17 +230,15 @@ class TrafficQuery(CommonOptions):
         default=None,
         group="Rollout",
     )
-    replay: bool = argument(
-        "Also serve drawn requests one by one, and show what they met.", read=parse_switch, default=False
-    )
+    replay: bool = argument("Also simulate random requests one by one.", read=parse_switch, default=False)
     trace: str | None = argument(
         "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
     )
     num_prompts: Whole = argument(
-        "Requests that are drawn for --replay.", "N", limits=(1, 1_000_000), default=2000
+        "Number of random requests for --replay.", "N", limits=(1, 1_000_000), default=2000
     )
-    seed: Whole = argument("Of what is drawn for --replay.", "N", read=whole, default=0, group="Run")
-    price: MaybeReal = argument("Price of a device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
+    seed: Whole = argument("Seed of the random requests.", "N", read=whole, default=0, group="Run")
+    price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
 
     def check(self) -> None:
         for name in ("input_len", "output_len"):

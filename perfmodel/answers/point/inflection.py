@@ -76,11 +76,12 @@ class Inflection(Answer):
 
 @asks(InflectionQuery)
 def inflection(question: InflectionQuery) -> Inflection:
-    """The three context lengths where something turns.
+    """Three context lengths: memory-bound, break-even and inflection.
 
     memory_bound_context: from here on a step loads for longer than it computes. break_even_context: from here
-    on speculation is faster than the baseline. inflection_context: from here on a larger batch costs no
-    speedup. Each on the calibration in use and, beside it, on the ideal roofline. Raises InputError.
+    on speculation is faster than the baseline. inflection_context: from here on a larger batch does not
+    reduce the speedup. Each is given for the calibration in use and for the ideal roofline. Raises
+    InputError.
     """
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)

@@ -201,7 +201,7 @@ Context = Annotated[
 Gamma = Annotated[
     Length,
     Argument(
-        "Drafted tokens per iteration; auto is the best from 0 on.",
+        "Drafted tokens per iteration; auto searches for the best length, from 0.",
         "N|auto",
         "-g",
         gamma,
@@ -219,12 +219,17 @@ WHO_DRAFTS = "Draft: the target itself (self), a kind, or a model."
 Draft = Annotated[str, Argument(WHO_DRAFTS, "self|KIND|NAME|PATH", "--draft-model", group="Draft")]
 DraftTP = Annotated[
     MaybeWhole,
-    Argument("Devices of the draft.", "N", default="as --tp, or as many as it allows", group="Draft"),
+    Argument(
+        "Tensor-parallel devices of the draft.",
+        "N",
+        default="as --tp, or as many as it allows",
+        group="Draft",
+    ),
 ]
 DraftKV = Annotated[
     str | None,
     Argument(
-        "What the draft reads of the cache: a name of `perfmodel kv list`.",
+        "KV method and budget of the draft: a name of `perfmodel kv list`.",
         "METHOD[:BUDGET]",
         many=methods,
         listed="kv",
@@ -235,7 +240,7 @@ DraftKV = Annotated[
 Alpha = Annotated[
     MaybeReal,
     Argument(
-        "P(a drafted token is accepted, given all before it are).",
+        "Probability that a drafted token is accepted, given that all earlier ones are.",
         "RATE",
         many=numbers,
         limits=SHARE,
@@ -245,7 +250,7 @@ Alpha = Annotated[
 ChainRate = Annotated[
     Parsed[str | None, str | float | None],
     Argument(
-        "Instead of --alpha: by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
+        "Instead of --alpha: acceptance by position 0.75/0.65/0.5, or n-gram hits x run length 0.4x3.",
         "RATE",
         read=rate,
         group="Acceptance",
@@ -258,12 +263,12 @@ TokensPerIteration = Annotated[
     ),
 ]
 AcceptanceFile = Annotated[
-    str | None, Argument("Measured acceptance rows, instead of --alpha.", "FILE", group="Acceptance")
+    str | None, Argument("File of measured acceptance rows, instead of a rate.", "FILE", group="Acceptance")
 ]
 Task = Annotated[
     str | None,
     Argument(
-        "What text it is, where acceptance is looked up among published figures.",
+        "Kind of text, if the acceptance comes from published results.",
         "NAME",
         choices=TASKS,
         default="chat, with the spread between tasks",
@@ -273,7 +278,7 @@ Task = Annotated[
 Weights = Annotated[
     str | None,
     Argument(
-        "Weights: bf16, fp8, nvfp4, int4-g128, ...",
+        "Format of the weights: bf16, fp8, nvfp4, int4-g128, ...",
         "FORMAT",
         "--dtype",
         default="the checkpoint's",
@@ -283,7 +288,7 @@ Weights = Annotated[
 KVType = Annotated[
     str | None,
     Argument(
-        "KV cache: bf16, fp8, int8, ...",
+        "Format of the KV cache: bf16, fp8, int8, ...",
         "FORMAT",
         "--kv-cache-dtype",
         default="the checkpoint's",
@@ -292,16 +297,25 @@ KVType = Annotated[
 ]
 DraftPath = Annotated[
     str | None,
-    Argument("Where the engine finds the draft or head.", "PATH", default="the id of --draft", group="Draft"),
+    Argument(
+        "Path or id of the draft or head, for the server's command line.",
+        "PATH",
+        default="the id of --draft",
+        group="Draft",
+    ),
 ]
 ModelPath = Annotated[
     str | None,
-    Argument("What the engine is to serve.", "PATH|ID", default="the Hugging Face id of --model"),
+    Argument(
+        "Path or id of the model, for the server's command line.",
+        "PATH|ID",
+        default="the Hugging Face id of --model",
+    ),
 ]
 MaxGamma = Annotated[
     Whole,
     Argument(
-        "Longest draft that the search for the best one tries.",
+        "Longest draft length that the search tries.",
         "N",
         read=whole,
         limits=(0, MAX_GAMMA),

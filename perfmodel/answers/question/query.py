@@ -48,7 +48,7 @@ class CommonOptions(arg.Question):
     _: KW_ONLY
     weights: arg.Weights = None
     draft_weights: str | None = argument(
-        "The draft's weights.",
+        "Format of the draft's weights.",
         "FORMAT",
         shown="as --weights, else its checkpoint's",
         default=None,
@@ -56,10 +56,10 @@ class CommonOptions(arg.Question):
     )
     kv_dtype: arg.KVType = None
     draft_kv_dtype: str | None = argument(
-        "The draft's KV-cache format.", "FORMAT", shown="as --kv-dtype", default=None, group="Formats"
+        "Format of the draft's KV cache.", "FORMAT", shown="as --kv-dtype", default=None, group="Formats"
     )
     kv_reread: MaybeReal = argument(
-        "How often verification reads the cache, 1 to gamma + 1.",
+        "Number of times that verification reads the cache, from 1 to gamma + 1.",
         "R",
         shown="calibrated",
         limits=(1, MAX_GAMMA + 1),
@@ -67,7 +67,7 @@ class CommonOptions(arg.Question):
         group="Engine",
     )
     engine: str | None = argument(
-        "What serves, such as vllm or vllm@0.20.1.",
+        "Serving engine, such as vllm, or vllm@0.20.1 for a version.",
         "|".join(ENGINES) + "[@VERSION]",
         read=parse_engine,
         shown=f"{DEFAULT_ENGINE}, the newest version fitted; a CPU its own",
@@ -76,14 +76,14 @@ class CommonOptions(arg.Question):
         group="Engine",
     )
     attention_backend: str | None = argument(
-        "Attention kernels: flash-attn2, flash-attn3, flashinfer, triton, trtllm, ... of the engine.",
+        "Attention kernels of the engine: flash-attn2, flash-attn3, flashinfer, triton, trtllm, ...",
         "NAME",
         shown="the engine's own choice for the device",
         default=None,
         group="Engine",
     )
     calibration: str | None = argument(
-        "Constants, instead of --engine's (`perfmodel calibrations list`).",
+        "Calibration to use instead of the engine's (`perfmodel calibrations list`).",
         "NAME|PATH|ideal",
         listed="calibrations",
         default=None,
@@ -97,31 +97,36 @@ class CommonOptions(arg.Question):
         default=1,
     )
     context_std: Whole = argument(
-        "Standard deviation of --context over the sequences of a batch.",
+        "Standard deviation of --context within a batch.",
         "COUNT",
         read=whole,
         limits=(0, 2**40),
         default=0,
     )
     kv_page: Whole = argument(
-        "Tokens per page of the caches.", TOKENS, "--block-size", limits=(1, 2**20), default=1, group="Engine"
+        "Tokens per page of the KV caches.",
+        TOKENS,
+        "--block-size",
+        limits=(1, 2**20),
+        default=1,
+        group="Engine",
     )
     topk_reuse: Real = argument(
-        "Sparse attention: chosen tokens that the next query token chooses again.",
+        "Sparse attention: share of the chosen tokens that the next query token chooses again.",
         "SHARE",
         limits=SHARE,
         default=0.0,
         group="Engine",
     )
     layer_split: Whole = argument(
-        "Devices that hold the layers in turn, as llama.cpp's -sm layer: their memory, the time of one.",
+        "Devices that share the layers and run in turn, like llama.cpp's -sm layer.",
         "N",
         limits=(1, 64),
         default=1,
         group="Engine",
     )
     cpu_moe: Whole = argument(
-        "Layers whose routed experts stay in the host's memory, as llama.cpp's --n-cpu-moe.",
+        "Layers whose routed experts stay in host memory, like llama.cpp's --n-cpu-moe.",
         "N",
         read=whole,
         limits=(0, 1024),
@@ -129,7 +134,7 @@ class CommonOptions(arg.Question):
         group="Engine",
     )
     gpu_layers: MaybeWhole = argument(
-        "Layers on the device, as llama.cpp's -ngl; the others run on the host.",
+        "Layers on the device, like llama.cpp's -ngl; the others run on the host.",
         "N",
         read=whole,
         limits=(1, 1024),
@@ -138,14 +143,14 @@ class CommonOptions(arg.Question):
         group="Engine",
     )
     host_bandwidth: MaybeReal = argument(
-        "GB/s that the host's processor reads its memory at; --cpu-moe and --gpu-layers need it.",
+        "Memory bandwidth of the host in GB/s; --cpu-moe and --gpu-layers need it.",
         "GB/S",
         limits=(TINY, 10_000),
         default=None,
         group="Engine",
     )
     state_rollback: str = argument(
-        "Recurrent layers: verification keeps every state, or one.",
+        "Recurrent layers: verification stores every state (keep) or one (replay).",
         choices=get_args(Rollback),
         default="keep",
         group="Engine",
@@ -182,7 +187,7 @@ class Options(CommonOptions):
     )
     draft_tp: arg.DraftTP = argument(default=None)
     acceptance_rate: MaybeReal = argument(
-        "Share of drafted tokens accepted at the given --gamma, as engines log it; instead of --alpha.",
+        "Share of drafted tokens that are accepted at --gamma, as engines log it; instead of --alpha.",
         "SHARE",
         limits=SHARE,
         default=None,
@@ -193,7 +198,7 @@ class Options(CommonOptions):
     task: arg.Task = None
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
     batch_range: Parsed[tuple[float, float], str | Sequence[float]] = argument(
-        "Batches over which speedup must not fall at inflection_context.",
+        "Range of batches over which the speedup must not fall at the inflection context.",
         "LOW..HIGH",
         read=span,
         shown="32..256",

@@ -17,7 +17,7 @@ PROFILED_AT = 8192
 class Profiled(LengthPolicy):
     """At each batch the length that gains most tokens a second at the profile's context, changes left out."""
 
-    help: ClassVar[str] = f"such a table profiled at {PROFILED_AT // 1024}K"
+    help: ClassVar[str] = f"a table made for {PROFILED_AT // 1024}K prompts"
     noun: ClassVar[str] = "the profiled table"
     source: ClassVar[str] = "num_speculative_tokens_per_batch_size of vLLM, made by a benchmark of one length"
 

@@ -31,7 +31,7 @@ ROUNDS = 8
 class Table(LengthPolicy):
     """A length for each running batch, so that the time per token is least, changes included."""
 
-    help: ClassVar[str] = "one by running batch"
+    help: ClassVar[str] = "a length by running batch"
     noun: ClassVar[str] = "the table"
     source: ClassVar[str] = "num_speculative_tokens_per_batch_size of vLLM"
 
