@@ -20,7 +20,7 @@ HEADINGS = {
         "sweep": "Answer a whole grid into a CSV or Parquet file.",
         "ops": "Every operation of one pass: FLOPs, bytes, time and what limits it.",
         "inflection": "Three context lengths: memory-bound, break-even and inflection.",
-        "inverse": "What must hold for speculation to reach a target speedup.",
+        "inverse": "Conditions for a target speedup: acceptance, draft cost, KV re-read, context.",
     },
     "Decide": {
         "advise": "The best draft, KV method, draft length, batch and TP degree, or the baseline.",

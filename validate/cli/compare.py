@@ -45,7 +45,7 @@ def compare(
     json: Json = False,
     results: ResultsFolder = None,
 ) -> None:
-    """Measurements, published and own, beside what the model predicts for them."""
+    """List measurements, published ones and yours, with their predictions."""
     from perfmodel.validate.accuracy import compare as module
 
     if plot:

@@ -48,7 +48,7 @@ def measure(
     minutes: arg.Minutes = None,
     results: arg.ResultsFolder = None,
 ) -> int:
-    """Time every point of a plan with the real decoder and print predicted beside measured.
+    """Time every point of a plan with the real decoder and print predicted and measured times.
 
     On a GPU, batches and contexts that do not fit the device are left out.
     """
@@ -72,7 +72,7 @@ def microbench(
     minutes: arg.Minutes = None,
     results: arg.ResultsFolder = None,
 ) -> None:
-    """Time kernels alone, at the shapes of a plan's models."""
+    """Time single kernels, at the shapes of a plan's models."""
     from perfmodel.validate.harness.micro.jobs import jobs
 
     chosen = for_hardware(plan, hardware, threads, known=False)
@@ -94,7 +94,7 @@ def finish(
         Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)
     ],
 ) -> None:
-    """Make a record of the rows that an interrupted run has finished."""
+    """Write the record of the finished rows of an interrupted run."""
     from perfmodel.validate.harness.session import finish_journal
 
     record = read_record(finish_journal(journal))
@@ -109,7 +109,7 @@ def report(
     results: arg.ResultsFolder = None,
     check: Annotated[bool, Argument("Fail where the page is not up to date.")] = False,
 ) -> int:
-    """Write the page of a machine: every figure predicted beside measured, with pictures."""
+    """Write the report of a machine: every predicted and measured figure, with pictures."""
     from perfmodel.validate.accuracy import report as page
 
     where = machine_folder(machine, results or RESULTS) / "report.md"

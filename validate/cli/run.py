@@ -36,7 +36,7 @@ def run(
     ] = None,
     results: arg.ResultsFolder = None,
 ) -> int:
-    """All of it: kernels, a calibration from them alone, the plan's points, predicted beside measured.
+    """Time kernels, fit a calibration to them, then predict and measure the points of a plan.
 
     For a CPU the device file is made too; a GPU is named by --hardware where it is not the plan's.
     """

@@ -41,23 +41,25 @@ class CompareQuery(Options):
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
     draft_hardware: str | None = argument(
-        "Also the drafter on devices of its own (--draft-devices), against more replicas on as many.",
+        "Also run the draft model on these devices, and compare with more replicas on as many.",
         "NAME|PATH",
         shown="none",
         default=None,
         group="Draft",
     )
-    draft_devices: Whole = argument("How many these are.", "N", read=whole, default=1, group="Draft")
+    draft_devices: Whole = argument(
+        "Number of --draft-hardware devices.", "N", read=whole, default=1, group="Draft"
+    )
     hit: MaybeReal = argument(
-        "P(a drafter that works during verification had prepared for its outcome); none is published.",
+        "Probability that a draft made during verification was prepared for its outcome; measure it.",
         "P",
         limits=SHARE,
-        shown="not known: it drafts before verification alone",
+        shown="not known: it drafts only before verification",
         default=None,
         group="Draft",
     )
     outcomes: Whole = argument(
-        "Outcomes of a verification that it prepares for.", "N", read=whole, default=1, group="Draft"
+        "Outcomes of a verification that the draft prepares for.", "N", read=whole, default=1, group="Draft"
     )
 
     def check(self) -> None:
@@ -152,9 +154,9 @@ class Comparison(Answer, BothWays):
 
 @asks(CompareQuery)
 def compare(question: CompareQuery) -> Comparison:
-    """One request verifying gamma + 1 tokens, or gamma + 1 requests decoding one token each?
+    """Which is faster: one request verifying gamma + 1 tokens, or gamma + 1 requests decoding one each?
 
-    Also how both compose in the memory there is. Raises InputError.
+    Also the throughput of both together, within the memory of the device. Raises InputError.
     """
     query = question.query(batch=1)
     gamma, context = question.gamma, float(query.context)

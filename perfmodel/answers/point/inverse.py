@@ -69,10 +69,10 @@ class Inverse(Answer):
 
 @asks(InverseQuery)
 def inverse(query: InverseQuery) -> Inverse:
-    """What must hold for speculation to reach a target speedup, each alone with all else as asked.
+    """Conditions for a target speedup: each one alone, with everything else as given.
 
-    Smallest acceptance, largest draft cost, largest KV re-read factor of verification, smallest context; at
-    the question's gamma, or the best one where it leaves gamma open. Raises InputError.
+    Smallest acceptance, largest draft cost, largest KV re-read factor of verification and smallest context,
+    at the given gamma, or else at the best one. Raises InputError.
     """
     unknown: tuple[str, ...] = ()
     try:

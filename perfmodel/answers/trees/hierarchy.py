@@ -27,24 +27,24 @@ class HierarchyQuery(CommonOptions):
     tp: arg.TP = argument(default=1)
     _: KW_ONLY
     draft_kv: str = argument(
-        "What the middle, the target itself, reads of its cache.", "METHOD:BUDGET", group="Draft"
+        "KV method and budget of the middle (the target with a sparse cache).", "METHOD:BUDGET", group="Draft"
     )
     small: str = argument("The small model that drafts for the middle.", "NAME|KIND|PATH", group="Draft")
     small_rate: Parsed[str, str | float] = argument(
-        "P(the middle accepts a token of the small model): 0.6, or by position 0.7/0.5.",
+        "Probability that the middle accepts a token of the small model: 0.6, or by position 0.7/0.5.",
         "RATE",
         read=rate,
         group="Acceptance",
     )
     small_kv: str = argument(
-        "What the small model reads of its cache.",
+        "KV method and budget of the small model.",
         "METHOD[:BUDGET]",
         default="streamingllm:256",
         group="Draft",
     )
     gamma_1: Lengths = argument(
-        "Lengths to choose from of what the small model drafts for the middle; auto is "
-        f"1..{DEFAULT_GAMMA_1}, as far as it goes and acceptances are known.",
+        f"Draft lengths of the small model to search; auto is 1..{DEFAULT_GAMMA_1}, as far as rates are "
+        "known.",
         "COUNTS|auto",
         read=gammas,
         shown="auto",
@@ -52,8 +52,7 @@ class HierarchyQuery(CommonOptions):
         group="Draft",
     )
     gamma_2: Lengths = argument(
-        f"Lengths to choose from of what the middle drafts for the target; auto is 1..{DEFAULT_GAMMA_2}, "
-        "as far as acceptances are known.",
+        f"Draft lengths of the middle to search; auto is 1..{DEFAULT_GAMMA_2}, as far as rates are known.",
         "COUNTS|auto",
         "--gamma -g",
         gammas,

@@ -40,21 +40,21 @@ class TreeQuery(CommonOptions):
     draft_kv: arg.DraftKV = None
     _: KW_ONLY
     rates: Parsed[tuple[float, ...], str | Sequence[float]] = argument(
-        "P(accepted) of a node's 1st, 2nd, ... child, with commas.",
+        "Probabilities that the 1st, 2nd, ... child of a node is accepted, with commas.",
         "RATES",
         "--rate",
         numbers,
         group="Acceptance",
     )
     size: Whole = argument(
-        "Most nodes, the root included: query tokens of a verification.",
+        "Largest number of nodes, with the root: the query tokens of a verification.",
         "N",
         read=whole,
         default=DEFAULT_SIZE,
         group="Draft",
     )
     levels: MaybeWhole = argument(
-        "Most levels, the root's included.",
+        "Largest number of levels, with that of the root.",
         "N",
         read=whole,
         shown=f"{DEFAULT_LEVELS}, or as many as are drafted",
@@ -62,7 +62,7 @@ class TreeQuery(CommonOptions):
         group="Draft",
     )
     given: Parsed[tuple[int, ...] | None, str | Sequence[int] | None] = argument(
-        "A tree as a server is told it: draft steps, candidates a step and tokens to verify, as 5x8x32.",
+        "The tree of a server: draft steps, candidates per step and tokens to verify, such as 5x8x32.",
         "STEPSxTOPKxTOKENS",
         read=given_tree,
         shown="none: the best one",
