@@ -213,6 +213,9 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
         parts.append(f"verification reads the KV {machine.kv_reread:g} times")
     if machine.attention_backend is not None:
         parts.append(f"attention by {machine.attention_backend}")
+    for share, held in ((machine.host_layers, "layers"), (machine.host_experts, "routed experts")):
+        if share:
+            parts.append(f"{share:.0%} of the {held} on a host of {machine.host_bytes_per_s / 1e9:g} GB/s")
     parts += pages(scenario.kv_page)
     if scenario.routing_independence not in (None, 1):
         parts.append(f"routing independence {scenario.routing_independence:g}")

@@ -5,7 +5,13 @@ import pytest
 import perfmodel as pm
 from perfmodel.specs.engines.serving import Defect, serving_engines
 
-GDN = {"model": "qwen3.5-35b-a3b", "hardware": "rtx-3090", "weights": "int4-g128", "batch": 1, "context": 600}
+GDN = {
+    "model": "qwen3.5-35b-a3b",
+    "hardware": "rtx-a6000",
+    "weights": "int4-g128",
+    "batch": 1,
+    "context": 600,
+}
 DRAFTED = {"tp": 2, "draft": "mtp", "alpha": 0.9}
 DFLASH = {"model": "qwen3-8b", "hardware": "h100", "draft": "dflash", "gamma": 7, "alpha": 0.95, "batch": 1}
 

@@ -63,6 +63,7 @@ def test_every_picture_of_the_docs_has_its_command() -> None:
 
 # A caption says whatever of the question moves the picture.
 
+ON_HOST: dict[str, Any] = {"hardware": "rtx-3090", "engine": "llamacpp", "host_bandwidth": 60.0}
 CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "model": ({}, "qwen3-30b-a3b"),
     "hardware": ({}, "h100"),
@@ -92,6 +93,9 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "batch_range": ({}, (1.0, 8.0)),
     "memory_fraction": ({}, 0.5),
     "attention_backend": ({}, "triton"),
+    "cpu_moe": (ON_HOST | {"model": "qwen3-30b-a3b"}, 8),
+    "gpu_layers": (ON_HOST, 8),
+    "host_bandwidth": (ON_HOST | {"gpu_layers": 8}, 30.0),
 }
 
 
@@ -111,7 +115,9 @@ def described(query: Query) -> str:
 
 
 def test_every_field_of_a_question_is_tried() -> None:
-    assert {*CHANGES, "acceptance", "acceptance_rate", "task"} == {field.name for field in fields(Query)}
+    assert {*CHANGES, "acceptance", "acceptance_rate", "layer_split", "task"} == {
+        field.name for field in fields(Query)
+    }
 
 
 @pytest.mark.parametrize("field", CHANGES)
@@ -119,7 +125,8 @@ def test_a_caption_says_what_moves_the_picture(field: str) -> None:
     base, value = CHANGES[field]
     asked = replace(ASK, **base)
     assert described(asked) != described(replace(asked, **{field: value}))
-    assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.vllm"))
+    if asked.engine is None:
+        assert described(asked) == described(replace(asked, calibration="a100-sxm-80gb.vllm"))
 
 
 def test_devices_side_by_side_and_fronts_say_what_was_asked() -> None:

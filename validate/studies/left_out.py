@@ -113,7 +113,7 @@ class Step:
 
 
 def on_borrowed_kernels(values: Mapping[str, float]) -> list[Step]:
-    """Rows of the table that engines are fitted to on devices that borrow kernels: not part of those fits."""
+    """Rows of the table that engines are fitted to, on devices that borrow kernels."""
     rows = [r for r in engine_decode() if r.hardware not in devices_of(r.engine)]
     return [Step.of_table(row, values) for row in rows]
 

@@ -52,7 +52,7 @@ def test_rows_of_a_source_and_of_a_server_err_together() -> None:
 
 def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> None:
     steps = on_borrowed_kernels({})
-    assert {s.source for s in steps} == {"InferenceX"}
+    assert "InferenceX" in {s.source for s in steps}
     assert any(place.startswith("cdna3.") for s in steps for place in s.places)
     assert alike("SemiAnalysisAI/InferenceX#870", "InferenceX")
     assert not alike("QwenLM/Qwen3", "InferenceX")
