@@ -103,6 +103,8 @@ def _print(a: Traffic) -> None:
 
 def _rollout(rows: tuple[RolloutRow, ...]) -> str:
     """The best policy, at the first age."""
+    if not rows:
+        return "rollout: no request fits in memory"
     first = [row for row in rows if row.age == rows[0].age]
     best = min(first, key=lambda row: row.makespan_s)
     said = f"rollout: {seconds(first[0].makespan_s)} without a draft"

@@ -62,3 +62,13 @@ def test_what_is_no_mix_is_refused(text: str, more: dict[str, int], told: str, t
     load = {} if "rollout" in more else {"request_rate": 1}
     with pytest.raises(InputError, match=told):
         traffic(mix=mix(tmp_path, a=text), **load, **ASKED, **more)
+
+
+@pytest.mark.parametrize(("given", "other"), [("input_len", "output_len"), ("output_len", "input_len")])
+def test_one_length_given_leaves_the_other_to_the_classes(given: str, other: str, tmp_path: Path) -> None:
+    path = mix(tmp_path, only="{share: 1, input_len: 500, output_len: 300, alpha: 0.5}")
+    some = traffic(mix=path, request_rate=1, **ASKED, **{given: 100})
+    both = traffic(
+        request_rate=1, alpha=0.5, **ASKED, **{given: 100, other: {"input_len": 500}.get(other, 300)}
+    )
+    assert [row.ttft_s.mean for row in some.rows] == [row.ttft_s.mean for row in both.rows]

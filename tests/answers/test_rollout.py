@@ -11,6 +11,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import Arrivals, replay
 from perfmodel.queueing.rollout import batch_of
 from perfmodel.queueing.steps import StepTimes
+from tests.commands import run
 
 ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 500, "output_len": 1000, "draft": "eagle3"}
 
@@ -73,9 +74,18 @@ def test_a_stale_draft_pays_less_with_age_and_is_switched_off_in_the_crowd() -> 
 def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
     where = tmp_path / "lengths.csv"
     where.write_text("arrival_s,prompt_tokens,output_tokens\n0,500,90\n9,700,4000\n", encoding="utf-8")
-    answer = traffic(**{**ASKED, "trace": str(where), "rollout": 2, "gamma": 0})
-    assert answer.rollout is not None
-    assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4090)
+    for lengths in ({}, {"input_len": None, "output_len": None}):
+        answer = traffic(**{**ASKED, **lengths, "trace": str(where), "rollout": 2, "gamma": 0})
+        assert answer.rollout is not None
+        assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4090)
+    with pytest.raises(InputError, match="rollout: must be at most the 2 requests of"):
+        traffic(**ASKED, trace=str(where), rollout=3)
+
+
+def test_a_rollout_that_does_not_fit_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--model", "llama-3.1-70b", "--weights", "bf16", "--hardware", "h100", "--gamma", "2"]
+    asked += ["--input-len", "500", "--output-len", "500", "--alpha", "0.6", "--rollout", "4"]
+    assert "rollout: no request fits in memory" in run(capsys, "traffic", *asked)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +94,8 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
         ({"rollout": 4, "request_rate": 1}, "without"),
         ({"alpha_by_age": "0:0.5", "max_concurrency": 1}, "must be of a"),
         ({"rollout": 4, "alpha_by_age": "0:1.5"}, "such as 0:0.75,8:0.6"),
+        ({"rollout": 4, "alpha_by_age": "0:0.5,0:0.6"}, "different ages"),
+        ({"rollout": 1_000_000}, "from 1 to 100000"),
     ],
 )
 def test_what_is_no_rollout_is_refused(given: dict[str, object], told: str) -> None:

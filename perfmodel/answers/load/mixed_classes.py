@@ -38,7 +38,7 @@ class ClassRow:
 
 def with_mix(question: TrafficQuery) -> TrafficQuery:
     """The question with means, deviations and acceptance of all classes where it states none."""
-    if question.mix is None or question.input_len is not None:
+    if question.mix is None or (question.input_len is not None and question.output_len is not None):
         return question
     classes = list(read_mix(question.mix).values())
     weight = np.array([c.share for c in classes])
@@ -48,7 +48,8 @@ def with_mix(question: TrafficQuery) -> TrafficQuery:
         stds = np.array([getattr(c, f"{name}_std") for c in classes])
         mean = float(np.average(means, weights=weight))
         std = math.sqrt(np.average((means - mean) ** 2 + stds**2, weights=weight))
-        stated |= {f"{name}_len": max(round(mean), least), f"{name}_std": min(std, mean / 3**0.5 - 1e-6)}
+        if getattr(question, f"{name}_len") is None:
+            stated |= {f"{name}_len": max(round(mean), least), f"{name}_std": min(std, mean / 3**0.5 - 1e-6)}
     known = [c for c in classes if c.alpha is not None]
     given = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
     if len(known) == len(classes) and given == (None,) * 4:

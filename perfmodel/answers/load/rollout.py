@@ -7,6 +7,7 @@ import numpy as np
 
 from perfmodel.answers.load.traced import trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.errors import refuse
 from perfmodel.queueing.policies import Choice, Replica, parse_policies
 from perfmodel.queueing.replay import ReplayedRequests, replay
 from perfmodel.queueing.rollout import at_once, batch_of
@@ -59,12 +60,18 @@ def with_rollout(question: TrafficQuery) -> TrafficQuery:
 
 
 def rollouts(question: TrafficQuery, plans: Iterable[Plan], longest: int) -> tuple[RolloutRow, ...]:
-    """A row for each age and choice, the same requests in each; longest: tokens that the model takes."""
+    """A row for each age and choice, the same requests in each; longest: tokens that the model takes. Raises
+    InputError for a trace of fewer requests.
+    """
     assert question.rollout is not None
     if question.trace is None:
         requests = batch_of(question.lengths, question.rollout, longest, question.seed)
     else:
-        requests = at_once(trace_of(question.trace), question.rollout)
+        trace = trace_of(question.trace)
+        if question.rollout > trace.at_s.size:
+            allowed = f"at most the {trace.at_s.size} requests of {question.trace}"
+            raise refuse("--rollout", None, allowed, question.rollout)
+        requests = at_once(trace, question.rollout)
     if question.reuse is not None:
         requests = sharing(requests, question.reuse, question.seed)
     cap, rows = (question.max_concurrency or (None,))[0], list[RolloutRow]()

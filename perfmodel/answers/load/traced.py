@@ -53,7 +53,7 @@ def with_trace(question: TrafficQuery) -> TrafficQuery:
         if getattr(question, f"{name}_len") is None:
             std = min(getattr(of, f"{name}_std"), mean / 3**0.5)
             stated |= {f"{name}_len": mean, f"{name}_std": std}
-    if question.request_rate is None and question.max_concurrency is None:
+    if question.request_rate is None and question.max_concurrency is None and question.rollout is None:
         rate = rate_of(trace)
         if rate is None:
             stated["max_concurrency"] = (trace.at_s.size,)

@@ -76,8 +76,12 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
         found = sorted((float(age), float(alpha)) for age, alpha in pairs)
     except (TypeError, ValueError):
         found = []
-    if not found or not all(0 <= age < math.inf and 0 <= alpha < 1 for age, alpha in found):
-        allowed = "ages from 0 with an acceptance from 0 to below 1 each, such as 0:0.75,8:0.6"
+    if (
+        not found
+        or len({age for age, _ in found}) < len(found)
+        or not all(0 <= age < math.inf and 0 <= alpha < 1 for age, alpha in found)
+    ):
+        allowed = "different ages from 0 with an acceptance from 0 to below 1 each, such as 0:0.75,8:0.6"
         raise refuse(flag, None, allowed, given)
     return tuple(found)
 
@@ -219,7 +223,7 @@ class TrafficQuery(CommonOptions):
     rollout: MaybeWhole = argument(
         "Requests that all arrive at the start; output lengths are log-normal or those of --trace.",
         "N",
-        limits=(1, 1_000_000),
+        limits=(1, 100_000),
         default=None,
         group="Rollout",
     )
