@@ -85,7 +85,7 @@ def _tool(kind: Any, name: str, verb: Verb[..., Any]) -> Any:
         name=name,
         description=COMMANDS[name],
         input_schema=given_schema(verb.question),
-        output_schema=schema(verb),
+        output_schema={"type": "object"} | schema(verb),  # which protocols before 2026 require
     )
 
 

@@ -13,11 +13,11 @@ from tests.test_front_door import ASKED
 mcp = pytest.importorskip("mcp")
 
 
-def asked(over: Any, *calls: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
+def asked(over: Any, *calls: tuple[str, dict[str, Any]], mode: Any = "auto") -> tuple[Any, ...]:
     """The tools of a server, then the result of each call: the client checks results by their schema."""
 
     async def ask() -> tuple[Any, ...]:
-        async with mcp.Client(over) as client:
+        async with mcp.Client(over, mode=mode) as client:
             tools = (await client.list_tools()).tools
             return tools, *[await client.call_tool(name, given) for name, given in calls]
 
@@ -64,8 +64,9 @@ def test_a_mistake_is_one_sentence_that_the_assistant_reads(name: str, given: An
     assert "--" not in answer.content[0].text
 
 
-def test_the_command_serves_over_stdin_and_stdout() -> None:
+@pytest.mark.parametrize("mode", ["auto", "legacy"])  # legacy: protocols before 2026, of most assistants
+def test_the_command_serves_over_stdin_and_stdout(mode: str) -> None:
     over = mcp.StdioServerParameters(command=sys.executable, args=["-m", "perfmodel", "mcp"])
-    tools, answer = asked(over, ("whatif", ASKED["whatif"]))
+    tools, answer = asked(over, ("whatif", ASKED["whatif"]), mode=mode)
     assert len(tools) == 4
     assert answer.structured_content["speedup"] == pm.whatif(**ASKED["whatif"]).speedup
