@@ -301,5 +301,5 @@ def test_more_hits_never_harm_and_a_draft_never_finds_more(model, load, prompt, 
             assert row.requests_per_s >= fewer.requests_per_s * (1 - 1e-6)
             assert row.saturation_rate >= fewer.saturation_rate * (1 - 1e-9)
             if fewer.ttft_s is not None:
-                assert row.ttft_s.mean <= fewer.ttft_s.mean * 1.001
+                assert row.ttft_s.mean <= fewer.ttft_s.mean * 1.005  # a closed form
         before = rows
