@@ -149,3 +149,5 @@ def test_devices_in_turn_have_the_memory_of_all_and_the_time_of_one() -> None:
     assert (one.memory.fits, turn.memory.fits) == (False, True)
     assert one.ar_tpot_s == turn.ar_tpot_s == pytest.approx(45.2e-3, rel=0.1)
     assert split.ar_tpot_s == pytest.approx(27.0e-3, rel=0.1)
+    with pytest.raises(InputError, match="tp: must be 1 with layer_split"):
+        whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, layer_split=2, tp=2, **asked)

@@ -316,6 +316,8 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
     ep, dp = query.ep, query.dp
     check_groups(target, tp, ep, dp)
     check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
+    if tp > 1 and query.layer_split > 1:
+        raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
     if acceptance is None:
         query = with_draft(query, found)
     draft = make_draft(
