@@ -72,3 +72,23 @@ def test_one_length_given_leaves_the_other_to_the_classes(given: str, other: str
         request_rate=1, alpha=0.5, **ASKED, **{given: 100, other: {"input_len": 500}.get(other, 300)}
     )
     assert [row.ttft_s.mean for row in some.rows] == [row.ttft_s.mean for row in both.rows]
+
+
+@pytest.mark.parametrize(
+    ("share", "input_len", "told"),
+    [
+        (0.01, 50_000, "classes.rare: must be input and output together at most the model's 40960 positions"),
+        (1e-6, 5_000, "num_prompts: must be enough for a request of class rare"),
+    ],
+)
+def test_a_rare_class_is_served_or_refused(share: float, input_len: int, told: str, tmp_path: Path) -> None:
+    """A mean of 396.4 tokens is 396, whose deviation is cut at 396 / sqrt(3)."""
+    text = "{{share: {}, input_len: {}, output_len: 100, alpha: 0.5}}"
+    wide = mix(tmp_path, usual=text.format(1, 100), rare=text.format(0.01, 30_040))
+    assert traffic(mix=wide, request_rate=1, **ASKED).classes
+    with pytest.raises(InputError, match=told):
+        traffic(
+            mix=mix(tmp_path, usual=text.format(1, 100), rare=text.format(share, input_len)),
+            request_rate=1,
+            **ASKED,
+        )

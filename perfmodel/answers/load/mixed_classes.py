@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import Run, percentiles
 from perfmodel.answers.load.traffic_rows import Percentiles
+from perfmodel.errors import refuse
 from perfmodel.operations import Array
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals
@@ -49,7 +50,8 @@ def with_mix(question: TrafficQuery) -> TrafficQuery:
         mean = float(np.average(means, weights=weight))
         std = math.sqrt(np.average((means - mean) ** 2 + stds**2, weights=weight))
         if getattr(question, f"{name}_len") is None:
-            stated |= {f"{name}_len": max(round(mean), least), f"{name}_std": min(std, mean / 3**0.5 - 1e-6)}
+            length = max(round(mean), least)
+            stated |= {f"{name}_len": length, f"{name}_std": min(std, length / 3**0.5)}
     known = [c for c in classes if c.alpha is not None]
     given = (question.alpha, question.rate, question.tokens_per_iteration, question.acceptance)
     if len(known) == len(classes) and given == (None,) * 4:
@@ -65,6 +67,11 @@ def class_rows(
     if question.mix is None:
         return None
     classes, rows = read_mix(question.mix), list[ClassRow]()
+    most = replica.scenario.target.max_position_embeddings
+    for name, one in classes.items():
+        if (tokens := one.input_len + one.output_len) > most:
+            allowed = f"input and output together at most the model's {most} positions"
+            raise refuse(question.mix, f"classes.{name}", allowed, tokens)
     for load in question.loads.tolist():
         where = question.named(load)
         of, requests = _drawn(question, classes, where["request_rate"])
@@ -87,6 +94,9 @@ def _drawn(
     base = arrivals(question.lengths, count, rate, question.burstiness, seed)
     weight = np.array([c.share for c in classes.values()])
     of = np.random.default_rng([seed, 3]).choice(len(classes), count, p=weight / weight.sum())
+    for at, name in enumerate(classes):
+        if at not in of:
+            raise refuse("--num-prompts", None, f"enough for a request of class {name}", count)
     inputs, outputs = base.input_tokens.copy(), base.output_tokens.copy()
     for at, one in enumerate(classes.values()):
         own = replace(question.lengths, **_lengths(one))
