@@ -309,6 +309,11 @@ class TrafficQuery(CommonOptions):
         return self.request_rate is not None and self.max_concurrency is not None
 
     @property
+    def in_lockstep(self) -> bool:
+        """Whether clients send requests of equal lengths one after another."""
+        return not (self.opens or self.input_std or self.output_std or self.think_time)
+
+    @property
     def first(self) -> Lengths:
         """Of a session's first request, in tokens."""
         means = float(self.input_len or 0), float(self.output_len or 0)

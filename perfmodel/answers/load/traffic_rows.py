@@ -53,6 +53,12 @@ class Percentiles:
     p99: float
 
 
+LOCKSTEP = (
+    "clients of equal lengths stay in step, and their prompts wait for each other: TTFT may be several times "
+    "higher, as a replay shows"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRow:
     """A load on one replica at one draft length. None where there is none: the TTFT of a saturated server.
@@ -136,6 +142,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                 warnings=(
                     *_warnings(question, short, splits, served, i, replicas[i]),
                     *(() if hit_rate is None or question.opens else _crowded_out(steps, hit_rate[i])),
+                    *((LOCKSTEP,) if question.in_lockstep and value > 1.0 else ()),
                 ),
             )
         )
