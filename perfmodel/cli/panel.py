@@ -137,7 +137,8 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
             told["time"] = f"{pace}, {told['time']}"
     used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
     state = f"{'fits' if m.fits else 'does not fit'}; the largest batch is {m.max_batch}"
-    told["memory"] = f"{size(used)} of {size(m.available_bytes)} a device: {state}"
+    where = f"on {asked.layer_split} devices together" if asked.layer_split > 1 else "a device"
+    told["memory"] = f"{size(used)} of {size(m.available_bytes)} {where}: {state}"
     if a.known and a.speedup is not None:
         told["best"] = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
         if (b := a.best) is not None:
@@ -217,7 +218,8 @@ def _more(a: WhatIf) -> dict[str, str]:
             one if turn.memory_bound_context <= 1 else tokens(turn.memory_bound_context)
         )
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
-    told["a device holds"] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
+    holds = "the devices hold" if a.query.layer_split > 1 else "a device holds"
+    told[holds] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
     told["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
     if a.calibration.fitted_on and not a.calibration.rests_on:
         told["fitted on"] = ", ".join(a.calibration.fitted_on)

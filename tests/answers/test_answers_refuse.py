@@ -32,6 +32,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("advise", {"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in [0, 1]"),
     ("advise", {"rate": {"ngram": "1.5x3"}}, "rate ngram: hit probability: must be in"),
     ("advise", {"rate": {"@quest:512": "0.5"}}, "DRAFT=RATE"),
+    ("tree", {"given": "5x8x32", "size": 64}, "given: must be left out with size and levels"),
+    ("tree", {"given": "5x8x32", "levels": 3}, "given: must be left out with size and levels"),
+    ("traffic", {"prefix_hits": 0.5}, "prefix_hits: needs prefix_len"),
+    ("traffic", {"prefix_block": 64}, "prefix_block: needs prefix_len, turns or trace"),
+    ("traffic", {"disable_eagle_block_drop": True}, "disable_eagle_block_drop: needs prefix_len"),
+    ("traffic", {"think_time": 3}, "think_time: needs turns"),
+    ("traffic", {"request_rate": None, "rollout": 8, "slo": "tpot:20"}, "slo: must be left out with rollout"),
     ("hierarchy", {"draft_kv": "full"}, "draft_kv: must be METHOD:BUDGET, a sparse cache"),
 ]
 

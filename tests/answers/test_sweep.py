@@ -121,6 +121,10 @@ def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
     )
     with pytest.raises(InputError, match="figure: no figure named 'speed'; did you mean speedup"):
         found.best("speed")
+    with pytest.raises(InputError, match="figure: must be text, given None"):
+        found.best(None)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="plot: must be text, given 3"):
+        found.plot(3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="nothing of this sweep fits"):
         pm.sweep(replace(grid, batch="4096", context="100k")).best()
 

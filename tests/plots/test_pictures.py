@@ -93,8 +93,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "batch_range": ({}, (1.0, 8.0)),
     "memory_fraction": ({}, 0.5),
     "attention_backend": ({}, "triton"),
-    "cpu_moe": (ON_HOST | {"model": "qwen3-30b-a3b"}, 8),
-    "gpu_layers": (ON_HOST, 8),
+    "cpu_moe": (ON_HOST | {"model": "qwen3-30b-a3b", "cpu_moe": 4}, 8),
+    "gpu_layers": (ON_HOST | {"gpu_layers": 16}, 8),
     "host_bandwidth": (ON_HOST | {"gpu_layers": 8}, 30.0),
 }
 

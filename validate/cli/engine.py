@@ -114,6 +114,8 @@ class EngineQuestion(Question):
     def check(self) -> None:
         """See `Question.check`."""
         self.results_folder()
+        if self.plan and self.watch:
+            raise InputError("--watch: must be left out with --plan, which runs nothing")
         if not (self.plan or self.watch or self.source or self.files) and self.url is None:
             raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
 

@@ -79,8 +79,11 @@ def read_page(place: str) -> tuple[str, str]:
     """A file, or the page of metrics of a server: its place for messages, and its text. Raises InputError."""
     if "://" not in place:
         return place, read_text(Path(place))
-    server = Server.at(place)
-    text = server.get("/metrics")
+    try:
+        server = Server.at(place)
+        text = server.get("/metrics")
+    except InputError as error:
+        raise InputError(error.as_flags.replace("--url:", "--watch:", 1)) from None
     if text is None:
         raise InputError(f"--watch: {server.url} has no page /metrics")
     return f"--watch: {server.url}/metrics", text

@@ -20,6 +20,7 @@ from perfmodel.answers.question.query import Options, Query, resolve
 from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.errors import InputError, not_installed, refuse, unknown_name
 from perfmodel.operations import Array
+from perfmodel.parse import parse_text
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -259,7 +260,7 @@ class Sweep(Answer):
 
         Raises InputError for another figure, and where nothing fits.
         """
-        if figure not in COLUMNS:
+        if parse_text(figure, "figure") not in COLUMNS:
             raise unknown_name("figure", "figure", figure, COLUMNS)
         rows = [row for row in self.as_dict()["rows"] if row["fits"]]
         if not rows:
@@ -274,7 +275,7 @@ class Sweep(Answer):
         another column, and if pandas or matplotlib is not installed.
         """
         for name in (figure, over):
-            if name not in COLUMNS:
+            if parse_text(name, "plot") not in COLUMNS:
                 raise unknown_name("plot", "column", name, COLUMNS)
         library("matplotlib", "plot", "plot")
         frame = self.to_frame()

@@ -256,6 +256,8 @@ class TrafficQuery(CommonOptions):
             raise InputError("--rollout: all its requests come at the start, without --request-rate")
         if self.rollout is not None and self.turns > 1:
             raise InputError("--turns: must be left out with --rollout, whose requests come at the start")
+        if self.rollout is not None and self.slo is not None:
+            raise InputError("--slo: must be left out with --rollout, whose requests come at the start")
         if self.alpha_by_age is not None and self.rollout is None:
             raise InputError("--alpha-by-age: must be of a --rollout")
         if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
@@ -283,6 +285,14 @@ class TrafficQuery(CommonOptions):
             )
         if (self.prefix_len or 0) > (self.input_len or 0):
             raise refuse("--prefix-len", None, f"at most --input-len {self.input_len}", self.prefix_len)
+        if self.prefix_len is None and self.prefix_hits != 1:
+            raise InputError("--prefix-hits: needs --prefix-len, the tokens that requests share")
+        if self.prefix_len is None and self.turns == 1 and self.trace is None:
+            for name in ("prefix_block", "disable_eagle_block_drop"):
+                if getattr(self, name):
+                    raise InputError(f"{arg.flag(name)}: needs --prefix-len, --turns or --trace")
+        if self.think_time and self.turns == 1:
+            raise InputError("--think-time: needs --turns, between which a session waits")
         if (self.turns > 1) != (self.turn_input_len is not None):
             raise InputError("--turns, --turn-input-len: both must be given, --turns from 2, or neither")
         if self.context_std:

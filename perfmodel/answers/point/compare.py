@@ -19,7 +19,9 @@ from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import Options, Query, resolve
 from perfmodel.answers.question.readers import MaybeReal, Whole, whole
 from perfmodel.answers.text import devices, tokens
-from perfmodel.errors import refuse
+from perfmodel.costs.shards import check_tensor_parallel
+from perfmodel.errors import InputError, refuse
+from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
@@ -67,6 +69,8 @@ class CompareQuery(Options):
         for flag, count in (("--draft-devices", self.draft_devices), ("--outcomes", self.outcomes)):
             if not 1 <= count <= MOST_APART:
                 raise refuse(flag, None, f"a whole number from 1 to {MOST_APART}", count)
+            if self.draft_hardware is None and count > 1:
+                raise InputError(f"{flag}: needs --draft-hardware, the devices of the draft")
         if self.draft_hardware is None and self.hit is not None:
             raise refuse("--hit", None, "left out without --draft-hardware", self.hit)
 
@@ -167,6 +171,9 @@ def compare(question: CompareQuery) -> Comparison:
     if question.draft_hardware is not None:
         check_apart(scenario.draft)
         devices = question.draft_devices
+        load_gpu(question.draft_hardware, "--draft-hardware")
+        for model in (scenario.target, scenario.draft.model):
+            check_tensor_parallel(model, devices, "--draft-devices")
         far = replace(query, hardware=question.draft_hardware, tp=devices, draft_tp=devices, ep=1, dp=1)
         elsewhere = drafter_apart(
             scenario,

@@ -75,6 +75,19 @@ def test_two_pages_are_what_was_served_between_them(tmp_path, capsys) -> None:
         assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--watch", "ftp://x"], "error: --watch: must be http://HOST:PORT"),
+        (["--watch", "http://127.0.0.1:1"], "error: --watch: http://127.0.0.1:1 cannot be reached"),
+        (["--watch", "page", "--plan"], "error: --watch: must be left out with --plan"),
+    ],
+)
+def test_refusals_name_the_flag(words, says, capsys) -> None:
+    assert run(["validate", "engine", *words, *ASK]) == 2
+    assert capsys.readouterr().err.startswith(says)
+
+
 def test_running_requests_of_a_log() -> None:
     assert running("x", "Running: 4 reqs, a\nRunning: 0 reqs\nDecode batch, #running-req: 8, b") == 6
     assert running("x", "nothing") is None
