@@ -43,6 +43,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+SEARCH = 'data-md-component="search" role="dialog"'
+REACHABLE = """<script>addEventListener("load", () => {
+const all = (found, named) => document.querySelectorAll(found).forEach(named);
+all(".md-typeset__scrollwrap, .output", (table) => table.tabIndex = 0);
+all(".md-code__nav", (nav, i) => nav.setAttribute("aria-label", `Code block ${i + 1}`));
+})</script>"""
+"""Lets the keyboard scroll a wide table, and tells the buttons of code blocks apart."""
+
+
+def on_post_page(output: str, page: object, config: MkDocsConfig) -> str:
+    """Name the search dialog, and make wide tables reachable by keyboard, which the theme leaves out."""
+    named = output.replace(SEARCH, f'{SEARCH} aria-label="Search"')
+    return named.replace("</body>", f"{REACHABLE}</body>")
+
+
 def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
     """A notebook that was run as Markdown, and its pictures by file name."""
     parts, pictures = [], {}
@@ -60,7 +75,8 @@ def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
                 pictures[name] = base64.b64decode(data[kind])
                 parts.append(f"![what the cell draws]({name}){{ width=100% }}")
             elif kind == "text/html":
-                parts.append(f'<div class="output">{"".join(data[kind].splitlines())}</div>')
+                table = "".join(data[kind].splitlines()).replace("<th></th>", "<td></td>")  # no empty headers
+                parts.append(f'<div class="output">{table}</div>')
             elif kind == "text/plain" and data[kind].strip():
                 parts.append(f"```text\n{data[kind].rstrip()}\n```")
     return "\n\n".join(parts) + "\n", pictures
