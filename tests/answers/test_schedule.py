@@ -322,3 +322,10 @@ def test_no_line_for_the_engine_whose_known_defect_slows_the_draft() -> None:
         lines = schedule("qwen3.5-35b-a3b", device, **asked).tables[0].export
         assert (lines.vllm_line is not None, lines.sglang_line is not None) == (has_line, True)
         assert any("no line for vLLM: known defect" in note for note in lines.notes) != has_line
+
+
+def test_a_load_of_larger_batches_alone_fills_the_seats_of_a_long_context() -> None:
+    s = scenario(draft="eagle3", alpha=0.7)
+    table = length_tables(s, (1024, 65536), (8, 2), 3, shares=[0, 0, 0, 0, 0, 0, 0, 1])[1]
+    alone = length_tables(s, (1024, 65536), (8, 2), 3, shares=[0, 1, 0, 0, 0, 0, 0, 1])[1]
+    assert table.speedup == pytest.approx(alone.speedup)

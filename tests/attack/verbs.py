@@ -55,7 +55,7 @@ validate accuracy
 validate history
 """
 """Command lines of the verbs of which no answer is pinned and no picture is shown."""
-FILES = re.compile("rows.json|trace.csv")
+FILES = re.compile("rows.json|trace.csv|mix.yaml")
 """Files of pinned questions."""
 NAMES = ("h100", "llama-3.1-8b", "ideal", "quest:512", "snapkv")
 NEVER = {"--help", "--version"}

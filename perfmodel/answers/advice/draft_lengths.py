@@ -110,7 +110,8 @@ def length_tables(
     merged: list[tuple[LengthTable, Array, int]] = []
     for (low, high), most in zip(spans, seats, strict=True):
         part = _slowness(scenario, _inside(low, high), most, longest, acceptance_at)
-        weight = weights[:most] / weights[:most].sum()
+        held = weights[:most]  # a load that runs larger batches alone fills these seats
+        weight = held / held.sum() if held.any() else np.eye(most)[-1]
         table = _table(part, weight, hysteresis, low, high)
         if merged and len(merged[-1][1]) == most:
             last, cost, n = merged[-1]
