@@ -230,3 +230,16 @@ def test_requests_that_arrive_all_at_once_are_replayed(tmp_path) -> None:
     found = pm.traffic(**ask, gamma="table", draft="eagle3", alpha=0.6, trace=str(where))
     assert [row.request_rate for row in found.replay] == [None, None]
     assert found.replay[0].ttft_s.mean > found.rows[0].ttft_s.mean, "prompts wait for each other"
+
+
+def test_clients_of_equal_lengths_are_warned_of() -> None:
+    """They stay in step; one client, lengths that differ, and arrivals at a rate do not."""
+    asked = {"input_len": 2000, "output_len": 500, "gamma": 0}
+
+    def warned(**load: object) -> list[bool]:
+        found = pm.traffic("llama-3.1-8b", "h100", **asked, **load)
+        return [any("stay in step" in note for note in row.warnings) for row in found.rows]
+
+    assert warned(max_concurrency="1,16") == [False, True]
+    assert warned(max_concurrency=16, output_std=200) == [False]
+    assert warned(request_rate=1) == [False]
