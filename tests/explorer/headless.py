@@ -96,7 +96,7 @@ class Browser:
         return json.loads(text)
 
     def open(self, path: Path, width: int = 1000, height: int = 1300, scheme: str = "light") -> None:
-        """Load a file and wait until it stands."""
+        """Load a file and wait until it stands: the page before it may still answer after `navigate`."""
         self.ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -106,9 +106,11 @@ class Browser:
         )
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.complaints, self.requests = [], []
+        self.run("window.leaving = true")
         self.ask("Page.navigate", url=path.as_uri())
         deadline = time.monotonic() + 60
-        while not self.run("document.readyState === 'complete' && location.protocol === 'file:'"):
+        new = "!window.leaving && document.readyState === 'complete' && location.protocol === 'file:'"
+        while not self.run(new):
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
