@@ -73,12 +73,17 @@ bench: $(VENV)/.dev  ## time engine and decoder; rewrites docs/benchmarks.md
 bench-compare: $(VENV)/.dev  ## time another commit and this tree in turns: make bench-compare BASE=HEAD~1
 	bash benchmarks/compare.sh $(BASE)
 
-lock:  ## pin in constraints.txt what CI installs: the newest that pyproject.toml allows, for its oldest Python
+lock:  ## pin what CI (constraints.txt) and releases (by hash) install: the newest that pyproject.toml allows
 	rm -rf .lock && python3.11 -m venv .lock
 	.lock/bin/python -m pip install --quiet --disable-pip-version-check -e ".[validate,dev,docs]"
 	sed -n '/^#/p' constraints.txt > .lock/constraints.txt
 	.lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | grep -vE '^(triton|nvidia)' | sort -f >> .lock/constraints.txt
-	mv .lock/constraints.txt constraints.txt && rm -rf .lock
+	mv .lock/constraints.txt constraints.txt
+	.lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	sed -n '/^#/p' constraints-release.txt > .lock/release.txt
+	printf 'build\nhatchling\ntwine\n' | .lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate -c constraints.txt pyproject.toml - >> .lock/release.txt
+	mv .lock/release.txt constraints-release.txt && rm -rf .lock
 
 rehearse: build/rehearsal/.made  ## every stage of benchmarks/gpu.sh with the versions of a bare GPU machine (gigabytes)
 	PYTHONPATH=$(CURDIR)/build/rehearsal/site bash benchmarks/rehearse.sh $(CURDIR)/build/rehearsal/bin/python

@@ -50,6 +50,17 @@ def test_ci_installs_what_is_locked_and_allowed() -> None:
     assert all(not version.local for version in pins.values())
 
 
+def test_a_release_installs_the_locked_versions_by_hash() -> None:
+    text = (ROOT / "constraints-release.txt").read_text(encoding="utf-8").replace("\\\n", "")
+    lines = [line.split("--hash=sha256:") for line in text.splitlines() if not line.startswith("#")]
+    assert all(hashes for _, *hashes in lines)
+    pins = {Requirement(line[0]).name: str(Requirement(line[0]).specifier) for line in lines}
+    assert {r.name for r in declared()} <= set(pins)
+    assert {
+        name: pin for name, pin in pins.items() if name in locked() and pin != f"=={locked()[name]}"
+    } == {}
+
+
 @pytest.mark.parametrize(
     "name", ["numpy", "pyyaml", "click", "scipy", "torch", "safetensors", "pandas", "httpx"]
 )
