@@ -59,7 +59,7 @@ docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and bui
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-constants: $(VENV)/.dev  ## fit what engines cost anew, all folds and ablations too (minutes), then sources
+constants: $(VENV)/.dev  ## fit what engines cost anew, all folds too (a minute), then sources
 	$(BIN)/perfmodel validate calibrate engines --write
 	$(MAKE) sources
 

@@ -174,7 +174,7 @@ def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
     ]
     runs = [step.get("run", "") for job in jobs for step in job["steps"]]
     found = [run for run in runs if run.startswith("perfmodel ")]
-    assert len(found) == 5
+    assert len(found) == 4
     monkeypatch.chdir(tmp_path)
     for command in found:
         words = shlex.split(command.partition(">")[0])[1:]

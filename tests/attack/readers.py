@@ -23,7 +23,7 @@ from perfmodel.validate.engine.timing import Said
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import withdrawn
-from perfmodel.validate.studies import gate, history
+from perfmodel.validate.studies import gate
 from perfmodel.validate.studies.published_engines import ServedRow, StepLaw
 from tests import pinned
 from tests.attack import hostile, watch
@@ -224,7 +224,6 @@ READERS: dict[str, Reader] = {
     "plan": Reader(files("validate/plans/*.yaml"), lambda p: load_plan(str(p))),
     "journal": Reader(journals, _resume),
     "accuracy record": Reader(files("results/accuracy.json"), gate.read),
-    "history": Reader(files("results/history.csv"), history.read),
     "engine's benchmark": Reader(files(*ENGINE, most=30), _engine),
     "engine's acceptance": Reader(
         files("tests/validate/engine/files/*.txt", "tests/validate/engine/files/sglang*.json*"),

@@ -52,7 +52,6 @@ validate calibrate h100-sxm-80gb.magicdec --hardware h100 --from-microbench {ROO
 --out out.yaml
 validate check --results {ROOT}/results/cpu-1 --baseline out.json --calibration ideal
 validate accuracy
-validate history
 """
 """Command lines of the verbs of which no answer is pinned and no picture is shown."""
 FILES = re.compile("rows.json|trace.csv|mix.yaml")

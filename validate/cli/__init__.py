@@ -2,7 +2,7 @@
 
 from perfmodel.cli.help import LLAMA, App
 from perfmodel.validate.cli.acceptance import acceptance
-from perfmodel.validate.cli.accuracy import accuracy, history
+from perfmodel.validate.cli.accuracy import accuracy
 from perfmodel.validate.cli.calibrate import calibrate
 from perfmodel.validate.cli.check import check
 from perfmodel.validate.cli.compare import compare
@@ -26,6 +26,5 @@ for verb, example in {
     calibrate: "a100-sxm-80gb.magicdec",
     check: "--results results --max-error 20%",
     accuracy: "",
-    history: "",
 }.items():
     app.command(example=example)(verb)

@@ -1,8 +1,5 @@
-"""``perfmodel validate accuracy | history``: this repository's gate and the history of its accuracy; for
-maintainers.
-"""
+"""``perfmodel validate accuracy``: this repository's gate; for maintainers."""
 
-import datetime
 import json
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -30,7 +27,7 @@ def need_studies(verb: str) -> None:
 
 @flagged
 def accuracy(
-    write: Annotated[bool, Argument("Renew the record, its pages and its history.", group="Output")] = False,
+    write: Annotated[bool, Argument("Renew the record and its pages.", group="Output")] = False,
     json: Json = False,
 ) -> None:
     """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on
@@ -63,22 +60,9 @@ def accuracy(
 
 def _renew(found: dict[str, Any]) -> None:
     """Writes the record and everything derived from it, completely or not at all."""
-    from perfmodel.validate.studies import history as trend
     from perfmodel.validate.studies import page
     from perfmodel.validate.studies import record as module
 
-    text, today = module.render(found), datetime.datetime.now(datetime.UTC).date()
-    lines = trend.grown(trend.read(trend.PATH), trend.history_lines(found, trend.commit(), str(today)))
+    text = module.render(found)
     pages = {place: page.filled(read_text(place), json.loads(text)) for place in page.PAGES}
-    write_all({module.PATH: text, trend.PATH: trend.render(lines), **pages}, "--write")
-
-
-def history() -> None:
-    """For maintainers: how accuracy moved from record to record, in Markdown."""
-    need_studies("history")
-    from perfmodel.validate.studies import history as module
-
-    lines = module.read(module.PATH)
-    if not lines:
-        raise InputError(f"{module.PATH}: must exist; write it with `perfmodel validate accuracy --write`")
-    click.echo(module.summary(lines), nl=False)
+    write_all({module.PATH: text, **pages}, "--write")

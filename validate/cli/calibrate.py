@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 
@@ -96,24 +96,14 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
 
 
 def _engines(write: bool) -> None:
-    """Fit the costs of serving engines beyond their kernels; minutes, as all folds and ablations are fitted
-    too.
-    """
+    """Fit the costs of serving engines beyond their kernels; a minute, as all folds are fitted too."""
     need_studies("calibrate engines")
     from perfmodel.validate.studies import engines as engine_make
-    from perfmodel.validate.studies.ablations import ablations
     from perfmodel.validate.studies.engines_file import PATH as CONSTANTS
 
     places = _writable(write, CONSTANTS, engine_make.PATH)
     click.echo("fitting steps and iterations, whole and without each fold ...", err=True)
-    made = engine_make.make()
-    found: dict[str, Any] = {}
-    for title, errors in ablations(made.steps.values):
-        found[title] = errors
-        click.echo(
-            f"{title}: " + ", ".join(f"{by} {100 * error:.1f} %" for by, error in errors.items()), err=True
-        )
-    _write_or_print(places, engine_make.texts(made, found, datetime.date.today()))
+    _write_or_print(places, engine_make.texts(engine_make.make(), datetime.date.today()))
 
 
 def _sources(write: bool) -> None:

@@ -7,11 +7,10 @@ They read the published rows and records of a checkout, and no wheel has them. R
   fitted, and what
   is expected of it), `steps` and `iterations` (the rows), `robust` (the fit), `held_out` (fits without some
   rows, and
-  the intervals that follow), `ablations`, `engines` (all of it in one go), `engines_file`.
+  the intervals that follow), `engines` (all of it in one go), `engines_file`.
 - Runs of public sources, which are left out whole, ``validate calibrate sources``: `public_runs` (the
   rows), `mixed` and `left_out` (the fits), `sources`.
-- The gate, ``validate accuracy``: `record` (what is recorded: with `inputs`, `engine_errors`, `systems`,
-  `best_gamma`),
-  `gate` (what fails), `page` (docs/accuracy.md), `history`.
+- The gate, ``validate accuracy``: `record` (what is recorded: with `inputs`, `engine_errors`,
+  `best_gamma`), `gate` (what fails), `page` (docs/accuracy.md).
 - `train`: the byte-level model in ``validate/lm/checkpoint``.
 """

@@ -27,7 +27,6 @@ def figures() -> dict[str, Any]:
         "cells": _cells(step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, record["step_folds"]["seen"])),
         "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIO_FOLDS},
         "sides": sides(errors),
-        "ablations": record["ablations"],
     }
 
 

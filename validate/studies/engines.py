@@ -1,5 +1,4 @@
-"""Everything from the engines' rows, made together: the constants, the folds, the errors to state, the
-ablations.
+"""Everything from the engines' rows, made together: the constants, the folds and the errors to state.
 
 ``results/engines.json`` keeps the constants of every fold, so that the accuracy gate replays held-out rows
 without fitting; `STEP_FOLDS` and `RATIO_FOLDS` list the held-out groups.
@@ -265,7 +264,7 @@ def _carried(rates: Sequence[float]) -> list[float]:
     return errors
 
 
-def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -> tuple[str, str]:
+def texts(fits: EngineFits, date: datetime.date) -> tuple[str, str]:
     """``hardware/engines.yaml`` and ``results/engines.json``."""
     constants: dict[str, Any] = {"steps": fits.steps.values, "iteration": fits.iteration.values}
     constants |= {"step_folds": fits.step_folds, "ratio_folds": fits.ratio_folds}
@@ -282,7 +281,7 @@ def texts(fits: EngineFits, ablations: Mapping[str, Any], date: datetime.date) -
         "unseen_width": errors.unseen_width(),
     }
     yaml = render(fits.steps, fits.iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
-    recorded = {"schema_version": SCHEMA_VERSION, **_short(constants), "ablations": ablations}
+    recorded = {"schema_version": SCHEMA_VERSION, **_short(constants)}
     return yaml, json.dumps(recorded, indent=1) + "\n"
 
 

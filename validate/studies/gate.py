@@ -39,17 +39,11 @@ class _Replay(Frozen, forbid_unknown_fields=False):
     predicted: list[str]
 
 
-class _Systems(Frozen, forbid_unknown_fields=False):
-    overall: _Figures
-    rows: dict[str, Any]
-
-
 class _Recorded(Frozen, forbid_unknown_fields=False):
     """The part of the record that the rules below read; the rest is only compared."""
 
     inputs: dict[str, dict[str, Any]]
     replays: dict[str, _Replay]
-    systems: _Systems
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -76,8 +70,6 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
     if "sources" in now and "sources" in recorded:
         for figure in ("step", "ratio", "speedup"):
             found += _rise_of_sources(figure, recorded["sources"][figure], now["sources"][figure])
-    if "systems" in now and "systems" in recorded:
-        found += _systems(recorded["systems"], now["systems"])
     stale = list(_differences("", recorded | {"inputs": None}, now | {"inputs": None}))
     return found + _fault_lines(
         f"stale: {len(stale)} recorded figures are no longer what the code gives", stale
@@ -85,12 +77,10 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The inputs of `now` without devices, models and lines of the history that were added since: no recorded
-    figure uses them.
-    """
+    """The inputs of `now` without devices and models that were added since: no recorded figure uses them."""
     kept = {
         kind: {name: made_of for name, made_of in now[kind].items() if name in recorded.get(kind, {})}
-        for kind in ("gpus", "models", "history")
+        for kind in ("gpus", "models")
         if kind in now
     }
     return now | kept
@@ -127,13 +117,6 @@ def _rise_of_sources(figure: str, before: dict[str, Any], after: dict[str, Any])
         old, new = before["all"][key], after["all"][key]
         if new - old > OVERALL_POINTS / 100:
             yield f"worse: sources: {figure}: {key} {100 * old:.1f} % -> {100 * new:.1f} %"
-
-
-def _systems(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    lost = sorted(set(before["rows"]) - set(after["rows"]))
-    if lost:
-        yield f"lost: systems: {len(lost)} rows were predicted and no longer are, the first {lost[0]}"
-    yield from _rise("systems: overall", before["overall"], after["overall"], OVERALL_POINTS)
 
 
 def _rise(name: str, old: dict[str, Any], new: dict[str, Any], allowed: float) -> Iterator[str]:

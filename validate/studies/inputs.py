@@ -26,8 +26,6 @@ derived from them.
 """
 AS_ONE = "public_"
 """Tables of thousands of rows, of which one fingerprint is kept."""
-BLOCK = 20
-"""Lines of a block of the history."""
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 OF_ANSWERS = ("specs", "kv", "drafts", "costs", "speculation", "queueing", "answers")
@@ -65,7 +63,6 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
         p.relative_to(VALIDATE).as_posix(): _content(p) for p in sorted(VALIDATE.rglob("*.yaml"))
     }
     found["constants"] = dict(_constants())
-    found["history"] = _blocks(results / "history.csv")
     found["units"] = {name: json.dumps(factor) for name, factor in FACTORS.items()}
     passed_over = (UNGATED, "published")
     own = (
@@ -114,13 +111,6 @@ def _texts(value: Any) -> Any:
     if isinstance(value, list) and any(isinstance(inner, list) for inner in value):
         return [_texts(inner) for inner in value]
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _blocks(table: Path) -> dict[str, str]:
-    """Whole blocks of a table that grows at its end -> their fingerprints."""
-    lines = [cells for _, cells in csv_lines(table)] if table.exists() else []
-    ends = range(BLOCK, len(lines) + 1, BLOCK)
-    return {f"lines to {end}": _fingerprint(json.dumps(lines[end - BLOCK : end]).encode()) for end in ends}
 
 
 def _rows(table: Path) -> dict[str, str]:

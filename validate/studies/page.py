@@ -16,7 +16,6 @@ from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.systems import SLACK
 from perfmodel.validate.studies.traffic import FIGURES as SERVED
 
 BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
@@ -168,7 +167,7 @@ def _worst(part: Record) -> str:
 
 
 def _summary(found: Record) -> list[str]:
-    replay, bounds, systems = found["replays"]["held-out"], found["bounds"], found["systems"]["overall"]
+    replay, bounds = found["replays"]["held-out"], found["bounds"]
     overall, side, gamma = replay["overall"], replay["side_of_one"], found["gamma_optimal"]["held-out"]
     wrong = ", ".join(f"{measured:.2f} ({predicted:.2f})" for measured, predicted in side["wrong"].values())
     constant = ", ".join(f"{_percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
@@ -189,8 +188,6 @@ def _summary(found: Record) -> list[str]:
         "lost by drafting the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, worst "
         f"{_percent(gamma['regret_worst'])} %",
         "lost by always drafting the same": constant,
-        "speedups of other systems": f"**{_percent(systems['mape'])} %** off over {systems['rows']} rows, "
-        f"worst {_signed(systems['worst'])} % ({systems['worst_row']})",
     }
     return table(["what", "result"], [list(row) for row in rows.items()], text_columns=(0, 1))
 
@@ -234,74 +231,11 @@ def _folds(found: Record) -> list[str]:
     return table(["calibration, held out by", *HEADS[:4], f"inside the {COVERAGE:.0%} interval"], rows)
 
 
-def _systems(found: Record) -> list[str]:
-    rows = [
-        [
-            study,
-            *_figures(of, "rows", "left_open", "mape", "bias"),
-            _worst(of),
-            _percent(of["by_calibration_mape"]),
-        ]
-        for study, of in found["systems"]["studies"].items()
-    ]
-    errors = ["mean error %", "bias %", "worst %", "by the device's calibration %"]
-    return table(["study", "rows", f"left open (above {SLACK:.0%})", *errors], rows)
-
-
-def _transferred(found: Record) -> list[str]:
-    rows = [
-        [
-            row["calibration"] + (" (the default)" if row["chosen"] else ""),
-            *(_signed(row[name]) for name in ("target", "draft", "ratio", "speedup")),
-            _percent(row["with_own_steps"]),
-            f"{row['inside']} of {row['rows']}",
-        ]
-        for row in found["transferred"]
-    ]
-    head = [
-        "on the A100 PCIe",
-        "T_T %",
-        "T_D %",
-        "T_D/T_T %",
-        "speedup %",
-        "with the study's steps %",
-        "inside",
-    ]
-    return table(head, rows)
-
-
-def _to_other_devices(found: Record) -> list[str]:
-    rows = [
-        [f"{name} on {gpu}", _percent(errors["speedup"]["mape"])]
-        for name, of in found["elsewhere"].items()
-        for gpu, errors in of.get("transferred_to", {}).items()
-    ]
-    crossed = found["elsewhere"]["literature of the other device"]["speedup"]
-    return table(
-        ["calibration", "mean speedup error %"],
-        [*rows, ["literature of the other device", _percent(crossed["mape"])]],
-    )
-
-
-def _ablations(found: Record) -> list[str]:
-    rows = [
-        [f"{name}: {change}", *(_figures(errors.get(q), "mape")[0] for q in QUANTITIES)]
-        for name, changes in found["ablations"].items()
-        for change, errors in changes.items()
-    ]
-    return table(["change", *HEADS], rows)
-
-
 def _traffic(found: Record) -> list[str]:
     """The one screen: by study, its draft length left out."""
-    rows = [
-        _served(name, part, [*SERVED][:4]) for name, part in found["traffic"]["length"]["studies"].items()
-    ]
-    head = [
-        "a served run, its draft length left out",
-        "runs",
-        *(f"{name} %" for name in [*SERVED.values()][:4]),
-    ]
+    figures = [*SERVED][:4]
+    rows = [_served(name, part, figures) for name, part in found["traffic"]["length"]["studies"].items()]
+    head = ["a served run, its draft length left out", "runs", *(f"{SERVED[name]} %" for name in figures)]
     return table([*head, "held", "side of 1"], rows)
 
 
@@ -310,7 +244,7 @@ def _served_runs(found: Record) -> list[str]:
     rows = [
         _served(f"{name}; {by} left out", part, SERVED)
         for by, of in found["traffic"].items()
-        for name, part in {**of["parts"], "all": of["all"]}.items()
+        for name, part in {**of["studies"], "all": of["all"]}.items()
     ]
     return table(
         ["served runs", "runs", *(f"{head} %" for head in SERVED.values()), "held", "side of 1"], rows
@@ -375,18 +309,6 @@ def _engine_ratios(found: Record) -> list[str]:
     return table([*head, *INSIDE, "side of 1 right", "sure, wrong"], rows)
 
 
-def _refitted(found: Record, **left_out: str) -> list[str]:
-    """The value of each term on held-out rows, fold by fold."""
-    folds = {"in sample": "in sample"} | {by: f"{words} left out" for by, words in left_out.items()}
-    ablations = found["engines"]["ablations"].items()
-    rows = [
-        [name, *(_percent(errors[by]) for by in folds)]
-        for name, errors in ablations
-        if errors.keys() == {*folds}
-    ]
-    return table(["fitted anew", *(f"{words} %" for words in folds.values())], rows)
-
-
 TABLES: dict[str, Callable[[Record], list[str]]] = {
     "sources": _sources,
     "sources_by_draft": partial(_sources, by_draft=True),
@@ -395,15 +317,9 @@ TABLES: dict[str, Callable[[Record], list[str]]] = {
     "summary": _summary,
     "held_out": _held_out,
     "folds": _folds,
-    "systems": _systems,
-    "transferred": _transferred,
-    "other_devices": _to_other_devices,
-    "ablations": _ablations,
     "traffic": _traffic,
     "served_runs": _served_runs,
     "engines": _engines,
     "engine_cells": _engine_cells,
     "engine_ratios": _engine_ratios,
-    "engine_ablations": partial(_refitted, model="models", gpu="devices"),
-    "engine_ratio_ablations": partial(_refitted, seen="lengths or tasks", model="studies"),
 }

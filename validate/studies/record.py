@@ -6,14 +6,13 @@ it, with refits that have not seen the fold. Deterministic, without a GPU.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.calibrations.fits import Scatter
-from perfmodel.speculation.uncertainty import speedup_interval, with_values
+from perfmodel.speculation.uncertainty import speedup_interval
 from perfmodel.validate.accuracy.compare import (
     Cell,
     Mode,
@@ -23,19 +22,18 @@ from perfmodel.validate.accuracy.compare import (
     gated_sets,
     partitions,
 )
-from perfmodel.validate.fit.calibrate import OTHER, literature_error, other_error, report, transfer_error
+from perfmodel.validate.fit.calibrate import other_error, report
 from perfmodel.validate.fit.counted_points import Array, scenario_of
-from perfmodel.validate.fit.errors import Errors, errors_by_quantity
-from perfmodel.validate.fit.fitting import fit, points_of, start_of
+from perfmodel.validate.fit.errors import Errors
+from perfmodel.validate.fit.fitting import points_of
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
-from perfmodel.validate.solving import grouped, significant
+from perfmodel.validate.solving import significant
 from perfmodel.validate.studies import best_gamma, sources, traffic
 from perfmodel.validate.studies import engine_errors as engines
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
-from perfmodel.validate.studies.systems import SystemRow, systems, transferred
 
 PATH = BUNDLED / "accuracy.json"
 DIGITS = 6
@@ -49,11 +47,6 @@ NOT_RECORDED = "ar_tpot_s"
 
 MAGICDEC = [recipe for recipe in RECIPES.values() if recipe.stack == "magicdec"]
 """Those whose rows speculate."""
-ALSO_FITTED = {
-    "a100-sxm-80gb.magicdec": (("allreduce_multiplier",), ("pass_fixed_s",)),
-    "h100-sxm-80gb.magicdec": (("pass_fixed_s", "kv_reread_per_query"), ("sparse_cache_sequence_s",)),
-}
-"""Constants at their literature value that are fitted to see the effect."""
 
 
 def record() -> dict[str, Any]:
@@ -72,10 +65,7 @@ def record() -> dict[str, Any]:
             "elsewhere": elsewhere(),
             "sources": sources.figures(),
             "engines": engines.figures(),
-            "systems": systems_figures(),
             "traffic": traffic.figures(),
-            "transferred": transferred(),
-            "ablations": {name: ablations(recipe) for name, recipe in RECIPES.items()},
         }
     )
 
@@ -94,14 +84,14 @@ def replay(cells: list[Cell]) -> dict[str, Any]:
     }
 
 
-def _summary(rows: Sequence[Cell | SystemRow]) -> dict[str, Any]:
+def _summary(rows: Sequence[Cell]) -> dict[str, Any]:
     found, extreme = error(rows), max(rows, key=lambda row: abs(row.error))
     return {
         "rows": found.rows,
         "mape": found.mape,
         "bias": found.bias,
         "worst": found.worst,
-        "worst_row": extreme.point.row_id if isinstance(extreme, Cell) else extreme.row,
+        "worst_row": extreme.point.row_id,
     }
 
 
@@ -172,66 +162,15 @@ def covered(out: HeldOut) -> Array:
     return inside
 
 
-def systems_figures() -> dict[str, Any]:
-    """Rows of other papers that state enough to be predicted, each and by study, and how many do not."""
-    rows = systems()
-    enough = [row for row in rows if row.states_enough]
-    studies = {}
-    for study, of in grouped(rows, lambda row: row.study).items():
-        told = [row for row in of if row.states_enough]
-        studies[study] = _system_errors(told) | {"left_open": len(of) - len(told)}
-    each = {row.row: asdict(row) | {"predicted": row.predicted, "error": row.error} for row in enough}
-    return {"rows": each, "overall": _system_errors(enough), "studies": studies}
-
-
-def _system_errors(rows: list[SystemRow]) -> dict[str, Any]:
-    by_calibration = float(np.mean([abs(row.by_calibration / row.measured - 1.0) for row in rows]))
-    return _summary(rows) | {"by_calibration_mape": by_calibration}
-
-
 def elsewhere() -> dict[str, Any]:
-    """Speedup errors of calibrations on rows that they were not made for: literature, transferred, ideal."""
-    found = {}
-    for recipe in MAGICDEC:
-        moved = transfer_error(recipe)
-        found[recipe.name] = {
+    """Errors of calibrations on rows that they were not made for: literature and ideal."""
+    return {
+        recipe.name: {
             "ideal": _by_quantity(other_error(recipe, load_calibration("ideal"))),
             "literature": _by_quantity(other_error(recipe, load_calibration(recipe.base))),
-            "transferred_to": {moved[1].gpu: _by_quantity({"speedup": moved[0]})} if moved else {},
         }
-    crossed, _ = literature_error("", lambda gpu: OTHER[gpu])
-    return found | {"literature of the other device": _by_quantity({"speedup": crossed})}
-
-
-def ablations(recipe: Recipe) -> dict[str, Any]:
-    """In-sample errors after a refit without one part of the model, or with one changed."""
-    changes: dict[str, tuple[Recipe, dict[str, float]]] = {
-        "as shipped": (recipe, {}),
-        "LM head kept whole" if recipe.shards_lm_head else "LM head sharded": (
-            recipe.model_copy(update={"shards_lm_head": not recipe.shards_lm_head}),
-            {},
-        ),
+        for recipe in MAGICDEC
     }
-    if recipe.pinned:
-        changes["no attention waves"] = recipe, {"attention_blocks_per_multiprocessor": 0.0}
-    for name in recipe.free:
-        changes[f"{name} not fitted"] = (
-            recipe.model_copy(update={"free": tuple(n for n in recipe.free if n != name)}),
-            {},
-        )
-    for extra in ALSO_FITTED.get(recipe.name, ()):
-        changes[f"{' and '.join(extra)} fitted"] = (
-            recipe.model_copy(update={"free": (*recipe.free, *extra)}),
-            {},
-        )
-    return {words: _ablation(changed, values) for words, (changed, values) in changes.items()}
-
-
-def _ablation(recipe: Recipe, values: dict[str, float]) -> dict[str, Any]:
-    points, start = points_of(recipe), with_values(start_of(recipe), values)
-    made = fit(points, start, recipe.free, np.ones(len(points.points), dtype=bool))
-    found = errors_by_quantity(points, points.predict(made.calibration))
-    return {"fitted": made.values} | {name: {"mape": e.mape, "worst": e.worst} for name, e in found.items()}
 
 
 def rounded(value: Any) -> Any:

@@ -174,14 +174,9 @@ class DecodeRows(FittedRows[DecodeRow]):
         rows: Sequence[DecodeRow],
         parameters: Sequence[Parameter],
         kernels_of: Mapping[str, str] | None = None,
-        change: Mapping[str, object] | None = None,
-        ragged: bool = True,
     ) -> None:
-        """kernels_of: device -> another whose kernels stand in. change: of all kernels. ragged: lengths
-        differ.
-        """
+        """kernels_of: device -> another whose kernels stand in."""
         self.rows, self.parameters = tuple(rows), tuple(parameters)
-        self._change, self._ragged = change or {}, ragged
         self.logs = np.log([row.step_s for row in rows])
         alike = grouped(range(len(rows)), lambda i: (*served_as(rows[i]), rows[i].weights, rows[i].kv_dtype))
         self.groups = [self._group(index, kernels_of or {}) for index in alike.values()]
@@ -192,8 +187,7 @@ class DecodeRows(FittedRows[DecodeRow]):
         constants = FittedConstants.of(
             hardware, first.engine, version_of(first), self.parameters, kernels_of.get(hardware)
         )
-        constants = replace(constants, kernels=constants.kernels.model_copy(update=self._change))
-        std = np.array([r.context_std_tokens * self._ragged for r in rows])
+        std = np.array([r.context_std_tokens for r in rows])
         scenario = replace(decoding(first, constants.kernels), context_std=std)
         batch, context = (
             np.array([batch_of(r) for r in rows]),

@@ -305,16 +305,12 @@ FIGURES = {
 
 
 def figures() -> dict[str, Any]:
-    """The served runs' part of the accuracy record: by held-out group and by study, baseline and drafts;
-    every run's ratios.
-    """
+    """The served runs' part of the accuracy record: by held-out group and by study; every run's ratios."""
     found: dict[str, Any] = {}
     for by in BY:
         everything = [compare(run, by) for study in STUDIES for run in runs(study)]
-        parts = grouped(everything, lambda c: f"{c.run.study}, {'drafts' if c.run.steps else 'baseline'}")
         studies = grouped(everything, lambda c: str(c.run.study))
         found[by] = {
-            "parts": {name: _part(some, everything) for name, some in parts.items()},
             "studies": {name: _part(some, everything) for name, some in studies.items()},
             "all": _part(everything, everything),
             "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},

@@ -1,4 +1,4 @@
-"""The gate: passes as committed, fails when a figure is lost, stale or worse; history and pages."""
+"""The gate: passes as committed, fails when a figure is lost, stale or worse; and pages."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from perfmodel.errors import InputError
 from perfmodel.validate.cli import app
-from perfmodel.validate.studies import gate, history
+from perfmodel.validate.studies import gate
 from perfmodel.validate.studies import page as accuracy_page
 from perfmodel.validate.studies import record as accuracy
 
@@ -52,31 +52,6 @@ def test_the_prose_of_the_page_has_no_figures() -> None:
     assert FIGURE.findall("by 3 % in 5 ms") == ["3 %", "5 ms"]
 
 
-def test_history_ends_with_the_record(recorded: Record) -> None:
-    lines = history.history_lines(recorded, "x", "y")
-    last = history.read(history.PATH)[-len(lines) :]
-    assert [line.mape for line in last] == [line.mape for line in lines]
-
-
-def test_history_grows_only_when_something_moved(recorded: Record, tmp_path: Path) -> None:
-    path = tmp_path / "history.csv"
-    lines = history.history_lines(recorded, "abc12345", "2026-01-01")
-    assert history.grown([], lines) == lines
-    assert history.grown(lines, history.history_lines(recorded, "def67890", "2026-02-02")) == lines
-    worse = copy.deepcopy(recorded)
-    worse["replays"]["held-out"]["overall"]["mape"] += 0.005
-    path.write_text(
-        history.render(history.grown(lines, history.history_lines(worse, "def67890", "2026-02-02")))
-    )
-    assert len(history.read(path)) == 2 * len(lines)
-    assert "+0.50" in history.summary(history.read(path))
-    assert history.summary(lines).count(" | - | ") == len(lines)
-    below = path.with_name("below.csv")
-    below.write_text(path.read_text(encoding="utf-8").replace(",all,0.", ",all,-0.", 1), encoding="utf-8")
-    with pytest.raises(InputError, match=r"below\.csv: line 2: mape: must be 0 or more"):
-        history.read(below)
-
-
 def test_writing_renews_the_record_and_what_follows_from_it(
     recorded: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,9 +62,9 @@ def test_writing_renews_the_record_and_what_follows_from_it(
     changed["replays"]["held-out"]["overall"]["mape"] += 0.005
     command._renew(changed)
     pages = accuracy_page.PAGES
-    assert [*written] == [accuracy.PATH, history.PATH, *pages]
+    assert [*written] == [accuracy.PATH, *pages]
     moved = {path for path, text in written.items() if path.read_text(encoding="utf-8") != text}
-    assert moved >= {accuracy.PATH, history.PATH, pages[1]}
+    assert moved >= {accuracy.PATH, pages[1]}
 
 
 def test_command_line(recorded: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +81,6 @@ def test_command_line(recorded: Record, monkeypatch: pytest.MonkeyPatch) -> None
     assert done.exit_code == 1
     assert "accuracy: FAIL" in done.output
     assert json.loads(run.invoke(app, ["accuracy", "--json"]).stdout)["schema_version"] == 2
-    told = run.invoke(app, ["history"])
-    assert (told.exit_code, told.output.partition("\n")[0]) == (0, "### Accuracy on held-out rows")
-    assert "| overall | all |" in told.output
     monkeypatch.setattr(import_module("perfmodel.validate.cli.accuracy"), "find_spec", lambda name: None)
     with pytest.raises(InputError, match="is for maintainers, in a checkout"):
         run.invoke(app, ["accuracy"], catch_exceptions=False)

@@ -15,7 +15,6 @@ from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import ABSENT
 from perfmodel.specs.calibrations.fits import Scatter, square
 from perfmodel.specs.engines.engines import engines
-from perfmodel.validate.studies import ablations
 from perfmodel.validate.studies import engines as study
 from perfmodel.validate.studies.engines import (
     EngineFits,
@@ -27,7 +26,7 @@ from perfmodel.validate.studies.engines import (
     texts,
 )
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
-from perfmodel.validate.studies.held_out import HeldOutErrors, own_rows, rows_of
+from perfmodel.validate.studies.held_out import HeldOutErrors, rows_of
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, SPECULATING
 from perfmodel.validate.studies.robust import FittedValues
 
@@ -93,7 +92,7 @@ def test_both_files_come_out_as_shipped() -> None:
     ratios = fitted(SPECULATING, record["iteration"], speculating)
     digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}  # more than are kept
     fits = EngineFits(replace(steps, values=digits), ratios, record["step_folds"], record["ratio_folds"])
-    stated, text = texts(fits, record["ablations"], engines().date)
+    stated, text = texts(fits, engines().date)
     assert text == study.PATH.read_text(encoding="utf-8")
     ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
     assert [place for place, _ in ours] == [place for place, _ in theirs]
@@ -140,26 +139,3 @@ def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
         shipped = load_bundled(group.constants.kernels.name, version).model_copy(update=tuned)
         by_file = np.log(group.predict(shipped))
         np.testing.assert_allclose(by_file, by_fit[group.index], rtol=3e-4)
-
-
-def test_an_ablation_leaves_out_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of steps by constant, with what tables do not state as in a calibration without it; of ratios by
-    place.
-    """
-    asked: list[set[str]] = []
-    monkeypatch.setattr(
-        ablations, "_judge_steps", lambda rows, near: asked.append({p.name for p in rows.parameters}) or {}
-    )
-    monkeypatch.setattr(ablations, "_judge_ratios", lambda whole, parameters: {"left": len(parameters)})
-    by_name = dict(ablations.ablations(recorded()["steps"]))
-    assert [*by_name][::2][:2] == ["as shipped", "all versions alike"]
-    for names, left in zip(ablations.WITHOUT.values(), asked[-len(ablations.WITHOUT) :], strict=True):
-        assert not set(names) & left
-        assert set(names) | left == {p.name for p in DECODING}
-    assert by_name["no time of each drafted token"] == {"left": len(SPECULATING) - 2}
-    rows = [row for row in own_rows() if row.model == "gpt-oss-120b"][:2]
-    whole, without = (
-        ablations.DecodeRows(rows, [], change=change).groups[0].constants.kernels.graph_tokens
-        for change in ({}, ablations.CHANGED["no CUDA-graph padding"])
-    )
-    assert (whole, without) == ((8, 512), None)

@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import norm, t
 
 from perfmodel.validate.engine.fit import small_sample
-from perfmodel.validate.studies.ablations import _judge
 from perfmodel.validate.studies.held_out import (
     HeldOutErrors,
     covered,
@@ -56,15 +55,6 @@ def test_a_fold_is_fitted_without_its_rows() -> None:
     assert {name: of["all.x"] for name, of in fits.items()} == pytest.approx(
         {"a": 6, "b": 3, "c": 2}, rel=1e-3
     )
-
-
-def test_an_ablation_is_judged_by_the_mean_of_its_groups() -> None:
-    """Off by 2.302, 0.174 and 0.633 in sample, by 5, 0.25 and 0.778 each by the others; the first two are one
-    group.
-    """
-    rows = Shifted(["a", "b", "c"], [1.0, 4.0, 9.0])
-    found = _judge(rows, rows.fit(), {"seen": lambda row: row}, ["g", "g", "h"])
-    assert found == {"in sample": 0.936, "seen": 1.7}
 
 
 def test_a_transfer_has_every_device_on_the_kernels_of_another() -> None:

@@ -2,12 +2,12 @@
 grouped.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.validate.studies.parameters import Parameter, drift
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
 from perfmodel.validate.studies.steps import DecodeRows, FittedConstants, batch_of, load_kernels, version_of
@@ -85,16 +85,14 @@ def test_a_group_is_counted_anew_where_experts_are_chosen_otherwise() -> None:
     assert np.all(same.predict(other) != first)
 
 
-def test_kernels_may_be_changed_taken_from_elsewhere_and_batches_made_even() -> None:
+def test_kernels_may_be_those_of_another_device() -> None:
     row = rows_with(engine="vllm", model="llama-3.3-70b", hardware="h200-sxm-141gb")[0]
-    slower = {"token_s": Constant(value=1.0, source="a test")}
-    baseline = np.exp(DecodeRows([row], []).predict({}))[0]
-    assert np.exp(DecodeRows([row], [], change=slower).predict({}))[0] == pytest.approx(
-        baseline + batch_of(row)
-    )
-    assert np.exp(DecodeRows([row], [], {row.hardware: "b200-sxm-180gb"}).predict({}))[0] != baseline
+    own, other = (DecodeRows([row], [], kernels) for kernels in ({}, {row.hardware: "b200-sxm-180gb"}))
+    assert own.predict({})[0] > other.predict({})[0]
+
+
+def test_a_ragged_batch_waits_for_its_longest_request() -> None:
+    row = rows_with(engine="vllm", model="llama-3.3-70b", hardware="h200-sxm-141gb")[0]
     slow = Parameter("all.multiprocessor_bandwidth", 0.01, 0.1)
-    ragged, even = (
-        DecodeRows([row], [slow], ragged=ragged).predict({slow.place: 0.01})[0] for ragged in (True, False)
-    )
-    assert ragged > even
+    ragged, even = (DecodeRows([one], [slow]) for one in (row, replace(row, context_std_tokens=0.0)))
+    assert ragged.predict({slow.place: 0.01})[0] > even.predict({slow.place: 0.01})[0]

@@ -80,7 +80,6 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
         swap("value: 42.9", "value: 43.0"),
         "records/cpu-engine/device.yaml: ",
     ),
-    ("results/history.csv", swap(r"0\.02798", "0.01798"), "history/lines to 20: "),
     ("models/heads.csv", swap(",32000,", ",32001,"), "models/heads.csv/"),
     ("validate/plans/cpu-full.yaml", swap("gamma: .*", "gamma: 1"), "plans/plans/cpu-full.yaml: "),
     (
@@ -141,14 +140,6 @@ def test_constants_are_names_in_capitals_with_a_number(recorded: dict[str, Any])
     assert "answers.question.query.NO_ACCEPTANCE" not in constants  # a text
 
 
-def test_the_history_may_grow(recorded: dict[str, Any], shipped: Path) -> None:
-    path = shipped / "results/history.csv"
-    before = path.read_text(encoding="utf-8")
-    path.write_text(before + before.partition("\n")[2], encoding="utf-8")
-    assert told(recorded, shipped) == []
-    path.write_text(before, encoding="utf-8")
-
-
 def test_a_changed_unit_is_named(
     recorded: dict[str, Any], shipped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,9 +168,8 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("place", "risen", "says"),
     [
-        (("systems",), 0.0099, None),
-        (("systems",), 0.0101, "worse: systems: overall: mean error "),
-        (("replays", "held-out"), 0.011, "worse: held-out: overall: "),
+        (("replays", "held-out"), 0.0099, None),
+        (("replays", "held-out"), 0.0101, "worse: held-out: overall: mean error "),
         (("replays", "shipped"), float("nan"), "worse: shipped: overall: "),
         (("replays", "held-out", "partitions"), 0.031, "worse: held-out: magicdec/h100-sxm-80gb/speedup: "),
     ],
@@ -204,11 +194,9 @@ def test_errors_of_sources_left_out_may_rise_by_a_point(recorded: dict[str, Any]
 
 def test_a_figure_that_is_no_longer_predicted_is_lost(recorded: dict[str, Any]) -> None:
     off = copy.deepcopy(recorded)
-    gone, row = off["replays"]["held-out"]["predicted"].pop(), next(iter(off["systems"]["rows"]))
-    del off["systems"]["rows"][row]
-    first, second, *_ = gate.faults(recorded, off)
+    gone = off["replays"]["held-out"]["predicted"].pop()
+    first, *_ = gate.faults(recorded, off)
     assert first == f"lost: held-out: 1 figures were predicted and no longer are, the first {gone}"
-    assert second == f"lost: systems: 1 rows were predicted and no longer are, the first {row}"
 
 
 def test_a_files_layout_and_somebodys_own_records_enter_no_gate(
@@ -232,7 +220,7 @@ def test_a_files_layout_and_somebodys_own_records_enter_no_gate(
         (lambda r: r["replays"].update(shipped=None), "replays.shipped: "),
         (lambda r: r["replays"]["shipped"]["predicted"].append(7), "replays.shipped.predicted.195: "),
         (lambda r: r["replays"]["shipped"]["overall"].update(mape="0.01"), "overall.mape: "),
-        (lambda r: r["systems"].pop("rows"), "systems.rows: must be given"),
+        (lambda r: r["replays"]["shipped"].pop("overall"), "overall: must be given"),
         (lambda r: r.update(schema_version=[2]), "schema_version: must be 2"),
     ],
 )
