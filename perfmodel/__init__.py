@@ -1,7 +1,7 @@
 """A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
 
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
-`hierarchy`, `moe`, `traffic`, `compare`. Turned round: `inverse`, `inflection`. Every function
+`hierarchy`, `traffic`, `compare`. Turned round: `inverse`, `inflection`. Every function
 takes the arguments that the command line has flags for, as numbers or as text (``context="32k"``), or a
 `Query` with some of them changed. `models`, `gpus` and `engines` list the names to ask with.
 Everything is loaded when it is asked for.
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from perfmodel.answers.point.compare import compare
     from perfmodel.answers.point.inflection import inflection
     from perfmodel.answers.point.inverse import inverse
-    from perfmodel.answers.point.moe import moe
     from perfmodel.answers.point.ops import ops
     from perfmodel.answers.point.sensitivity import sensitivity
     from perfmodel.answers.point.whatif import whatif
@@ -40,7 +39,7 @@ if not Path(__file__).with_name("validate").is_dir():  # a clone, where `validat
     __path__.append(str(Path(__file__).parents[1]))
 
 _VERBS = {
-    "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "moe", "compare"),
+    "point": ("whatif", "ops", "sensitivity", "inverse", "inflection", "compare"),
     "advice": ("advise", "schedule"),
     "grid": ("sweep",),
     "trees": ("tree", "hierarchy"),
@@ -73,7 +72,6 @@ __all__ = [
     "schedule",
     "tree",
     "hierarchy",
-    "moe",
     "traffic",
     "compare",
     "Query",

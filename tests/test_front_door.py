@@ -47,15 +47,6 @@ ASKED: dict[str, dict[str, Any]] = {
     "schedule": LLAMA | {"context": "4k", "draft": "ngram", "rate": "0.4x3", "max_batch": 8},
     "tree": LLAMA | {"batch": 4, "context": "4k", "draft": "llama-3.2-1b", "rates": [0.6, 0.1], "size": 16},
     "hierarchy": TRIFORCE | {"batch": 1, "context": "64k", "gamma_2": "4,5"},
-    "moe": {
-        "model": "qwen3-30b-a3b",
-        "hardware": "h100",
-        "context": "4k",
-        "gamma": 3,
-        "draft": "eagle",
-        "alpha": 0.8,
-        "batch": [1, 8],
-    },
     "compare": SPARSE | {"context": "8k", "gamma": 3},
     "traffic": LLAMA
     | {"input_len": "2k", "output_len": 200, "request_rate": 1, "draft": "eagle", "alpha": 0.7, "gamma": "1"},

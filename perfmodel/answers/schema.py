@@ -16,7 +16,7 @@ from perfmodel.answers.question.readers import Parsed
 from perfmodel.costs.pass_time import PassTime
 
 ANSWERS = (
-    *("whatif", "ops", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy", "moe", "traffic"),
+    *("whatif", "ops", "inverse", "inflection", "advise", "schedule", "tree", "hierarchy", "traffic"),
     "compare",
 )
 """Verbs whose answers have a published schema: all but a sweep, which is a table."""

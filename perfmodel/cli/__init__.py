@@ -27,7 +27,6 @@ HEADINGS = {
         "schedule": "Draft length by batch size and context, for vLLM and SGLang.",
         "tree": "The best tree of drafted tokens for each batch and context.",
         "hierarchy": "Two levels: a small model drafts for the sparse self-draft.",
-        "moe": "Mixtures of experts: the experts that verification reads, and the best batch.",
         "traffic": "Latency, saturation rate and replicas for a request rate, with and without a draft.",
         "compare": "Speculation compared with batching, and both together.",
     },

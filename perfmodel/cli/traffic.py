@@ -1,29 +1,18 @@
 """``perfmodel traffic``: predicted latency and throughput at a request rate, with and without a draft."""
 
-from json import dumps
-from pathlib import Path
-from typing import Annotated
-
-from perfmodel.answers.load.llmd_report import llmd_report
 from perfmodel.answers.load.mixed_classes import ClassRow
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict
 from perfmodel.answers.load.rollout import RolloutRow
 from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict, traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
-from perfmodel.answers.question.arguments import Argument
 from perfmodel.answers.text import NONE, clients, devices, draft_in_words, seconds
-from perfmodel.cli.help import OUTPUT, command
+from perfmodel.cli.help import command
 from perfmodel.cli.options import Json, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
 from perfmodel.queueing.policies import in_words
-from perfmodel.writing import destination, write
 
-Report = Annotated[
-    Path | None,
-    Argument("Also write the chosen row as a benchmark report of llm-d (0.2.1).", "FILE.json", group=OUTPUT),
-]
 COLUMNS = (
     "load",
     "draft tokens",
@@ -53,17 +42,13 @@ ROLLED_OUT = ("age", "alpha", "draft tokens", "makespan", "last tenth", "tokens/
     ),
 )
 @takes(TrafficQuery)
-def app(question: TrafficQuery, report: Report = None, json: Json = False) -> None:
+def app(question: TrafficQuery, json: Json = False) -> None:
     """Should this server speculate under this request rate (or concurrency), with which draft length, and on
     how many replicas?
 
     Rates are per replica. The answer always includes the baseline (0 draft tokens).
     """
-    where = None if report is None else destination(report, ".json", flag="--report")
-    answer = traffic(question)
-    if where is not None:
-        write(where, dumps(llmd_report(question, answer), indent=2, allow_nan=False) + "\n", "--report")
-    show(answer, json, _print)
+    show(traffic(question), json, _print)
 
 
 def _print(a: Traffic) -> None:

@@ -23,7 +23,6 @@ VERBS: dict[str, dict[str, Any]] = {
     "schedule": {"max_batch": 2, "rate": 0.9},
     "traffic": {"output_len": 16, "request_rate": 0.1, "gamma": 2, "rate": 0.7},
     "inflection": {"batch": 1, "gamma": 2, "alpha": 0.7},
-    "moe": {"batch": "1,2", "gamma": 2, "alpha": 0.7},
     "hierarchy": {"batch": 1, "alpha": 0.9, "small": "llama-3.2-1b", "small_rate": 0.7},
 }
 """Verb -> the arguments that it has beside model, device, context and draft."""
@@ -32,8 +31,7 @@ VERBS: dict[str, dict[str, Any]] = {
 def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: Any) -> str:
     """The warnings of an answer to a small question, in one line."""
     asked = {"hardware": "h100", "draft": draft, "context": context} | VERBS[verb] | changes
-    asked["model"] = changes.get("model", "mixtral-8x7b" if verb == "moe" else "llama-3.1-8b")
-    asked |= {"tp": 2} if verb == "moe" else {}
+    asked["model"] = changes.get("model", "llama-3.1-8b")
     if verb == "advise":
         asked["rate"] = [f"{draft}{'@streamingllm:512' if draft == 'self' else ''}=0.9"]
     if verb == "traffic":
@@ -41,8 +39,7 @@ def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: An
     if verb == "hierarchy":
         asked |= {"draft_kv": changes.get("draft_kv", "streamingllm:512"), "small": asked.pop("draft")}
         asked["small"] = "llama-3.2-1b" if asked["small"] == "self" else asked["small"]
-    answer = getattr(pm, verb)(**asked).as_dict()
-    return "; ".join((answer["peak"] if verb == "moe" else answer)["warnings"])
+    return "; ".join(getattr(pm, verb)(**asked).as_dict()["warnings"])
 
 
 def test_every_verb_is_asked() -> None:
@@ -54,8 +51,7 @@ def test_every_verb_is_asked() -> None:
 @pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("traffic", "inflection")])
 def test_a_context_beyond_the_models_limit(verb: str) -> None:
     """Traffic refuses such lengths, and the lengths of `inflection` are its answer."""
-    limit = 32_768 if verb == "moe" else 131_072
-    assert f"context {limit} (+" in doubts_of(verb, context=limit)
+    assert "context 131072 (+" in doubts_of(verb, context=131_072)
     assert "is beyond" not in doubts_of(verb)
 
 
@@ -70,8 +66,7 @@ def test_a_model_that_cannot_fit(verb: str) -> None:
 def test_a_draft_of_another_vocabulary_and_no_smaller_than_its_target(verb: str) -> None:
     assert "qwen3-0.6b has 151936 vocabulary entries" in doubts_of(verb, "qwen3-0.6b")
     if verb not in ("advise", "schedule"):  # which then draft nothing
-        large = doubts_of(verb, "mixtral-8x22b" if verb == "moe" else "qwen3-8b", memory_fraction=1.0)
-        assert "is no smaller than its target" in large
+        assert "is no smaller than its target" in doubts_of(verb, "qwen3-8b", memory_fraction=1.0)
 
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("advise", "schedule")])

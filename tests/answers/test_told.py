@@ -170,8 +170,6 @@ def test_units_begin_at_their_own_number() -> None:
         (pm.advise, "max_gamma", 256, 257),
         (pm.advise, "context", 2**40, 2**40 + 1),
         (pm.compare, "gamma", 1, 0),
-        (pm.moe, "gamma", 1, 0),
-        (pm.moe, "batch", "1..1024", "1..1025"),
         (pm.traffic, "input_std", 577, 578),
         (pm.traffic, "output_std", 57, 58),
         (pm.schedule, "output_len", 999, 1000),
@@ -187,7 +185,6 @@ def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
         pm.whatif: {"batch": 4, "context": 1000, "gamma": 3},
         pm.advise: {"context": 1000},
         pm.compare: {"context": 1000},
-        pm.moe: {"context": 1000, "gamma": 3},
         pm.traffic: {"input_len": 1000, "output_len": 100, "request_rate": 1},
         pm.schedule: {"context": 1000, "request_rate": 1},
     }[asked] | {"model": "llama-3.1-8b", "hardware": "h100"}

@@ -1,8 +1,6 @@
 """``traffic``: the contract of its JSON, what is said of loads that cannot be served, and what is refused."""
 
-import json
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +10,6 @@ from perfmodel.answers.advice.schedule import ScheduleQuery, _served_shares
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.question.query import resolve
-from perfmodel.validate.engine.formats import read
-from perfmodel.validate.engine.timing import Said
-from tests.commands import run
 
 ASK = {
     "model": "gpt-oss-120b",
@@ -176,40 +171,6 @@ def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
     assert shares @ np.arange(1, 65) == pytest.approx(row.running_mean), (
         "8192 tokens in the middle of an answer"
     )
-
-
-# A prediction as llm-d's benchmark report: its classes (llmd-benchmark-report 0.2.1) took one of just this
-# form.
-
-LINE = [
-    "traffic",
-    "--model",
-    "qwen3-32b",
-    "--hardware",
-    "h100",
-    "--tp",
-    "2",
-    "--draft",
-    "eagle3",
-    "--gamma",
-    "3",
-]
-LENGTHS = ["--input-len", "2k", "--output-len", "500"]
-
-
-def test_the_report_is_the_row_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = tmp_path / "report.json"
-    run(capsys, *LINE, *LENGTHS, "--output-std", "50", "--request-rate", "1", "--report", str(where))
-    lengths = {"input_len": "2k", "output_len": 500, "output_std": 50}
-    a = pm.traffic("qwen3-32b", "h100", tp=2, draft="eagle3", gamma=3, request_rate=1, **lengths)
-    (row,) = [row for row in a.rows if row.gamma == 3]
-    report = json.loads(where.read_text())
-    assert (report["version"], report["run"]["keywords"]) == ("0.2.1", ["prediction"])
-    found = report["results"]["request_performance"]["aggregate"]
-    assert found["latency"]["time_per_output_token"]["p50"] == row.tpot_s.p50
-    assert found["latency"]["time_to_first_token"]["p99"] == row.ttft_s.p99
-    with pytest.raises(pm.InputError, match="a prediction is no measurement"):
-        read(where, Said(batch=8))
 
 
 @pytest.mark.parametrize(("rate", "clients"), [(5, 16), (20, 16), (20, 64), (10, 200)])

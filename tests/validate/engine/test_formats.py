@@ -302,7 +302,6 @@ def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
     for name, change, says in (
         ("llama_server", {"predicted_n": 1}, "below predicted_n"),
         ("vllm_latency", {"latencies": []}, "seconds: must be from"),
-        ("llmd", {"run": {"keywords": 5}}, "run.keywords: must be a list, given 5"),
         ("guidellm", {"benchmarks": {}}, "one or more benchmarks"),
     ):
         refused(says, FORMATS[name].read, "x", RUNS[name] | change, Said(batch=1, input=1, output=1))

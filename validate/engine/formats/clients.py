@@ -6,14 +6,12 @@ aiperf indirectly by its chunks.
 
 from typing import Any
 
-from perfmodel.answers.load.llmd_report import PREDICTED
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.formats.fields import (
     check_in_flight,
     found,
     number,
     numbers,
-    objects,
     of_client,
     optional,
     positive,
@@ -130,10 +128,6 @@ def _concurrency(config: Any) -> float | None:
 
 def llmd(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
     """Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run a file."""
-    if PREDICTED in objects(where, report, "run.keywords"):
-        raise refuse(
-            where, "run.keywords", "those of a run", f"{PREDICTED!r}: a prediction is no measurement"
-        )
     of = "results.request_performance.aggregate"
     unfailed(where, report, f"{of}.requests.failures")
     prompt, output = (
