@@ -30,7 +30,6 @@ PICTURES = {
     "traffic": "plot traffic --model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k "
     "--request-rate 0.1,1.9 --draft eagle:features=3 --gamma 1,3 --alpha 0.6 --slo ttft:2000,tpot:30",
     "residuals": "plot residuals --set magicdec",
-    "map": f"plot gamma --map {EIGHT} --alpha 0.8 --batch 1..200",
     "sparse": "plot breakdown --model deepseek-v3.2 --hardware b200 --tp 8 --kv-dtype fp8 --batch 12 "
     "--context 16k,128k --draft-kv streamingllm:512 --gamma 1 --alpha 0.8",
 }

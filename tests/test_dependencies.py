@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 IMPORTED_AS = {"yaml": "pyyaml"}
 PINNED_BY_TORCH = {"triton"}
-COME_WITH = {"anyio": "mcp", "ipython": "ipywidgets"}
+COME_WITH = {"anyio": "mcp", "ipython": "ipykernel"}
 ASKED_FOR = {"tokenizers"}
 """Named in a line where somebody needs them."""
 

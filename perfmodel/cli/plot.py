@@ -38,14 +38,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 """Axis of a picture -> default batches and contexts."""
 Output = Annotated[Path, Argument("Where to: a .png or .svg file.", "FILE", "-o --out", group=OUTPUT)]
 Over = Annotated[str, Argument("What the axis is; the other one gives a line for each.", "context|batch")]
-Map = Annotated[bool, Argument("The best length over --batch and --context, as a map.")]
 Measured = Annotated[bool, Argument("Dots where this pair, device and gamma was measured and published.")]
 Sets = Annotated[
     tuple[str, ...] | None,
     Argument("Set of measured times; repeatable [all gated ones].", "NAME", flag="--set"),
 ]
 HeldOut = Annotated[bool, Argument("Predict fitted rows by refits without their fold.")]
-NoIdeal = Annotated[bool, Argument("Leave the ideal roofline (dashed) out.")]
 
 
 @question
@@ -142,7 +140,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
 
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
-def ratios(question: Points, output: Output, over: Over = "context", no_ideal: NoIdeal = False) -> None:
+def ratios(question: Points, output: Output, over: Over = "context") -> None:
     """T_D/T_T and T_V/T_T over the context, a line for each batch, or the other way round."""
     if over not in ("context", "batch"):
         raise unknown_name("--over", "axis", over, ("context", "batch"))
@@ -153,7 +151,7 @@ def ratios(question: Points, output: Output, over: Over = "context", no_ideal: N
     asked = question.over(over)
     scenario = resolve(asked.at_first_point(), UNUSED)  # what is accepted does not matter
     lines = asked.lines("batch" if over == "context" else "context")
-    made = plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over, ideal=not no_ideal)
+    made = plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over)
     _save(made, output)
 
 
@@ -175,24 +173,13 @@ def breakdown(question: Points, output: Output) -> None:
 
 @app.command(example=f"{LLAMA} --context 4k,64k --alpha 0.8 --output lengths.svg")
 @takes(Points)
-def gamma(question: Points, output: Output, map: Map = False) -> None:
-    """Speedup over the draft length, a line for each batch and context, or the best length over all of
-    them.
-    """
-    asked = question.over("both" if map else "gamma")
-    query = asked.accepted()
-    scenario, max_gamma = resolve(query), query.max_gamma
-    if map:
-        ends: dict[str, Any] = {name: asked.span(name) for name in ("batch", "context")}
-        made = plots.gamma_map(scenario, **ends, max_gamma=max_gamma, memory_fraction=query.memory_fraction)
-    else:
-        points = asked.points()
-        if len(points) > MAX_LINES:
-            raise refuse(
-                "--batch, --context", None, f"at most {MAX_LINES} lines together, or --map", len(points)
-            )
-        made = plots.gamma_curves(scenario, points, max_gamma=max_gamma)
-    _save(made, output)
+def gamma(question: Points, output: Output) -> None:
+    """Speedup over the draft length, a line for each batch and context."""
+    asked = question.over("gamma")
+    query, points = asked.accepted(), asked.points()
+    if len(points) > MAX_LINES:
+        raise refuse("--batch, --context", None, f"at most {MAX_LINES} lines together", len(points))
+    _save(plots.gamma_curves(resolve(query), points, max_gamma=query.max_gamma), output)
 
 
 @app.command(example=f"{LLAMA} --context 32k --output front.svg")

@@ -4,13 +4,12 @@ Every function takes a question (`Query`), answers or plain numbers and returns 
 with the same bytes for the same numbers. matplotlib is loaded on use only.
 """
 
-from perfmodel.plots.choice import alpha_needed, devices, pareto
+from perfmodel.plots.choice import pareto
 from perfmodel.plots.passes import breakdown, ratios, roofline
 from perfmodel.plots.residuals import band, residuals
-from perfmodel.plots.surfaces import gamma_curves, gamma_map, surface
+from perfmodel.plots.surfaces import gamma_curves, surface
 from perfmodel.plots.theme import save, style
 from perfmodel.plots.traffic import traffic
-from perfmodel.plots.widgets import sliders
 
 __all__ = [
     "roofline",
@@ -18,14 +17,10 @@ __all__ = [
     "ratios",
     "breakdown",
     "gamma_curves",
-    "gamma_map",
     "pareto",
-    "alpha_needed",
-    "devices",
     "residuals",
     "band",
     "traffic",
-    "sliders",
     "save",
     "style",
 ]

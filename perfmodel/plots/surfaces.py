@@ -10,17 +10,13 @@ from perfmodel.operations import Array, Ints, Mask
 from perfmodel.plots.theme import (
     ABOVE,
     BELOW,
-    DARK,
     GREY,
     PALE,
     above,
     caption,
     figure_of,
     label,
-    label_panel,
-    limits,
     log_axis,
-    name_region,
     panels,
     scenario_of,
     shades,
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
 
 BATCHES, CONTEXTS = (1.0, 256.0), (1024.0, 131072.0)
 POINTS = 65
-MAP_POINTS = 129
 SLOWER = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 FASTER = (
     1.1,
@@ -68,8 +63,6 @@ FASTER = (
 )
 LEVELS = (*SLOWER, *FASTER)
 MAX_TICKS = 16
-HEADROOM = 0.06
-"""Share of the height that a number above its dot needs."""
 Span = tuple[float, float]
 Measured = tuple[float, float, float]
 """Batch, context and measured speedup."""
@@ -87,14 +80,12 @@ def surface(
     memory_fraction: float = DEFAULT_MEMORY_FRACTION,
     measured: Iterable[Measured] = (),
     points: int = POINTS,
-    axes: "Axes | None" = None,
 ) -> "Figure":
     """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
     The black line is break even; dashed is the inflection context, from which a larger batch of `batch_range`
-    costs no speedup (one gamma only). Points that do not fit in memory are hatched; points where no draft
-    pays (gamma None) are grey. Dots have the colour of the measured value. axes: where to draw, in a figure
-    of your own. Returns the figure.
+    costs no speedup (one gamma only). Points that do not fit in memory are hatched. Dots have the colour of
+    the measured value. Returns the figure.
     """
     scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
@@ -102,8 +93,7 @@ def surface(
     every = speedups(scenario, batches[:, None], contexts, gammas)
     values, drafted = every.max(-1), gammas[every.argmax(-1)]
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
-    own = axes is None
-    axes = axes or panels()[0]
+    (axes,) = panels()
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
     held = values[fits] if fits.any() else values  # what does not fit sets no scale
     levels, colours = _levels(held)
@@ -117,21 +107,19 @@ def surface(
         handles.append(sign("break even", color="black", linewidth=2.0))
     inflection = inflection_context(scenario, gamma, batch_range) if gamma else None
     if inflection is not None and context[0] < inflection < context[1]:
-        name = f"inflection context ({inflection:,.0f})"
+        name = f"inflection context ({inflection:,.0f}, batches {batch_range[0]:g} to {batch_range[1]:g})"
         handles.append(
             axes.axvline(inflection, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name)
         )
-    _memory(axes, batches, contexts, fits)
-    _axes(axes, batch, context)
+    handles += _memory(axes, batches, contexts, fits)
+    if not gamma and drafting.min() < 1.0:
+        handles.append(sign("do not speculate", color=PALE, linewidth=7.0))
+    log_axis(axes, "x", *context, "context, cached tokens per sequence")
+    log_axis(axes, "y", *batch, "batch, sequences", 9)
+    axes.grid(False)
     found = sorted(m for m in measured if batch[0] <= m[0] <= batch[1] and context[0] <= m[1] <= context[1])
-    handles += _dots(axes, found, batch)
-    above(axes, 4, handles)
-    free = _away(contexts, batches, [(c, b) for b, c, _ in found], inflection)
-    name_region(axes, free & fits & (drafting > 1), "faster than the baseline")
-    name_region(
-        axes, free & fits & (drafting < 1), "slower than the baseline" if gamma else "do not speculate"
-    )
-    name_region(axes, free & ~fits, "does not fit in memory", ground="white")
+    handles += _dots(axes, found)
+    above(axes, 2, handles)
     every_so_many = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % every_so_many :: every_so_many]
     bar = figure_of(axes).colorbar(
@@ -139,59 +127,9 @@ def surface(
     )
     bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
     at = "at the best draft length" if gamma is None else f"drafting {gamma} token{'s' if gamma > 1 else ''}"
-    ranged = [f"inflection context over batches {batch_range[0]:g} to {batch_range[1]:g}"]
-    told = [
-        *limits(None if gamma else max_gamma, memory_fraction),
-        *ranged * (batch_range != DEFAULT_BATCH_RANGE),
-    ]
-    write = label if own else label_panel
-    return write(axes, f"Speedup of speculative decoding, {at}", "; ".join([caption(scenario, gamma), *told]))
-
-
-@styled
-def gamma_map(
-    asked: Query | Scenario,
-    *,
-    batch: Span = BATCHES,
-    context: Span = CONTEXTS,
-    max_gamma: int = DEFAULT_MAX_GAMMA,
-    memory_fraction: float = DEFAULT_MEMORY_FRACTION,
-    points: int = MAP_POINTS,
-) -> "Figure":
-    """The draft length with the largest speedup over both spans; 0 (do not speculate) is grey.
-
-    Points that do not fit in memory are hatched. Returns the figure.
-    """
-    scenario = scenario_of(asked)
-    from matplotlib.colors import BoundaryNorm, ListedColormap
-
-    batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
-    best = predict(scenario, Workload.of(batches[:, None], contexts), max_gamma).gamma_optimal
-    (axes,) = panels()
-    fits = _fits(scenario, batches, contexts, best, memory_fraction)
-    top = max(int(best[fits].max(initial=0)), 1)  # what does not fit sets no scale
-    colours = ListedColormap([PALE, *shades(top)])
-    drawn = axes.pcolormesh(
-        contexts,
-        batches,
-        np.minimum(best, top),
-        cmap=colours,
-        shading="nearest",
-        norm=BoundaryNorm(np.arange(-0.5, top + 1), top + 1),
-        rasterized=True,
-    )
-    _memory(axes, batches, contexts, fits)
-    _axes(axes, batch, context)
-    name_region(axes, fits & (best == 0), "do not speculate")
-    name_region(axes, ~fits, "does not fit in memory", ground="white")
-    for gamma in range(1, top + 1):
-        name_region(axes, fits & (best == gamma), f"γ {gamma}", DARK if gamma <= top / 3 else "white")
-    bar = figure_of(axes).colorbar(
-        drawn, ax=axes, ticks=range(top + 1), label="best draft length γ, tokens", pad=0.02
-    )
-    bar.ax.tick_params(length=0)
-    told = [caption(scenario), *limits(max_gamma, memory_fraction)]
-    return label(axes, "Draft length with the largest speedup", "; ".join(told))
+    searched = "" if gamma else f"γ to {max_gamma}, "
+    told = f"{searched}{memory_fraction:.4g} of the memory"
+    return label(axes, f"Speedup of speculative decoding, {at}", f"{caption(scenario, gamma)}; {told}")
 
 
 @styled
@@ -257,36 +195,20 @@ def _fits(scenario: Scenario, batches: Array, contexts: Array, gamma: Ints, frac
     return np.broadcast_to(np.asarray(room.fits), shape)
 
 
-def _memory(axes: "Axes", batches: Array, contexts: Array, fits: Mask) -> None:
+def _memory(axes: "Axes", batches: Array, contexts: Array, fits: Mask) -> list[Any]:
+    """Hatches what does not fit; its entry of the legend."""
     if fits.all():
-        return
+        return []
+    from matplotlib.patches import Patch
+
     axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors=["white"])
     hatched = axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors="none", hatches=["///"])
     hatched.set(edgecolor=GREY, linewidth=0.0)
-    if fits.any():
-        axes.contour(contexts, batches, ~fits, [0.5], colors=[DARK], linewidths=0.8)
+    return [Patch(facecolor="white", edgecolor=GREY, hatch="///", label="does not fit in memory")]
 
 
-def _away(contexts: Array, batches: Array, dots: Sequence[tuple[float, float]], line: float | None) -> Mask:
-    """Cells with no dot, number or line of the picture near them."""
-    x, y = (np.log(v / v[0]) / np.log(v[-1] / v[0]) for v in (contexts, batches))
-    free = np.ones((y.size, x.size), bool)
-    for context, batch in dots:
-        at = (
-            np.log(v / axis[0]) / np.log(axis[-1] / axis[0])
-            for v, axis in ((context, contexts), (batch, batches))
-        )
-        across, up = next(at), next(at)
-        free &= ~((np.abs(x - across) < 0.04) & (np.abs(y[:, None] - up - 0.02) < 0.05))
-    if line is not None:
-        free &= np.abs(x - np.log(line / contexts[0]) / np.log(contexts[-1] / contexts[0])) > 0.01
-    return free
-
-
-def _dots(axes: "Axes", found: Sequence[Measured], batch: Span) -> list[Any]:
-    """Dots in the colour of the measured value, not clipped at the edges; numbers above them, or beside them
-    at the upper edge.
-    """
+def _dots(axes: "Axes", found: Sequence[Measured]) -> list[Any]:
+    """Dots in the colour of the measured value, not clipped at the edges, with their numbers."""
     from matplotlib.patheffects import withStroke
 
     if not found:
@@ -297,21 +219,7 @@ def _dots(axes: "Axes", found: Sequence[Measured], batch: Span) -> list[Any]:
     for sequences, tokens, speedup in found:
         colour = bands[int(np.searchsorted(LEVELS, speedup, "right"))]
         axes.plot(tokens, sequences, "o", color=colour, markersize=4.5, clip_on=False, zorder=4)
-        beside = np.log(batch[1] / sequences) < HEADROOM * np.log(batch[1] / batch[0])
-        axes.annotate(
-            f"{speedup:.2f}",
-            (tokens, sequences),
-            (6, 0) if beside else (0, 5),
-            textcoords="offset points",
-            fontsize=8,
-            ha="left" if beside else "center",
-            va="top" if beside else "bottom",
-            path_effects=[withStroke(linewidth=2.0, foreground="white", alpha=0.85)],
-        )
+        outline = [withStroke(linewidth=2.0, foreground="white", alpha=0.85)]
+        look = {"fontsize": 8, "va": "top", "path_effects": outline}
+        axes.annotate(f"{speedup:.2f}", (tokens, sequences), (6, 0), textcoords="offset points", **look)
     return [dots]
-
-
-def _axes(axes: "Axes", batch: Span, context: Span) -> None:
-    log_axis(axes, "x", *context, "context, cached tokens per sequence")
-    log_axis(axes, "y", *batch, "batch, sequences", 9)
-    axes.grid(False)

@@ -8,22 +8,17 @@ on use.
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import fields
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from perfmodel.answers.point.verdict import Calibrated
+from perfmodel.answers.question.arguments import Question, arguments
 from perfmodel.answers.question.query import Query, resolve
-from perfmodel.answers.text import draft_in_words
-from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, in_names, not_installed
-from perfmodel.kv import parse_kv
-from perfmodel.operations import Mask
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.errors import in_names, not_installed
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.writing import destination, write
 
@@ -111,63 +106,6 @@ def label(axes: "Axes", title: str, caption: str) -> "Figure":
     return figure
 
 
-def label_panel(axes: "Axes", title: str, caption: str) -> "Figure":
-    """The same above and below axes of a figure that somebody else made."""
-    figure, legend = figure_of(axes), axes.get_legend()
-    rows = 0 if legend is None else -(-len(legend.get_texts()) // getattr(legend, "_ncols", 1))
-    axes.set_title(title, loc="left", fontsize=9, fontweight="bold", pad=6 + 14 * rows)
-    wide = int(max(axes.get_position().width * figure.get_figwidth() * 22, 30))
-    axes.annotate(
-        textwrap.fill(caption, wide, break_on_hyphens=False),
-        (0, 0),
-        (0, -38),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        va="top",
-        fontsize=6.5,
-        color=DARK,
-    )
-    return figure
-
-
-def inside(mask: Mask, wide: float, high: float) -> tuple[float, float] | None:
-    """Place in a region (axes: rows upwards, columns) where words fit that need a share of its width and
-    height.
-
-    Returns the fractions (x, y) of the place that is farthest from the region's edges, or None.
-    """
-    rows, columns = mask.shape
-    across, up = round(wide * columns / 2), max(round(high * rows / 2), 1)
-    around = np.pad(mask, ((up, up), (across, across)))
-    fits = np.lib.stride_tricks.sliding_window_view(around, (2 * up + 1, 2 * across + 1)).all((-2, -1))
-    kept, found = np.pad(fits, 1), None
-    while kept.any():
-        y, x = np.argwhere(kept).T
-        at = np.hypot(y - y.mean(), x - x.mean()).argmin()
-        found = ((x[at] - 0.5) / columns, (y[at] - 0.5) / rows)
-        kept = kept & np.roll(kept, 1, 0) & np.roll(kept, -1, 0) & np.roll(kept, 1, 1) & np.roll(kept, -1, 1)
-    return found
-
-
-def name_region(axes: "Axes", mask: Mask, words: str, colour: str = DARK, ground: str = "none") -> None:
-    """Write words, on one line or two, into a region of evenly drawn axes where they fit."""
-    for lines in ([words], textwrap.wrap(words, 2 + len(words) // 2)):
-        where = inside(mask, 0.02 + 0.0135 * max(map(len, lines)), 0.05 * len(lines))
-        if where is not None:
-            axes.text(
-                *where,
-                "\n".join(lines),
-                transform=axes.transAxes,
-                ha="center",
-                va="center",
-                color=colour,
-                backgroundcolor=ground,
-                fontsize=8.5,
-                fontstyle="italic",
-            )
-            return
-
-
 def sign(words: str, **look: Any) -> "Line2D":
     """A line or marker of a legend that is in no picture."""
     from matplotlib.lines import Line2D
@@ -195,87 +133,39 @@ def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) ->
 
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
     """Everything that a reader needs to repeat the question, without defaults."""
-    machine, draft, precision = scenario.machine, scenario.draft, scenario.precision
-    degree, own = machine.tensor_parallel, draft.precision
-    device = f"{degree} × {machine.gpu.name}" if degree > 1 else machine.gpu.name
-    parts = [
-        f"{scenario.target.name} on {device}",
-        draft_in_words(_drafter(draft), kv_name(scenario)),
-    ]
-    if draft.tensor_parallel != degree:
-        parts[1] += f" on {draft.tensor_parallel}"
+    machine, draft, taken = scenario.machine, scenario.draft, scenario.acceptance
+    parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}"]
+    view = draft.kv.label().partition(",")[0]
+    parts.append(f"draft {', '.join([draft.name, view, *unusual(draft.kv), *unusual(draft)])}")
     if gamma is not None:
         parts.append(f"γ {gamma}" if gamma else "γ 0: baseline")
     if acceptance:
-        parts.append(accepted(scenario.acceptance.alpha, scenario.acceptance.source))
-    parts.append(format_notes(precision.weights.name, precision.kv.name, own.weights.name, own.kv.name))
-    if machine.kv_reread is not None:
-        parts.append(f"verification reads the KV {machine.kv_reread:g} times")
-    if machine.attention_backend is not None:
-        parts.append(f"attention by {machine.attention_backend}")
-    for share, held in ((machine.host_layers, "layers"), (machine.host_experts, "routed experts")):
-        if share:
-            parts.append(f"{share:.0%} of the {held} on a host of {machine.host_bytes_per_s / 1e9:g} GB/s")
-    parts += pages(scenario.kv_page)
-    if scenario.routing_independence not in (None, 1):
-        parts.append(f"routing independence {scenario.routing_independence:g}")
-    for groups, word in ((scenario.expert_parallel, "expert"), (scenario.data_parallel, "data")):
-        if groups > 1:
-            parts.append(f"{word} parallelism {groups}")
-    if scenario.context_std:
-        parts.append(f"contexts differ by {scenario.context_std:g} tokens (standard deviation)")
-    if scenario.topk_reuse:
-        parts.append(f"{scenario.topk_reuse:g} of a choice of tokens made again")
-    if scenario.state_rollback != "keep":
-        parts.append("verification replays states")
-    if scenario.core_ops:
-        parts.append("linear layers and attention alone")
-    used = Calibrated.of(scenario)
-    made, kind = used.name, used.kind
-    return "; ".join([*parts, f"calibration {made}" if made == kind else f"calibration {made} ({kind})"])
+        parts.append(f"acceptance α {taken.alpha:g}" if taken.alpha is not None else taken.source)
+    if draft.tensor_parallel != machine.tensor_parallel:
+        parts.append(f"draft on {draft.tensor_parallel}")
+    own, target = (f"{p.weights.name} weights, {p.kv.name} KV" for p in (draft.precision, scenario.precision))
+    parts.append(target if own == target else f"{target} (draft: {own})")
+    parts += [*unusual(replace(machine, tensor_parallel=1)), *unusual(scenario)]
+    made = Calibrated.of(scenario)
+    return "; ".join([*parts, f"calibration {made.name} ({made.kind})"])
 
 
-def accepted(alpha: float | None, source: str) -> str:
-    """The assumed acceptance: its constant, or the source of its positions."""
-    return f"acceptance by position ({source})" if alpha is None else f"acceptance α {alpha:g}"
+def unusual(record: Any) -> list[str]:
+    """The fields of a record that are not at their defaults, by name."""
+    usual = {f.name: f.default for f in fields(record) if f.init and f.default is not MISSING}
+    given = {name: getattr(record, name) for name in usual}
+    return [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if value != usual[name]]
 
 
-def format_notes(weights: str, kv: str, draft_weights: str, draft_kv: str) -> str:
-    """Formats of weights and KV, the draft's where they are its own."""
-    its_own = [f"{draft_weights} weights"] * (draft_weights != weights) + [f"{draft_kv} KV"] * (
-        draft_kv != kv
-    )
-    return f"{weights} weights, {kv} KV" + (f" (draft: {', '.join(its_own)})" if its_own else "")
+def asked(question: Question) -> str:
+    """The arguments of a question that are not at their defaults, as they are given."""
+    declared = arguments(type(question))
+    said = {n: v for n, v in question.as_dict().items() if getattr(question, n) != declared[n].fallback}
+    return "; ".join(f"{name.replace('_', ' ')} {_plain(value)}" for name, value in said.items())
 
 
-def pages(kv_page: int) -> list[str]:
-    """The size of KV pages, where it is not one token."""
-    return [f"KV pages of {kv_page} tokens"] if kv_page != 1 else []
-
-
-def limits(max_gamma: int | None = None, memory_fraction: float = DEFAULT_MEMORY_FRACTION) -> list[str]:
-    """Words for how far a search went, where not as far as by default."""
-    longest = [f"γ at most {max_gamma}"] if max_gamma not in (None, DEFAULT_MAX_GAMMA) else []
-    return longest + [f"{memory_fraction:.4g} of the memory"] * (memory_fraction != DEFAULT_MEMORY_FRACTION)
-
-
-def _drafter(draft: Draft) -> str:
-    """The draft as it would be typed, its options among it."""
-    common = {"model", "kv", "tensor_parallel", "precision", "target_weights"}
-    given = {f.name: getattr(draft, f.name) for f in fields(draft) if f.name not in common}
-    own = [
-        f"{name}={value}" for name, value in given.items() if value and not draft.name.endswith(str(value))
-    ]
-    return "self" if draft.name == "self" else draft.name + (f":{','.join(own)}" if own else "")
-
-
-def kv_name(scenario: Scenario) -> str:
-    """The draft's KV method as it would be typed: without options that are at their defaults."""
-    full = scenario.draft.kv.label()
-    short = full.partition(",")[0]
-    with suppress(InputError):
-        return short if parse_kv(short).label() == full else full
-    return full
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def told_apart(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""Mixtures of experts: the experts that passes touch, what verification costs, and where speculation peaks."""
+"""Mixtures of experts: what passes touch, what verification costs, and where speculation peaks."""
 
 import numpy as np
 import pytest

@@ -350,7 +350,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
             attention_backend=query.attention_backend,
             host_experts=_host_experts(query, target) if query.cpu_moe else 0.0,
             host_layers=0.0 if query.gpu_layers is None else _host_layers(query.gpu_layers, target),
-            host_bytes_per_s=(query.host_bandwidth or 1.0) * 1e9,
+            host_bytes_per_s=1.0 if query.host_bandwidth is None else query.host_bandwidth * 1e9,
         ),
         precision=precision,
         draft=draft,
