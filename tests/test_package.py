@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from perfmodel.specs.published import published_points
-from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny import BLOCK, write
 
 ROOT = Path(__file__).parents[1]
 INSTALLED = {"perfmodel": "perfmodel"} | {

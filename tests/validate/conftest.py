@@ -11,7 +11,7 @@ from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build
-from tests.validate.tiny_spec import tiny_spec
+from tests.validate.tiny import tiny_spec
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,8 +20,7 @@ from perfmodel.validate.harness.measure import run_plan
 from perfmodel.validate.harness.side_by_side import difference
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import read_record
-from tests.validate.tiny_plan import BLOCK, write
-from tests.validate.tiny_spec import tiny_spec
+from tests.validate.tiny import BLOCK, tiny_spec, write
 
 pytestmark = pytest.mark.cuda
 

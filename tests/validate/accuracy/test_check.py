@@ -23,7 +23,7 @@ from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.harness.micro.write import write_yaml
 from perfmodel.validate.records.store import RESULTS, latest, records
 from tests.validate.engine.test_published_run import PATH, QUERY, timings
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 ROOT = Path(__file__).parents[3]
 
@@ -216,18 +216,6 @@ def test_drift_by_hand(tmp_path) -> None:
     assert now(9.0, 9.0, 9.0, 9.0)[0].startswith("lost: m/p/target_s: 1 points")
 
 
-def test_a_baseline_of_records_not_to_be_relied_on_says_so(folder, capsys, monkeypatch) -> None:
-    baseline = ("--baseline", str(folder / "b.json"), "--write")
-    monkeypatch.setattr("perfmodel.validate.records.summary.QUIET_SHARE", 1.1)
-    assert check(folder, *baseline) == 0
-    assert "94313695-cpu-full: passes: WARNING: the machine was not quiet" in capsys.readouterr().err
-    assert check(folder, *baseline, "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["doubts"]) == 1
-    monkeypatch.undo()
-    assert check(folder, *baseline) == 0
-    assert "relied" not in capsys.readouterr().err
-
-
 def test_an_empty_or_damaged_folder_is_refused(folder, capsys) -> None:
     """A pipe is not waited for."""
     (folder / "empty").mkdir()
@@ -256,13 +244,6 @@ def test_a_baseline_holds_times_and_speedups_above_0(tmp_path, value) -> None:
     refused(r"b\.json", read_baseline, path)
     path.write_text(text.replace('"mape": 0.25', '"mape": -0.25'))
     refused(r"b\.json: parts\.m/p/target_s\.mape", read_baseline, path)
-
-
-def test_a_withdrawn_record_is_not_checked(folder) -> None:
-    (path,) = (p for p in folder.glob("mine/*.json") if p.name.endswith("cpu-full.json"))
-    entry = f"  - {{file: mine/{path.name}, reason: measured beside another run}}"
-    (folder / "withdrawn.yaml").write_text(f"schema_version: 1\nwithdrawn:\n{entry}\n")
-    assert check(folder) == check(folder / "mine") == 2
 
 
 def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path, capsys) -> None:

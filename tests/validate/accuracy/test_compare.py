@@ -19,14 +19,12 @@ from perfmodel.validate.accuracy.compare import (
     band,
     compare,
     correct_verdicts,
-    error,
     partitions,
     worst,
 )
 from perfmodel.validate.accuracy.report import error_table
 from perfmodel.validate.accuracy.trends import best_gammas, inflections
 from perfmodel.validate.cli import app
-from tests.validate.refused import refused
 
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
@@ -53,13 +51,6 @@ def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> 
     assert replace(CELL, measured=1.4).below_bound
     assert not replace(CELL, measured=1.4, binding=False).below_bound
     assert not replace(CELL, measured=1.4, lower=None).below_bound
-
-
-def test_another_calibration_for_every_row() -> None:
-    ideal = compare(("magicdec",), calibration="ideal")
-    speedups = [c for c in ideal if c.quantity == "speedup"]
-    assert error(speedups).bias > 0.4  # always optimistic
-    refused("--calibration", compare, ("magicdec",), "held-out", "ideal")
 
 
 def test_an_overhead_that_ideal_does_not_have_is_no_error() -> None:

@@ -1,7 +1,6 @@
 """The page of a machine: figures by hand, regenerated to the same bytes, and stale when a record is added."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ from perfmodel.validate.accuracy import report as report_module
 from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record
 from perfmodel.validate.accuracy.trends import inflection_of
 from perfmodel.validate.records.store import RESULTS, read_record, records
-from tests.validate.tiny_plan import BLOCK
-from tests.validate.tiny_record import changed, measured
+from tests.validate.tiny import BLOCK, changed, measured
 
 MACHINES = sorted({record.data.machine for record in records() if record.data.kind == "measure"})
 # git ignores results/local-*
@@ -72,17 +70,6 @@ def test_the_page_has_every_part_and_is_reproducible(results) -> None:
     assert str(results) not in text
 
 
-def test_a_stale_page_fails_its_check(results, capsys) -> None:
-    assert report(results) == 0
-    assert report(results, "--check") == 0
-    (record,) = results.glob("t-1/2*.json")
-    copy = record.with_name(record.name.replace("T", "T0", 1))
-    shutil.copy(record, copy)
-    assert report(results, "--check") == 1
-    assert "stale" in capsys.readouterr().out
-    copy.unlink()
-
-
 def cells_of(results: Path, **samples: tuple[float, ...]) -> list[Cell]:
     """The cells of the tiny run, its first row of phases with other samples."""
     (path,) = results.glob("t-1/2*.json")
@@ -101,15 +88,6 @@ def test_measured_below_the_bound_is_seen(results) -> None:
     (line,) = report_module.below_bounds(cells_of(results, ar_target_s=(1e-12,) * 7))
     assert "T_T 1e-09 ms is below its bound" in line
     assert line.endswith("(its working set fits the last-level cache)")
-
-
-def test_runs_of_another_plan_repeat_nothing(results) -> None:
-    (path,) = results.glob("t-1/2*.json")
-    record = read_record(path)
-    plan = record.data.plan.model_copy(update={"name": "another"})
-    other = replace(record, data=record.data.model_copy(update={"plan": plan}))
-    assert report_module._repeats([record, record])
-    assert not report_module._repeats([record, other])
 
 
 def test_inflection_on_a_grid() -> None:

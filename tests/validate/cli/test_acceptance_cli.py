@@ -16,7 +16,7 @@ from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.harness import acceptance
 from perfmodel.validate.lm import CHECKPOINT
 from tests import pinned
-from tests.validate.tiny_folder import WORDS, write_documents, write_folder
+from tests.validate.tiny import WORDS, write_documents, write_folder
 
 
 def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> None:

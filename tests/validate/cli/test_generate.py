@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from perfmodel.answers.question.query import Query, resolve
-from perfmodel.errors import InputError
 from perfmodel.validate.cli import app as verbs
 from perfmodel.validate.cli import generated
 from perfmodel.validate.cli.generated import level_lines, table
@@ -21,9 +20,8 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import save_tensors
 from perfmodel.validate.harness.side_by_side import Run
-from perfmodel.validate.lm import CHECKPOINT
 from perfmodel.validate.studies.train import configuration
-from tests.validate.tiny_folder import write_documents, write_folder
+from tests.validate.tiny import write_documents, write_folder
 
 app = verbs.commands["generate"]
 SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2"]
@@ -102,32 +100,6 @@ def test_a_hugging_face_folder_with_its_tokenizer(tmp_path, target, small) -> No
     assert "--- prompt 1 (its end) ---\n<s> the of and the of and\n" in text
     chat = output(*asked, "--prompt", "the of", "--chat", short=False)
     assert "<s> <unk> <unk> the of you" in chat
-
-
-def test_the_first_token_may_end_it_all(tmp_path, make_model) -> None:
-    path = write_folder(tmp_path / "model", make_model())
-    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": list(range(61))}))
-    text = output(
-        "--checkpoint",
-        str(path),
-        "--prompt",
-        "the of",
-        "--draft-kv",
-        "full",
-        "--hardware",
-        "h100",
-        short=False,
-    )
-    assert "every sequence ended with its first token" in text
-    assert row(text, "full")[1:5] == ["-", "-", "-", "-"]
-
-
-def test_a_separate_draft_model_and_sampling(folder) -> None:
-    text = output(
-        "--checkpoint", folder, "--draft", folder, "--draft-kv", "streamingllm:24", "--temperature", "0.8"
-    )
-    assert "draft model" in text
-    assert "all outputs equal" not in text
 
 
 def test_token_trees(folder) -> None:
@@ -242,42 +214,6 @@ def test_the_levels_rates_and_expectations_by_hand() -> None:
         "  small draft for the sparse target: rate 0.50; tokens/round 1.50 (1.50); rounds/it 2.00 (1.50)",
         f"  sparse target for the full one: rate 0.75; drafted/it 3.00 (2.25); tokens/it 2.50 ({gained:.2f})",
     ]
-
-
-def test_random_weights_and_scripted_acceptance(make_model, folder) -> None:
-    text = output(
-        "--checkpoint",
-        folder,
-        "--weights",
-        "random:3",
-        "--alpha",
-        "1.0",
-        "--draft-kv",
-        "full",
-        "--gamma",
-        "2",
-    )
-    histogram = row(text, "full")[-3:]
-    assert histogram[:2] == ["0", "0"]
-    assert int(histogram[2]) > 0
-
-
-@pytest.mark.parametrize(
-    ("says", "arguments"),
-    [
-        ("--draft-tp: must be a positive whole number", ["--draft", str(CHECKPOINT), "--draft-tp", "0"]),
-        ("model llama-3.1-405b: must fit in the", ["--model", "llama-3.1-405b", "--dtype", "fp64"]),
-        (
-            "KV cache: must fit in the",
-            ["--checkpoint", str(CHECKPOINT), "--batch", "900m"],
-        ),  # and no prompts are made
-    ],
-)
-def test_wrong_flags(says, arguments) -> None:
-    done = CliRunner().invoke(app, [*SHORT, "--threads", "1", "--device", "cpu", *arguments])
-    assert isinstance(done.exception, InputError)
-    assert says in done.exception.as_flags
-    assert "\n" not in done.exception.as_flags
 
 
 def test_the_figures_of_a_run_in_a_line(capsys) -> None:

@@ -21,8 +21,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.estimate import estimate
 from perfmodel.validate.records.plan import Plan, load_plan
-from tests.validate.refused import refused
-from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny import BLOCK, refused, write
 
 
 def test_observed_acceptance_in_a_line() -> None:
@@ -111,29 +110,6 @@ def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) ->
     assert {name: scatter["rows"] for name, scatter in stated.items()} == dict.fromkeys(
         ("target_s", "draft_s", "verify_s", "speedup"), 40
     )
-
-
-def test_kernels_before_they_are_timed(tmp_path, capsys) -> None:
-    asked, said = ["validate", "microbench", str(write(tmp_path)), "--dry-run"], list[list[str]]()
-    for only in ([], ["--only", "gemm"]):
-        assert run([*asked, *only]) == 0
-        said.append(capsys.readouterr().out.splitlines())
-    assert said[0] != said[1] == [line for line in said[0] if line.startswith("gemm")] != []
-
-
-def test_constants_of_engines_are_shown_or_written(tmp_path, monkeypatch, capsys) -> None:
-    studies = "perfmodel.validate.studies"
-    monkeypatch.setattr(f"{studies}.engines.make", lambda: "made")
-    monkeypatch.setattr(f"{studies}.engines.texts", lambda made, day: ("a: 1\n", made))
-    monkeypatch.setattr(f"{studies}.engines.PATH", tmp_path / "record")
-    monkeypatch.setattr(f"{studies}.engines_file.PATH", tmp_path / "constants")
-    for flags, out, written in (
-        ([], "a: 1\n", []),
-        (["--write"], "", ["a: 1\n", "made"]),
-    ):
-        assert run(["validate", "calibrate", "engines", *flags]) == 0
-        assert capsys.readouterr().out == out
-        assert [path.read_text() for path in sorted(tmp_path.iterdir())] == written
 
 
 def test_a_comparison_in_lines(capsys) -> None:

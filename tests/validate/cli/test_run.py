@@ -15,8 +15,7 @@ from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.run import closing
 from perfmodel.validate.records import code_version
 from perfmodel.validate.records.store import RESULTS, Record, latest, records
-from tests.validate.tiny_plan import BLOCK, write
-from tests.validate.tiny_record import changed, measured
+from tests.validate.tiny import BLOCK, changed, measured, write
 
 SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batch": [1]}]}
 

@@ -11,7 +11,7 @@ from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.attention import FoldedAttention, Span
 from perfmodel.validate.decoder.backends import AttentionByShape
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]
 """(queries, new tokens): a decoding step, a draft step on scratch, a verification, a later draft step."""
@@ -139,21 +139,6 @@ def test_calls_go_to_the_implementation_of_their_shape() -> None:
 def test_unknown_names_are_refused() -> None:
     refused("sdpa has no fp64 kernel on CUDA", backends.choose, "sdpa", torch.device("cuda"), torch.float64)
     refused("--attention: must be one of", backends.choose, "flash9", torch.device("cpu"), torch.float32)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize(("n", "m"), SHAPES)
-@pytest.mark.parametrize("name", ["math", "sdpa", "triton"])
-def test_on_cuda(name, n, m) -> None:
-    device = torch.device("cuda")
-    chosen = backends.choose(name, device, torch.bfloat16)
-    q, k, v, new_k, new_v = inputs(n, m, torch.bfloat16, heads=8, d=64, room=192)
-    lengths = [128, 1, 57]
-    on = [x.to(device) for x in (q, k, v)]
-    out = chosen(*on, Span(torch.tensor(lengths, device=device), 128), new_k.to(device), new_v.to(device))
-    torch.testing.assert_close(
-        out.double().cpu(), by_hand(q, k, v, lengths, new_k, new_v), rtol=2e-2, atol=2e-2
-    )
 
 
 @pytest.mark.parametrize("name", ["math", "sdpa"])

@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from perfmodel.cli import run
 from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.eagle import Features, HeadModel
 from perfmodel.validate.decoder.factory import make_decoder, start_random
@@ -18,9 +17,7 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.weights import load_head
 from perfmodel.validate.studies.train import causal
 from tests.validate.decoder.test_graphs import eager_and_replayed
-from tests.validate.refused import refused
-from tests.validate.tiny_folder import write_folder
-from tests.validate.tiny_spec import tiny_spec
+from tests.validate.tiny import refused, tiny_spec
 
 NEW, GAMMA = 24, 3
 
@@ -172,37 +169,3 @@ def test_what_is_not_run_is_refused(deep, head, target) -> None:
     sparse = Request(1, 8, 8, 2, "model", "snapkv:4,window=2")
     refused("a head drafts chains over a whole cache of its own", make_decoder, deep, sparse, head)
     assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)
-
-
-def test_predicted_beside_measured(tmp_path, make_model, capsys) -> None:
-    """A head of random weights by its kind, as the engine's own `--draft eagle3` has its shape."""
-    pytest.importorskip("transformers")
-    folder = write_folder(tmp_path / "tiny-deep", make_model(num_hidden_layers=8))
-    where = [
-        "--checkpoint",
-        str(folder),
-        "--draft",
-        "eagle3",
-        "--draft-weights",
-        "random:1",
-        "--hardware",
-        "h100",
-    ]
-    how = [
-        "--batch",
-        "2",
-        "--context",
-        "40",
-        "--new-tokens",
-        "8",
-        "--alpha",
-        "0.7",
-        "--gamma",
-        "2",
-        "--dtype",
-        "fp32",
-    ]
-    assert run(["validate", "generate", *where, *how]) == 0
-    printed = capsys.readouterr().out
-    assert "predicted" in printed
-    assert "full" in printed

@@ -10,7 +10,7 @@ from perfmodel.specs.models.model import MoE
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import Piece, RandomWeights, build, load, save_tensors
-from tests.validate.tiny_spec import tiny_spec
+from tests.validate.tiny import tiny_spec
 
 transformers = pytest.importorskip("transformers")
 

@@ -24,10 +24,8 @@ from perfmodel.validate.decoder.fp8 import (
 )
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.decoder.weights import RandomWeights, build, load, load_head, weight_bytes
-from tests.validate.refused import refused
-from tests.validate.tiny_spec import tiny_spec
+from perfmodel.validate.decoder.weights import RandomWeights, build, weight_bytes
+from tests.validate.tiny import refused, tiny_spec
 
 CPU = torch.device("cpu")
 NEW = 24
@@ -87,19 +85,6 @@ def test_the_product_of_eight_bits() -> None:
     assert (wanted - exact).norm() < 0.05 * exact.norm()
 
 
-def test_bytes_of_weights_and_cache_are_the_engines(eight: Model) -> None:
-    spec, precision = eight.spec, Precision(weight_format("fp8"), kv_format("fp8"))
-    scales = sum(m.scale.numel() for m in eight.modules() if isinstance(m, Fp8Linear))
-    counted = shard(spec, 1, precision)
-    assert weight_bytes(eight, torch.bfloat16) == counted.stored_weight_bytes + 2 * scales
-    cache = make_decoder(eight, Request(3, 64, 10, kv_dtype="fp8")).target.cache
-    assert cache.kv.nbytes == 3 * cache.capacity * spec.kv_bytes_per_token(precision.kv.bytes_per_value)
-    kinds = {name: p.dtype for name, p in eight.named_parameters()}
-    quantised = {name for name, kind in kinds.items() if kind == FP8}
-    assert quantised == {f"layers.{layer}.{at}.weight" for layer in range(2) for at in LINEARS}
-    assert kinds["embedding"] == kinds["final_norm"] == torch.float64
-
-
 MOE = MoE(num_experts=5, experts_per_token=2, intermediate_size=24, first_dense_layers=1)
 
 
@@ -137,17 +122,6 @@ def test_formats_change_what_is_decoded(eight: Model, target: Model, prompts: li
     assert all(one != other for one, other in combinations(every, 2))
 
 
-def test_a_head_is_of_its_targets_format(prompts: list[list[int]]) -> None:
-    deep = build(tiny_spec(num_hidden_layers=8), RandomWeights(0, CPU, torch.float64, 0.3), fp8=True)
-    head = load_head("eagle:features=3,vocab=40", "random:0", deep)
-    kinds = {name: p.dtype for name, p in head.named_parameters() if name.endswith(".weight")}
-    assert set(kinds) == {"project.weight", *(f"layers.0.{at}.weight" for at in LINEARS)}
-    assert set(kinds.values()) == {FP8}
-    assert tokens(deep, prompts, head, draft="model", gamma=3, kv_dtype="fp8") == tokens(
-        deep, prompts, kv_dtype="fp8"
-    )
-
-
 HOPPER, ADA, AMPERE = (9, 0), (8, 9), (8, 0)
 
 
@@ -167,10 +141,3 @@ def test_devices_without_the_format_are_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: HOPPER)
     check_runs(cuda, bf16)
     refused("fp8 weights: need bf16 activations", check_runs, cuda, torch.float32)
-
-
-def test_what_cannot_be_run_is_refused_in_a_line() -> None:
-    """By hand: 126 layers of 3.19e9 values at a byte, two of 128,256 x 16,384 in bf16, over eight ranks."""
-    of = {"weights": "random:0", "device": CPU, "dtype": torch.bfloat16, "fp8": True}
-    says = r"needs 51\.3 GB: take a smaller model or dtype"
-    refused(says, load, "llama-3.1-405b", shard=RankShard(0, 8), **of)

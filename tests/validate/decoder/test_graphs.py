@@ -23,7 +23,7 @@ from perfmodel.validate.decoder.state import State
 from perfmodel.validate.harness import point_runner
 from perfmodel.validate.harness.point_runner import DecoderRun, PhaseRunner
 from tests.validate.decoder.methods import METHODS
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 READS_A_VALUE = ("item", "is_nonzero", "_local_scalar_dense", "equal", "nonzero")
 
@@ -243,22 +243,3 @@ def test_graphs_go_before_their_process_group(monkeypatch, events, fails) -> Non
 def test_graphs_need_cuda(target, prompts) -> None:
     made = make_decoder(target, Request(4, 70, 50))
     refused("--graphs: needs a CUDA device", graphs.capture, made, made.start(prompts, 50))
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["self", "model", "two levels"])
-def test_captured_generation_equals_eager_generation(make_model, kind, method) -> None:
-    device = torch.device("cuda")
-    models = [make_model(dtype=torch.float64, num_hidden_layers=layers).to(device) for layers in (2, 1)]
-    prompts = [[1, 2, 3] * 20, [7], [5, 9] * 15]
-    asked = Request(3, 60, 100, 4, "self" if kind == "self" else "model", method)
-    if kind == "two levels":
-        prompts[1], asked = [7, 7], replace(asked, middle_kv=method, inner_gamma=2)
-    draft = None if kind == "self" else models[1]
-    eager = make_decoder(models[0], asked, draft).generate(prompts, 100)
-    made = make_decoder(models[0], asked, draft)
-    state = made.start(prompts, 100)
-    graphs.capture(made, state)
-    made.finish(state)
-    assert collect(state, prompts).tokens == eager.tokens

@@ -14,8 +14,7 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import RankShard, for_draft, joined
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate import ranks
-from tests.validate.refused import refused
-from tests.validate.tiny_spec import tiny_spec
+from tests.validate.tiny import refused, tiny_spec
 
 EXPERTS = MoE(num_experts=5, experts_per_token=2, intermediate_size=24)
 CASES: list[dict[str, Any]] = [

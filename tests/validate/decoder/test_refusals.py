@@ -19,8 +19,7 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.weights import load, save_tensors
 from perfmodel.validate.studies.train import configuration
 from tests.validate.decoder.methods import PUBLISHED
-from tests.validate.refused import refused
-from tests.validate.tiny_spec import tiny_spec
+from tests.validate.tiny import refused, tiny_spec
 
 CPU = torch.device("cpu")
 

@@ -18,7 +18,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, accept_greedy, accept_sampled
 from perfmodel.validate.decoder.script import Script, scripted_weights
 from perfmodel.validate.studies.train import causal
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
 

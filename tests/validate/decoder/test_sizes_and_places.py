@@ -21,8 +21,7 @@ from perfmodel.validate.decoder.shard import RankShard, for_draft
 from perfmodel.validate.decoder.tuning import VARIABLE, Tuning, of_rows, tunings
 from perfmodel.validate.decoder.weights import Piece, RandomWeights, load, load_head
 from perfmodel.validate.harness import environment
-from tests.validate.refused import refused
-from tests.validate.tiny_spec import tiny_spec
+from tests.validate.tiny import refused, tiny_spec
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

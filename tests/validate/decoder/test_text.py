@@ -15,8 +15,7 @@ from perfmodel.validate.decoder.text import (
     read_prompts,
     tokenizer,
 )
-from tests.validate.refused import refused
-from tests.validate.tiny_folder import BOS, UNKNOWN, write_folder
+from tests.validate.tiny import BOS, UNKNOWN, refused, write_folder
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.two_levels import LevelCounts, TwoLevelDecoder
 from tests.validate.decoder.methods import check_cache
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 NEW = 40
 

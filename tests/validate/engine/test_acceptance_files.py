@@ -16,7 +16,7 @@ from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.acceptance import vllm as vllm_figures
 from perfmodel.validate.engine.acceptance.counters import Counters
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 FILES = Path(__file__).parent / "files"
 
@@ -80,34 +80,6 @@ def page(drafts: int, tokens: int, accepted: list[int]) -> str:
         for j, n in enumerate(accepted)
     ]
     return "\n".join(lines) + "\n"
-
-
-def test_half_of_each_length_no_longer_halves_the_later_positions(tmp_path) -> None:
-    """1000 drafts of 1 token and 1000 of 3 with survival .8 .62 .5: vLLM divides 620 by 2000 and prints
-    .31.
-    """
-    path = tmp_path / "metrics.txt"
-    path.write_text(page(2000, 4000, [1600, 620, 500]))
-    refused(
-        r"drafts of 2 tokens on average where 3 is the longest.*--lengths",
-        import_file,
-        path,
-        None,
-        subject(3),
-    )
-    table = import_file(path, None, subject(3, lengths=(1, 3)))
-    assert table.rows[0].positions == pytest.approx((0.8, 0.62 / 0.8, 0.5 / 0.62))
-    assert "each position over the drafts that reached it" in table.source
-    three = import_file(path, None, subject(3, lengths=(1, 2, 3)))
-    assert three.rows[0].positions == pytest.approx((0.8,))
-    assert "only the 1 positions that every draft reaches" in three.source
-    refused(
-        "--lengths: must hold the draft lengths in use, given 3",
-        import_file,
-        path,
-        None,
-        subject(3, lengths=(3,)),
-    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -272,16 +244,6 @@ def test_a_schedule_at_its_ends() -> None:
     for lengths in ((1, 4), (3, 3), (1, 1)):
         with pytest.raises(InputError, match="--lengths: must hold the draft lengths in use"):
             Counters(100, (80, 60, 30), 200).rates("x", lengths=lengths)
-
-
-def test_counters_that_some_pages_lack() -> None:
-    after, before = Counters(9.0, (5.0, 2.0, 1.0), 20.0), Counters(4.0, (3.0,))
-    assert after.since(before) == Counters(5.0, (2.0, 2.0, 1.0), None)
-    assert before.since(Counters(1.0, (1.0,), 2.0)) == Counters(3.0, (2.0,), None)
-    Counters(5.0, (5.0, 5.0)).check("x")
-    refused("x: counts no draft", Counters(0.0, (0.0,)).check, "x")
-    data = {vllm_figures.BENCH: [1.0, 0.5], "spec_decode_num_drafts": 8}
-    assert vllm_figures.of_bench("x", data) == Counters(8.0, (8.0, 4.0), None)
 
 
 def test_counters_of_several_engines_are_added() -> None:

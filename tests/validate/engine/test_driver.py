@@ -196,13 +196,6 @@ def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_without_a_fault_is_measured(tmp_path, capsys) -> None:
-    with broken(None) as url:
-        assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 0
-    assert "must hold two draft lengths" in capsys.readouterr().out
-    assert len(list(tmp_path.rglob("engine-*-K0.json"))) == 1
-
-
 KEYED = "sk-very secret/key"
 """With characters that JSON, URLs and HTML spell in other ways."""
 

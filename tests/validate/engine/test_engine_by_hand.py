@@ -30,7 +30,7 @@ from perfmodel.validate.engine.fit import usable as usable_rows
 from perfmodel.validate.engine.plan import PlanRequest, commands, loads
 from perfmodel.validate.engine.sources import BenchFile
 from perfmodel.validate.engine.timing import Said, Timing
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 LOAD = ServerLoad(batch=2, prompt=100, tokens=50)
 POINTS: tuple[tuple[int, ...], tuple[int, ...], int] = (1, 4, 16), (512, 4096), 256
@@ -143,12 +143,6 @@ def test_an_event_of_a_stream(event, chunks, total) -> None:
     assert ([chunk.tokens for chunk in held.chunks], held.total) == (chunks, total)
 
 
-def test_a_whole_answer_has_all_tokens_in_two_pieces_or_more() -> None:
-    """`hostile_server.FAULTS` has those that have not."""
-    answer(4, (1.0, 2), (2.0, 2)).check_whole(4)
-    answer(None, (1.0, None), (2.0, None)).check_whole(2)
-
-
 STARTS = {
     (
         "vllm",
@@ -219,16 +213,6 @@ def test_prompts_of_an_n_gram_repeat_themselves(tmp_path) -> None:
             assert len({prompt[0] for prompt in prompts}) == len(prompts) == rows
             assert all(prompt[1:9] == prompt[9:17] and len(prompt) == words + 1 for prompt in prompts)
             assert json.loads(text[0])["conversations"][0]["content"].split() == prompts[0]
-
-
-def test_an_engine_is_made_to_accept_so_much() -> None:
-    """1 + 0.8 + 0.64 = 2.44 tokens per iteration at K = 2, where an engine can pretend."""
-    sglang = replace(PLAN, engine="sglang", method="eagle3", draft="d", pretends=True)
-    starts = [line for line in commands(sglang) if line.endswith("server=$!")]
-    assert [line.startswith("env SGLANG_SIMULATE_ACC_LEN=") for line in starts] == [False, True, True]
-    assert starts[1].startswith("env SGLANG_SIMULATE_ACC_LEN=2.44 python -m sglang.launch_server ")
-    plain = commands(replace(sglang, pretends=False))
-    assert not any("SIMULATE" in line for line in plain)
 
 
 BASE = load_calibration("h100-sxm-80gb.literature")

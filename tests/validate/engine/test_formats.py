@@ -13,7 +13,7 @@ from perfmodel.validate.engine.formats import FORMATS, printed_block, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
 from perfmodel.validate.engine.text import floats, is_count
 from perfmodel.validate.engine.timing import Said, Timing, speculation
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 FILES = Path(__file__).parent / "files"
 

@@ -1,14 +1,12 @@
 """A running server's counters against the length that it serves: single answers are the oracle."""
 
-import shlex
-
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.cli import run
 from perfmodel.validate.engine.acceptance.prometheus import samples, since
 from perfmodel.validate.engine.watch import TOLERANCE, running
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 ASK = ["--model", "llama-3.1-8b", "--hardware", "h100", "--draft", "eagle3"]
 DRAFTED = {"num_drafts": 10000, "num_draft_tokens": 30000}
@@ -44,15 +42,6 @@ def test_a_length_holds_where_no_other_is_faster(tmp_path, capsys, batch) -> Non
     assert f"K = 3 pays from {2.5 / speed[3]:.2f} on" in out
     best = f"left: K = {speed.index(max(speed))}, {max(speed):.2f}x is faster than the served K = 3"
     assert (best in out) == (not holds)
-
-
-def test_what_to_run_instead_runs(tmp_path, capsys) -> None:
-    (tmp_path / "now.txt").write_text(page(220))
-    assert run(["validate", "engine", "--watch", str(tmp_path / "now.txt"), *ASK]) == 1
-    *_, last = capsys.readouterr().out.splitlines()
-    assert last.startswith("run instead: perfmodel schedule ")
-    assert run(shlex.split(last.partition("perfmodel ")[2])) == 0
-    assert "draft tokens" in capsys.readouterr().out
 
 
 def test_two_pages_are_what_was_served_between_them(tmp_path, capsys) -> None:

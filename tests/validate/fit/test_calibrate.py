@@ -14,10 +14,9 @@ from click.testing import CliRunner
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
-from perfmodel.specs.calibrations.fits import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.cli import app
-from perfmodel.validate.fit.calibrate import path_of, refreshed, report_lines, strong, with_literature_error
+from perfmodel.validate.fit.calibrate import path_of, refreshed, with_literature_error
 from perfmodel.validate.fit.counted_points import TIMES, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.fitting import fit, points_of, used
@@ -86,33 +85,6 @@ def test_command_line(tmp_path, monkeypatch) -> None:
     assert json.loads(done.output)["schema_version"] == 2
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert written == {"a.literature.yaml": "a.literature", f"{H100.name}.yaml": H100.name}
-
-
-def test_pairs_above_0_8_are_named_whatever_their_sign() -> None:
-    fitted = StatedFit(parameters=("a", "b", "c"), correlation=((1.0,), (0.9, 1.0), (-0.81, -0.8, 1.0)))
-    assert strong(fitted) == [("b", "a", 0.9), ("c", "a", -0.81)]
-
-
-def test_a_report_in_words() -> None:
-    error = {"mape": 0.0123, "worst": -0.0456}
-    found = {
-        "calibration": "x.y",
-        "rows": 7,
-        "set": "magicdec",
-        "values": {"token_s": 1.5e-6, "pass_fixed_s": 0.0},
-        "stderr": {"token_s": 2.5e-7},
-        "strong_correlations": [("a", "b", -0.91)],
-        "in_sample": {"speedup": error},
-        "held_out": {"point": {"speedup": error, "target_s": {"mape": 0.2, "worst": 0.3}}},
-    }
-    lines = report_lines(found)
-    assert lines[0] == "x.y: 7 rows of magicdec"
-    assert lines[1].split() == ["token_s", "1.5e-06", "+-", "2.5e-07"]
-    assert lines[2].split() == ["pass_fixed_s", "0", "at", "its", "bound"]
-    assert lines[3] == "  correlated above 0.8: a and b -0.91"
-    assert lines[4].split(":")[1].strip() == "speedup 1.2 (-4.6)"
-    assert lines[5].split(":")[1].strip() == "speedup 1.2 (-4.6), target_s 20.0 (+30.0)"
-    assert "none" in report_lines(found | {"strong_correlations": []})[3]
 
 
 START = load_calibration("h100-sxm-80gb.literature")

@@ -13,7 +13,7 @@ from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.fit import kernels
 from perfmodel.validate.fit.kernels import distil
 from perfmodel.validate.fit.tables import Tables
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 H100 = load_gpu("h100-sxm-80gb")
 Rows = list[dict[str, Any]]

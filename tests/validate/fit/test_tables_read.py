@@ -11,7 +11,7 @@ from perfmodel.cli import run
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.validate.fit.tables import Tables, _release, device_of, where
 from tests.validate.fit.test_kernels_distilled import BF16, H100, attention_rows
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

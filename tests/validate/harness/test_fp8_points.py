@@ -15,8 +15,7 @@ from perfmodel.validate.harness.micro.kernels import KernelMaker
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.records.plan import Plan, load_plan, spec_of
 from perfmodel.validate.records.summary import points
-from tests.validate.tiny_plan import BLOCK, write
-from tests.validate.tiny_record import measured
+from tests.validate.tiny import BLOCK, measured, write
 
 CPU = torch.device("cpu")
 EIGHT = {"weights": "fp8", "kv": "fp8"}

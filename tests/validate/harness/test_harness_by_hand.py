@@ -26,7 +26,7 @@ from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.harness import acceptance, environment, measure, progress, session, side_by_side
+from perfmodel.validate.harness import acceptance, environment, measure, session, side_by_side
 from perfmodel.validate.harness.acceptance import (
     METHODS,
     AcceptanceSetting,
@@ -42,8 +42,7 @@ from perfmodel.validate.harness.side_by_side import compare, difference, run
 from perfmodel.validate.harness.standard_errors import ratio_error, standard_error
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.plan import load_plan
-from tests.validate.refused import refused
-from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny import BLOCK, refused, write
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)
 
@@ -84,32 +83,6 @@ def test_a_cpu_by_its_files(monkeypatch, tmp_path, flags, bf16) -> None:
     assert environment._cpu()["last_level_cache_bytes"] == 2 * 2**20
     monkeypatch.setattr(environment, "_read", lambda _: "")
     assert environment._cpu()["name"]
-
-
-def test_the_time_that_is_left(monkeypatch, capsys) -> None:
-    """By the pace of this sitting; on a terminal one line that changes, in a log a line every 20 s."""
-    now = 100.0
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
-    for terminal in (True, False):
-        monkeypatch.setattr(progress.sys.stderr, "isatty", lambda terminal=terminal: terminal)
-        now = 100.0
-        shown = progress.RowProgress(10, 3)
-        for seconds in (0, 10, 20, 60):
-            now = 100.0 + seconds
-            shown.show("x" * 99)
-            shown.step()
-        shown.end()
-        left = ["", " · 60 s left", " · 50 s left", " · 80 s left"]
-        lines = [f"[{4 + row}/10] {'x' * 80}{text}" for row, text in enumerate(left)]
-        wanted = (
-            [f"\r\x1b[K{line}" for line in (*lines, "")] if terminal else [f"     {x}\n" for x in lines[2:]]
-        )
-        assert capsys.readouterr().err == "".join(wanted)
-    for seconds, text in ((44.9, "90 s"), (45, "2 min"), (150, "5 min")):
-        again = progress.RowProgress(3, 0)
-        again.step()
-        now += seconds
-        assert again._left() == f" · {text} left"
 
 
 def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:

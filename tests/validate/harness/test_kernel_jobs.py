@@ -18,7 +18,7 @@ from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DecoderRun
 from perfmodel.validate.records.plan import Plan, load_plan
-from tests.validate.tiny_plan import BLOCK, write
+from tests.validate.tiny import BLOCK, write
 
 CPU = torch.device("cpu")
 

@@ -4,9 +4,6 @@ asserted.
 
 import json
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,10 +12,9 @@ from perfmodel.cli import run
 from perfmodel.validate.harness import measure, session
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.schema import SCHEMA_VERSION
-from perfmodel.validate.records.store import Record, read_record, records
+from perfmodel.validate.records.store import Record, records
 from tests.validate import ranks
-from tests.validate.tiny_plan import BLOCK, write
-from tests.validate.tiny_record import command, measured
+from tests.validate.tiny import BLOCK, command, measured, write
 
 COMMIT = "0123456789abcdef"
 ROOT = Path(__file__).parents[3]
@@ -102,47 +98,6 @@ def test_out_of_memory_is_a_row(tmp_path) -> None:
     rows = measured(tmp_path, grid=grid, protocol={"iterations": 1, "modes": ["end_to_end"]}).rows
     assert [row.status for row in rows] == ["ok", "ok", "out_of_memory"]
     assert "must fit" in (rows[2].error or "")
-
-
-def killed(plan: Path, results: Path, rows: int) -> bytes:
-    """Start a run, kill it after some rows, and return what it left in the journal."""
-    started = [sys.executable, "-m", "perfmodel", *command(plan, results)]
-    process = subprocess.Popen(started, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and process.poll() is None:
-            journals = list(results.glob("t-1/*.journal"))
-            if journals and journals[0].read_bytes().count(b"\n") > rows:
-                break
-            time.sleep(0.005)
-        assert process.poll() is None, process.communicate()[1].decode()
-    finally:
-        process.kill()
-        process.communicate()
-    (journal,) = results.glob("t-1/*.journal")
-    assert not list(results.glob("t-1/*.json"))
-    return journal.read_bytes()
-
-
-def test_a_killed_run_goes_on_where_it_was(tmp_path) -> None:
-    plan = write(tmp_path, grid=[{**BLOCK, "context": [64, 96, 128], "gamma": [1, 2]}])
-    left = killed(plan, tmp_path, rows=2)
-    (journal,) = tmp_path.glob("t-1/*.journal")
-    with journal.open("ab") as stream:
-        stream.write(b'deadbeef {"key":"torn')  # as if the power had gone in the middle of a line
-    whole = [line.partition(b" ")[2] for line in left.split(b"\n")[:-1]]
-    assert run(command(plan, tmp_path, "--resume")) == 0
-    (path,) = tmp_path.glob("t-1/*.json")
-    assert path.stem == journal.stem
-    assert not journal.exists()
-    text = path.read_bytes()
-    assert b"torn" not in text
-    for line in whole[1:]:
-        assert text.count(line) == 1  # byte for byte, and once
-    keys = [row.key for row in read_record(path).rows]
-    assert len(keys) == len(set(keys)) == 24
-    first = [json.loads(line)["key"] for line in whole[1:]]
-    assert keys[: len(first)] == first
 
 
 def test_two_ranks_write_one_record(tmp_path) -> None:

@@ -12,7 +12,6 @@ import torch
 
 from perfmodel import costs
 from perfmodel.cli import run
-from perfmodel.costs.roofline import Machine
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
@@ -27,9 +26,7 @@ from perfmodel.validate.harness.micro.run import time_job
 from perfmodel.validate.records.plan import Plan, load_plan, spec_of
 from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record, read_record
-from tests.validate.refused import refused
-from tests.validate.tiny_plan import BLOCK, write
-from tests.validate.tiny_record import changed
+from tests.validate.tiny import BLOCK, changed, refused, write
 
 TRUTH = {
     "gemm_bandwidth_fraction": 0.8,
@@ -249,18 +246,6 @@ def test_the_linear_shapes_are_those_the_engine_counts() -> None:
         assert sorted(2.0 * n * k for n, k in shapes) == sorted(counted)
         columns = [op.columns / op.kernels for op in (*part.linears, part.lm_head)]
         assert sorted(columns) == sorted(n for n, _ in shapes)
-
-
-def test_a_measured_cpu_bounds_its_own_times(record) -> None:
-    """Bandwidth and peak are the best of any kernel, so that no kernel beats the roofline that they draw."""
-    spec = host_spec(record, "test-cpu")
-    assert (spec.kind, spec.memory_bandwidth.evidence) == ("cpu", "measured")
-    assert "perfmodel validate microbench cpu-full" in spec.memory_bandwidth.source
-    peak = Machine(spec, load_calibration("ideal")).peak("bf16")
-    for row in record.kernels:
-        if row.kind == "gemm":
-            n, k, m = row.at["n"], row.at["k"], row.at["m"]
-            assert row.best_s >= 2 * n * k * max(m / peak, 1 / spec.memory_bandwidth_bytes_per_s) * (1 - 1e-3)
 
 
 def test_a_fit_of_the_wrong_record_is_refused(tmp_path, plan, gpu) -> None:

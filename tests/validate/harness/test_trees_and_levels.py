@@ -22,9 +22,7 @@ from perfmodel.validate.records.plan import Plan, load_plan
 from perfmodel.validate.records.schema import SAMPLES
 from perfmodel.validate.records.store import Record, read_record
 from perfmodel.validate.records.summary import points
-from tests.validate.refused import refused
-from tests.validate.tiny_plan import BLOCK, write
-from tests.validate.tiny_record import measured
+from tests.validate.tiny import BLOCK, measured, refused, write
 
 CHAIN = {key: value for key, value in BLOCK.items() if key not in ("gamma", "alpha")}
 TREE = {**CHAIN, "tree": ["2x2x1"], "rates": [0.6, 0.2], "batch": [2]}

@@ -6,7 +6,6 @@ import sysconfig
 import zlib
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +17,7 @@ from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
-from perfmodel.validate.studies import train
 from perfmodel.validate.studies.train import (
-    EVALUATED_AT,
     SPEC,
     Stage,
     Trainer,
@@ -28,7 +25,7 @@ from perfmodel.validate.studies.train import (
     evaluate,
     save,
 )
-from tests.validate.refused import refused
+from tests.validate.tiny import refused
 
 CPU = torch.device("cpu")
 
@@ -83,47 +80,6 @@ def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
     assert recipe.minutes == 45.0
     kept = json.loads((CHECKPOINT / "recipe.json").read_text(encoding="utf-8"))["recipe"]
     assert {name: kept.get(name) for name in asdict(recipe)} == asdict(recipe) | {"minutes": 50.0}
-
-
-@pytest.mark.parametrize("interrupted_after", [None, 3])
-def test_a_run_lasts_as_long_as_was_asked_and_keeps_what_it_has(
-    tmp_path, monkeypatch, capsys, interrupted_after
-) -> None:
-    """Steps of ten seconds for a minute; evaluated and saved at its end, an early one too."""
-    clock, seen, saved = iter(range(10**6)), list[float](), list[object]()
-
-    class Steps(Trainer):
-        def __init__(self, recipe: TrainingRecipe, device: torch.device) -> None:
-            self.recipe, self.steps, self.trained, self.model = recipe, 0, {}, torch.nn.Identity()
-
-        def step(self, progress: float) -> float:
-            if self.steps == interrupted_after:
-                raise KeyboardInterrupt
-            seen.append(progress)
-            self.steps += 1
-            return 2.0
-
-    monkeypatch.setattr(train, "Trainer", Steps)
-    monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: 10.0 * next(clock)))
-    monkeypatch.setattr(train, "save", lambda model, folder, report: saved.append(report))
-    monkeypatch.setattr(train, "evaluate", lambda model, context: {"context": context})
-    report = train.train(TrainingRecipe(minutes=1), tmp_path, CPU)
-    steps = interrupted_after or 5
-    assert seen == pytest.approx([step / 6 for step in range(1, steps + 1)])
-    assert saved == [report]
-    assert (report["steps"], report["finished"]) == (steps, interrupted_after is None)
-    assert report["held_out"] == [{"context": context} for context in EVALUATED_AT]
-    assert capsys.readouterr().out == " 16.7%  step 1  {}  2.000 bits/byte\n"
-
-
-def test_the_command_line_of_a_run_is_its_recipe(monkeypatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(train, "train", lambda recipe, *where: asked.extend((recipe, *where)))
-    monkeypatch.setattr("sys.argv", ["train"])
-    train.main()
-    monkeypatch.setattr("sys.argv", ["train", "--seed", "3", "--minutes", "6", "--out", "x"])
-    train.main()
-    assert asked == [TrainingRecipe(), CHECKPOINT, CPU, TrainingRecipe(3, minutes=6.0), Path("x"), CPU]
 
 
 def test_training_lowers_the_loss_and_the_result_loads(tmp_path) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from perfmodel.validate.harness.estimate import estimate, fitting
-from perfmodel.validate.records.plan import Micro, Plan, load_plan, plan_names, spec_of
+from perfmodel.validate.records.plan import Plan, load_plan, plan_names, spec_of
 from perfmodel.validate.records.plan_points import GridBlock
-from tests.validate.refused import refused
-from tests.validate.tiny_plan import BLOCK, TINY, write
+from tests.validate.tiny import BLOCK, TINY, refused, write
 
 
 @pytest.mark.parametrize("name", plan_names())
@@ -81,10 +80,6 @@ def test_the_digest_sees_every_change(tmp_path) -> None:
     assert (
         Plan.model_validate({k: v for k, v in one.resolved().items() if k != "shapes"}).digest == one.digest
     )
-
-
-def test_kernels_are_copied_up_to_2_gib_where_a_plan_says_nothing() -> None:
-    assert Micro().max_bytes == 2 * 1024**3
 
 
 def block(**changes: Any) -> GridBlock:

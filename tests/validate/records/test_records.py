@@ -1,6 +1,5 @@
 """Records: read as they were written, refused where they are damaged or of another schema."""
 
-import contextlib
 import json
 import re
 from dataclasses import replace
@@ -10,13 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from msgspec import ValidationError
 
-from perfmodel.validate.records.schema import Environment
 from perfmodel.validate.records.store import RESULTS, Record, latest, read_record, records, withdrawn
 from perfmodel.validate.records.summary import is_quiet, points, quiet_line, repeatability, steady_share
-from tests.validate.refused import refused
-from tests.validate.tiny_record import changed
+from tests.validate.tiny import changed, refused
 
 
 def committed(kind: str = "measure") -> Record:
@@ -159,21 +155,6 @@ def test_withdrawn_records_do_not_count(tmp_path) -> None:
     for name, says in (("never.json", r"never\.json"), ("x" * 5000, "withdrawn: must name files of")):
         stated.write_text(text.replace(path.name, name), encoding="utf-8")
         refused(says, records, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("memory_bytes", "refused"), [(1, False), (2**60, False), (2**60 + 1, True), (0, True)]
-)
-def test_a_host_has_memory_up_to_an_exbibyte(memory_bytes, refused) -> None:
-    stated = {
-        "device": {"kind": "cpu", "name": "x"},
-        "system": "x",
-        "libraries": {},
-        "threads": 1,
-        "world_size": 1,
-    }
-    with contextlib.nullcontext() if not refused else pytest.raises(ValidationError, match="memory_bytes"):
-        Environment.model_validate(stated | {"memory_bytes": memory_bytes})
 
 
 def test_what_a_tree_and_two_levels_drafted() -> None:

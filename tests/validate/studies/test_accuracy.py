@@ -40,18 +40,6 @@ def test_the_pages_say_what_the_record_says(recorded: Record) -> None:
     assert len(texts[0].splitlines()) < 80  # one screen
 
 
-FIGURE = re.compile(r"\d[\d.,]*\s*(?:%|x\b|×|us\b|ms\b|points?\b)|\d+\.\d+")
-
-
-def test_the_prose_of_the_page_has_no_figures() -> None:
-    """They stand in its tables, which are written from the record; names such as Llama-3.1-8B are none."""
-    for path in accuracy_page.PAGES:
-        prose = accuracy_page.BLOCK.sub("", path.read_text(encoding="utf-8"))
-        assert not FIGURE.findall(re.sub(r"[A-Za-z]+-\d\S*|side of 1.0|vllm@\S*", "", prose))
-    assert FIGURE.findall("off by 2.8") == ["2.8"]
-    assert FIGURE.findall("by 3 % in 5 ms") == ["3 %", "5 ms"]
-
-
 def test_writing_renews_the_record_and_what_follows_from_it(
     recorded: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:

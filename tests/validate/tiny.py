@@ -1,0 +1,130 @@
+"""A tiny Llama, Hugging Face folder, plan and record, and what a refusal is; torch is not needed for all."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from perfmodel.cli import run
+from perfmodel.errors import InputError
+from perfmodel.specs.models.model import ModelSpec
+from perfmodel.validate.records.schema import KernelRow, PointRow
+from perfmodel.validate.records.store import Record, read_record
+
+
+def refused(says: str, call: Callable[..., object], *given: Any, **named: Any) -> None:
+    """The call raises InputError, whose one line has what the pattern says."""
+    with pytest.raises(InputError, match=says) as caught:
+        call(*given, **named)
+    assert "\n" not in str(caught.value)
+
+
+def tiny_spec(**changes: Any) -> ModelSpec:
+    """Two layers of 32; any field can be given."""
+    shape = {
+        "name": "tiny",
+        "title": "tiny",
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "intermediate_size": 48,
+        "vocab_size": 61,
+        "max_position_embeddings": 2048,
+        "source": "a test",
+    }
+    return ModelSpec.model_validate({**shape, **changes})
+
+
+TEXT = "the of and a to in he was that it his her with as had she for on at by which my be from not you all"
+WORDS = TEXT.split(" ")
+BOS, EOS, UNKNOWN = 0, 1, 2
+CHAT = "{{ bos_token }}{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} {% endfor %}you :"
+
+
+def write_folder(path: Path, model: Any, shards: int = 1) -> Path:
+    """The folder of a model of 61 tokens; words are tokens 3 and on, texts begin with `BOS`.
+
+    shards: files that the weights are in, named by an index where there are several.
+    """
+    from safetensors.torch import save_file
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    from perfmodel.validate.decoder.weights import save_tensors
+    from perfmodel.validate.studies.train import configuration
+
+    assert model.spec.vocab_size == 61
+    words = ["<s>", "</s>", "<unk>", *WORDS, *(f"w{number}" for number in range(58 - len(WORDS)))]
+    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", BOS)])
+    special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=made, chat_template=CHAT, **special).save_pretrained(path)
+    shape = configuration(model.spec) | {"bos_token_id": BOS, "eos_token_id": UNKNOWN}
+    (path / "config.json").write_text(json.dumps(shape))
+    (path / "generation_config.json").write_text(json.dumps({"bos_token_id": BOS, "eos_token_id": [EOS]}))
+    tensors = {name: tensor.clone() for name, tensor in save_tensors(model).items()}
+    if shards == 1:
+        save_file(tensors, path / "model.safetensors")
+        return path
+    place = {name: f"model-{n % shards + 1:05}-of-{shards:05}.safetensors" for n, name in enumerate(tensors)}
+    for file in sorted(set(place.values())):
+        save_file({name: tensors[name] for name in tensors if place[name] == file}, path / file)
+    (path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": place}))
+    return path
+
+
+def write_documents(path: Path, lengths: list[int]) -> Path:
+    """A JSON line for each document, of so many words."""
+    texts = [
+        " ".join(WORDS[(3 * i * i + 5 * row) % len(WORDS)] for i in range(n)) for row, n in enumerate(lengths)
+    ]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+BLOCK: dict[str, Any] = {
+    "target": "tiny",
+    "draft_kv": ["streamingllm:16"],
+    "batch": [1, 2],
+    "context": [64],
+    "gamma": [2],
+    "alpha": 0.8,
+}
+TINY: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "test-tiny",
+    "title": "A tiny plan for tests",
+    "device": "cpu",
+    "hardware": "h100-sxm-80gb",
+    "threads": 1,
+    "grid": [BLOCK],
+    "protocol": {"iterations": 1},
+}
+
+
+def write(folder: Path, **changes: object) -> Path:
+    path = folder / "plan.yaml"
+    path.write_text(yaml.safe_dump(json.loads(json.dumps({**TINY, **changes}))), encoding="utf-8")
+    return path
+
+
+def command(plan: Path, results: Path, *more: str) -> list[str]:
+    return ["validate", "measure", str(plan), "--machine", "t-1", "--results", str(results), *more]
+
+
+def measured(folder: Path, *more: str, status: int = 0, **changes: Any) -> Record:
+    """The record of a tiny plan with some changes, in `t-1` of the folder."""
+    assert run(command(write(folder, **changes), folder, *more)) == status
+    (path,) = folder.glob("t-1/*.json")
+    return read_record(path)
+
+
+def changed(record: Record, rows: Iterable[PointRow | KernelRow]) -> Record:
+    return Record(record.path, record.data.model_copy(update={"points": tuple(rows)}))
