@@ -137,6 +137,14 @@ def test_what_vllm_or_sglang_does_not_serve_is_said(asked: dict, served: dict, f
     assert not any("vLLM has no int8" in said for said in out.notes)
 
 
+@pytest.mark.parametrize(("tokens", "fine"), [(2, True), (3, True), (4, False), (5, False), (6, True)])
+def test_vllm_runs_mtp_layers_in_whole_rounds(tokens: int, fine: bool) -> None:
+    """vLLM 0.32 refuses more tokens than there are layers but for a multiple of them."""
+    table = LengthTable((Range(1, 8, tokens, 1.5),), 1, 1, 1.5, tokens, 1.4, (1.0,))
+    out = export(table, scenario(draft="mtp:modules=1").draft, ServedTarget("x", mtp_layers=3))
+    assert (out.vllm is not None) == fine == ("--max-gamma 3" not in " ".join(out.notes))
+
+
 def test_lines_deal_out_experts_and_sequences_as_priced() -> None:
     """DeepSeek-R1 on eight devices: vLLM counts devices and sequences of one group, SGLang those of all."""
     s = scenario(model="deepseek-r1", hardware="h200", tp=8, ep=8, dp=4, draft="mtp")

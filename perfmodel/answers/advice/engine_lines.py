@@ -64,6 +64,8 @@ class ServedTarget:
     """As it was asked for; None: the engine's own choice."""
     file: ServedFile | None = None
     """Of llama.cpp, which then has the only line."""
+    mtp_layers: int | None = None
+    """Multi-token prediction layers of the checkpoint; None: not known."""
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
@@ -79,6 +81,7 @@ class ServedTarget:
             data_parallel=scenario.data_parallel,
             attention_backend=question.attention_backend,
             file=_file(question, model_id, scenario),
+            mtp_layers=scenario.target.num_nextn_predict_layers,
         )
 
 
@@ -241,6 +244,13 @@ def _vllm(
         given = " or ".join(map(str, sorted(allowed)))
         notes.append(
             f"vLLM runs this draft on {given} devices, not on {draft.tensor_parallel}: no line for it"
+        )
+        return None
+    layers, longest = (served.mtp_layers if method == "mtp" else None) or 1, table.max_tokens
+    if longest > layers and longest % layers:
+        notes.append(
+            f"vLLM takes up to {layers} tokens of {layers} MTP layers or a multiple of {layers}, not "
+            f"{longest}: no line for it (--max-gamma {longest // layers * layers})"
         )
         return None
     config: dict[str, Any] = {"method": method}

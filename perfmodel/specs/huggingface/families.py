@@ -395,7 +395,9 @@ ROWS = (
         fixed={"qk_norm": True},
         rms_norm_eps=1e-06,
     ),
-    Family("mimo_v2_flash", readers=(layers.mimo_v2, experts.mimo_v2), fixed={"attention_sinks": True}),
+    Family(
+        "mimo_v2 mimo_v2_flash", readers=(layers.mimo_v2, experts.mimo_v2), fixed={"attention_sinks": True}
+    ),
     Family("minicpm", rules=("attention_bias", "heads_are_kv_heads", "mlp_bias", "tied")),
     Family("minicpm3", readers=(sparse.latent,), rules=("heads_are_kv_heads", "tied", "unbiased")),
     Family(

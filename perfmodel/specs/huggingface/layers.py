@@ -232,10 +232,11 @@ def mimo_v2(keys: Keys, layers: int) -> Fields:
         "head_dim": keys.integer("swa_head_dim"),
         "value_head_dim": keys.integer("swa_v_head_dim"),
     }
+    window = "sliding_window" if keys.data.get("sliding_window") else "sliding_window_size"
     keys.ignore(
         "sliding_window_size", "attention_chunk_size", "swa_rope_theta", "add_swa_attention_sink_bias"
     )
-    return _windowed(keys.integer("sliding_window", high=MAX_TOKENS), sum(pattern)) | {
+    return _windowed(keys.integer(window, high=MAX_TOKENS), sum(pattern)) | {
         "value_head_dim": keys.integer("v_head_dim"),
         "sliding_heads": heads,
     }
@@ -324,20 +325,31 @@ def named_windows(keys: Keys, layers: int) -> Fields:
     return _windowed(window or None, _sliding(keys, layers, [False] * layers))
 
 
-def head_gate(keys: Keys, layers: int) -> Fields:
-    """One projection to a gate for each head, in so many layers."""
-    sizes = {"inputs": keys.integer("hidden_size"), "outputs": keys.integer("num_attention_heads")}
-    return {"name": "gate", "layers": layers, **sizes}
+def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
+    """One projection to a gate for each head, in so many layers. heads: 0 for the file's."""
+    outputs = heads or keys.integer("num_attention_heads")
+    return {"name": "gate", "layers": layers, "inputs": keys.integer("hidden_size"), "outputs": outputs}
 
 
 def head_gates(keys: Keys, layers: int) -> Fields:
-    """Laguna: one gate for each head; all layers with as many heads."""
-    heads = keys.integer("num_attention_heads")
-    each = keys.integers("num_attention_heads_per_layer") or [heads]
-    if {*each} != {heads}:
-        raise keys.bad("num_attention_heads_per_layer", f"{heads} for every layer")
-    gates = [head_gate(keys, layers)] if keys.data.get("gating", True) else []
-    return named_windows(keys, layers) | {"projections": gates}
+    """Laguna: one gate for each head; sliding layers may have more heads than full ones."""
+    heads, found = keys.integer("num_attention_heads"), named_windows(keys, layers)
+    listed = keys.integers("num_attention_heads_per_layer") or [heads] * layers
+    types = layer_types(keys, layers, _KINDS, [_KINDS[0]] * layers)
+    full, sliding = (
+        {n for n, kind in zip(listed, types, strict=False) if kind == wanted} for wanted in _KINDS
+    )
+    if len(listed) != layers or full - {heads} or len(sliding) > 1:
+        raise keys.bad("num_attention_heads_per_layer", f"{heads} in full layers, one number in sliding ones")
+    own, slide = max(sliding, default=heads), types.count(_KINDS[1])
+    if own != heads:
+        found["sliding_heads"] = {
+            "num_attention_heads": own,
+            "num_key_value_heads": keys.integer("num_key_value_heads"),
+            "head_dim": keys.integer("head_dim"),
+        }
+    kinds = ((layers - slide, heads), (slide, own)) if keys.data.get("gating", True) else ()
+    return found | {"projections": [head_gate(keys, n, each) for n, each in kinds if n]}
 
 
 def inputs_of_layers(keys: Keys, layers: int) -> Fields:

@@ -222,27 +222,27 @@ def ungated_delta(keys: Keys, layers: int) -> Fields:
 
 
 def bailing(keys: Keys, layers: int) -> Fields:
-    """Ling of 2026: Kimi's delta attention with a decay of full rank, and gates of the heads of latent
-    attention.
+    """Ling of 2026: latent attention in every `layer_group_size`-th layer. The others of Ling 2.5 and 2.6 are
+    lightning attention; those of 3.0 Kimi's delta attention with a decay of full rank, and the heads of its
+    latent attention have gates.
     """
-    found = kimi_delta(keys, layers)
-    part = found["linear_attention"] | {"full_rank_gate": True}
-    width = part["num_key_heads"] * part["key_head_dim"]
-    hidden, full = keys.integer("hidden_size"), layers - part["layers"]
-    keys.ignore(
-        "layer_group_size", "linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size"
-    )
+    kinds, step = ("linear_attention", "full_attention"), keys.integer("layer_group_size", 1, high=MAX_LAYERS)
+    types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
+    kernel = next((n for n in ("linear_conv_kernel_dim", "short_conv_kernel_size") if keys.data.get(n)), None)
+    heads = keys.integer("linear_num_heads", keys.integer("num_attention_heads"))
+    dim = keys.integer("linear_head_dim" if keys.data.get("linear_head_dim") else "head_dim")
+    shape, linear = ((heads, dim), (heads, dim)), types.count(kinds[0])
+    keys.ignore("linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
+    found = sparse.latent(keys, layers, ranked=False)
+    if not kernel:
+        keys.ignore("group_norm_size", "linear_silu")
+        return found | {"linear_attention": _state("lightning", linear, *shape, 1)}
+    decay = {"inputs": keys.integer("hidden_size"), "outputs": heads * dim, "split": "outputs"}
     return found | {
-        "linear_attention": part,
+        "linear_attention": _state("kimi_delta", linear, *shape, keys.integer(kernel)),
         "projections": [
-            {
-                "name": "state_decay",
-                "layers": part["layers"],
-                "inputs": hidden,
-                "outputs": width,
-                "split": "outputs",
-            },
-            head_gate(keys, full),
+            {"name": "state_decay", "layers": linear, **decay},
+            head_gate(keys, layers - linear),
         ],
     }
 
