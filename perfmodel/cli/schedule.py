@@ -4,7 +4,7 @@ import json as json_module
 
 from perfmodel.answers.advice.engine_lines import ADAPTIVE_FILE
 from perfmodel.answers.advice.schedule import Schedule, schedule
-from perfmodel.answers.text import draft_in_words, ratio_text, seconds
+from perfmodel.answers.text import draft_in_words, ratio_text
 from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
@@ -36,11 +36,6 @@ def _print(a: Schedule) -> None:
         say(f"{where}expected speedup {ratio_text(t.speedup)}{than}")
         if t.instead is not None:
             say(f"{t.instead[0].upper()}{t.instead[1:]}.")
-    for t in tables:
-        if (c := t.catch_up) is not None and c.seconds > 0:
-            after = "never" if c.new_tokens is None else f"after {c.new_tokens} new tokens"
-            cost = f"{seconds(c.seconds)} to catch up, breaks even {after}"
-            say(f"on again at batch {c.batch} after {c.missed} tokens off: {cost}")
     if len(tables) == 1:
         out = tables[0].export
         for line in (out.vllm_line, out.sglang_line, out.llamacpp_line):

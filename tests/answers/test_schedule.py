@@ -18,7 +18,6 @@ from perfmodel.answers.advice.draft_lengths import (
     LengthTable,
     Range,
     _table,
-    catch_up,
     length_tables,
 )
 from perfmodel.answers.advice.engine_lines import ServedTarget, export, five_item_rows
@@ -28,8 +27,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
-from perfmodel.speculation.chain import predict, speedups
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation.chain import speedups
 from tests.speculation.asked import scenario as llama
 
 scenario = partial(llama, hardware="h100-sxm-80gb", draft="eagle", alpha=0.7)
@@ -85,29 +83,6 @@ def test_longer_contexts_draft_no_less_and_rectangles_tile() -> None:
     for batch in range(1, 65):
         ks = [t.tokens(batch) for t in tables]
         assert ks == sorted(ks)
-
-
-def test_a_draft_that_was_off_reads_what_it_missed() -> None:
-    """One prefill pass of the draft over the missed tokens; nothing to read for a draft without a cache of
-    its own.
-    """
-    s = scenario(draft="llama-3.2-1b", hardware="a100-sxm-80gb", alpha=0.5)
-    table = length_tables(s, (1024,), (256,), 5)[0]
-    assert table.ranges[-1].tokens == 0
-    last, found = table.ranges[-2], catch_up(s, table, 1024.0, 256)
-    assert last.low <= found.batch <= last.high
-    assert (found.tokens, found.missed) == (last.tokens, 256)
-    read_s = float(s.draft_pass_s(float(found.batch), 1024.0, 256.0))
-    assert found.seconds == pytest.approx(read_s, rel=0.2)  # its LM head
-    p = predict(s, Workload.of(found.batch, 1024, found.tokens), found.tokens)
-    saved = float(p.ar_tpot_s - p.tpot_s)
-    assert (found.new_tokens - 1) * saved < found.seconds <= found.new_tokens * saved
-    assert catch_up(s, table, 1024.0, 1024).seconds > 2 * found.seconds
-    assert catch_up(s, table, 1024.0, 0).seconds == 0.0
-    for draft in ({"draft": "ngram"}, {"draft": "self", "draft_kv": "streamingllm:512"}):
-        views = scenario(**draft, hardware="a100-sxm-80gb", alpha=0.5)
-        assert catch_up(views, table, 1024.0, 256).seconds == 0.0
-    assert catch_up(s, length_tables(s, (1024,), (4,), 3)[0], 1024.0, 256) is None
 
 
 @pytest.mark.parametrize(
@@ -330,10 +305,3 @@ def test_no_line_for_the_engine_whose_known_defect_slows_the_draft() -> None:
         lines = schedule("qwen3.5-35b-a3b", device, **asked).tables[0].export
         assert (lines.vllm_line is not None, lines.sglang_line is not None) == (has_line, True)
         assert any("no line for vLLM: known defect" in note for note in lines.notes) != has_line
-
-
-def test_a_load_of_larger_batches_alone_fills_the_seats_of_a_long_context() -> None:
-    s = scenario(draft="eagle3", alpha=0.7)
-    table = length_tables(s, (1024, 65536), (8, 2), 3, shares=[0, 0, 0, 0, 0, 0, 0, 1])[1]
-    alone = length_tables(s, (1024, 65536), (8, 2), 3, shares=[0, 1, 0, 0, 0, 0, 0, 1])[1]
-    assert table.speedup == pytest.approx(alone.speedup)

@@ -2,14 +2,11 @@
 
 from dataclasses import fields
 
-import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.advice.schedule import ScheduleQuery, _served_shares
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
-from perfmodel.answers.question.query import resolve
 
 ASK = {
     "model": "gpt-oss-120b",
@@ -151,26 +148,6 @@ def test_a_table_of_rows_has_a_column_for_each_figure():
     assert frame.ttft_s_mean.isna().tolist() == [False, True]
     ideal = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, calibration="ideal").to_frame().iloc[0]
     assert (ideal.tpot_low_s, ideal.tpot_high_s) == (None, None)
-
-
-def test_a_schedule_under_a_rate_is_that_of_the_batches_it_makes():
-    """One request at a time: only the first batch size counts; a full server: only the last."""
-    ask = {"model": "llama-3.1-8b", "hardware": "h100", "context": 8192, "draft": "ngram", "rate": "0.6x3"}
-    low, high = (pm.schedule(**ask, request_rate=rate, max_batch=32).tables[0] for rate in (1e-4, 1e3))
-    for table, batch in ((low, 1), (high, 32)):
-        at = [0.0] * 32
-        at[batch - 1] = 1.0
-        assert table.speedup == pytest.approx(
-            pm.schedule(**ask, shares=at, max_batch=32).tables[0].speedup, rel=1e-3
-        )
-    query = ScheduleQuery(**ask, request_rate=1, output_len=4000)
-    shares = _served_shares(resolve(query.query(batch=64, context=8192, gamma=1, alpha=0.5)), query, 8192, 64)
-    (row,) = pm.traffic(
-        "llama-3.1-8b", "h100", 6192, 4000, request_rate=1, gamma=0, max_num_seqs=64, alpha=0.5
-    ).rows
-    assert shares @ np.arange(1, 65) == pytest.approx(row.running_mean), (
-        "8192 tokens in the middle of an answer"
-    )
 
 
 @pytest.mark.parametrize(("rate", "clients"), [(5, 16), (20, 16), (20, 64), (10, 200)])

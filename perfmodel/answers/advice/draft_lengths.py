@@ -1,8 +1,8 @@
 """How many tokens to draft for each batch size, and for each batch size and context: how such tables are
 made.
 
-The measure: a share w_b of baseline time is spent at batch size b (unless given, every doubling of the batch
-has an equal share: w_b is proportional to log(1 + 1/b)). With K_b drafted tokens that time shrinks by the
+The measure: a share w_b of baseline time is spent at batch size b. Every doubling of the batch has an equal
+share: w_b is proportional to log(1 + 1/b). With K_b drafted tokens that time shrinks by the
 model's speedup(b, K_b), so that the expected speedup is 1 / sum_b w_b / speedup(b, K_b).
 
 The table maximises it less a toll on every change of K between neighbouring batch sizes: with a toll of
@@ -10,22 +10,18 @@ The table maximises it less a toll on every change of K between neighbouring bat
 has no border, so that the table is never below the best constant. K = 0 is the baseline, speedup exactly 1.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from perfmodel import costs
 from perfmodel.errors import refuse
-from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Ints
 from perfmodel.queueing.policies.table import walk
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
 
 MAX_BATCH = 4096
 AcceptanceAt = Callable[[float], Acceptance]
@@ -84,7 +80,6 @@ def length_tables(
     contexts: Sequence[int],
     seats: Sequence[int],
     max_tokens: int,
-    shares: Sequence[float] | None = None,
     hysteresis: float = DEFAULT_HYSTERESIS,
     acceptance_at: AcceptanceAt | None = None,
 ) -> tuple[LengthTable, ...]:
@@ -92,14 +87,14 @@ def length_tables(
 
     Ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last end, each represented by
     `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm; neighbours of as many seats are merged if
-    separating them gains no more than `hysteresis`. seats: the largest batch at each end. shares: of baseline
-    time by batch size, any scale. acceptance_at: acceptance by context, if it is not the scenario's at all of
-    them. Raises InputError for contexts that do not rise, and for a number of shares other than the most
-    seats.
+    separating them gains no more than `hysteresis`. seats: the largest batch at each end. acceptance_at:
+    acceptance by context, if it is not the scenario's at all of them. Raises InputError for contexts that do
+    not rise.
     """
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))
-    longest, weights = scenario.longest(max_tokens), _weights(shares, max(seats))
+    longest = scenario.longest(max_tokens)
+    by_octave: Array = np.diff(np.log(np.arange(1.0, max(seats) + 2)))
     spans = [(contexts[0], contexts[0])]
     if len(contexts) > 1:
         highs = [*(end - 1 for end in contexts[:-1]), contexts[-1]]
@@ -110,8 +105,7 @@ def length_tables(
     merged: list[tuple[LengthTable, Array, int]] = []
     for (low, high), most in zip(spans, seats, strict=True):
         part = _slowness(scenario, _inside(low, high), most, longest, acceptance_at)
-        held = weights[:most]  # a load that runs larger batches alone fills these seats
-        weight = held / held.sum() if held.any() else np.eye(most)[-1]
+        weight = by_octave[:most] / by_octave[:most].sum()
         table = _table(part, weight, hysteresis, low, high)
         if merged and len(merged[-1][1]) == most:
             last, cost, n = merged[-1]
@@ -125,58 +119,8 @@ def length_tables(
     return tuple(table for table, _, _ in merged)
 
 
-@dataclass(frozen=True, slots=True)
-class CatchUp:
-    """Cost of turning speculation on again at one batch: the draft reads the tokens it missed while it was
-    off.
-
-    seconds of the whole batch; new_tokens that a sequence must gain at `tokens` drafted to recover them, None
-    where drafting saves nothing there.
-    """
-
-    batch: int
-    tokens: int
-    missed: int
-    seconds: float
-    new_tokens: int | None
-
-
-def catch_up(scenario: Scenario, table: LengthTable, context: float, missed: int) -> CatchUp | None:
-    """The catch-up in the middle of the last range that drafts, below one that does not, after `missed`
-    tokens; or None.
-
-    One prefill pass over the missed tokens for a draft with a cache of its own; no cost for a self-draft,
-    n-gram and Medusa. A head's pass needs the target's hidden states of those tokens, which the engine must
-    keep.
-    """
-    on = [r for r, above in pairwise(table.ranges) if r.tokens and not above.tokens]
-    if not on:
-        return None
-    batch, k = float(round(math.sqrt(on[-1].low * on[-1].high))), on[-1].tokens
-    draft, seconds = scenario.draft, 0.0
-    if missed and not draft.views_target_cache:
-        attends = draft.kv if draft.kv.needs_own_prefill else Full()
-        ops = costs.forward(scenario.draft_shard, batch, float(missed), context, attends, head_query=1.0)
-        seconds = float(scenario.draft_machine.predicted_s(ops, batch * missed))
-    p = predict(scenario, Workload.of(batch, context, k), k)
-    saved = float(p.ar_tpot_s - p.tpot_s)
-    return CatchUp(int(batch), k, missed, seconds, math.ceil(seconds / saved) if saved > 0 else None)
-
-
 def _inside(low: int, high: int) -> Array:
     return np.unique(np.round(np.geomspace(max(low, 1), max(high, 1), CONTEXTS_PER_RANGE)))
-
-
-def _weights(shares: Sequence[float] | None, max_batch: int) -> Array:
-    if shares is None:
-        by_octave: Array = np.diff(np.log(np.arange(1.0, max_batch + 2)))
-        return by_octave / by_octave.sum()
-    given = np.asarray(shares, float)
-    if given.shape != (max_batch,) or not (np.all(given >= 0) and 0 < given.sum() < np.inf):
-        raise refuse(
-            "--shares", None, f"{max_batch} shares of time, 0 or more, not all 0", f"{given.size} of them"
-        )
-    return given / given.sum()
 
 
 def _slowness(

@@ -1,7 +1,7 @@
 """How many tokens to draft at which batch size and context, ready for a serving engine."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -10,9 +10,7 @@ import numpy as np
 from perfmodel.answers.advice.draft_lengths import (
     DEFAULT_HYSTERESIS,
     MAX_BATCH,
-    CatchUp,
     LengthTable,
-    catch_up,
     length_tables,
 )
 from perfmodel.answers.advice.engine_lines import (
@@ -28,7 +26,7 @@ from perfmodel.answers.point.verdict import Calibrated, warnings
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question import readers
 from perfmodel.answers.question.acceptance_of import acceptance_by_context
-from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, asks, question
+from perfmodel.answers.question.arguments import COUNTS, argument, asks, question
 from perfmodel.answers.question.doubts import said, slowing
 from perfmodel.answers.question.query import Options, Query, acceptances_of, assumed, resolve
 from perfmodel.answers.question.rates import given_rate
@@ -37,18 +35,11 @@ from perfmodel.answers.question.readers import (
     MaybeReal,
     MaybeWhole,
     Real,
-    Whole,
     Wholes,
-    numbers,
-    whole,
 )
 from perfmodel.answers.question.runs_in import runs_in
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
-from perfmodel.operations import Array
-from perfmodel.queueing.closed import serve
-from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.steps import step_times
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.serving import serving_engines
@@ -61,11 +52,6 @@ MAX_BATCHES = 256
 MAX_CONTEXTS = 1000
 LEAST_GAIN = 0.02
 """Over the best single length, below which a table is not worth having."""
-
-
-def _shares(given: Any, flag: str) -> str | tuple[float, ...]:
-    """A word, or a share for each batch size. Raises InputError."""
-    return given if isinstance(given, str) else numbers(given, flag)
 
 
 @question
@@ -103,28 +89,6 @@ class ScheduleQuery(Options):
         limits=arg.SHARE,
         default=DEFAULT_HYSTERESIS,
     )
-    shares: str | Sequence[float] = argument(
-        "Time spent at each batch size: equal for every doubling (octaves) or for every size (equal).",
-        "octaves|equal",
-        read=_shares,
-        default="octaves",
-    )
-    request_rate: MaybeReal = argument(
-        "Instead of --shares: requests per second, which set the time spent at each batch size.",
-        "RATE",
-        limits=arg.POSITIVE,
-        default=None,
-    )
-    output_len: Whole = argument(
-        "Output tokens of such a request; they are the last tokens of the context.", TOKENS, default=256
-    )
-    missed: Whole = argument(
-        "Tokens decoded while drafting was off, which the draft must read before it drafts again.",
-        "COUNT",
-        read=whole,
-        limits=(0, 2**20),
-        default=256,
-    )
     dynamic_price: MaybeReal = argument(
         "Share of time that the engine loses if the draft length depends on the batch.",
         "SHARE",
@@ -141,12 +105,6 @@ class ScheduleQuery(Options):
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         if len(self.context) > MAX_CONTEXTS:
             raise refuse("--context", None, f"at most {MAX_CONTEXTS} contexts", len(self.context))
-        if self.request_rate is not None and not 2 <= float(self.output_len) < min(self.context):
-            raise refuse(
-                "--output-len", None, f"from 2 to below the context {min(self.context)}", self.output_len
-            )
-        if isinstance(self.shares, str) and self.shares not in ("octaves", "equal"):
-            raise refuse("--shares", None, "octaves or equal", self.shares)
         if self.rate is not None and acceptances_of(self):
             raise InputError(
                 "--rate: stands for --alpha, --tokens-per-iteration and --acceptance; give one of them"
@@ -155,7 +113,7 @@ class ScheduleQuery(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleTable(LengthTable):
-    """A table of draft lengths, the cost of turning the draft on again, and the engines' command lines.
+    """A table of draft lengths, and the engines' command lines.
 
     instead: the reason for a single length where a length by batch size would gain less than it costs; else
     None. sglang_costs: of a DSpark draft, the file of ``--speculative-dspark-sps-table-path``.
@@ -163,7 +121,6 @@ class ScheduleTable(LengthTable):
 
     COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
 
-    catch_up: CatchUp | None
     export: Export
     instead: str | None
     sglang_costs: dict[str, Any] | None = None
@@ -228,7 +185,6 @@ def schedule(question: ScheduleQuery) -> Schedule:
     runs = runs_in(engine, scenario.draft, question.engine)
     served, draft_path = served_with(question, scenario, query.draft or scenario.draft.name)
     why = None if fitting[-1] else f"not one sequence of {contexts[-1]} tokens fits on this device"
-    missed = question.missed
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
         model=scenario.target.name,
@@ -240,7 +196,6 @@ def schedule(question: ScheduleQuery) -> Schedule:
         tables=tuple(
             ScheduleTable(
                 **{f.name: getattr(table, f.name) for f in fields(table)},
-                catch_up=catch_up(scenario, table, float(table.context_high), missed),
                 export=_lines(scenario, table, served, draft_path) if why is None else no_line(why),
                 instead=instead,
                 sglang_costs=_costs(scenario, table) if scenario.draft.kind == "dspark" else None,
@@ -303,12 +258,6 @@ def _left_out(contexts: tuple[int, ...], fitting: list[int], asked: int | None) 
 def _tables(
     scenario: Scenario, question: ScheduleQuery, contexts: tuple[int, ...], seats: list[int], max_gamma: int
 ) -> tuple[LengthTable, ...]:
-    shares: Sequence[float] | None = None if isinstance(question.shares, str) else question.shares
-    if question.shares == "equal":
-        shares = [1.0] * max(seats)
-    if question.request_rate is not None:
-        shares = _served_shares(scenario, question, contexts[-1], max(seats)).tolist()
-    hysteresis = question.hysteresis
     given = (question.alpha, question.rate, question.tokens_per_iteration)
     by_context = None
     if all(value is None for value in given):
@@ -316,24 +265,7 @@ def _tables(
         by_context = acceptance_by_context(
             question.model, scenario.target, scenario.draft, rows, question.task
         )
-    return length_tables(scenario, contexts, seats, max_gamma, shares, hysteresis, by_context)
-
-
-def _served_shares(scenario: Scenario, question: ScheduleQuery, context: int, most: int) -> Array:
-    """Time that a server without drafts spends at each batch size at this rate; all at the last if it is
-    saturated.
-    """
-    output = float(question.output_len)
-    lengths = Lengths(context - output / 2.0, output)
-    limits = Limits(max_num_seqs=most, memory_fraction=question.memory_fraction)
-    steps = step_times(scenario, lengths, limits, [0])[0]
-    if not steps.seats:
-        raise InputError(
-            "--request-rate: not one request fits on this device; leave it out, or use more devices"
-        )
-    rate = np.array([question.request_rate], float)
-    share = serve(steps, Load(lengths, rate=rate), limits).share[0, 1:]
-    return np.pad(share, (0, most - share.size))
+    return length_tables(scenario, contexts, seats, max_gamma, question.hysteresis, by_context)
 
 
 def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
