@@ -38,9 +38,3 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def read(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """What ``--json`` prints."""
     return json.loads(run(capsys, *arguments, "--json"))
-
-
-def read_row(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    """The one row of what ``--json`` prints."""
-    (row,) = read(capsys, *arguments)["rows"]
-    return row

@@ -2,8 +2,6 @@
 draft and a policy.
 """
 
-import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -100,20 +98,3 @@ def test_a_file_that_breaks_the_contract_is_caught(name: str, good: str, bad: st
         assert "1 failed" in done.stdout, done.stdout
     finally:
         path.write_text(FILES[name], encoding="utf-8")
-
-
-def test_where_it_is_declared() -> None:
-    """Each file or folder of the table in docs/contributing.md is there, and what it names stands in it."""
-    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
-    table = page.split("## Where it is declared")[1].split("\n## ")[0]
-    rows = [line.split(" | ") for line in table.splitlines() if line.startswith(("| a", "| the"))]
-    assert len(rows) > 8
-    for _, where, look in rows:
-        names = re.findall(r"`([^`]+)`", where)
-        places = [ROOT / name for name in names if "/" in name]
-        assert places
-        assert all(place.exists() for place in places), where
-        held = "".join(place.read_text(encoding="utf-8") for place in places if place.is_file())
-        assert all(name.removeprefix("class ") in held for name in names if "/" not in name), where
-        if command := re.findall(r"`(grep [^`]+)`", look):
-            assert subprocess.run(shlex.split(command[0]), cwd=ROOT, capture_output=True, check=False).stdout

@@ -5,13 +5,11 @@ shows.
 import doctest
 import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from perfmodel import cli
 from tests.scripts import of_docs
@@ -67,14 +65,6 @@ def test_every_page_with_a_command_is_run_and_outputs_fit_the_site() -> None:
         assert str(page.relative_to(ROOT)) in GENERATE.names() or not shown
         assert page.read_text(encoding="utf-8").count("\n```console") == len(blocks(page, "console"))
         assert all(text.startswith("$ ") for text in blocks(page, "console"))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_files_of_the_code_that_a_page_names_are_there(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    named = re.findall(r"`((?:tests|perfmodel|validate|docs|benchmarks)/[\w./-]+\.(?:py|js))`", text)
-    own = {"validate/decoder/kv/strided.py"}  # a name that the page gives to a file of the reader's
-    assert [name for name in named if not (ROOT / name).is_file() and name not in own] == []
 
 
 @pytest.mark.parametrize(
@@ -164,35 +154,6 @@ def test_commands_in_the_text_exist_with_their_flags() -> None:
             assert given <= flags, f"{page.name}: {words}: {given - flags}"
             seen += 1
     assert seen > 30
-
-
-def test_the_commands_of_the_ci_page_run(tmp_path, monkeypatch, capsys) -> None:
-    jobs = [
-        job
-        for text in blocks(ROOT / "docs" / "ci.md", "yaml")
-        for job in yaml.safe_load(text)["jobs"].values()
-    ]
-    runs = [step.get("run", "") for job in jobs for step in job["steps"]]
-    found = [run for run in runs if run.startswith("perfmodel ")]
-    assert len(found) == 4
-    monkeypatch.chdir(tmp_path)
-    for command in found:
-        words = shlex.split(command.partition(">")[0])[1:]
-        if words[:2] in (["validate", "accuracy"], ["validate", "check"]):
-            continue  # test_accuracy is the one gate, test_package follows the other
-        assert cli.run(words) == 0, capsys.readouterr().err
-        assert capsys.readouterr().out or ">" not in command
-
-
-def test_make_demo_begins_with_the_commands_of_the_readme() -> None:
-    lines = subprocess.check_output(
-        ["make", "-n", "-o", ".venv/.base", "demo"], cwd=ROOT, text=True
-    ).splitlines()
-    made = [shlex.split(line)[1:] for line in lines if "/perfmodel " in line]
-    shown = [shlex.split(text.splitlines()[0])[2:] for text in blocks(ROOT / "README.md", "console")]
-    assert made[: len(shown)] == shown
-    assert [words[:1] for words in made[len(shown) : -1]] == [["whatif"], ["validate"]]
-    assert made[-1] == ["validate", "run", "cpu-quick"]
 
 
 MADE = {"explorer.html"}

@@ -2,15 +2,12 @@
 line.
 """
 
-import ast
 import json
 import math
 import sys
-from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from importlib.metadata import version
-from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -19,9 +16,8 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import cli
-from perfmodel.answers.answer import Answer, Rows
+from perfmodel.answers.answer import Answer
 from perfmodel.answers.question.arguments import arguments, flag
-from perfmodel.answers.question.readers import Parsed
 from perfmodel.answers.schema import ANSWERS, answer_type, schema
 from perfmodel.errors import InputError, in_names
 from tests import pinned
@@ -129,45 +125,6 @@ def test_a_table_of_names_is_that_of_the_command_line(verb: str, capsys, monkeyp
         getattr(pm, verb)()
 
 
-def test_type_checkers_see_every_name() -> None:
-    source = ast.parse((Path(pm.__file__)).read_text(encoding="utf-8"))
-    (block,) = (
-        node for node in source.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-    )
-    imported = {
-        alias.asname or alias.name
-        for node in ast.walk(block)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert imported == set(pm.__all__)
-
-
-def fits(value: Any, kind: Any) -> bool:
-    """Whether a value has a type, exactly."""
-    if isinstance(kind, UnionType):
-        return any(fits(value, one) for one in get_args(kind))
-    if get_origin(kind) is tuple:
-        inner = get_args(kind)[0]
-        return isinstance(value, tuple) and all(fits(each, inner) for each in value)
-    kind = get_origin(kind) or kind
-    return isinstance(value, kind) and not (kind in (int, float) and type(value) is not kind)
-
-
-@pytest.mark.parametrize("verb", ASKED)
-def test_a_field_has_one_type_whatever_it_was_given_as(verb: str) -> None:
-    kind = getattr(pm, verb).question
-    typed = {name: str(v) if isinstance(v, int | float) else v for name, v in ASKED[verb].items()}
-    made = kind(**typed)
-    assert made == kind(**ASKED[verb]) == replace(made)
-    hints = {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is Parsed}
-    assert len(hints) > 5
-    for name, hint in hints.items():
-        assert fits(getattr(made, name), get_args(hint)[0]), f"{name}: {getattr(made, name)!r}"
-    with pytest.raises(FrozenInstanceError):
-        made.model = "qwen3-8b"
-
-
 def test_a_question_is_asked_again_with_changes() -> None:
     query = pm.Query("llama-3.1-8b", "h100", batch=4, context="32k", draft_kv="snapkv:1k", alpha=0.8)
     assert query.context == 32768
@@ -200,16 +157,6 @@ def test_a_sweep_takes_lists_as_the_command_line_does() -> None:
     assert "24 rows" in repr(one)
     with pytest.raises(InputError, match="sweep: rows: must be at most 10000000"):
         pm.sweep(hardware="h100", batch="1..10000", context="1..10000", **asked)
-
-
-def test_rows_are_a_sequence_with_one_schema_version() -> None:
-    rows = pm.sensitivity(**ASKED["whatif"])
-    assert isinstance(rows, Rows)
-    assert rows[0].swing >= rows[-1].swing
-    assert len(rows) == len(list(rows)) == len(rows.as_dict()["rows"])
-    assert rows.as_dict()["schema_version"] == 2
-    assert "schema_version" not in rows.as_dict()["rows"][0]
-    assert "<table>" in rows._repr_html_()
 
 
 def test_messages_name_arguments_but_leave_what_was_given() -> None:

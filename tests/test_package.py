@@ -98,15 +98,6 @@ def test_wheel_and_sdist_hold_code_and_data_and_nothing_else(built: tuple[Path, 
     assert wheel.stat().st_size < 2e6
 
 
-def test_an_editable_install_reads_the_clone(tmp_path: Path) -> None:
-    """It puts no copy of a file of this repository into the environment."""
-    command = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation")
-    run(*command, "--target", tmp_path / "site", "--editable", ROOT, cwd=tmp_path)
-    (path,) = (tmp_path / "site").glob("*perfmodel*.pth")
-    assert Path(path.read_text(encoding="utf-8").strip()).resolve() == ROOT
-    assert not [*(tmp_path / "site").rglob("*.yaml"), *(tmp_path / "site").glob("perfmodel")]
-
-
 def test_whatif_runs_from_the_wheel(installed: tuple[Path, Path]) -> None:
     scripts, folder = installed
     answer = json.loads(run(scripts / "perfmodel", *WHATIF, cwd=folder))
@@ -207,13 +198,3 @@ def test_the_ci_page_is_followed_from_the_wheel_in_an_empty_folder(built, instal
         refused = shell(f"perfmodel validate {verb}", repository, without_git(tmp_path, torch_here / "bin"))
         assert refused.returncode == 2, refused.stdout
         assert "is for maintainers, in a checkout of this project" in refused.stderr
-
-
-def test_the_wheel_lives_beside_configobj(installed: tuple[Path, Path]) -> None:
-    """configobj installs a package named `validate`; both work, whichever came first."""
-    scripts, folder = installed
-    run(scripts / "python", "-m", "pip", "install", "--quiet", "configobj", cwd=folder)
-    code = "import validate; print(validate.Validator().check('integer(1, 9)', '7'))"
-    assert run(scripts / "python", "-c", code, cwd=folder).strip() == "7"
-    assert "accuracy" in run(scripts / "perfmodel", "validate", "--help", cwd=folder)
-    assert json.loads(run(scripts / "perfmodel", *WHATIF, cwd=folder))["speedup"] > 1

@@ -2,7 +2,6 @@
 nothing.
 """
 
-import html
 import os
 import re
 import subprocess
@@ -42,28 +41,6 @@ def test_every_page_is_on_the_site(site: list[Path]) -> None:
     assert {path.stem for path in site} == {path.stem for path in (ROOT / "docs").glob("*.md")} | made
 
 
-def test_notebooks_are_there_with_their_outputs(site: list[Path]) -> None:
-    for path in site:
-        if path.parent.name == "notebooks":
-            text = path.read_text(encoding="utf-8")
-            assert re.search(r'<img [^>]*src="\d\d_\w+-1.png"', text), path.name
-            assert (path.parent / f"{path.stem}-1.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_search_works_from_the_disk(site: list[Path]) -> None:
-    """Its index is a script, and the stand-in for a worker is part of the site."""
-    out = next(path.parent for path in site if path.name == "index.html")
-    assert (out / "search" / "search_index.js").is_file()
-    assert "js/iframe-worker-shim.js" in (out / "index.html").read_text(encoding="utf-8")
-
-
-def test_no_escape_is_printed(site: list[Path]) -> None:
-    (path,) = (path for path in site if path.name == "cli.html")
-    text = html.unescape(path.read_text(encoding="utf-8"))
-    assert "\\|" not in text
-    assert "<code>NAME|PATH</code>" in text
-
-
 def test_nothing_is_fetched_from_elsewhere(site: list[Path]) -> None:
     for path in site:
         fetched = FETCHED.findall(path.read_text(encoding="utf-8"))
@@ -73,33 +50,12 @@ def test_nothing_is_fetched_from_elsewhere(site: list[Path]) -> None:
             assert (path.parent / unquote(address).partition("?")[0]).is_file(), f"{path.name}: {address}"
 
 
-def test_the_repository_is_linked_where_it_is_known(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("GITHUB_REPOSITORY", "somebody/perfmodel")
-    monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
-    assert build(ROOT / "mkdocs.yml", tmp_path / "site").returncode == 0
-    footer = (tmp_path / "site" / "index.html").read_text(encoding="utf-8").partition("<footer")[2]
-    assert 'href="https://example.org/somebody/perfmodel"' in footer
-
-
 @pytest.mark.parametrize("width", [390, 1280])
 def test_pages_fit_their_window_and_complain_of_nothing(site: list[Path], browser, width: int) -> None:
     for path in site:
         browser.open(path, width=width, height=900)
         assert browser.complaints == [], path.name
         assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), path.name
-
-
-def test_the_copy_of_a_console_block_is_its_command(site: list[Path], browser) -> None:
-    """The theme's button copies the text that is shown while the block is marked."""
-    (path,) = (path for path in site if path.name == "tutorial.html")
-    browser.open(path)
-    copied = browser.run("""[...document.querySelectorAll('.highlight code:has(.gp)')].map((block) => {
-        block.setAttribute('data-md-copying', '');
-        return block.innerText.trimEnd();
-    })""")
-    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```console\n\$ ((?:.*\\\n)*.*)\n", text, re.MULTILINE)
-    assert [command.strip() for command in copied] == blocks != []
 
 
 def test_the_theme_can_be_switched(site: list[Path], browser) -> None:

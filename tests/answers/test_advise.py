@@ -148,23 +148,6 @@ def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
     )
 
 
-def test_the_recommendation_comes_with_its_head_and_its_line() -> None:
-    a = advise("qwen3-32b", "h100", 8192)
-    assert (a.verdict, a.chosen.draft) == ("speculate", "eagle3")
-    assert a.serve.vllm_line.startswith(f"vllm serve Qwen/Qwen3-32B --max-num-seqs {a.chosen.batch} ")
-    assert a.serve.vllm["model"] == "RedHatAI/Qwen3-32B-speculator.eagle3"
-    assert a.serve.vllm["num_speculative_tokens"] == a.chosen.gamma
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2, 0.3, 0.7])
-def test_whatif_says_the_same_of_the_same_point(alpha: float) -> None:
-    a = advise(request(rate={"eagle": str(alpha)}, batch=(8,), max_gamma=3))
-    same = {"pays": "speculate", "too_close_to_call": "too_close_to_call", "does_not_pay": "do_not_speculate"}
-    gamma = a.chosen.gamma or next(p.gamma for p in a.pareto.speculating)
-    point = whatif("llama-3.1-8b", "h100-sxm-80gb", 8, 16384, gamma, draft="eagle", alpha=alpha)
-    assert a.verdict == same[point.verdict]
-
-
 def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine_runs() -> None:
     """At 8k on H200: none is undecided for want of an acceptance, and `whatif` says the same of what is
     chosen.
@@ -216,14 +199,6 @@ def test_trees_are_searched_where_their_acceptance_was_measured() -> None:
     a = advise(request(rate={"ngram": "tree:0.5/0.1", "eagle": "0.6"}))
     assert [s.draft for s in a.skipped] == ["ngram"]
     assert "once per level" in a.skipped[0].reason, "a draft that makes no trees"
-
-
-def test_degrees_of_the_draft_are_candidates_and_never_above_the_targets() -> None:
-    asked = request(tp=(1, 2, 3), draft_tp=(1, 2, 8), rate={"llama-3.2-1b": "0.7"})
-    _, candidates, skips = find_candidates(asked)
-    assert [(c.tp, c.scenario.draft.tensor_parallel) for c in candidates] == [(1, 1), (2, 1), (2, 2)]
-    for reason in ("at most the target's tp 1, given 8", "must divide"):
-        assert any(reason in skip.reason for skip in skips)
 
 
 MORE = ("hardware", "batch", "max_gamma", "tp", "max_tpot_ms")

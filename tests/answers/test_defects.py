@@ -3,7 +3,7 @@
 import pytest
 
 import perfmodel as pm
-from perfmodel.specs.engines.serving import Defect, serving_engines
+from perfmodel.specs.engines.serving import Defect
 
 GDN = {
     "model": "qwen3.5-35b-a3b",
@@ -52,26 +52,9 @@ def test_advise_leaves_out_what_is_known_to_be_slow() -> None:
     assert pm.advise(**asked, engine="sglang").chosen.draft == "mtp"
 
 
-def test_schedule_and_traffic_say_it() -> None:
-    shared = {name: value for name, value in GDN.items() if name != "batch"} | DRAFTED
-    assert told(pm.schedule(**shared, max_batch=4))
-    del shared["context"]
-    served = pm.traffic(**shared, gamma=2, request_rate=0.1, input_len=500, output_len=100)
-    assert told(served)
-
-
 @pytest.mark.parametrize(
     ("version", "has"), [("0.19", False), ("0.20", True), ("0.20.1", True), ("0.25.9", True), ("0.26", False)]
 )
 def test_a_defect_is_of_its_versions(version: str, has: bool) -> None:
     assert Defect(thread="x#1", says="slow", since="0.20", until="0.26").of_version(version) == has
     assert Defect(thread="x#1", says="slow").of_version(version)
-
-
-def test_defects_name_drafts_and_backends_that_there_are() -> None:
-    from perfmodel.specs.engines.attention import engine_attention
-
-    for word, engine in serving_engines().items():
-        for defect in engine.defects:
-            assert set(defect.drafts) <= set(engine.drafts)
-            assert defect.backend is None or defect.backend in engine_attention()[word].backends

@@ -9,7 +9,6 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.question.doubts import SMALLEST_BUDGET, TINY_BUDGET
-from perfmodel.errors import InputError
 from perfmodel.specs import data_folder
 from perfmodel.specs.boundary import files
 
@@ -90,12 +89,6 @@ def test_a_constant_a_thousand_times_too_large(verb: str, tmp_path: Path) -> Non
         assert f"{name} is {far:.3g}; of bundled" in doubts_of(verb, calibration=str(path))
     path.write_text(text)
     assert "of bundled calibrations" not in doubts_of(verb, calibration=str(path))
-
-
-@pytest.mark.parametrize("stage", ["draft", "verify"])
-def test_a_pass_of_more_tokens_than_the_head_makes(stage: str) -> None:
-    with pytest.raises(InputError, match="gamma: must be at most 4 with medusa, given 5"):
-        pm.ops("llama-3.1-8b", "h100", 1, 4096, gamma=5, draft="medusa:heads=4", stage=stage)
 
 
 def test_a_grid_says_its_doubts_once_and_a_dozen_at_most(

@@ -11,7 +11,6 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import Arrivals, replay
 from perfmodel.queueing.rollout import batch_of
 from perfmodel.queueing.steps import StepTimes
-from tests.commands import run
 
 ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 500, "output_len": 1000, "draft": "eagle3"}
 
@@ -80,12 +79,6 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
         assert answer.rollout[0].output_tokens_per_s * answer.rollout[0].makespan_s == pytest.approx(4090)
     with pytest.raises(InputError, match="rollout: must be at most the 2 requests of"):
         traffic(**ASKED, trace=str(where), rollout=3)
-
-
-def test_a_rollout_that_does_not_fit_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--model", "llama-3.1-70b", "--weights", "bf16", "--hardware", "h100", "--gamma", "2"]
-    asked += ["--input-len", "500", "--output-len", "500", "--alpha", "0.6", "--rollout", "4"]
-    assert "rollout: no request fits in memory" in run(capsys, "traffic", *asked)
 
 
 @pytest.mark.parametrize(

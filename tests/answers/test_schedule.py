@@ -24,9 +24,7 @@ from perfmodel.answers.advice.engine_lines import ServedTarget, export, five_ite
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query
-from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.specs.boundary import files
 from perfmodel.speculation.chain import speedups
 from tests.speculation.asked import scenario as llama
 
@@ -158,18 +156,6 @@ def test_a_table_is_judged_by_octaves_and_never_worse_with_more_room(asked: dict
     assert costs[1] <= costs[0] + 1e-12
 
 
-def test_a_model_without_an_id_has_no_line(tmp_path) -> None:
-    """A file is no name that an engine serves, nor is one that no maker is said of."""
-    asked = {"hardware": "h200", "context": 4096, "max_batch": 4, "draft": "ngram", "rate": "0.4x3"}
-    path = tmp_path / "mine.yaml"
-    path.write_text(
-        (files.data_directory("models") / "qwen3-8b.yaml").read_text().replace("hf_id", "#"), "utf-8"
-    )
-    for unsaid in ("qwen2.5-7b-instruct", path):
-        out = schedule(unsaid, **asked).tables[0].export
-        assert (out.vllm_line, out.sglang_line) == (None, None)
-
-
 def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
     """vLLM's dynamic mode costs 14 % (vllm#49548): 5 % are not worth it, and 5 % are where it costs
     nothing.
@@ -223,20 +209,6 @@ def test_every_context_has_the_seats_that_fit_there() -> None:
     assert [w for w in capped.warnings if "left out" in w] == [
         f"batches above {ends[1]} do not fit at 32768 tokens and are left out"
     ]
-
-
-def test_no_line_where_not_one_sequence_fits(capsys) -> None:
-    asked = {"draft": "eagle3", "alpha": 0.7, "context": 65536}
-    found = schedule("llama-3.1-8b", "rtx-4090", **asked, max_batch=4)
-    lines = found.tables[0].export
-    assert (lines.vllm_line, lines.sglang_line, found.failed) == (None, None, True)
-    words = ["--model", "llama-3.1-8b", "--hardware", "rtx-4090", "--context", "64k", "--draft", "eagle3"]
-    assert run(["schedule", *words, "--alpha", "0.7", "--max-batch", "4"]) == 1
-    out = capsys.readouterr().out
-    assert "Does not fit in memory: not one sequence of 65536 tokens fits" in out
-    assert not re.search("serve|speedup", out)
-    with pytest.raises(InputError, match="context: not one sequence of 65536 tokens fits"):
-        schedule("llama-3.1-8b", "rtx-4090", **asked)
 
 
 @pytest.mark.parametrize(
@@ -296,12 +268,3 @@ def test_costs_for_sglang_are_those_of_single_answers() -> None:
     seconds = one.tpot_s * one.acceptance.tokens_per_iteration
     assert costs["sample_steps_per_sec"][3] == pytest.approx(1 / seconds, rel=1e-3)
     assert schedule("qwen3-8b", "h100", **asked | {"draft": "eagle3"}).tables[0].sglang_costs is None
-
-
-def test_no_line_for_the_engine_whose_known_defect_slows_the_draft() -> None:
-    """MTP of a hybrid MoE on Ampere (vllm#47277): SGLang's line stays, and so does vLLM's elsewhere."""
-    asked = {"context": 4096, "draft": "mtp", "alpha": 0.7, "tp": 2, "max_batch": 8}
-    for device, has_line in (("a100", False), ("h100", True)):
-        lines = schedule("qwen3.5-35b-a3b", device, **asked).tables[0].export
-        assert (lines.vllm_line is not None, lines.sglang_line is not None) == (has_line, True)
-        assert any("no line for vLLM: known defect" in note for note in lines.notes) != has_line

@@ -129,18 +129,6 @@ def test_the_best_row_fits_and_a_time_is_best_where_it_is_least() -> None:
         pm.sweep(replace(grid, batch="4096", context="100k")).best()
 
 
-def test_a_sweep_is_drawn_with_a_line_for_each_combination() -> None:
-    asked = {"model": "llama-3.1-8b", "hardware": "a100", "draft_kv": "snapkv:1k", "alpha": 0.8}
-    axes = pm.sweep(**asked, batch="1,8", context="4k,8k,16k", gamma="2").plot()
-    frame = pm.sweep(**asked, batch="1,8", context="4k,8k,16k", gamma="2").to_frame()
-    drawn = [line.get_ydata().tolist() for line in axes.get_lines()]
-    assert drawn == [frame.query(f"batch == {batch}")["speedup"].tolist() for batch in (1, 8)]
-    one = pm.sweep(**asked, batch="1..4", context="4k", gamma="2").plot("tpot_s", over="batch")
-    assert one.get_lines()[0].get_xdata().tolist() == [1, 2, 3, 4]
-    with pytest.raises(InputError, match="plot: no column named"):
-        pm.sweep(**asked, batch=1, context="4k").plot("speed")
-
-
 def test_an_acceptance_is_looked_up_for_each_context() -> None:
     question = replace(
         QUESTION, model="llama-3.1-8b", hardware="a100", draft_kv="streamingllm:512", alpha=None, gamma="2"
@@ -149,14 +137,6 @@ def test_an_acceptance_is_looked_up_for_each_context() -> None:
     assert [(row["context_tokens"], row["alpha"]) for row in rows] == [(4000, 0.84)] * 2 + [(8000, 0.83)] * 2
     with pytest.raises(InputError, match="was measured at"):
         list(blocks(replace(question, context="4000,1m")))
-
-
-def test_without_pyarrow_parquet_is_refused_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match="needs pyarrow, which is not installed"):
-        write_sweep(QUESTION, tmp_path / "grid.parquet")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -215,24 +195,6 @@ def test_an_acceptance_that_is_no_constant_stays_empty_and_without_pandas_the_re
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match=r"needs pandas.*in a clone, pip install '.\[notebooks\]'"):
         found.to_frame()
-
-
-def test_a_label_is_no_formula() -> None:
-    assert sweep_files._cell("=HYPERLINK(1)") == "'=HYPERLINK(1)"
-    assert sweep_files._cell("@x,y") == '"\'@x,y"'
-    as_they_are = ("llama-3.1-8b", -1, 0.5, "5%")
-    assert [sweep_files._cell(v) for v in (*as_they_are, None)] == [*map(str, as_they_are), ""]
-
-
-def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
-    path = tmp_path / "grid.csv"
-    path.write_text("mine", encoding="utf-8")
-    grid = replace(QUESTION, model="llama-3.1-8b", hardware="a100")
-    with pytest.raises(InputError, match="overwrite"):
-        write_sweep(grid, path)
-    assert path.read_text(encoding="utf-8") == "mine"
-    write_sweep(grid, path, overwrite=True)
-    assert path.read_text(encoding="utf-8").startswith("model,")
 
 
 def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: Path) -> None:

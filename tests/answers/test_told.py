@@ -13,12 +13,10 @@ from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verd
 from perfmodel.answers.question.doubts import beyond
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.answers.question.query import Query, resolve
-from perfmodel.answers.question.rates import parse_tree_rates
 from perfmodel.cli.plot import _published
 from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.fits import MeasuredRange
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.tree import TreeAcceptance
 from tests.speculation.asked import scenario as llama
 
 scenario = partial(llama, hardware="h100", context=4096, alpha=0.7)
@@ -200,8 +198,3 @@ def test_published_speedups_are_those_of_the_very_stack() -> None:
     assert _published(drawn) == [(b, c, speedup) for b, c, gamma, speedup in found if gamma == 2]
     with pytest.raises(InputError, match="--measured: nothing was published"):
         _published(replace(drawn, gamma=63))
-
-
-def test_rates_of_a_tree_are_a_list_or_a_text() -> None:
-    for given in ([0.6, 0.1], "0.6,0.1"):
-        assert parse_tree_rates(given, "--rates") == TreeAcceptance((0.6, 0.1), "rates as given")

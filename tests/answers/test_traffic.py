@@ -106,28 +106,6 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
     assert best.gamma == 0, "what a draft saves, reading the prompts takes"
 
 
-def test_a_replay_beside_the_closed_form():
-    """Also of a table, at the length of each batch."""
-    told = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma="3,table", replay=True, num_prompts=1500)
-    by_gamma = {row.gamma: row for row in told.replay}
-    for row in told.rows:
-        met = by_gamma[row.gamma]
-        assert row.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.06)
-        assert row.ttft_s.mean == pytest.approx(met.ttft_s.mean, rel=0.15)
-    assert by_gamma["table"].tpot_s.mean <= 1.01 * by_gamma[3].tpot_s.mean
-
-
-def test_a_trace_is_replayed_at_its_own_rate(tmp_path):
-    trace = tmp_path / "trace.csv"
-    trace.write_text("arrival_s,input_tokens,output_tokens\n" + "".join(f"{n},1000,50\n" for n in range(20)))
-    told = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, trace=str(trace))
-    assert told.replay[0].request_rate == pytest.approx(1.0)
-    assert told.replay[0].tpot_s.mean < told.rows[0].tpot_s.mean
-    trace.write_text("arrival_s,input_tokens,output_tokens\n0,1000,1\n1,1000,1\n")
-    (row,) = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, trace=str(trace)).replay
-    assert (row.tpot_s.mean, row.tpot_s.p99) == (0, 0), "no second token"
-
-
 def test_a_table_of_rows_has_a_column_for_each_figure():
     told = pm.traffic(**ASK, alpha=0.6, request_rate="1,100", gamma=0)
     row, over = told.rows
@@ -159,15 +137,6 @@ def test_a_rate_with_a_cap_is_an_open_loop_until_the_cap_binds(rate, clients) ->
     assert row.tpot_s.mean == pytest.approx(replayed.tpot_s.mean, rel=0.05)
     assert row.requests_per_s == pytest.approx(replayed.requests_per_s, rel=0.08)
     assert replayed.running_mean <= clients
-
-
-def test_requests_that_arrive_all_at_once_are_replayed(tmp_path) -> None:
-    where = tmp_path / "burst.csv"
-    where.write_text("arrival_s,input_tokens,output_tokens\n" + "1,300,40\n" * 5)
-    ask = {"model": "llama-3.1-8b", "hardware": "h100", "input_len": 300, "output_len": 40, "request_rate": 1}
-    found = pm.traffic(**ask, gamma="table", draft="eagle3", alpha=0.6, trace=str(where))
-    assert [row.request_rate for row in found.replay] == [None, None]
-    assert found.replay[0].ttft_s.mean > found.rows[0].ttft_s.mean, "prompts wait for each other"
 
 
 def test_clients_of_equal_lengths_are_warned_of() -> None:

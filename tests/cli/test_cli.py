@@ -16,7 +16,6 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.question.arguments import arguments
-from perfmodel.cli import completion
 from perfmodel.cli.help import COMMON, GROUPS, MARK
 from perfmodel.specs.boundary.files import data_directory
 from tests.commands import examples, run
@@ -107,15 +106,6 @@ def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..
     assert "gamma_optimal" in {row["set"] for row in ask(*POINT)["measured"]}
 
 
-def test_no_measurement_of_another_question_is_shown(ask: Callable[..., Any]) -> None:
-    changes = (
-        "--gamma 5, --batch 63, --context 32001, --draft-kv streamingllm:511, --draft-kv snapkv:512, --tp 4, "
-    )
-    changes += "--hardware h100, --kv-dtype fp8, --draft-tp 4, --draft llama-3.2-1b"
-    for changed in changes.split(", "):
-        assert ask(*POINT, "--gamma", "2", "--alpha", "0.8", *changed.split())["measured"] == [], changed
-
-
 def test_lists_give_rows_and_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -> None:
     both = ask("--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
     asked = [(a["query"]["batch"], a["query"]["context"]) for a in both["rows"]]
@@ -123,34 +113,6 @@ def test_lists_give_rows_and_aliases_of_flags_and_names_resolve(ask: Callable[..
     other = "--model meta-llama/Llama-3.1-8B --gpu a100 --tensor-parallel 8 --draft-kv streaming:512 "
     other += "--batch-size 64 --context-length 32000 -g 2 --json"
     assert {"schema_version": 2, **both["rows"][-2]} == json.loads(out("whatif", *other.split()))
-
-
-def test_ops_inflection_and_inverse_agree_with_whatif(ask: Callable[..., Any], out: Run) -> None:
-    asked, found = (*SUBJECT, *POINT, "--gamma", "2", "--json"), ask(*POINT, "--gamma", "2")
-    for stage, step in (("target", "target_step"), ("draft", "draft_step"), ("verify", "verify_step")):
-        ops = json.loads(out("ops", *asked, "--stage", stage))
-        assert sum(row["lower_s"] for row in ops["ops"]) == pytest.approx(ops["total"]["lower_s"], rel=1e-9)
-        assert sum(row["predicted_s"] for row in ops["ops"]) <= ops["total"]["predicted_s"] * (1 + 1e-12)
-        assert ops["total"]["predicted_s"] == pytest.approx(found[step]["predicted_s"], rel=1e-12)
-    wide = {"batch": 8, "context": 4096, "gamma": 3, "alpha": 0.7, "draft": "parallel:llama-3.2-1b"}
-    step = pm.ops("llama-3.1-8b", "h100", **wide, stage="draft").total.predicted_s
-    assert step == pytest.approx(pm.whatif("llama-3.1-8b", "h100", **wide).draft_step.predicted_s, rel=1e-12)
-    (lengths,) = json.loads(out("inflection", *asked))["rows"]
-    assert {name: lengths[name] for name in found["inflection"]} == found["inflection"]
-    (needed,) = json.loads(out("inverse", *asked, "--speedup", "1.2"))["rows"]
-    assert needed["speedup"] == pytest.approx(found["speedup"], rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["gpus", "models", "kv", "calibrations"])
-def test_catalogues(kind: str, out: Run) -> None:
-    rows = json.loads(out(kind, "list", "--json"))["rows"]
-    checked = json.loads(out(kind, "check", "--json"))["rows"]
-    assert [row["name"] for row in checked] == [row["name"] for row in rows]
-    for row in rows[:3]:
-        assert json.loads(out(kind, "show", row["name"], "--json"))["name"] == row["name"]
-    alone = out(kind)
-    assert all(f"  {verb} " in alone for verb in ("list", "show", "check"))
-    assert alone == out(kind, "--help")
 
 
 def test_check_of_a_file_that_contradicts_itself_is_1(
@@ -243,22 +205,3 @@ def test_completion_knows_the_verbs() -> None:
     line = [sys.executable, "-c", "from perfmodel.cli import main; main()"]
     done = subprocess.run(line, capture_output=True, text=True, check=True, env=env)
     assert done.stdout.split() == ["plain,whatif"]
-
-
-@pytest.mark.parametrize("shell", completion.PLACES)
-def test_completion_is_shown_and_installed_once(
-    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Run
-) -> None:
-    for name, value in (("SHELL", f"/usr/bin/{shell}"), ("HOME", str(tmp_path))):
-        monkeypatch.setenv(name, value)
-    shown = out("--show-completion")
-    assert "_PERFMODEL_COMPLETE" in shown
-    settings = tmp_path / f".{shell}rc"
-    settings.write_text("mine")
-    for _ in range(2):
-        assert f"{shell} completion installed" in out("--install-completion")
-    assert (tmp_path / completion.PLACES[shell]).read_text() == shown.removesuffix("\n")
-    sourced = f"mine\nsource '{tmp_path / completion.PLACES[shell]}'\n"
-    assert settings.read_text() == ("mine" if shell == "fish" else sourced)
-    monkeypatch.setenv("SHELL", "/bin/dash")
-    assert cli.run(["--show-completion"]) == 2

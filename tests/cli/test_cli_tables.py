@@ -7,11 +7,8 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perfmodel.cli import output
-from perfmodel.cli.output import Column
 from tests.commands import examples, run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
@@ -51,21 +48,6 @@ def test_nothing_is_broken_at_80_columns(command, capsys, monkeypatch) -> None:
     assert max(len(line.rstrip()) for line in shown.splitlines() if not line.startswith(pasted)) <= 80
 
 
-def test_a_narrow_table_says_what_it_leaves_out(capsys, monkeypatch) -> None:
-    narrow(monkeypatch)
-    left_out = " ".join(run(capsys, "gpus", "list").partition("not shown in 80 columns: ")[2].split())
-    assert left_out.startswith("fp32 TFLOP/s, ")
-    assert "fp4 TFLOP/s, LLC MB, link GB/s" in left_out
-
-
-@pytest.mark.parametrize("command", [*COMMANDS, "gpus list", "models list", "kv list", "calibrations list"])
-def test_a_table_fits_60_columns(command, capsys, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    pasted = ("vllm serve ", "python -m sglang.", "proposed [bs_lo")
-    lines = run(capsys, *shlex.split(command)).splitlines()
-    assert max(len(line) for line in lines if not line.startswith(pasted)) <= 60
-
-
 def test_a_column_without_a_cell_is_left_out(capsys) -> None:
     output.table(("load", "SLO", "KV"), [("1/s", "", "9%"), ("2/s", "", "")])
     assert capsys.readouterr().out.split() == ["load", "KV", "─" * 9, "1/s", "9%", "2/s"]
@@ -91,26 +73,6 @@ def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch)
     assert line.startswith("\x1b[1;31m")
 
 
-@given(st.data())
-def test_columns_are_never_narrower_than_what_cannot_be_broken(data: st.DataObject) -> None:
-    """And use the room there is: as wide as the whole cells where these fit, never wider than cells and
-    heading.
-    """
-    cell = st.text("ab1 .", max_size=30)
-    count = data.draw(st.integers(1, 6))
-    columns = [Column(data.draw(cell), data.draw(st.booleans())) for _ in range(count)]
-    cells = [data.draw(st.lists(cell, max_size=4)) for _ in range(count)]
-    sizes = [output._Sizes.of(*pair) for pair in zip(columns, cells, strict=True)]
-    room = data.draw(st.integers(0, 200))
-    widths = output._widths(sizes, room)
-    for column, size, width, lines in zip(columns, sizes, widths, cells, strict=True):
-        assert size.least <= width <= size.heading
-        assert column.left or width >= max(map(len, lines), default=0)
-    assert sum(widths) <= max(room, sum(s.least for s in sizes))
-    if sum(s.heading for s in sizes) <= room:
-        assert widths == [s.heading for s in sizes]
-
-
 # What stands beside the numbers: what they rest on, what to know, and what to type instead.
 
 Out = Callable[[str], str]
@@ -128,10 +90,3 @@ def test_lines_are_whole_where_no_terminal_is(out: Out, monkeypatch: pytest.Monk
     narrow = out(asked)
     assert max(map(len, narrow.splitlines())) <= 60 < 112 < max(map(len, whole.splitlines()))
     assert narrow.split() == whole.split()
-
-
-def test_inverse_says_where_a_context_is_beyond_the_model(out: Out) -> None:
-    asked = f"inverse {LLAMA} --batch 1 --context 4k --gamma 3 --alpha 0.8 --speedup"
-    (said,) = [line for line in out(f"{asked} 1.9").splitlines() if line.startswith("warning: context")]
-    assert said.endswith("is beyond llama-3.1-8b's maximum of 131072")
-    assert "is beyond" not in out(f"{asked} 0.5")

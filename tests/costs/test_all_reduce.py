@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibrations.constants import AllReduce
 from perfmodel.specs.devices.gpu import load_gpu
-from tests.costs.machines import A100, IDEAL, LINK, machine
+from tests.costs.machines import A100, LINK, machine
 
 KNOTS = AllReduce(
     knots={2: ((1e4, 1e-5), (1e6, 1e-4)), 8: ((1e4, 2e-5), (1e5, 3e-5), (1e6, 2e-4))},
@@ -61,10 +60,3 @@ def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
     assert linked.op_predicted_s(op) == pytest.approx(1e-5)
     assert not load_gpu("rtx-5090").peer_access
     assert load_gpu("rtx-pro-6000").peer_access
-
-
-def test_no_link_no_tensor_parallelism() -> None:
-    lonely = A100.model_copy(update={"link": None, "host_link": None})
-    assert Machine(lonely, IDEAL, 1)
-    with pytest.raises(InputError, match="--tp: a100-sxm-80gb has no link"):
-        Machine(lonely, IDEAL, 2)

@@ -9,9 +9,8 @@ import perfmodel as pm
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.calibrations.stacks import calibration_of
 from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.attention import backend_name, engine_attention
+from perfmodel.specs.engines.attention import backend_name
 from tests.costs.machines import BW, machine
 
 
@@ -79,35 +78,9 @@ def test_engines_choose_by_device(engine: str, gpu: str, latent: bool, name: str
     assert backend_name(engine, load_gpu(gpu).architecture, latent) == name
 
 
-def test_the_answer_says_which_backend_and_what_it_costs() -> None:
-    asked = {"model": "qwen3-8b", "hardware": "rtx-3090", "batch": 1, "context": 16384, "draft": "eagle3"}
-    asked |= {"alpha": 0.8, "gamma": 3}
-    plain, cut = pm.whatif(**asked), pm.whatif(**asked, attention_backend="flashinfer")
-    assert (plain.query.attention_backend, cut.query.attention_backend) == ("flash-attn2", "flashinfer")
-    assert plain.verify_step.predicted_s > 1.5 * cut.verify_step.predicted_s
-    assert plain.ar_tpot_s == cut.ar_tpot_s
-    assert any("flash-attn2 does not cut" in note for note in plain.warnings)
-    assert not any("does not cut" in note for note in cut.warnings)
-
-
-def test_a_backend_that_is_asked_for_is_in_the_engines_line() -> None:
-    asked = {"model": "qwen3-8b", "hardware": "rtx-3090", "context": 4096, "draft": "eagle3", "alpha": 0.8}
-    asked |= {"max_batch": 4, "draft_path": "some/head"}
-    one, other = pm.schedule(**asked), pm.schedule(**asked, attention_backend="flashinfer")
-    assert "--attention-backend" not in one.tables[0].export.vllm_line
-    assert "--attention-backend FLASHINFER" in other.tables[0].export.vllm_line
-    assert "--attention-backend flashinfer" in other.tables[0].export.sglang_line
-
-
 def test_unknown_backends_are_refused() -> None:
     asked = {"model": "qwen3-8b", "hardware": "rtx-3090", "batch": 1, "context": 1024, "gamma": 0}
     with pytest.raises(InputError, match=r"^attention_backend: no backend of vllm named 'flash4'"):
         pm.whatif(**asked, attention_backend="flash4")
     with pytest.raises(InputError, match=r"^attention_backend: no backend of magicdec"):
         pm.whatif(**asked | {"hardware": "a100"}, engine="magicdec", attention_backend="triton")
-
-
-def test_every_default_is_a_backend_and_fits_some_device() -> None:
-    for engine, stated in engine_attention().items():
-        assert all(calibration_of(load_gpu(d), engine).stack == engine for d in ("h100", "a100"))
-        assert {d.backend for d in stated.defaults} <= set(stated.backends)

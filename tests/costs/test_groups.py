@@ -80,13 +80,3 @@ def test_nothing_gets_faster_with_more_work(groups: dict[str, int]) -> None:
     seconds = np.asarray(s.target_pass_s(np.arange(1.0, 300.0)[:, None], 8192.0, np.arange(1.0, 9.0)))
     assert np.all(np.diff(seconds, axis=0) >= 0)
     assert np.all(np.diff(seconds, axis=1) >= 0)
-
-
-def test_what_can_run_is_answered() -> None:
-    for flags in (
-        {"model": "minimax-m2", "ep": 8},
-        {"model": "minimax-m2", "tp": 4},
-        {"model": "phi-4", "tp": 2},
-        {"model": "phi-4", "tp": 4, "calibration": "ideal"},  # no engine, no rule of one
-    ):
-        assert float(scenario(**flags).target_pass_s(8.0, 8192.0)) > 0

@@ -150,30 +150,6 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("draft", "model", "stated", "vocab"),
-    [
-        ("eagle", "llama-3.1-8b", {"features": 1, "vocab": 0, "target_width": 0}, 128256),
-        ("eagle:features=2", "llama-3.1-8b", {"features": 2, "vocab": 0, "name": "eagle3"}, 32000),
-        ("eagle:vocab=2", "llama-3.1-8b", {"name": "eagle"}, 2),
-        ("eagle3", "qwen2.5-7b", {"features": 3, "name": "eagle3"}, 32000),
-        (
-            "dflash",
-            "llama-3.1-8b",
-            {"layers": 5, "features": 5, "block": 16, "vocab": 0, "target_width": 0},
-            128256,
-        ),
-        ("dspark", "llama-3.1-8b", {"layers": 5, "features": 5, "block": 16, "rank": 256}, 128256),
-        ("medusa", "llama-3.1-8b", {"heads": 4}, 128256),
-        ("mtp", "deepseek-v3", {"modules": 1}, 129280),
-    ],
-)
-def test_what_a_bare_word_means(draft: str, model: str, stated: dict, vocab: int) -> None:
-    found = scenario(draft, model=model).draft
-    assert {name: getattr(found, name) for name in stated} == stated
-    assert found.model.vocab_size == vocab
-
-
-@pytest.mark.parametrize(
     ("target", "changes", "experts", "expected"),
     [
         ("deepseek-v3", {}, False, {"heads": 56, "kv": 8, "dim": 128, "norms_per_layer": 2}),

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from msgspec.structs import asdict
 
 from perfmodel.costs import shard
 from perfmodel.drafts import kind_of
@@ -64,16 +63,6 @@ def test_dflash_and_dspark_by_their_config(tmp_path: Path) -> None:
     assert (t.draft.name, t.draft.max_gamma) == ("dspark", 7)
 
 
-@pytest.mark.parametrize(("kind", "changes", "fields"), HEADS["stated"])
-def test_what_a_file_states_of_its_head(tmp_path: Path, kind: str, changes: dict, fields: dict) -> None:
-    """How many features it takes, its vocabulary, its layers and its block."""
-    config = {key: value for key, value in (HEADS["heads"][kind] | changes).items() if value != "absent"}
-    found = load_head(head(tmp_path, config), load_model("qwen3-8b"))
-    assert found is not None
-    stated = {"vocab": 0, "target_width": 0} | asdict(found.model) | found.options
-    assert (found.kind, {name: stated[name] for name in fields}) == (kind.removesuffix("3"), fields)
-
-
 def test_a_dspark_head_of_deepseek_v4s_layers(tmp_path: Path) -> None:
     """Three layers of the target's kind, windows alone: every one of 256 experts and a shared one is held."""
     s = scenario(head(tmp_path, DSPARK_V4), model="deepseek-v4-flash", hardware="b200", tp=1)
@@ -110,13 +99,6 @@ def test_keys_that_are_left_over_from_the_target_change_nothing(tmp_path: Path) 
     }
     same = scenario("eagle:features=3,vocab=32000")
     assert scenario(head(tmp_path, EAGLE3 | left)).draft_ops(4.0, 512.0) == same.draft_ops(4.0, 512.0)
-
-
-def test_a_head_of_masks_drafts_in_one_pass(tmp_path: Path) -> None:
-    """P-EAGLE: five tokens are one pass of five positions, and the draft's vocabulary is read once."""
-    s = scenario(head(tmp_path, EAGLE3 | {"ptd_token_id": 128255}))
-    assert (s.draft.name, s.draft.model.num_hidden_layers) == ("peagle", 1)
-    assert (float(s.draft.passes(5.0)), float(s.draft.query(5.0))) == (1.0, 5.0)
 
 
 def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel import cli
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.explorer import page as explore
@@ -73,28 +72,6 @@ def test_the_interval_is_the_engines(calibration: str | None) -> None:
             assert np.exp(explore.Z * error[b, c, gamma]) == pytest.approx(speedup / interval[0], rel=1e-9)
 
 
-def test_a_published_acceptance_stands_beside_its_pair_only(content: dict[str, Any]) -> None:
-    has = {(case["model"], case["draft_kv"].split(",")[0]): case["published"] for case in content["cases"]}
-    own = has.pop(("llama-3.1-8b", "streamingllm:512"))
-    assert own[1] == [0.81, "MagicDec project page, acceptance against length, PG-19"]
-    assert own[0] is None  # 2k: shorter than any measured
-    assert not any(map(any, has.values()))
-
-
-def test_measured_speedups_stand_on_the_map_of_their_own_stack_only() -> None:
-    asked = {
-        "model": "llama-3.1-8b",
-        "hardware": "a100",
-        "draft_kv": "streamingllm:512",
-        "batch": 32,
-        "context": 32000,
-    }
-    both = explore.payload(explore.Exploration(**asked), explore.Exploration(**asked, engine="magicdec"))
-    vllm, magicdec = (case["measured"] for case in both["cases"])
-    assert vllm == []
-    assert (32, 32000, 2, 1.22) in magicdec
-
-
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     text = written(tmp_path / "one.html")
     assert "://" not in text
@@ -111,18 +88,3 @@ def test_what_is_named_cannot_end_the_payload() -> None:
     text = explore.page(content)
     assert payload_of(text) == content
     assert text.count("</script") == explore.page({}).count("</script")
-
-
-def test_the_default_page_is_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "default.html"
-    assert cli.run(["explore", "-o", str(path)]) == 0
-    assert re.fullmatch(r"36 surfaces, 1\.\d\d MB, in .*default\.html\n", capsys.readouterr().err)
-    assert path.stat().st_size < 3e6
-
-
-def test_progress_is_for_terminals(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path / "quiet.html")
-    assert capsys.readouterr().err.count("surfaces") == 1
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    written(tmp_path / "shown.html")
-    assert "\r0 of 8 surfaces\r1 of 8 surfaces" in capsys.readouterr().err

@@ -220,15 +220,6 @@ class TestInABrowser:
         assert shown(opened)["query"] == hovered
         assert opened.text("batch-out") == "48"
 
-    def test_another_model_device_and_method_by_key(self, opened: Browser) -> None:
-        for control in ("model", "device", "method"):
-            opened.focus(control)
-            opened.press("ArrowDown")
-        query = shown(opened)["query"]
-        assert (query["model"], query["hardware"]) == ("qwen3-30b-a3b", "mi300x-192gb")
-        assert query["draft_kv"].startswith("quest:1024")
-        assert "transferred from " in opened.text("notes")
-
     def test_every_cell_is_what_the_engine_predicts(self, opened: Browser, content: dict[str, Any]) -> None:
         for number, alpha, gamma in ((0, 0.8, None), (3, 1.0, 2), (5, 0.35, None), (7, 0.0, 6)):
             code = f"new Surface(content, arrays, {number}).map({alpha}, {json.dumps(gamma)})"
@@ -262,15 +253,6 @@ class TestInABrowser:
         assert len(set(opened)) == len(opened) == at.run("content.cases.length") == 3 * 4 * 3 + 2 * 3
         assert at.complaints == []
 
-    def test_a_model_that_a_stack_lacks_moves_to_a_device_that_has_it(self, of_two_stacks: Browser) -> None:
-        at = of_two_stacks
-        own = next(name for name in at.texts("#device option") if "magicdec" in name)
-        select(at, "device", own)
-        select(at, "model", "llama-3.1-70b")
-        assert own not in enabled(at, "device")
-        assert at.run("document.getElementById('device').value") in enabled(at, "device")
-        assert shown(at)["query"]["model"] == "llama-3.1-70b"
-
     @pytest.mark.parametrize("given", ["7", "-1", ""])
     def test_an_impossible_acceptance_is_refused_in_words(self, opened: Browser, given: str) -> None:
         opened.focus("alpha-exact")
@@ -294,12 +276,6 @@ class TestInABrowser:
             if near and max(map(int, re.findall(r"\d+", fill))) > 200
         ]
         assert light == []
-
-    def test_the_published_acceptance_is_taken_at_a_click(self, opened: Browser) -> None:
-        assert "0.810 (MagicDec" in opened.text("published-text")
-        opened.run("document.getElementById('use-published').click()")
-        assert shown(opened)["acceptance"]["alpha"] == 0.81
-        assert opened.run("document.getElementById('alpha').value") == "0.81"
 
     def test_the_break_even_line_lies_where_the_engine_breaks_even(
         self, browser: Browser, tmp_path: Path
@@ -336,32 +312,3 @@ class TestInABrowser:
             assert 8000 < exact < 24000
             assert found == pytest.approx(exact, rel=1e-3)
         assert len(browser.run("document.getElementById('break-even').getAttribute('d')")) > 20
-
-    def test_the_largest_batch_fits_and_one_more_does_not(self, browser: Browser, tmp_path: Path) -> None:
-        query = Query(
-            "llama-3.1-8b", "a100", 1, 100_000, gamma=2, tp=4, draft_kv="streamingllm:512", alpha=0.8
-        )
-        largest = whatif(query).memory.max_batch
-        path = tmp_path / "full.html"
-        axes = (
-            "--batch",
-            f"{largest},{largest + 1}",
-            "--context",
-            "100000",
-            "--gamma",
-            "2",
-            "--hardware",
-            "a100",
-        )
-        written(path, *axes)
-        browser.open(path)
-        browser.focus("batch")
-        for key, batch, fits in (("Home", largest, True), ("End", largest + 1, False)):
-            browser.press(key)
-            found = shown(browser)
-            assert (found["query"]["batch"], found["memory"]["fits"]) == (batch, fits)
-            assert ("does not fit" in browser.text("notes")) != fits
-
-    def test_of_equal_draft_lengths_the_shorter_is_best(self, opened: Browser) -> None:
-        code = "Object.assign(new Surface(content, arrays, 0), { speedup: () => 1 })"
-        assert [opened.run(f"{code}.best(0.5, 0, 0, {start})") for start in (0, 1)] == [0, 1]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel import cli, plots
+from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.question.query import Query, resolve
 from tests.plots.asked import ASK, REQUEST, ROOT
@@ -144,19 +144,3 @@ def test_the_caption_of_fronts_says_what_was_asked() -> None:
 
 
 # `perfmodel plot` writes pictures, and a mistake is one line.
-
-MODEL = "--model llama-3.1-8b --hardware a100 --tp 8 --draft-kv streamingllm:512"
-SERVER = "--model llama-3.1-8b --hardware a100 --input-len 2k --output-len 200 --draft eagle --alpha 0.6"
-COMMANDS = (
-    f"ratios {MODEL} --gamma 3 --over batch",
-    f"breakdown {MODEL} --batch 1,64 --context 32k",
-    f"traffic {SERVER} --max-concurrency 1,64 --gamma 0",
-)
-"""What the commands of the documentation's pictures (docs/picture.py) leave out."""
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_picture_is_written(command: str, tmp_path: Path) -> None:
-    where = tmp_path / "picture.png"
-    assert cli.run(["plot", *command.split(), "-o", str(where)]) == 0
-    assert where.read_bytes().startswith(b"\x89PNG")

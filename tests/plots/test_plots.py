@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from perfmodel import plots
@@ -19,8 +17,6 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.plots import passes as plots_passes
-from perfmodel.plots import surfaces as plots_surface
-from perfmodel.plots import theme as plots_style
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.lengths import break_even_context
@@ -210,43 +206,6 @@ def test_residuals_show_every_cell_and_mark_what_is_beyond() -> None:
         plots.residuals([])
 
 
-def test_a_front_is_drawn_as_advised() -> None:
-    found = advise(REQUEST)
-    lines = {line.get_label(): line for line in plots.pareto(found).axes[0].lines}
-    tokens = [p.throughput_tokens_per_s for p in found.pareto.speculating]
-    np.testing.assert_allclose(lines["speculating"].get_ydata(), tokens)
-    assert any(str(name).startswith("chosen: self (streamingllm:512)") for name in lines)
-
-
-def test_colours_grow_darker_step_by_step() -> None:
-    """Without any colour vision, too: relative luminance falls along every ramp, and a level keeps its
-    colour.
-    """
-
-    def luminance(colour: Any) -> float:
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
-        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
-
-    for ramp in (plots_style.BELOW, plots_style.ABOVE, plots_style.SEQUENCE):
-        assert all(np.diff([luminance(colour) for colour in ramp]) < -0.02)
-    few, shades = plots_surface._levels(np.array([0.8, 1.5]))
-    many, more = plots_surface._levels(np.array([0.001, 300.0]))
-    assert 1.0 in few
-    assert shades[few.index(1.1)] == more[many.index(1.1) + 1]
-    assert len(more) == len(many) + 1
-    assert len({*more}) == len(more)
-    slower = len(plots_surface.SLOWER)
-    assert all(np.diff([luminance(colour) for colour in more[:slower]]) > 0.002)
-    assert all(np.diff([luminance(colour) for colour in more[slower:]]) < -0.002)
-
-
-def test_a_surface_at_the_best_gamma_never_falls_below_the_baseline() -> None:
-    """Where no draft pays the best gamma is 0, whose speedup is 1, and the bar starts there."""
-    _, bar = plots.surface(SCENARIO, points=17).axes
-    assert bar.get_ylim()[0] == 1.0
-    assert min(plots.surface(SCENARIO, gamma=3, points=17).axes[1].get_ylim()) < 1.0
-
-
 def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
     for suffix in (".svg", ".png"):
         paths = (tmp_path / f"{n}{suffix}" for n in (1, 2))
@@ -254,11 +213,3 @@ def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:
         assert one == two
         assert b"2026" not in one
     assert not list(tmp_path.glob("*.pdf"))
-
-
-def test_importing_the_plots_loads_no_matplotlib_and_a_missing_one_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"needs matplotlib.*in a clone, pip install '.\[plot\]'"):
-        plots.surface(SCENARIO)

@@ -72,17 +72,6 @@ def test_beyond_saturation_all_seats_are_taken():
     assert o.running[1] == 10
 
 
-def test_two_loads_of_one_rate_are_said():
-    """A pass that takes ten times as long from the fifth request on: fewer leave with more there."""
-    steps = server([0.01] * 4 + [0.1] * 4)
-    most, batch = capacity(steps, LENGTHS, Limits())
-    assert batch == 8
-    assert occupancy(steps, LENGTHS, np.array([most * 0.5, most * 0.1]), most).metastable.tolist() == [
-        True,
-        False,
-    ]
-
-
 def test_a_table_is_never_slower_than_any_length():
     one, three = server([0.010, 0.020, 0.030], gained=1.0), server([0.015, 0.030, 0.070], gained=2.0, gamma=3)
     table, lengths = by_batch([one, three], LENGTHS, 0.5)

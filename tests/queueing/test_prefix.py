@@ -215,16 +215,6 @@ def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
     assert met.tpot_s.p90 > 1.15 * met.tpot_s.p50
 
 
-def test_a_trace_of_hashes_is_hit_but_for_a_dropped_block(tmp_path) -> None:
-    """The same 2,048 tokens twice: 127 of 128 blocks, one less with EAGLE-3, of 4,096 prompt tokens."""
-    where = tmp_path / "t.jsonl"
-    line = '{"timestamp": %d, "input_length": 2048, "output_length": 9, "hash_ids": [1, 2, 3, 4]}\n'
-    where.write_text(line % 0 + line % 5000)
-    answer = pm.traffic("llama-3.1-8b", "h100", **ASK | {"trace": str(where)})
-    assert [row.prefix_hit_rate for row in answer.replay] == [2032 / 4096, 2016 / 4096]
-    assert answer.rows[0].prefix_hit_rate is None
-
-
 def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     asked = {"draft": "mtp", "kv_dtype": "fp8", "alpha": 0.7, "gamma": "1,3", "input_len": "8k"}
     asked |= {"output_len": 500, "request_rate": "1,10", "prefix_len": "7k"}
@@ -254,14 +244,6 @@ def test_a_table_drops_blocks_as_its_longest_draft_does() -> None:
     asked |= {"draft": "mtp", "kv_dtype": "fp8", "prefix_len": 7000, "max_gamma": 2, "request_rate": 10}
     answer = pm.traffic("qwen3.5-35b-a3b", "h200", **asked | {"output_len": 500, "num_prompts": 1500})
     assert answer.rows[2].tpot_s.mean == pytest.approx(answer.replay[2].tpot_s.mean, rel=0.1)  # off when full
-
-
-def test_a_rollout_reads_its_common_prefix_once() -> None:
-    asked = {"draft": "eagle3", "alpha": 0.6, "gamma": "2", "input_len": 4000, "output_len": 2, "rollout": 40}
-    without = pm.traffic("llama-3.1-8b", "h100", **asked).rollout
-    within = pm.traffic("llama-3.1-8b", "h100", **asked, prefix_len=4000).rollout
-    for row, alone in zip(within, without, strict=True):
-        assert 1 / 40 < row.makespan_s / alone.makespan_s < 0.1
 
 
 @pytest.mark.parametrize(

@@ -235,17 +235,3 @@ def test_the_deviation_of_a_scatter_is_that_of_its_interval() -> None:
     for log_rms, rows in ((0.1, 0), (-0.1, 3), (10.1, 3), (float("inf"), 3), (float("nan"), 3)):
         with pytest.raises(ValueError, match="Expected"):
             Scatter.model_validate({"log_rms": log_rms, "rows": rows, "source": "a test"})
-
-
-def test_a_parameter_is_given_once() -> None:
-    with pytest.raises(ValueError, match="once each"):
-        StatedFit(parameters=("a", "a"), correlation=((1,), (0.5, 1)))
-
-
-def test_rounding_to_two_decimals_is_allowed() -> None:
-    """Three parameters that are one: 0.995 rounds to 1 or 0.99, and the least eigenvalue falls just below
-    0.
-    """
-    rows = ((1.0,), (1.0, 1.0), (0.99, 1.0, 1.0))
-    assert -0.015 < np.linalg.eigvalsh(square(rows))[0] < 0
-    StatedFit(parameters=("a", "b", "c"), correlation=rows)

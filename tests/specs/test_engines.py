@@ -102,11 +102,6 @@ def test_what_another_architecture_is_off_by_multiplies_and_moves_with_its_own_v
     assert h20 == pytest.approx(h100 * engines().architectures["h20-sxm-96gb"]["gemm_factor"].value)
 
 
-def test_the_host_worked_between_passes_before_vllm_v1() -> None:
-    old, new = (calibration_of(load_gpu("a100-sxm-80gb"), f"vllm@{v}") for v in ("0.7.3", "0.8.5"))
-    assert old.pass_fixed_s.value > 1e-3 > 10 * new.pass_fixed_s.value > 0
-
-
 def test_a_draft_a_context_or_a_width_that_was_not_fitted_is_less_sure() -> None:
     """Nothing for what was; a kind of draft and each e-fold of context or width add their variances."""
     c = load_bundled("h200-sxm-141gb.vllm")

@@ -76,12 +76,3 @@ def test_which_biases_count(rules: Any, said: dict[str, Any], biases: tuple[int,
             _biases(keys, family)
     else:
         assert tuple(_biases(keys, family).values()) == tuple(map(bool, biases))
-
-
-def test_qwen2_moe_has_its_own_key() -> None:
-    found = [
-        _biases(Keys({"model_type": "qwen2_moe"} | said, "file"), Family("x"))
-        for said in ({}, {"qkv_bias": False})
-    ]
-    assert [each["qkv_bias"] for each in found] == [True, False]
-    assert not any(each["output_bias"] for each in found)

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.specs.huggingface import SUPPORTED, from_config
-from perfmodel.specs.huggingface.families import FAMILIES, WRAPPERS
+from perfmodel.specs.huggingface import from_config
 from perfmodel.specs.models.model import load_model
-from tests.specs.configs import DESCRIPTIVE, GEMMA3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
+from tests.specs.configs import DESCRIPTIVE, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 
 FILES = [*PUBLISHED.values(), *((name, row["config"]) for name, row in TABLE.items())]
 
@@ -80,27 +79,6 @@ def test_language_models_under_other_keys() -> None:
     )
     assert llava.total_params == 6_738_939_904  # Llama-2-7B and 64 tokens more, twice
     assert "hidden_size 4096" in llava.notes
-
-
-def test_every_supported_family_is_tested() -> None:
-    inner = {c["config"].get("text_config", {}).get("model_type") for c in TABLE.values()}
-    outer = {c["config"]["model_type"] for c in TABLE.values()}
-    built = {*table("small_files"), *(tiny["model_type"] for tiny in table("tiny_configs"))}
-    tested = {*PUBLISHED, *inner, *outer, *built} - {None}
-    alike = {
-        name for name in FAMILIES if any(FAMILIES[name] is FAMILIES[t] for t in tested & FAMILIES.keys())
-    }
-    wrapped = {name for name, text in WRAPPERS.items() if text in tested | alike}
-    assert tested | alike | wrapped == set(SUPPORTED)
-
-
-def test_sizes_that_published_gemma_3_files_leave_out_are_named_in_the_notes() -> None:
-    text = {k: v for k, v in GEMMA3.items() if k not in ("vocab_size", "max_position_embeddings")}
-    spec = from_config({"model_type": "gemma3", "text_config": text}, "c.json")
-    assert (spec.vocab_size, spec.max_position_embeddings) == (262208, 131072)
-    assert "vocab_size 262208" in spec.notes
-    with pytest.raises(InputError, match=r"max_position_embeddings: .*missing"):
-        from_config(text, "c.json")
 
 
 def test_the_folder_names_the_model(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Named, Query
 from perfmodel.errors import InputError
@@ -83,24 +82,6 @@ def test_published_runs_are_off_by_what_the_page_says() -> None:
         inside = [a.interval[0] <= a.measured <= a.interval[1] for a in of if a.interval]
         assert np.expm1(np.mean([abs(a.off) for a in of])) < most
         assert 0.9 <= np.mean(inside) < 1
-
-
-def test_a_longer_draft_costs_what_it_did() -> None:
-    """Qwen3.8-27B with MTP on an RTX 5090, K = 1 and 4 (sudoingX/qwen38-mtp): 1.55x and 2.17x."""
-    for gamma, kept, measured in ((1, 1.889, 1.547), (4, 3.588, 2.167)):
-        asked = {"draft": "mtp", "tokens_per_iteration": kept, "weights": "5.15bpw"}
-        a = whatif("qwen3.8-27b", "rtx-5090", 1, 250, gamma, **asked)  # type: ignore[arg-type]
-        assert a.speedup == pytest.approx(measured, rel=0.1)
-
-
-def test_a_mac_and_a_3090_get_a_line_by_three_flags() -> None:
-    mac = advise("gpt-oss-20b", "m3-max", context="8k")
-    assert mac.serve is not None
-    assert (mac.serve.llamacpp_line or "").startswith("llama-server -m gpt-oss-20b-MXFP4_MOE.gguf -c ")
-    mine = advise("qwen3-8b", "3090", context="8k", weights="q4_k_m")
-    assert mine.serve is not None
-    assert "-m Qwen3-8B-Q4_K_M.gguf" in (mine.serve.llamacpp_line or "")
-    assert mine.serve.vllm_line is None
 
 
 def test_experts_on_the_host_are_read_there_and_leave_the_device() -> None:

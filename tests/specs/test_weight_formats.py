@@ -12,8 +12,6 @@ from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.huggingface.schemes import scheme_of
 from perfmodel.specs.models.formats import weight_format
 from perfmodel.specs.models.model import load_model, precision_of
 from tests.specs.configs import sizes, table
@@ -224,12 +222,6 @@ def test_a_checkpoints_own_formats(row: dict[str, Any]) -> None:
         config | {"quantization_config": row["quantization_config"]}, "config.json", row.get("beside")
     )
     assert (spec.weights, spec.kv_dtype) == (row["weights"], row.get("kv_dtype", "bf16"))
-
-
-@pytest.mark.parametrize("form", FILES["forms"])
-def test_one_format_in_the_words_of_every_method(form: str) -> None:
-    for config in FILES["forms"][form]:
-        assert scheme_of(Keys(config, "config.json")).default == form, config
 
 
 def test_an_mlx_file_by_hand(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Chains: one formula for a scalar and a grid, gamma's edges, drafts, and a brute-force best gamma."""
 
-import math
 from dataclasses import fields, replace
 from functools import partial
 
@@ -10,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.speculation import chain as speculative
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import Prediction, predict, speedups
-from perfmodel.speculation.uncertainty import with_calibration, with_values
 from perfmodel.speculation.workload import Workload
 from tests.speculation import asked
 
@@ -155,12 +152,3 @@ def test_a_window_is_gathered_or_attends_in_a_prefill_of_its_own():
     # at most 513 pairs a token, 4 x 4096 FLOPs in 32 layers; element-wise traffic is on top
     pairs = 32_000 * 513 * 4 * 4096 * 32 / 312e12
     assert linears < own < 1.2 * (linears + pairs)
-
-
-def test_an_answer_that_is_not_finite_is_none() -> None:
-    """No file can hold such a constant; whoever makes one in Python is told."""
-    wrong = with_values(load_calibration("a100-sxm-80gb.magicdec"), {"pass_fixed_s": math.nan})
-    with pytest.raises(
-        InputError, match=r"_s: the answer is not a finite number; check the files of .*a100-sxm-80gb"
-    ):
-        predict(with_calibration(scenario(), wrong), Workload.of(8.0, 8000.0, 2))

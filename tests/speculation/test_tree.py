@@ -157,29 +157,3 @@ def test_levels_are_as_many_as_the_draft_makes_and_twelve_at_most() -> None:
         assert levels_within(scenario(draft=draft), 64, None) == most, draft
     assert levels_within(scenario(), 5, None) == levels_within(scenario(), 64, 5) == 5
     assert levels_within(scenario(draft="ngram"), 64, 1) == 1  # a root alone drafts nothing
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: TreeAcceptance.of([0.9, 0.2]), "at most 1 in sum"),
-        (lambda: TreeAcceptance.of([-0.1]), "0 or more"),
-        (lambda: TreeAcceptance.of([[0.1], [0.1]]), "of 1 to 256 children"),
-        (lambda: TreeAcceptance.of([float("nan")]), "0 or more"),
-        (lambda: Growth(TreeAcceptance.of([0.5]), 2000, 3), "from 1 to 1024"),
-        (lambda: Growth(TreeAcceptance.of([0.5]), 8, 65), "from 1 to 64"),
-        (lambda: Growth(TreeAcceptance.of([0.5]), 8, 3).best(9, 3), "at most 8 nodes"),
-        (lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0), "once per level"),
-        (
-            lambda: choose(scenario(draft="ngram"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 2),
-            "once per level",
-        ),
-        (
-            lambda: choose(scenario(draft="mtp:modules=2"), TreeAcceptance.of([0.5]), 1.0, 64.0, 8, 4),
-            "at most 3",
-        ),
-    ],
-)
-def test_refusals(call, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        call()

@@ -107,21 +107,3 @@ def test_the_best_pair_is_the_best_of_those_that_may_be_tried(ones, twos, known,
     fastest = max(float(predict_two_levels(small, sparse, 1.0, 65536.0, *pair).speedup) for pair in tried)
     assert (found.gamma_1, found.gamma_2) in tried
     assert float(found.speedup) == fastest
-
-
-def test_refusals() -> None:
-    small, sparse = levels()
-    known = Acceptance.from_positions((0.5, 0.5))
-    for acceptance, gammas, words in (
-        (small.acceptance, (0, 4), "--gamma-1"),
-        (small.acceptance, (2, 1000), "--gamma-2"),
-        (known, (3, 4), "--gamma-1: must be at most 2"),
-    ):
-        with pytest.raises(InputError, match=words):
-            inner_rounds(acceptance, *gammas)
-    with pytest.raises(InputError, match="must be a self-draft"):
-        predict_two_levels(small, small, 1.0, 1024.0, 2, 4)
-    with pytest.raises(InputError, match="the same target"):
-        predict_two_levels(levels(kv_dtype="fp8")[0], sparse, 1.0, 1024.0, 2, 4)
-    assert inner_rounds(known, 2, 1).expected == 1
-    assert inner_rounds(small.acceptance, 256, 256).least == 256

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.point.sensitivity import sensitivity
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.specs.calibrations.calibration import over_host
@@ -61,27 +60,6 @@ def test_stated_coverage_is_seen_on_rows_left_out() -> None:
     counts = [c["point"] for c in gate.read(BUNDLED / "accuracy.json")["coverage"].values()]
     inside, rows = sum(c["inside"] for c in counts), sum(c["rows"] for c in counts)
     assert 0.85 <= inside / rows <= 0.97
-
-
-def test_sensitivity_ranks_and_says_what_flips() -> None:
-    rows = sensitivity(
-        Query("llama-3.1-8b", "a100", 64, 16000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.78)
-    )
-    assert {row.input for row in rows} == {
-        "acceptance alpha",
-        "memory bandwidth",
-        "fixed costs",
-        "KV re-read factor of verification",
-    }
-    assert [row.swing for row in rows] == sorted((row.swing for row in rows), reverse=True)
-    by = {row.input: row for row in rows}
-    assert by["acceptance alpha"].low == "0.73"
-    assert by["acceptance alpha"].speedup_high > by["acceptance alpha"].speedup_low
-    assert by["fixed costs"].speedup_low > by["fixed costs"].speedup_high
-    assert by["KV re-read factor of verification"].flips
-    ideal = Query("llama-3.1-8b", "a100", 64, 16000, 2, tp=8, alpha=0.78, calibration="ideal")
-    assert {row.input for row in sensitivity(ideal)} == {*by} - {"fixed costs"}
-    assert all(row.speedup_low == row.speedup_high == 1.0 for row in sensitivity(replace(ideal, gamma=0)))
 
 
 SERVED = Query("gpt-oss-120b", "h200-sxm-141gb", 16, 8192, 3, draft="eagle:features=3", alpha=0.6)

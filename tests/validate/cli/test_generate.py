@@ -21,7 +21,6 @@ from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import save_tensors
 from perfmodel.validate.harness.side_by_side import Run
 from perfmodel.validate.studies.train import configuration
-from tests.validate.tiny import write_documents, write_folder
 
 app = verbs.commands["generate"]
 SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2"]
@@ -71,35 +70,6 @@ def test_every_prompt_is_continued(folder, tmp_path) -> None:
     assert "batch 3, context 80, " in text
     assert row(text, "ngram")
     assert "batch 2, context 80, " in output(*asked, "--prompt", "a third"), "--batch takes the first"
-
-
-def test_a_hugging_face_folder_with_its_tokenizer(tmp_path, target, small) -> None:
-    """BOS in front of what --context leaves, EOS of generation_config.json, text of every row."""
-    pytest.importorskip("transformers")
-    big, little = write_folder(tmp_path / "big", target), write_folder(tmp_path / "little", small)
-    documents = write_documents(tmp_path / "some.jsonl", [90, 40])
-    text = output(
-        *(
-            "--checkpoint",
-            str(big),
-            "--draft",
-            str(little),
-            "--draft-kv",
-            "streamingllm:24",
-            "--dtype",
-            "fp64",
-        ),
-        *("--prompts", str(documents), "--new-tokens", "40"),
-        short=False,
-    )
-    assert "all outputs equal the baseline, token for token" in text
-    assert "batch 2, context 91, " in text
-    assert text.count("--- continuation ") == 2
-    asked = ("--checkpoint", str(big), "--draft", "ngram")
-    text = output(*asked, "--prompt", "the of and " * 9, "--context", "7", short=False)
-    assert "--- prompt 1 (its end) ---\n<s> the of and the of and\n" in text
-    chat = output(*asked, "--prompt", "the of", "--chat", short=False)
-    assert "<s> <unk> <unk> the of you" in chat
 
 
 def test_token_trees(folder) -> None:

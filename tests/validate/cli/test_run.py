@@ -56,27 +56,6 @@ def test_what_reads_a_run_finds_its_calibration(made, capsys) -> None:
     assert run(["validate", "calibrate", "--from-microbench", "t-1", "--hardware", "h100", *folder]) == 0
 
 
-def test_a_second_run_stands_beside_the_first(made, tmp_path, capsys) -> None:
-    """Each record keeps its own calibration, and both count as repeats of one plan."""
-    results = tmp_path / "results"
-    shutil.copytree(made, results)
-    asked = ["validate", "run", str(write(tmp_path, **SMALL)), "--machine", "t-1", "--results", str(results)]
-    assert run(asked) == 0
-    first, second = (r for r in records(results) if r.data.kind == "measure")
-    assert first.calibration != second.calibration
-    assert run(["validate", "report", "t-1", "--results", str(results)]) == 0
-    assert "## Repeats" in (results / "t-1" / "report.md").read_text(encoding="utf-8")
-    assert load_calibration(str(results / "t-1")) == load_calibration(str(second.calibration))
-    text = second.path.read_text(encoding="utf-8")
-    second.path.unlink()
-    capsys.readouterr()
-    assert run([*asked, "--resume"]) == 0  # interrupted after its kernels: they are not timed again
-    assert "as timed before" in capsys.readouterr().err
-    again = [r for r in records(results) if r.data.kind == "measure"][-1]
-    assert again.calibration == second.calibration
-    assert again.path.read_text(encoding="utf-8") != text
-
-
 def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch) -> None:
     """Also where the code lies in somebody else's repository, whose commit says nothing of it."""
     monkeypatch.delenv("PERFMODEL_COMMIT", raising=False)

@@ -3,14 +3,10 @@ imported.
 """
 
 import sys
-from collections import Counter
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from triton.runtime.interpreter import GridExecutor
 
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree_shape import branching
@@ -18,9 +14,9 @@ from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.fp8 import FP8, by_row, to_fp8
-from perfmodel.validate.decoder.model import Layer, Model, Projected
+from perfmodel.validate.decoder.model import Layer, Projected
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.shard import RankShard
@@ -221,60 +217,6 @@ def decoding() -> None:
             asked = Request(2, 9, 4, 2, attention=attention, pointwise=pointwise, kv_dtype=kv_dtype, **more)
             found.append(make_decoder(model, asked).generate([[7, 3, 9, 7, 3, 9, 8, 7, 3], [5]], 4).tokens)
         assert found[0] == found[1], more
-
-
-class Launches(TorchDispatchMode):
-    """Counts what a device would be asked to run: operators that compute or copy, and our own kernels."""
-
-    FREE = ("empty", "new_empty", "empty_like", "view", "_unsafe_view", "detach", "arange")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
-        if not func.is_view and name not in self.FREE:
-            self.count[name] += 1
-        return out
-
-
-def launches(model: Model, request: Request, part: str) -> "Counter[str]":
-    """Of one draft pass, or one verification."""
-    made = make_decoder(model, request)
-    state = start_random(made, request.context, 20)
-    interpret = GridExecutor.__call__
-
-    def launch(kernel: Any, *args: Any, **options: Any) -> None:
-        """Counted, and run out of sight of the count."""
-        counted.count[kernel.fn.__name__] += 1
-        with _disable_current_modes():
-            interpret(kernel, *args, **options)
-
-    with torch.inference_mode(), patch.object(GridExecutor, "__call__", launch), Launches() as counted:
-        if part == "draft":
-            made.draft.propose(state)
-        else:
-            made.verify(state, state.tokens[:, :1])
-    return counted.count
-
-
-def kernels_per_layer() -> None:
-    """The difference between a model of two layers and one of one."""
-    weights = RandomWeights(0, CPU, torch.float32)
-    for part, method in (
-        ("draft", "full"),
-        ("draft", "snapkv:24,window=8"),
-        ("verify", "full"),
-        ("draft", "quest:24,page=4"),
-        ("draft", "topk:24"),
-    ):
-        request = Request(1, 40, 20, 1, draft_kv=method, attention="triton", pointwise="triton")
-        models = [build(specification(num_hidden_layers=layers), weights) for layers in (2, 1)]
-        more, less = (launches(model, request, part) for model in models)
-        more.subtract(less)
-        found = {name: count for name, count in sorted(more.items()) if count}
-        print(part, method, sum(found.values()), found)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from tests.validate.tiny import refused, tiny_spec
 
 CPU = torch.device("cpu")
 NEW = 24
-LINEARS = ("qkv", "output", "mlp.gate_up", "mlp.down")
 
 
 @pytest.fixture(scope="module")

@@ -265,25 +265,6 @@ def test_where_constants_are_sought() -> None:
     assert sought(BASE, ROWS[:1], load_model("llama-3.1-8b")).keys() == passes.keys()
 
 
-def test_where_constants_are_sought_that_nothing_or_much_is_known_of() -> None:
-    ideal, engine = load_calibration("ideal"), load_calibration("h200-sxm-141gb.vllm")
-    for cpu, starts in ((False, (0.0024, 0.0)), (True, (0.0048, 0.0024))):
-        found = sought(ideal, ROWS, load_model("llama-3.1-8b"), cpu)
-        assert (found["iteration_fixed_s"].start, found["iteration_sequence_s"].start) == pytest.approx(
-            starts
-        )
-    found = sought(engine, ROWS, load_model("gpt-oss-120b"))
-    for name in ("gemm_factor", "expert_factor"):
-        value = getattr(engine, name).value
-        assert (found[name].start, found[name].spread, found[name].high) == (value, value / 2, 2 * value)
-    drafted = engine.drafted_token_s.value
-    assert (found["drafted_token_s"].start, found["drafted_token_s"].spread) == (drafted, drafted / 2)
-    assert (found["drafted_token_s"].low, found["drafted_token_s"].high) == (0.0, 2 * drafted)
-    assert "gemm_bandwidth_fraction" not in found
-    assert "drafted_token_s" not in sought(engine, ROWS[:1], load_model("gpt-oss-120b"))
-    assert "expert_factor" not in sought(engine, ROWS, load_model("llama-3.1-8b"))
-
-
 def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
     assert scatter((1.0, 2.0, 3.0)) == scatter((0.0,) * 4) == 0.0
     assert scatter((1.0, 2.0, 3.0, 4.0)) == pytest.approx(1.5 / 1.349 / 2.5)

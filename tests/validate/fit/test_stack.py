@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from perfmodel.cli import run
@@ -10,7 +9,6 @@ from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, loa
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
-from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled, with_stack
 from perfmodel.validate.records.store import RESULTS, latest, newest, records
 from perfmodel.validate.records.summary import points
@@ -38,35 +36,6 @@ def test_factors_that_made_the_times_are_found(made) -> None:
     found = fit_stack(made, KERNELS)
     assert found.factors == pytest.approx(FACTORS, rel=1e-3)
     assert all(found.held_out[name].mape < 1e-3 for name in TIMES)
-
-
-def test_an_overhead_of_nothing_is_left_as_it_is(made) -> None:
-    """Ideal passes take a share of the peaks that a factor can say; no factor makes an overhead of 0
-    longer.
-    """
-    found = fit_stack(made, load_calibration("ideal"))
-    assert found.factors["outside the passes"] == pytest.approx(1.0)
-    assert found.factors["linear ops"] > 1.0
-    assert "overhead_s" not in found.held_out
-    assert found.held_out["target_s"].rows > 0
-
-
-def test_a_half_is_judged_by_the_other(made) -> None:
-    """Times that are twice as long in one half: each half's factors miss the other, though all points could
-    be met.
-    """
-    odd = folds_of(made, "point") % 2 == 1
-    plain = [(p.target, p.batch, p.asked_context) for p in made]  # samples grow past it, with gamma
-    assert (
-        len({*plain})
-        == folds_of(made, "point").max() + 1
-        < len({(p.target, p.batch, p.context) for p in made})
-    )
-    assert not {plain[i] for i in np.flatnonzero(odd)} & {plain[i] for i in np.flatnonzero(~odd)}
-    twice = tuple(
-        replace(p, target_s=p.target_s * 2) if late else p for p, late in zip(made, odd, strict=True)
-    )
-    assert fit_stack(twice, KERNELS).held_out["target_s"].mape > 0.2
 
 
 def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() -> None:

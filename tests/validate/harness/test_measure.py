@@ -39,20 +39,6 @@ def test_a_record_says_everything(record) -> None:
     assert not record.failures()
 
 
-def test_passes_attend_as_the_calibration_chose(tmp_path) -> None:
-    """Unless the plan says by what; the plan of the record is the one that was asked for."""
-    choice = {"heads": 4, "kv_heads": 2, "head_dim": 16, "query": 1, "from_tokens": 0, "name": "math"}
-    calibration = tmp_path / "mine.yaml"
-    ideal = (ROOT / "hardware/calibrations/ideal.yaml").read_text(encoding="utf-8")
-    calibration.write_text(f"{ideal}attention_choices: [{json.dumps(choice)}]\n", encoding="utf-8")
-    for asked, ran in (("auto", "by shape"), ("sdpa", "sdpa")):
-        folder = tmp_path / asked
-        folder.mkdir()
-        found = measured(folder, "--calibration", str(calibration), attention=asked)
-        assert [row.attention for row in found.rows] == [ran] * 4
-        assert found.data.plan.attention == asked
-
-
 def test_a_record_holds_no_host_and_no_path(record) -> None:
     text = record.path.read_text(encoding="utf-8")
     for secret in (socket.gethostname(), str(Path.home()), str(ROOT), str(record.path.parent)):

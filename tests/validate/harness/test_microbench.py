@@ -8,25 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from perfmodel import costs
 from perfmodel.cli import run
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.harness.clock import clock_for
 from perfmodel.validate.harness.estimate import scenarios_of
 from perfmodel.validate.harness.micro.fit import KernelFit, attention_choices, calibration_from
 from perfmodel.validate.harness.micro.host import host_spec
-from perfmodel.validate.harness.micro.jobs import Job, jobs, linear_shapes, shell_smalls, small_bytes
-from perfmodel.validate.harness.micro.kernels import KernelMaker
-from perfmodel.validate.harness.micro.run import time_job
+from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records.plan import Plan, load_plan, spec_of
 from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record, read_record
-from tests.validate.tiny import BLOCK, changed, refused, write
+from tests.validate.tiny import BLOCK, refused, write
 
 TRUTH = {
     "gemm_bandwidth_fraction": 0.8,
@@ -325,49 +320,6 @@ def test_the_fastest_implementation_by_shape_by_hand() -> None:
         "name": "math",
     }
     assert attention_choices([*four, one[0]], lambda row: row.call_s) == []
-
-
-def test_a_fit_takes_each_shapes_fastest_and_keeps_the_choice(record, fitted, gpu) -> None:
-    """Slower by half everywhere but with another implementation: the constants are those of the faster
-    rows.
-    """
-    rows = [row for row in record.kernels if row.kind == "attention"]
-
-    def other(row: KernelRow, factor: float) -> KernelRow:
-        samples = {"call_s": tuple(s * factor for s in row.samples["call_s"])}
-        return row.model_copy(update={"at": {**row.at, "implementation": "sdpa"}, "samples": samples})
-
-    slower = [other(row, 1.5).model_copy(update={"at": row.at}) for row in rows]
-    both = {"attention": slower + [other(row, 1.0) for row in rows]}
-    share, _ = KernelFit(record, gpu, both, "median").attention((0.5, 0.1))["attention_bandwidth_fraction"]
-    assert share == pytest.approx(TRUTH["attention_bandwidth_fraction"], 0.02)
-    factors = [0.5 if row.at["batch"] * row.at["context"] < 1000 else 2.0 for row in rows]
-    points = record.data.points + tuple(map(other, rows, factors))
-    choices = calibration_from(changed(record, points), gpu).attention_choices
-    ones = [(c.name, c.from_tokens > 0) for c in choices if c.query == 1]
-    assert ones[:2] == [("sdpa", False), ("auto", True)]
-    assert {(c.name, c.from_tokens) for c in choices if c.query > 1} == {("auto", 0)}, "no small cache"
-    assert fitted.attention_choices == ()
-
-
-def test_a_kernel_that_fails_on_one_rank_fails_on_all(plan) -> None:
-    """Ranks agree before they count calls together, so that none waits for one that has gone on."""
-
-    class Pair(RankShard):
-        """This rank is fine or not; the other one failed."""
-
-        def of_all(self, mine: object) -> list[Any]:
-            told.append(mine)
-            return [mine, False]
-
-    told: list[object] = []
-    cpu = torch.device("cpu")
-    maker, clock = KernelMaker(plan, cpu, torch.bfloat16), clock_for(cpu)
-    for rows, cause in ((4, "failed on another rank"), (-1, "")):
-        row = time_job(maker, Job("gemm", {"n": 8, "k": 8, "m": rows}), clock, cpu, Pair(0, 2))
-        assert row["status"] == "failed"
-        assert cause in row["error"]
-    assert told == [True, False]
 
 
 def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from perfmodel.cli import run
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
-from perfmodel.validate.lm import CHECKPOINT, bundled_checkpoint, data, is_trained_here
+from perfmodel.validate.lm import CHECKPOINT, data, is_trained_here
 from perfmodel.validate.studies.train import (
     SPEC,
     Stage,
@@ -118,17 +117,3 @@ def test_every_draft_cache_has_observed_acceptance() -> None:
         )
         assert out.tokens == plain.tokens, method
         assert 1.5 < out.tokens_per_iteration <= 5, method
-
-
-def test_without_the_checkpoint_a_command_says_so(tmp_path, monkeypatch, capsys) -> None:
-    """As where the package was installed from a wheel, which does without it."""
-    assert bundled_checkpoint() == str(CHECKPOINT)
-    monkeypatch.setattr("perfmodel.validate.lm.CHECKPOINT", tmp_path)
-    for verb in ("generate", "acceptance"):
-        assert run(["validate", verb]) == 2
-        said = capsys.readouterr()
-        assert said.err == (
-            "error: --checkpoint: must be given: the small trained model comes with the source tree, not "
-            "with the wheel\n"
-        )
-        assert not said.out

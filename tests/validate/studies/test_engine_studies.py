@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from math import log
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
-from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import ABSENT
 from perfmodel.specs.calibrations.fits import Scatter, square
@@ -110,22 +108,6 @@ def _leaves(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{place}.{key}")
     else:
         yield place, data
-
-
-def test_a_file_of_folds_that_cannot_be_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / "engines.json"
-    monkeypatch.setattr(study, "PATH", place)
-    for text, words in (
-        (None, "be there"),
-        ("{", "be there"),
-        ('{"schema_version": 9}', "must be 2, given 9"),
-    ):
-        if text is not None:
-            place.write_text(text)
-        with pytest.raises(InputError, match=words):
-            recorded()
 
 
 def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:

@@ -47,13 +47,6 @@ def test_each_run_has_a_fold_without_it():
     assert held_out(run, "study").model_dump() == folds()[DEEPSEEK][run.engine], "of the prompts of 8K alone"
 
 
-def test_versions_and_acceptance_that_were_not_printed():
-    """Qwen3-32B ran on a commit before 0.14; chunks carry 2.2 to 2.9 times the tokens with three of MTP."""
-    assert run_of(STUDIES[1], 0, 16).version == "0.14"
-    drafted = [run for run in runs(DEEPSEEK) if run.steps == 3]
-    assert {round(run.gained, 1) for run in drafted} == {2.3, 2.8}
-
-
 def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
     """Residuals 0.2 - move: a wide spread gives 0.2, one of 1 around 0 beside a run of weight 1 gives 0.2 /
     (1 + 1).
