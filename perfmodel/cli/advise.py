@@ -64,7 +64,7 @@ def _print(a: Advice, verbose: bool) -> None:
             say(f"Runs in: {a.chosen.runs_in}.")
         if (p := a.not_run) is not None:
             beyond = (
-                f"gamma {_length(p)}, batch {p.batch}, {ratio_text(a.gain(p) or p.speedup)} the best baseline"
+                f"gamma {p.gamma}, batch {p.batch}, {ratio_text(a.gain(p) or p.speedup)} the best baseline"
             )
             say(
                 f"Better, but this engine does not support it: {_draft(p)}, {beyond}: {p.runs_in}; "
@@ -102,7 +102,7 @@ def _in_short(a: Advice) -> str:
         return f": {a.reason}" if a.verdict == "unknown_acceptance" else f": the baseline, batch {p.batch}"
     sure = "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
-    return f": {_draft(p)}, gamma {_length(p)}, batch {p.batch}{over}"
+    return f": {_draft(p)}, gamma {p.gamma}, batch {p.batch}{over}"
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
@@ -131,7 +131,7 @@ def _searched(a: Advice) -> str:
 def _front(a: Advice) -> None:
     fronts = {"baseline": a.pareto.baseline, "speculating": a.pareto.speculating}
     points = [
-        (name, *_pace(p), str(p.batch), _length(p), _draft(p))
+        (name, *_pace(p), str(p.batch), str(p.gamma), _draft(p))
         for name, f in fronts.items()
         for p in _spread(f)
     ]
@@ -146,10 +146,6 @@ def _spread(front: Sequence[FrontPoint]) -> Sequence[FrontPoint]:
     return [front[round(i * (len(front) - 1) / (SHOWN - 1))] for i in range(SHOWN)]
 
 
-def _length(p: Pick | FrontPoint) -> str:
-    return str(p.gamma) if p.tree_levels is None else f"{p.gamma} in {p.tree_levels - 1} levels"
-
-
 def _draft(p: Pick | FrontPoint) -> str:
     kv = "" if p.draft_kv in (None, "full") else f" {p.draft_kv.partition(',')[0]}"
     return f"{p.draft or '-'}{kv}"
@@ -162,7 +158,7 @@ def _row(a: Advice, p: Pick) -> tuple[str, ...]:
     return (
         str(p.tp),
         draft,
-        _length(p),
+        str(p.gamma),
         str(p.batch),
         *_pace(p),
         *price,

@@ -94,18 +94,13 @@ def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> F
     return gained / iteration_s(scenario, batch, context, tree)
 
 
-def surface(
-    scenario: Scenario, batch: Floats, context: Floats, table: Growth, sizes: Ints | None = None
-) -> tuple[Array, Array, Array]:
+def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -> tuple[Array, Array, Array]:
     """Speedup and iteration time over ``[batch, context, levels, size]``, and the baseline over ``[batch,
     context]``.
-
-    sizes: rising sizes from 1; by default all of the table's.
     """
     b, c = np.asarray(batch, float)[..., None], np.asarray(context, float)[..., None]
-    at = np.arange(1, table.size + 1) if sizes is None else sizes
-    verify = np.asarray(scenario.target_pass_s(b, c, at.astype(float)))
-    widths = table.widths[:, at - 1]
+    verify = np.asarray(scenario.target_pass_s(b, c, np.arange(1.0, table.size + 1)))
+    widths = table.widths
     overhead = np.asarray(scenario.overhead_s(b, c)) + np.zeros(1)
     if scenario.draft.in_one_pass:
         blocks = [scenario.draft.query(float(row)) for row in range(len(widths))]
@@ -117,7 +112,7 @@ def surface(
     target = verify[..., 0]
     total[..., :, 0] = target[..., None]
     total[..., 0, :] = target[..., None]
-    return table.tokens[:, at - 1] * target[..., None, None] / total, total, target
+    return table.tokens * target[..., None, None] / total, total, target
 
 
 def _passes(widths: Ints, widest: int) -> Array:

@@ -15,13 +15,10 @@ from hypothesis import strategies as st
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query, resolve
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_library import published_drafts, short_name
 from perfmodel.specs.boundary import files
-from perfmodel.speculation.tree import TreeAcceptance
-from perfmodel.speculation.tree_cost import choose
 
 RATES = {"self@streamingllm:512": "0.8", "eagle": "0.75/0.65/0.5", "ngram": "0.4x3", "llama-3.2-1b": "0.7"}
 
@@ -183,24 +180,6 @@ def test_interval_and_break_even_keep_the_bound() -> None:
     assert advise(asked, max_tpot_ms=None).robustness.smallest_alpha < r.smallest_alpha
 
 
-def test_trees_are_searched_where_their_acceptance_was_measured() -> None:
-    """The tree that `perfmodel tree` finds, or one next to it: beyond 64 nodes only some sizes are
-    searched.
-    """
-    rates = (0.63, 0.11, 0.06)
-    s = resolve(Query("llama-3.1-8b", "h100-sxm-80gb", 1, 1, draft="llama-3.2-1b", alpha=0.0))
-    for batch in (1, 16):
-        chosen = advise(request(rate={"llama-3.2-1b": "tree:0.63/0.11/0.06"}, batch=(batch,))).chosen
-        found = choose(s, TreeAcceptance.of(rates), float(batch), 16384.0, 512, 24)
-        if found.tree.size <= 64:
-            assert (chosen.gamma + 1, chosen.tree_levels) == (found.tree.size, found.tree.levels)
-            assert chosen.speedup == pytest.approx(found.speedup, rel=1e-12)
-        assert 0.998 < chosen.speedup / found.speedup <= 1 + 1e-12
-    a = advise(request(rate={"ngram": "tree:0.5/0.1", "eagle": "0.6"}))
-    assert [s.draft for s in a.skipped] == ["ngram"]
-    assert "once per level" in a.skipped[0].reason, "a draft that makes no trees"
-
-
 MORE = ("hardware", "batch", "max_gamma", "tp", "max_tpot_ms")
 
 
@@ -266,5 +245,3 @@ def test_more_prices_than_fit_in_memory_are_refused_with_what_is_possible() -> N
     ):
         advise(asked)
     assert advise(request(rate={"self@streamingllm:512": "0.8"}, batch="1..16384x2")).candidates == 15 * 17
-    with pytest.raises(InputError, match="at most 867 values"):  # 96 sizes of a tree at 24 levels
-        advise(request(rate={"llama-3.2-1b": "tree:0.6/0.1"}, batch="1..868"))

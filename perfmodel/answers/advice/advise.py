@@ -8,8 +8,6 @@ baseline, the fronts of throughput against time per token, the term that decides
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from perfmodel.answers.advice.candidates import AdviseQuery, Skip, find_candidates
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import Export, export, served_with
@@ -25,7 +23,7 @@ from perfmodel.answers.text import ratio_text
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
-from perfmodel.speculation.uncertainty import interval_of, log_error, speedup_interval
+from perfmodel.speculation.uncertainty import speedup_interval
 from perfmodel.speculation.workload import Workload
 
 UNITS = {"throughput": "tokens/s", "latency": "s per token", "cost": "$ per million tokens"}
@@ -41,7 +39,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One configuration; draft, draft_kv and draft_tp are None for the baseline, tree_levels for a chain.
+    """One configuration; draft, draft_kv and draft_tp are None for the baseline.
 
     runs_in: the engine that runs the draft, in words; None for the baseline, and where the stack is not a
     serving engine. `speedup` is over the baseline at the same batch and degree; `objective` is the value of
@@ -53,7 +51,6 @@ class Pick:
     draft_kv: str | None
     draft_tp: int | None
     gamma: int
-    tree_levels: int | None
     batch: int
     tpot_s: float
     throughput_tokens_per_s: float
@@ -180,11 +177,7 @@ def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
     """The verdict of `whatif` for the point, against the baseline at the same batch."""
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
     speedup = float(s.target_pass_s(batch, context)) / point.tpot_s
-    if not point.levels:
-        sure = speedup_interval(s, batch, context, point.gamma, speedup)
-        return verdict(speedup, sure, point.gamma, defect=slowing(s, context))
-    error = log_error(s, np.asarray(batch), np.asarray(context), np.array([point.gamma]))
-    sure = None if error is None else interval_of(speedup, float(error[..., 0]))
+    sure = speedup_interval(s, batch, context, point.gamma, speedup)
     return verdict(speedup, sure, point.gamma, defect=slowing(s, context))
 
 
@@ -193,7 +186,7 @@ def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
     one.
     """
     s = chosen.candidate.scenario
-    if chosen.levels or engine_of(s.machine.calibration) not in ("vllm", "sglang", "llamacpp"):
+    if engine_of(s.machine.calibration) not in ("vllm", "sglang", "llamacpp"):
         return None
     context, gain = query.context, 1.0
     ranges = (Range(1, chosen.batch, chosen.gamma, gain),)
@@ -224,7 +217,6 @@ def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
         draft_kv=s.draft.kv.label() if point.gamma else None,
         draft_tp=s.draft.tensor_parallel if point.gamma else None,
         gamma=point.gamma,
-        tree_levels=point.levels or None,
         batch=point.batch,
         tpot_s=point.tpot_s,
         throughput_tokens_per_s=throughput,
@@ -254,9 +246,9 @@ def _reason(
     if rival is None:
         return f"no acceptance is known for {query.model}{_would_pay(would_pay)}; {stops}"
     why = _why(rival, query)
-    draft, tree = rival.candidate.scenario.draft, f", {rival.levels} levels" if rival.levels else ""
+    draft = rival.candidate.scenario.draft
     return (
-        f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}{tree}, batch "
+        f"the best draft ({draft.name}, {draft.kv.label()}, gamma {rival.gamma}, batch "
         f"{rival.batch}) reaches {rival.times(chosen, query):.3f} of the baseline: {why}; {stops}"
     )
 
@@ -275,13 +267,8 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
 
 
 def _why(point: PricedPoint, query: AdviseQuery) -> str:
-    """What an iteration of a chain saves and costs; for a tree, its gain."""
+    """What an iteration saves and costs."""
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
-    if point.levels:
-        return (
-            f"a tree of {point.gamma} tokens on {point.levels - 1} levels gains {point.gained:.2f} "
-            "an iteration"
-        )
     prediction = predict(s, Workload.of(batch, context, point.gamma), query.max_gamma)
     return reason(prediction, str(s.target_step(batch, context).limiter))
 

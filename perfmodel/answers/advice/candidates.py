@@ -4,7 +4,7 @@ A candidate without a measured acceptance is skipped and listed; no acceptance i
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,13 +40,11 @@ from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.tree import TreeAcceptance
-from perfmodel.speculation.tree_cost import check_draftable
 
 OBJECTIVES = ("throughput", "latency", "cost")
 BUDGETS = (512, 1024, 2048, 4096)
 Rows = Sequence[AcceptanceRow]
-Known = tuple[str, KVMethod, Acceptance | TreeAcceptance]
+Known = tuple[str, KVMethod, Acceptance]
 Unknown = tuple[str, KVMethod, str]
 """A draft and its KV method with their acceptance, or with the reason why none is known."""
 
@@ -71,7 +69,7 @@ class AdviseQuery(CommonOptions):
     """A question to `advise`.
 
     rate: draft, or ``draft@METHOD:BUDGET``, -> ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position), ``0.6x3.5``
-    (n-gram: hit probability x run length) or ``tree:0.6/0.1`` (a tree's, by rank of the child). acceptance: a
+    (n-gram: hit probability x run length). acceptance: a
     file of rows, instead of the bundled ones, for what rate leaves out. draft and draft_kv: None searches
     what rate and file name, and all kinds and methods where there is neither.
     """
@@ -106,7 +104,7 @@ class AdviseQuery(CommonOptions):
         group="Draft",
     )
     rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
-        "Measured acceptance: 0.8, by position 0.8/0.7/0.5, n-gram 0.4x3, tree:0.6/0.1; may be repeated.",
+        "Measured acceptance: 0.8, by position 0.8/0.7/0.5, n-gram 0.4x3; may be repeated.",
         "DRAFT[@KV]=RATE",
         read=_rates,
         repeated=True,
@@ -171,15 +169,13 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A configuration without its batch and draft length. tree: its acceptance if it drafts trees instead of
-    chains.
+    """A configuration without its batch and draft length.
 
     runs: whether the given engine runs the draft; None for the baseline, and for other stacks than serving
     engines.
     """
 
     scenario: Scenario
-    tree: TreeAcceptance | None = None
     runs: RunsIn | None = None
 
     @property
@@ -232,21 +228,16 @@ def _candidate(
     name: str,
     kv: KVMethod,
     draft_tp: int,
-    acceptance: Acceptance | TreeAcceptance,
+    acceptance: Acceptance,
 ) -> Candidate:
     """One candidate. Raises InputError where it cannot run."""
     point = query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
-    tree = acceptance if isinstance(acceptance, TreeAcceptance) else None
-    # a tree's acceptance is not a chain's: the scenario's own is not asked then
-    chain = acceptance if isinstance(acceptance, Acceptance) else replace(UNUSED, source=acceptance.source)
-    scenario = resolve(point, chain, named)
+    scenario = resolve(point, acceptance, named)
     scenario.draft_pass_s(1.0, 1.0)
-    if tree is not None:
-        check_draftable(scenario, 2)
-    runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine, tree is not None)
+    runs = runs_in(engine_of(named.calibration), scenario.draft, query.engine)
     if runs is not None and runs.runs and (defect := slowing(scenario, float(query.context))) is not None:
         runs = RunsIn(False, f"{runs.text}, but {said(defect)}")
-    return Candidate(scenario, tree, runs)
+    return Candidate(scenario, runs)
 
 
 def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:

@@ -1,6 +1,4 @@
-"""Prices of `advise`'s candidates: each over all batches and draft lengths (or trees) at once, and
-the best.
-"""
+"""Prices of `advise`'s candidates: each over all batches and draft lengths at once, and the best."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +10,9 @@ from perfmodel.errors import refuse
 from perfmodel.operations import Array, Ints, Mask
 from perfmodel.speculation import capacity
 from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.tree_cost import growth, surface
 
-TREE_SIZES = np.array([*range(1, 64), *range(64, 256, 8), *range(256, 513, 32)])
-"""Nodes of the trees searched, the root included: every size to 64, then steps of an eighth of it or less."""
 MAX_PRICES = 2_000_000
 """Of all batches, drafts and draft lengths together: about a gigabyte and ten seconds."""
-TREE_LEVELS = 24
-"""Most levels of the searched trees, with the root; `perfmodel tree` searches every size, and further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +23,6 @@ class FrontPoint:
     throughput_tokens_per_s: float
     batch: int
     gamma: int
-    tree_levels: int | None
     tp: int
     draft: str | None
     draft_kv: str | None
@@ -46,15 +38,14 @@ class Fronts:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """One candidate over ``[batch, column]``; a column is a draft length, or a tree's size and levels.
+    """One candidate over ``[batch, gamma]``.
 
-    `drafted` and `levels` are per column: tokens drafted, and a tree's levels (0 for a chain). `gained` are
-    tokens per iteration. `fits`: memory suffices; `allowed`: the bound on time per token holds too.
+    `drafted` are the draft lengths, `gained` tokens per iteration of each. `fits`: memory suffices;
+    `allowed`: the bound on time per token holds too.
     """
 
     candidate: Candidate
     drafted: Ints
-    levels: Ints
     gained: Array
     tpot_s: Array
     fits: Mask
@@ -68,28 +59,15 @@ def price(
 
     Raises InputError for more prices than fit in memory with ease.
     """
-    columns = len(baseline) + sum(_columns(c, query) for c in candidates)
+    columns = len(baseline) + sum(c.scenario.longest(query.max_gamma) for c in candidates)
     if query.batches.size * columns > MAX_PRICES:
         allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
         raise refuse("--batch", None, allowed, query.batches.size)
-    chains = [c for c in candidates if c.tree is None]
-    deepest = max((c.scenario.longest(query.max_gamma) for c in chains), default=0)
+    deepest = max((c.scenario.longest(query.max_gamma) for c in candidates), default=0)
     verify = {c.tp: _verify(c.scenario, query, deepest) for c in baseline}
     none = np.zeros(1, int)
-    alone = [_priced(c, none, none, np.ones(1), verify[c.tp][:, :1], query) for c in baseline]
-    drafted = [
-        _trees(c, query) if c.tree is not None else _chains(c, query, verify[c.tp]) for c in candidates
-    ]
-    return alone, drafted
-
-
-def _columns(candidate: Candidate, query: AdviseQuery) -> int:
-    """Draft lengths, or sizes and levels of trees, that are priced at each batch."""
-    return (
-        candidate.scenario.longest(query.max_gamma)
-        if candidate.tree is None
-        else TREE_SIZES.size * TREE_LEVELS
-    )
+    alone = [_priced(c, none, np.ones(1), verify[c.tp][:, :1], query) for c in baseline]
+    return alone, [_chains(c, query, verify[c.tp]) for c in candidates]
 
 
 def fits(scenario: Scenario, batch: Any, drafted: Any, query: AdviseQuery) -> Mask:
@@ -109,30 +87,15 @@ def _chains(candidate: Candidate, query: AdviseQuery, verify: Array) -> Priced:
     b, context = query.batches[:, None], np.asarray(float(query.context))
     iteration = gammas * s.draft_token_s(b, context, gammas) + verify[:, gammas] + s.overhead_s(b, context)
     gained = np.cumsum(s.acceptance.survival(int(gammas[-1])))[1:]
-    return _priced(candidate, gammas, np.zeros_like(gammas), gained, iteration / gained, query)
+    return _priced(candidate, gammas, gained, iteration / gained, query)
 
 
-def _trees(candidate: Candidate, query: AdviseQuery) -> Priced:
-    """Every size of `TREE_SIZES` and every number of levels from 2 on."""
-    assert candidate.tree is not None
-    batches = query.batches
-    levels = min(TREE_LEVELS, (candidate.scenario.draft.max_gamma or TREE_LEVELS) + 1)
-    table = growth(candidate.tree, int(TREE_SIZES[-1]), levels)
-    _, total, _ = surface(candidate.scenario, batches, float(query.context), table, TREE_SIZES)
-    levels, sizes = np.meshgrid(np.arange(2, table.levels + 1), TREE_SIZES[1:], indexing="ij")
-    gained = table.tokens[1:, TREE_SIZES[1:] - 1].ravel()
-    tpot = total[:, 1:, 1:].reshape(batches.size, -1) / gained
-    return _priced(candidate, sizes.ravel() - 1, levels.ravel(), gained, tpot, query)
-
-
-def _priced(
-    candidate: Candidate, drafted: Any, levels: Any, gained: Array, tpot_s: Array, query: AdviseQuery
-) -> Priced:
+def _priced(candidate: Candidate, drafted: Any, gained: Array, tpot_s: Array, query: AdviseQuery) -> Priced:
     room = fits(candidate.scenario, query.batches[:, None], np.asarray(drafted, float), query)
     room = np.broadcast_to(room, tpot_s.shape)
     bound = query.max_tpot_s
     return Priced(
-        candidate, drafted, levels, gained, tpot_s, room, room if bound is None else room & (tpot_s <= bound)
+        candidate, drafted, gained, tpot_s, room, room if bound is None else room & (tpot_s <= bound)
     )
 
 
@@ -143,7 +106,6 @@ class PricedPoint:
     candidate: Candidate
     batch: int
     gamma: int
-    levels: int
     gained: float
     tpot_s: float
     value: float
@@ -165,7 +127,6 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
         candidate=priced.candidate,
         batch=int(query.batches[i]),
         gamma=int(priced.drafted[j]),
-        levels=int(priced.levels[j]),
         gained=float(priced.gained[j]),
         tpot_s=float(priced.tpot_s[i, j]),
         value=float(value[i, j]),
@@ -209,7 +170,6 @@ def front(priced: list[Priced], batches: Array) -> tuple[FrontPoint, ...]:
                 throughput_tokens_per_s=float(rate[at]),
                 batch=int(batches[i]),
                 gamma=gamma,
-                tree_levels=int(winner.levels[j]) or None,
                 tp=winner.candidate.tp,
                 draft=draft.name if gamma else None,
                 draft_kv=draft.kv.label() if gamma else None,

@@ -47,9 +47,8 @@ def robustness_of(
             fewest = max(fewest, chosen.gained * chosen.tpot_s / query.max_tpot_s)
         priced = next(x for x in searched if x.candidate is chosen.candidate)
         interval = _gain_interval(query, chosen, baseline, priced)
-        if not chosen.levels:
-            alpha = float(alpha_from_tokens_per_iteration(chosen.gained, chosen.gamma))
-            smallest = float(alpha_from_tokens_per_iteration(fewest, chosen.gamma))
+        alpha = float(alpha_from_tokens_per_iteration(chosen.gained, chosen.gamma))
+        smallest = float(alpha_from_tokens_per_iteration(fewest, chosen.gamma))
     return Robustness(
         gain_over_baseline=gain,
         gain_over_baseline_interval=interval,
@@ -74,7 +73,7 @@ def _gain_interval(
     if error is None:
         return None
     factor = interval_of(1.0, float(error[..., 0]))[1]
-    column = int(np.flatnonzero((priced.drafted == chosen.gamma) & (priced.levels == chosen.levels))[0])
+    column = int(np.flatnonzero(priced.drafted == chosen.gamma)[0])
     least_s = np.asarray(s.target_pass_s(query.batches, context)) / chosen.gained
     usual_s, gains = priced.tpot_s[:, column], []
     for tpot_s in (usual_s * factor, np.maximum(usual_s / factor, np.minimum(least_s, usual_s))):

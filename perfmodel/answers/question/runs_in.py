@@ -36,7 +36,7 @@ def draft_word(draft: Draft) -> str:
     return draft.name if draft.kind == "eagle" else draft.kind
 
 
-def runs_in(engine: str | None, draft: Draft, asked: str | None, tree: bool = False) -> RunsIn | None:
+def runs_in(engine: str | None, draft: Draft, asked: str | None) -> RunsIn | None:
     """None for what is no serving engine: a research stack, a calibration of none.
 
     asked: the question's ``--engine``; a draft that is newer than the version it names does not run there.
@@ -45,14 +45,12 @@ def runs_in(engine: str | None, draft: Draft, asked: str | None, tree: bool = Fa
     if engine is None or engine not in engines:
         return None
     own = engines[engine]
-    if since := _since(own.drafts.get(draft_word(draft)), draft, tree, own.newest):
+    if since := _since(own.drafts.get(draft_word(draft)), draft):
         version = (asked or "").partition(DRIFT)[2]
         if version and release(version) < release(since):
             return RunsIn(False, f"{own.title} >= {since}, not in {version}")
         return RunsIn(True, f"{own.title} >= {since}")
-    others = {
-        e.title: _since(e.drafts.get(draft_word(draft)), draft, tree, e.newest) for e in engines.values()
-    }
+    others = {e.title: _since(e.drafts.get(draft_word(draft)), draft) for e in engines.values()}
     elsewhere = " or ".join(f"{title} >= {since}" for title, since in others.items() if since)
     if elsewhere:
         return RunsIn(False, f"not in {own.title}; in {elsewhere}")
@@ -64,9 +62,9 @@ def runs_in(engine: str | None, draft: Draft, asked: str | None, tree: bool = Fa
     )
 
 
-def _since(served: ServedDraft | None, draft: Draft, tree: bool, newest: str) -> str | None:
+def _since(served: ServedDraft | None, draft: Draft) -> str | None:
     """The version from which on it is served; None where it is not."""
-    if served is None or served.until is not None or (tree and not served.trees):
+    if served is None or served.until is not None:
         return None
     if draft.kv.name == "full":
         return served.since

@@ -7,7 +7,7 @@ from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import argument, asks, question
 from perfmodel.answers.question.doubts import beyond, doubts, of_draft
 from perfmodel.answers.question.query import CommonOptions, resolve
-from perfmodel.answers.question.rates import parse_chain_rate
+from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.readers import Lengths, Parsed, gammas, rate
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError, refuse
@@ -126,7 +126,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     ones, twos = _lengths(question.gamma_1, "--gamma-1"), _lengths(question.gamma_2, "--gamma-2")
     query = question.query(draft="self", gamma=_measured_at(question, twos))
     batch, context = query.batch, query.context
-    rate = parse_chain_rate(question.small_rate, "--small-rate", "`perfmodel tree`")
+    rate = parse_rate(question.small_rate, "--small-rate")
     given = {"alpha": None, "tokens_per_iteration": None, "acceptance": None}
     small = resolve(question.query(draft=question.small, draft_kv=question.small_kv, **given), rate)
     sparse = resolve(query)

@@ -16,8 +16,7 @@ from perfmodel.specs.engines.engines import release
 class ServedDraft(Frozen):
     """A kind of draft in one engine: what the engine calls it and which of its releases have it.
 
-    windows: KV methods of the draft that it has beside the whole cache, from `windows_since` on. trees:
-    whether it verifies trees.
+    windows: KV methods of the draft that it has beside the whole cache, from `windows_since` on.
     """
 
     method: str
@@ -25,7 +24,6 @@ class ServedDraft(Frozen):
     until: str | None = None
     windows: tuple[str, ...] = ()
     windows_since: str | None = None
-    trees: bool = False
 
 
 class DynamicMode(Frozen):
