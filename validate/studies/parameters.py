@@ -120,7 +120,9 @@ PUBLIC = (
     ),
     Parameter("vllm.pass_fixed_s", 1.42e-3, 0.33, source=_V0),
     Parameter("vllm@0.8.pass_fixed_s", 0.01, 1.0, True, _V1, elsewhere=0.01),
-    Parameter("sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6"),
+    Parameter(
+        "sglang@0.0.small_kernel_s", 2.82, 0.36, True, f"20 steps of {QWEN}, SGLang 0.4.6", elsewhere=1.0
+    ),
     Parameter(
         "sglang@0.5.small_kernel_s", 1.0, 0.1, True, "versions from 0.5.5 on are those fitted", elsewhere=1.0
     ),

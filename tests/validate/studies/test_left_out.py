@@ -8,6 +8,7 @@ import pytest
 
 from perfmodel.validate.studies.left_out import (
     FREE,
+    LATER,
     Step,
     Variances,
     alike,
@@ -21,10 +22,11 @@ from perfmodel.validate.studies.sources import LEFT_OUT, of_figure
 H20 = [a for a in of_figure("step") if a.run.hardware == "h20-sxm-96gb" and a.run.kind == "step"][:6]
 
 
-def test_a_constant_without_rows_is_a_factor_of_one_or_a_tenth_of_its_time() -> None:
+def test_a_constant_without_rows_is_a_factor_of_one_a_tenth_of_its_time_or_as_versions_are() -> None:
     assert neutral(Parameter("a.expert_factor", 3.0, 1.0)) == pytest.approx(-math.log(3))
     assert neutral(Parameter("a.small_kernel_s", 2.0, 1.0, True)) == pytest.approx(-math.log(2))
     assert neutral(Parameter("a.pass_fixed_s", 1e-3, 1.0)) == pytest.approx(math.log(0.1))
+    assert neutral(Parameter("a@2.0.small_kernel_s", 0.8, 1.0, True)) == pytest.approx(math.log(LATER / 0.8))
     measured = Parameter("a.gemm_factor", 0.4, 1.0, True, elsewhere=0.5)
     assert neutral(measured) == pytest.approx(math.log(0.5 / 0.4))
 
