@@ -62,7 +62,7 @@ def read_trace(path: str | Path) -> Arrivals:
     prompts, outputs = inputs[order].astype(np.int64), outputs[order].astype(np.int64)
     shared = None
     if any(hashes):
-        shared = of_hashes(prompts, [hashes[at] or () for at in order])
+        shared = of_hashes(prompts, [hashes[at] or () for at in order], str(where))
     elif any(session is not None for session in sessions):
         shared = of_sessions(prompts, outputs, [sessions[at] for at in order])
     return Arrivals(at[order] - at[order[0]], prompts, outputs, shared)

@@ -5,19 +5,26 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.errors import refuse
 from perfmodel.queueing.blocks import Path, Shared
 
 
-def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]]) -> Shared:
+def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where: str) -> Shared:
     """Of hashes that each stand for a block and all before it, as in Mooncake's traces (blocks of 512).
 
     The size of a block follows from the longest list: the power of two that so many fill a prompt with.
+    Raises InputError, which names the file `where`, for a prompt with fewer hashes than full blocks.
     """
     longest = max(range(len(hashes)), key=lambda at: len(hashes[at]))
     block = 1 << int(np.ceil(np.log2(max(prompts[longest] / max(len(hashes[longest]), 1), 1.0))))
     paths: list[Path] = []
-    for prompt, own in zip(prompts.tolist(), hashes, strict=True):
+    for at, (prompt, own) in enumerate(zip(prompts.tolist(), hashes, strict=True)):
         full = prompt // block
+        if own and len(own) < full:
+            whole = f"the {full} full blocks of {block} in its prompt of {prompt} tokens"
+            raise refuse(
+                where, f"hash_ids of request {at + 1} by arrival", f"one for each of {whole}", len(own)
+            )
         rest = ((own[full], prompt - full * block),) if prompt % block and full < len(own) else ()
         paths.append((*((each, block) for each in own[:full]), *rest))
     return Shared(paths, [-1] * len(paths))

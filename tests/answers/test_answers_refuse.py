@@ -38,6 +38,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("traffic", {"prefix_block": 64}, "prefix_block: needs prefix_len, turns or trace"),
     ("traffic", {"disable_eagle_block_drop": True}, "disable_eagle_block_drop: needs prefix_len"),
     ("traffic", {"think_time": 3}, "think_time: needs turns"),
+    *(
+        ("traffic", {"request_rate": rate}, "request_rate: must be a number from 1e-06")
+        for rate in (1e-9, 1e9)
+    ),
     ("traffic", {"request_rate": None, "rollout": 8, "slo": "tpot:20"}, "slo: must be left out with rollout"),
     ("hierarchy", {"draft_kv": "full"}, "draft_kv: must be METHOD:BUDGET, a sparse cache"),
 ]

@@ -56,6 +56,7 @@ def test_a_hit_rate_never_hurts_and_memory_is_counted_on_both_sides() -> None:
         ({"draft_hardware": None, "hit": 0.5}, "hit: must be left out without draft_hardware"),
         ({"hit": 1.5}, "hit: must be"),
         ({"draft_hardware": None, "outcomes": 2}, "outcomes: needs draft_hardware"),
+        ({"hit": None, "outcomes": 2}, "outcomes: needs hit"),
         ({"draft_hardware": None, "draft_devices": 2}, "draft_devices: needs draft_hardware"),
         ({"draft_hardware": "nope"}, "draft_hardware: no device named 'nope'"),
         ({"draft_devices": 3}, "draft_devices: must divide the"),

@@ -88,6 +88,11 @@ def test_what_prompts_have_in_common(tmp_path, name, text, paths, follows):
         ("t.jsonl", MOONCAKE.replace("20", '"many"'), "request 1: .*input_length"),
         ("t.jsonl", MOONCAKE.replace("3000", "9" * 400), "request 1"),
         ("t.jsonl", MOONCAKE.replace("[1]", "[-1]"), "request 1: .*hash_ids"),
+        (
+            "t.jsonl",
+            HASHED.replace("[7, 8, 9]", "[7]"),
+            "hash_ids of request 1 by arrival: must be one for each",
+        ),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n1,2\n", "request 2: must have a cell"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2," + "3" * 200_000, "field larger than"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n" + "9" * 400 + ",2,3", "request 1: arrival_s"),

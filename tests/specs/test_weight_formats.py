@@ -77,6 +77,12 @@ def test_bits_of_a_weight_and_what_it_runs_at(
         *(
             ("llama-3.1-8b", mix, bits)  # tools/quantize/README.md of llama.cpp, its table of sizes
             for mix, bits in {
+                "IQ1_S": 2.0042,
+                "IQ1_M": 2.1460,
+                "IQ2_XXS": 2.3824,
+                "IQ2_XS": 2.5882,
+                "IQ2_S": 2.7403,
+                "IQ2_M": 2.9294,
                 "Q2_K": 3.1593,
                 "Q3_K_S": 3.6429,
                 "Q3_K_M": 3.9960,

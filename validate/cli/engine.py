@@ -114,8 +114,12 @@ class EngineQuestion(Question):
     def check(self) -> None:
         """See `Question.check`."""
         self.results_folder()
-        if self.plan and self.watch:
-            raise InputError("--watch: must be left out with --plan, which runs nothing")
+        timed = [
+            name for name, value in (("--url", self.url), ("--from", self.source or self.files)) if value
+        ]
+        if self.watch and (self.plan or timed):
+            other = "--plan, which runs nothing" if self.plan else f"{timed[0]}, which calibrates"
+            raise InputError(f"--watch: must be left out with {other}")
         if not (self.plan or self.watch or self.source or self.files) and self.url is None:
             raise InputError("--from, --url: one of them must be given; --plan prints the runs worth making")
 
@@ -240,6 +244,11 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
     if earlier:
         text = since(earlier[0][1], text)
     scenario = resolve(query, ANY)
+    longest = scenario.target.max_position_embeddings
+    if q.context and max(q.context) > longest:
+        raise refuse(
+            "--context", None, f"at most {longest}, the longest of {scenario.target.name}", q.context[-1]
+        )
     subject = AcceptanceSubject(
         query.model, query.draft or "self", q.draft_kv, q.context or (), q.gamma or 1, q.gamma is not None
     )

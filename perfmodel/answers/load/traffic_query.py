@@ -34,6 +34,8 @@ from perfmodel.specs.engines.engines import DRIFT
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 
+RATES = (1e-6, 1e6)
+"""Requests per second: one in twelve days, and more than any one address answers."""
 DEFAULT_STD = 0.05
 """Standard deviation of acceptance between requests: the middle of what docs/accuracy.md finds in chat and
 code.
@@ -105,7 +107,7 @@ class TrafficQuery(CommonOptions):
         default=None,
     )
     request_rate: MaybeReals = argument(
-        "Requests per second of all clients together (open loop).", "RATES", limits=arg.POSITIVE, default=None
+        "Requests per second of all clients together (open loop).", "RATES", limits=RATES, default=None
     )
     max_concurrency: MaybeWholes = argument(
         "Clients that each wait for their answer (closed loop); with a rate, the limit of requests at once.",

@@ -73,6 +73,8 @@ class CompareQuery(Options):
                 raise InputError(f"{flag}: needs --draft-hardware, the devices of the draft")
         if self.draft_hardware is None and self.hit is not None:
             raise refuse("--hit", None, "left out without --draft-hardware", self.hit)
+        if self.outcomes > 1 and self.hit is None:
+            raise InputError("--outcomes: needs --hit, the probability that one of them comes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,13 @@ Source: GGML_QUANT_SIZES in gguf-py/gguf/constants.py of llama.cpp, as of llama-
 
 _HEAD = "lm_head=q6_k,embedding={0},latent={0}"
 _EVERYWHERE = "{0},lm_head={0},embedding={0},latent={0}"
+_SMALLEST = "{0},qkv={0}*5+q4_k*1,o={1},down={0}*7+{2}*1,experts={0}*23+{2}*1,shared_down={0}*7+{2}*1,"
+_SMALLEST += "lm_head=q5_k,embedding={2},latent={0}"
 MIXES = {
+    **{name: _SMALLEST.format(name, "iq2_xxs", "q2_k") for name in ("iq1_s", "iq1_m", "iq2_xxs")},
+    "iq2_xs": _SMALLEST.format("iq2_xs", "iq2_xs", "q2_k"),
+    "iq2_s": _SMALLEST.format("iq2_xs", "iq3_s", "iq3_s"),
+    "iq2_m": _SMALLEST.format("iq2_s", "iq3_s", "iq3_s"),
     "q2_k": f"q2_k,qkv=q2_k*5+q4_k*1,o=q3_k,down=q3_k,experts=q2_k*2+q3_k*1,shared_down=q3_k,{_HEAD}",
     "q3_k_s": f"q3_k,{_HEAD}",
     "q3_k_m": f"q3_k,qkv=q3_k*5+q4_k*1,o=q4_k,down=q4_k*15+q5_k*1,experts=q3_k*32+q4_k*15+q5_k*1,"

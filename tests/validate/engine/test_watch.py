@@ -62,6 +62,8 @@ def test_two_pages_are_what_was_served_between_them(tmp_path, capsys) -> None:
         words = [word for name in again for word in ("--watch", str(tmp_path / name))]
         assert run(["validate", "engine", *words, *ASK]) == 2
         assert says in capsys.readouterr().err
+    assert run(["validate", "engine", *words[:2], *ASK, "--context", "1k,200k"]) == 2
+    assert "--context: must be at most 131072, the longest of llama-3.1-8b" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,8 @@ def test_two_pages_are_what_was_served_between_them(tmp_path, capsys) -> None:
         (["--watch", "ftp://x"], "error: --watch: must be http://HOST:PORT"),
         (["--watch", "http://127.0.0.1:1"], "error: --watch: http://127.0.0.1:1 cannot be reached"),
         (["--watch", "page", "--plan"], "error: --watch: must be left out with --plan"),
+        (["--watch", "page", "--url", "http://h:1"], "error: --watch: must be left out with --url"),
+        (["--watch", "page", "--from", "x.json"], "error: --watch: must be left out with --from"),
     ],
 )
 def test_refusals_name_the_flag(words, says, capsys) -> None:
