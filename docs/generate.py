@@ -6,7 +6,7 @@ The commands of a page run in order in a folder of their own, which holds nothin
 
 - a fenced block with a title is a file of that name;
 - a ``console`` block is one command after ``$`` and what it prints;
-- an ``sh`` block is commands whose output the page does not show;
+- an ``sh`` block is commands whose output the page does not show; ``cat > NAME <<'END'`` writes a file;
 - ``<!-- made: NAME -->`` ... ``<!-- end -->`` is what `lists.MADE` writes;
 - ``<!-- timed -->`` before a block: a clock decides what it prints, which therefore stays as it was recorded.
 
@@ -41,6 +41,7 @@ FENCE = re.compile(
     r'(?P<mark><!-- timed -->\n)?^```(?P<language>\w*)(?: title="(?P<file>[^"\n]+)")?\n(?P<body>.*?)^```$',
     re.DOTALL | re.MULTILINE,
 )
+HERE = re.compile(r"^cat > (?P<file>\S+) <<'END'\n(?P<body>.*?)^END\n", re.DOTALL | re.MULTILINE)
 COLUMNS = 84
 """What a block of code shows on the site, and on a page of a repository."""
 MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -93,14 +94,14 @@ def copy_tree(folder: Path) -> None:
 
 
 def _replaced(block: re.Match[str], in_tree: bool, timed: bool) -> str:
-    if block["file"]:
-        path = Path(block["file"])
+    for file in [block] if block["file"] else HERE.finditer(block["body"]):
+        path = Path(file["file"])
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block["body"], encoding="utf-8")
-    elif block["mark"] and not timed:
+        path.write_text(file["body"], encoding="utf-8")
+    if block["file"] or (block["mark"] and not timed):
         pass
     elif block["language"] == "sh":
-        for line in block["body"].replace("\\\n", " ").splitlines():
+        for line in HERE.sub("", block["body"]).replace("\\\n", " ").splitlines():
             if words := shlex.split(line, comments=True):
                 output_of(words, in_tree)
     elif block["language"] == "console":

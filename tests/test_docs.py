@@ -72,6 +72,10 @@ def test_every_page_with_a_command_is_run_and_outputs_fit_the_site() -> None:
     [
         ("```console\n$ perfmodel whatif\n```\n", "exit status 2"),
         ("```sh\nperfmodel gpus show nothing\n```\n", "exit status 2"),
+        (
+            "```sh\ncat > a.yaml <<'END'\nbandwith: 3\nEND\nperfmodel gpus check a.yaml\n```\n",
+            "a.yaml: bandwith",
+        ),
         ("```sh\nrm -rf nothing\n```\n", "only perfmodel is run here"),
         ("```console\nperfmodel kv list\n```\n", "one command, after"),
         ("```console\n$ perfmodel kv list\n$ perfmodel kv list\n```\n", "one command, after"),

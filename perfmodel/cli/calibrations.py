@@ -60,7 +60,7 @@ CATALOGUE = Catalogue(
         Fact("rests_on", "rests on", _rests_on, left=True, spare=5),
         _constant("gemm_bandwidth_fraction", "GEMM bandwidth", spare=1),
         _constant("attention_bandwidth_fraction", "attention bandwidth", spare=2),
-        _constant("iteration_fixed_s", "us an iteration", _microseconds),
+        _constant("iteration_fixed_s", "us per iteration", _microseconds),
         Fact("date", "date", lambda c: str(c.date), spare=4),
     ),
     describe=lambda c: {k: v for k, v in c.model_dump().items() if k not in c.absent},

@@ -12,7 +12,7 @@ from perfmodel.cli.verb import verb
 def _print(answers: Sequence[Comparison]) -> None:
     for a in answers:
         q, m = a.query, int(a.query.gamma or 0) + 1
-        say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:g}, {m} tokens a pass", "bold")
+        say(f"{q.model} on {q.tp} x {q.hardware}, context {q.context:g}, {m} tokens per pass", "bold")
         rows = []
         for label, p, draft_s in (
             (f"1 x {m} tokens", a.speculating, a.speculating.draft_s),
@@ -22,21 +22,22 @@ def _print(answers: Sequence[Comparison]) -> None:
             spent = (seconds(p.predicted_s), seconds(draft_s) if draft_s else "-", f"{p.tokens:.2f}")
             rows.append((label, *moved, *spent, seconds((p.predicted_s + draft_s) / p.tokens)))
         columns = ("requests", "weights", "KV", Column("activations", spare=1), "time", "drafting", "tokens")
-        table((*columns, "time a token"), rows)
+        table((*columns, "time per token"), rows)
         say(
             f"Batching moves {a.kv_ratio:.1f} times the KV bytes and {a.bytes_per_pass_ratio:.2f} times "
             f"the bytes of a pass; per token gained, speculation moves {a.bytes_per_token_ratio:.2f} times "
             f"as many and takes {a.seconds_per_token_ratio:.2f} times as long."
         )
         if a.crossover_context is None:
-            say("Batching moves the fewer bytes per token at every context.")
+            say("Batching moves fewer bytes per token at every context.")
         else:
-            say(f"Equal bytes per token, the draft's left out, from context {tokens(a.crossover_context)}.")
+            fewer = f"from context {tokens(a.crossover_context)}, without those of the draft"
+            say(f"Speculation moves fewer bytes per token {fewer}.")
         if (c := a.composition) is not None:
             both = f"{c.both:,.0f} (batch {c.both_at}, gamma {c.both_gamma})"
             composed = (
                 ("1 request, tokens/s", f"{c.alone:,.0f}", f"{c.drafted:,.0f} (gamma {c.drafted_gamma})"),
-                ("as many as fit, tokens/s", f"{c.batched:,.0f} (batch {c.batched_at})", both),
+                ("largest batch, tokens/s", f"{c.batched:,.0f} (batch {c.batched_at})", both),
             )
             table(("", "baseline", "speculating"), composed)
         if (found := a.apart) is not None:
@@ -45,15 +46,15 @@ def _print(answers: Sequence[Comparison]) -> None:
                 for said, each in (
                     ("replicas, no draft", found.replicas),
                     ("replicas with the draft", found.together),
-                    ("drafter apart, before", found.before),
-                    ("drafter apart, meanwhile", found.while_verifying),
+                    ("separate drafter, in turn", found.before),
+                    ("separate drafter, overlapped", found.while_verifying),
                 )
                 if each is not None
             ]
-            say(f"With {found.draft_devices} x {found.draft_hardware} more:", "bold")
+            say(f"With {found.draft_devices} x {found.draft_hardware} in addition:", "bold")
             table(("", "tokens/s", "TPOT", "batch", "gamma"), ways)
             if found.while_verifying is None:
-                say("A drafter that works during verification needs --hit, which was not given.")
+                say("Drafting during verification needs --hit, which was not given.")
     warn_where([(f"context {a.query.context:g}, gamma {a.query.gamma}", a.warnings) for a in answers])
 
 

@@ -26,7 +26,7 @@ def _print(answers: Sequence[Inverse]) -> None:
                 *reach,
             )
         )
-    needed = ("alpha from", "draft/target to", Column("KV re-read to", spare=1), "context from")
+    needed = ("min alpha", "max draft/target", Column("max KV re-read", spare=1), "min context")
     table(("batch", "context", "gamma", "speedup", Column("target", spare=2), *needed), rows)
     say(draft_in_words(answers[0].draft, answers[0].draft_kv), "dim")
     warn_where([(f"batch {a.batch}, context {a.context}, gamma {a.gamma}", a.warnings) for a in answers])

@@ -101,7 +101,7 @@ def _sources(answers: Sequence[WhatIf]) -> str:
 def _gain(a: WhatIf) -> str:
     """The speedup with its interval."""
     if a.speedup_interval is None or a.interval_coverage is None:
-        return f"{ratio_text(a.speedup)} (no interval: this calibration states no scatter)"
+        return f"{ratio_text(a.speedup)} (no interval: the calibration has no scatter)"
     low, high = a.speedup_interval
     return f"{ratio_text(a.speedup)} ({low:.2f} to {high:.2f}, {100 * a.interval_coverage:.0f} % interval)"
 
@@ -130,14 +130,14 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     told["time"] = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
     if asked.gamma:
         told["time"] = (
-            f"{seconds(a.iteration_s)} an iteration{_between(a.iteration_interval)}; baseline {told['time']}"
+            f"{seconds(a.iteration_s)} per iteration{_between(a.iteration_interval)}; baseline {told['time']}"
         )
         if a.tpot_s is not None:
             pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
             told["time"] = f"{pace}, {told['time']}"
     used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
-    state = f"{'fits' if m.fits else 'does not fit'}; the largest batch is {m.max_batch}"
-    where = f"on {asked.layer_split} devices together" if asked.layer_split > 1 else "a device"
+    state = f"{'fits' if m.fits else 'does not fit'}; largest batch {m.max_batch}"
+    where = f"on {asked.layer_split} devices together" if asked.layer_split > 1 else "per device"
     told["memory"] = f"{size(used)} of {size(m.available_bytes)} {where}: {state}"
     if a.known and a.speedup is not None:
         told["best"] = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
@@ -198,7 +198,7 @@ def _more(a: WhatIf) -> dict[str, str]:
     told = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_between(a.ar_tpot_interval)}"}
     if a.query.gamma:
         ratios = f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}"
-        told["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} of an iteration outside the passes"
+        told["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} per iteration outside the passes"
     if (ends := a.acceptance.tokens_per_iteration_interval) is not None:
         told["tokens"] = "{:.2f} to {:.2f} per iteration if acceptance changes with the position".format(
             *ends
@@ -206,19 +206,19 @@ def _more(a: WhatIf) -> dict[str, str]:
     if a.query.gamma and a.speedup is not None:
         told["break-even context"] = tokens(turn.break_even_context)
         told["inflection context"] = (
-            f"{tokens(turn.inflection_context)} (from here on a larger batch costs no speedup)"
+            f"{tokens(turn.inflection_context)} (from here on a larger batch does not reduce the speedup)"
         )
         n = a.break_even_new_tokens
         earned = "never breaks even" if n is None else f"breaks even after {n} new token{'s' * (n != 1)}"
         told["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, which {earned}"
-    told["memory-bound context"] = f"{NONE} (at long contexts a step computes longer than it loads)"
+    told["memory-bound context"] = f"{NONE} (at long contexts, computing takes longer than loading)"
     if turn.memory_bound_context is not None:
-        one = "1 (a step loads longer than it computes at every length)"
+        one = "1 (loading takes longer than computing at every context)"
         told["memory-bound context"] = (
             one if turn.memory_bound_context <= 1 else tokens(turn.memory_bound_context)
         )
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
-    holds = "the devices hold" if a.query.layer_split > 1 else "a device holds"
+    holds = "the devices hold" if a.query.layer_split > 1 else "each device holds"
     told[holds] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
     told["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
     if a.calibration.fitted_on and not a.calibration.rests_on:
@@ -251,7 +251,7 @@ def _moves(rows: Iterable[Move]) -> None:
         )
         for r in rows
     ]
-    table(("if only this moves", "from", "to", "speedup", "to", "crosses 1"), cells)
+    table(("only this input changes", "from", "to", "speedup", "to", "crosses 1"), cells)
 
 
 def _subject(q: Query) -> str:

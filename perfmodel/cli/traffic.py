@@ -31,7 +31,7 @@ COLUMNS = (
     "replicas",
 )
 BY_CLASS = ("load", "draft tokens", "class", "TTFT", "p99", "TPOT", "p99", "SLO", "good/s", "tokens/s")
-ROLLED_OUT = ("age", "alpha", "draft tokens", "makespan", "last tenth", "tokens/s", "speedup", "a request")
+ROLLED_OUT = ("age", "alpha", "draft tokens", "makespan", "last tenth", "tokens/s", "speedup", "per request")
 
 
 @command(
@@ -62,10 +62,10 @@ def _print(a: Traffic) -> None:
         say(_rollout(a.rollout), "bold")
         table(ROLLED_OUT, [_rolled_out(row) for row in a.rollout])
     if a.classes is not None:
-        say("by class, request by request")
+        say("by class, simulated request by request")
         table(BY_CLASS, [_of_class(row) for row in a.classes])
     if a.replay is not None:
-        say("replayed, request by request")
+        say("simulated request by request")
         table(COLUMNS, [(*_cells(row)[:-1], "") for row in a.replay])
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     for each in a.prefix or ():
@@ -95,7 +95,7 @@ def _rollout(rows: tuple[RolloutRow, ...]) -> str:
     said = f"rollout: {seconds(first[0].makespan_s)} without a draft"
     if best.gamma:
         said += f", {seconds(best.makespan_s)} with {in_words(best.gamma)}: {best.speedup:.2f}x"
-        said += f", {best.stream_speedup:.2f}x a request"
+        said += f", {best.stream_speedup:.2f}x per request"
     return said
 
 
@@ -157,12 +157,12 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     which = in_words(limits.gamma)
     if limits.break_even_alpha is not None:
         alphas = ", ".join("never" if alpha is None else f"{alpha:.2f}" for alpha in limits.break_even_alpha)
-        return f"{which}: as fast as the baseline at an acceptance of {alphas}"
+        return f"{which}: breaks even at an acceptance of {alphas}"
     if not limits.saturation_rate:
         return f"{which}: no request fits"
     said = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"
     if limits.stops_paying_at is None:
-        said += ", never slower than the baseline below that"
+        said += ", not slower than the baseline at any lower rate"
     else:
         unit = "clients" if closed else "requests/s"
         said += f", no faster than the baseline from {limits.stops_paying_at:.3g} {unit} on"
@@ -174,18 +174,18 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
 def _prefix(v: PrefixVerdict) -> str:
     """Hits, what is gained and lost, and the best change."""
     load = f"{v.request_rate:g} requests/s" if v.concurrency is None else clients(v.concurrency)
-    said = f"prefix cache at {load}: {v.hit_rate_without:.0%} found without a draft, {v.hit_rate:.0%} with "
-    said += f"{in_words(v.gamma)} (blocks of {v.block:,} tokens"
-    said += ", the last of a hit computed again)" if v.dropped_tokens else ")"
+    said = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, {v.hit_rate:.0%} "
+    said += f"with {in_words(v.gamma)} (blocks of {v.block:,} tokens"
+    said += ", the last one of a hit computed again)" if v.dropped_tokens else ")"
     if v.net_s is None:
-        said += f": the draft serves {'more' if v.pays else 'fewer'} requests than none"
+        said += f": the draft serves {'more' if v.pays else 'fewer'} requests than the baseline"
     else:
-        said += f"; a request decodes {_by(v.decode_gain_s, 'shorter', 'longer')}, its prompt takes "
+        said += f"; per request, decoding takes {_by(v.decode_gain_s, 'less', 'more')} and prefill "
         said += f"{_by(-v.recomputed_s, 'less', 'more')}: the draft {'pays' if v.pays else 'does not pay'}, "
-        said += f"{_by(v.net_s, 'sooner', 'later')} than none"
+        said += f"{_by(v.net_s, 'faster', 'slower')} than the baseline"
     for change in v.changes[:2]:
         said += f"; with {change.change} {'it pays' if change.pays else 'it does not'}"
-        said += "" if change.net_s is None else f", {_by(change.net_s, 'sooner', 'later')}"
+        said += "" if change.net_s is None else f", {_by(change.net_s, 'faster', 'slower')}"
     return said
 
 

@@ -94,7 +94,7 @@ function notes(b, c, gamma) {
     if (context + gamma + 1 > most) list.push(`context ${context} (+${gamma + 1}) is beyond ${name}'s maximum of ${most}`);
   }
   if (!state.surface.fits(b, c, gamma)) {
-    list.push(`batch ${content.batch[b]} does not fit in ${(kase.available_bytes / 1e9).toFixed(1)} GB a device`);
+    list.push(`batch ${content.batch[b]} does not fit in ${(kase.available_bytes / 1e9).toFixed(1)} GB per device`);
   }
   if (gamma && kase.kv_budget !== null && kase.kv_budget >= context) {
     list.push(`KV budget ${kase.kv_budget} is not below the context: the draft reads the full cache`);

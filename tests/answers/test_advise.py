@@ -105,7 +105,7 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     assert a.not_run.runs_in == "no engine yet (open RFC vllm#47351)"
     only = advise(asked, rate={}, draft="self", model="llama-3.1-8b", context=32768)
     assert (only.verdict, only.not_run.draft) == ("do_not_speculate", "self")
-    assert "the engine runs none of the drafts whose acceptance is known" in only.reason
+    assert "the engine runs no draft with a known acceptance" in only.reason
     research = advise(asked, engine="magicdec")
     assert (research.chosen.draft, research.chosen.runs_in) == ("self", None)
 

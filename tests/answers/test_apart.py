@@ -49,8 +49,8 @@ def test_a_hit_rate_never_hurts_and_memory_is_counted_on_both_sides() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"draft": "eagle3"}, "hidden states, cache or host would have to be sent, given 'eagle3'"),
-        ({"draft": "ngram"}, "a model of its own"),
+        ({"draft": "eagle3"}, "nothing of the target (hidden states, cache, host), given 'eagle3'"),
+        ({"draft": "ngram"}, "a separate model"),
         ({"draft_devices": 0}, "draft_devices: must be a whole number from 1 to 64"),
         ({"outcomes": 65}, "outcomes: must be a whole number from 1 to 64"),
         ({"draft_hardware": None, "hit": 0.5}, "hit: must be left out without draft_hardware"),

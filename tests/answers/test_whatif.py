@@ -124,7 +124,7 @@ def test_a_device_of_another_maker_is_told_apart():
     asked = {"model": "llama-3.1-8b", "batch": 8, "context": 8192, "draft": "eagle", "gamma": 3, "alpha": 0.7}
     other, own = (whatif(**asked, hardware=gpu) for gpu in ("mi325x", "a100-sxm-80gb"))
     known = whatif(**asked, hardware="mi300x")
-    told = ["is of another maker: measured steps" in " ".join(a.warnings) for a in (other, own, known)]
+    told = ["is of another vendor: predictions" in " ".join(a.warnings) for a in (other, own, known)]
     assert told == [True, False, False]
     widths = [high / low for low, high in (other.speedup_interval, own.speedup_interval)]
     assert widths[0] > widths[1]
@@ -197,7 +197,7 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
         ),
         (
             Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7),
-            "batch 33 pads to 40",
+            "CUDA graphs pad batch 33 to 40",
         ),
     ],
 )

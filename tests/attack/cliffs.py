@@ -10,7 +10,7 @@ from tests.attack import watch
 
 RISE, FALL = 1.1, 0.93
 """What is not much, beyond what is in proportion to the sequences."""
-WORDS = ("pads to", "longer than for one")
+WORDS = ("CUDA graphs pad", "longer than with one")
 DRAFTS = (
     *({"draft_kv": kv} for kv in ("full", "streamingllm:512", "snapkv:1k", "quest:512")),
     *({"draft": draft} for draft in ("eagle", "eagle:features=3", "ngram", "mtp:modules=1", "llama-3.2-1b")),

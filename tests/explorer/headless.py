@@ -2,6 +2,7 @@
 pipe.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -110,9 +111,12 @@ class Browser:
         self.ask("Page.navigate", url=path.as_uri())
         deadline = time.monotonic() + 60
         new = "!window.leaving && document.readyState === 'complete' && location.protocol === 'file:'"
-        while not self.run(new):
+        stands = False
+        while not stands:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+            with contextlib.suppress(AssertionError):  # the page leaves while it is asked
+                stands = self.run(new)
 
     def run(self, code: str) -> Any:
         """The value of an expression in the page."""

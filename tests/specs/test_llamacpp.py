@@ -51,7 +51,7 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
     assert not any("weights" in warning for warning in named.warnings)
     whole = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp", weights="int8")
     assert whole.ar_tpot_s == named.ar_tpot_s
-    assert "llama.cpp has no int8 weights: q8_0 stands for them" in whole.warnings
+    assert "llama.cpp has no int8 weights: the answer uses q8_0" in whole.warnings
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class CalibrateQuestion(Question):
         if self.judge is not None and self.stack is not None:
             raise InputError("--judge, --stack: must not both be given; --stack judges itself, by halves")
         if self.results is not None and self.from_microbench is None:
-            raise InputError("--results: is of --from-microbench; fits to published rows read none")
+            raise InputError("--results: only with --from-microbench; other fits read published rows")
 
 
 @takes(CalibrateQuestion)

@@ -111,7 +111,7 @@ class GenerateQuestion(Decoding):
         if self.checkpoint and not Path(self.checkpoint).is_dir():
             raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", self.checkpoint)
         if self.rates is not None and self.tree is None:
-            raise InputError("--rates: is of a tree's children: give --tree too")
+            raise InputError("--rates: needs --tree")
 
     def request(self, kind: str) -> "Request":
         """The decoder request of one draft cache, drafted by `kind`."""

@@ -29,9 +29,9 @@ class Precisions(Frozen):
     """Formats of weights (and activations) and of the cache."""
 
     weights: Annotated[
-        DType, Meta(description="of weights and activations; beside `fp8` weights, activations are bf16")
+        DType, Meta(description="format of weights and activations; with `fp8` weights, activations are bf16")
     ] = "bf16"
-    kv: Annotated[DType, Meta(description="of the cache: the type of the activations, or `fp8`")] = "bf16"
+    kv: Annotated[DType, Meta(description="format of the cache: that of the activations, or `fp8`")] = "bf16"
 
     def __post_init__(self) -> None:
         if self.kv not in (self.activations, "fp8"):
@@ -46,22 +46,25 @@ class Precisions(Frozen):
 
 
 class Protocol(Frozen):
-    """How each point is timed. Plain and speculative samples take turns, all from the same cache contents."""
+    """The protocol of a point: baseline and speculative samples alternate, with the same cache contents."""
 
-    modes: Annotated[tuple[Mode, ...], Meta(min_length=1, description="whole loops, their parts")] = (
+    modes: Annotated[
+        tuple[Mode, ...],
+        Meta(min_length=1, description="`end_to_end` times whole loops, `phases` their parts"),
+    ] = (
         "end_to_end",
         "phases",
     )
-    warmup: Annotated[Positive, Meta(description="samples that are thrown away first")] = 1
+    warmup: Annotated[Positive, Meta(description="discarded samples at the start")] = 1
     samples: Annotated[int, Meta(ge=MIN_SAMPLES, description="samples of each row")] = MIN_SAMPLES
-    iterations: Annotated[Positive, Meta(description="iterations of the loop in a sample")] = 4
+    iterations: Annotated[Positive, Meta(description="iterations of the loop per sample")] = 4
     read_every: Annotated[
-        Positive, Meta(description="iterations after which the loop looks at its lengths")
+        Positive, Meta(description="number of iterations between two reads of the lengths")
     ] = 4
-    graphs: Annotated[bool, Meta(description="on CUDA, replay captured iterations (and captured phases)")] = (
-        True
-    )
-    seed: Annotated[int, Meta(ge=0, description="of cache contents and acceptance")] = 0
+    graphs: Annotated[
+        bool, Meta(description="on CUDA, capture iterations and phases as graphs and replay them")
+    ] = True
+    seed: Annotated[int, Meta(ge=0, description="seed of cache contents and acceptance")] = 0
 
     def __post_init__(self) -> None:
         if len({*self.modes}) < len(self.modes):
@@ -94,7 +97,7 @@ class Micro(Frozen):
         2048,
         4096,
     )
-    max_bytes: Annotated[Positive, Meta(description="the most memory that is copied and read")] = 2**31
+    max_bytes: Annotated[Positive, Meta(description="largest memory to copy and read")] = 2**31
 
 
 class Plan(Frozen):
@@ -102,22 +105,22 @@ class Plan(Frozen):
 
     schema_version: Literal[1]
     name: Annotated[
-        str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,60}\Z", description="as its file: a-z, 0-9 and -")
+        str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,60}\Z", description="name of the file: a-z, 0-9 and -")
     ]
-    title: Annotated[str, Meta(min_length=8, description="what it is for, in a line")]
-    device: Annotated[Literal["cpu", "cuda"], Meta(description="where it runs")]
-    hardware: Annotated[
-        str, Meta(description="device file that predictions are for; `--hardware` names another")
-    ]
+    title: Annotated[str, Meta(min_length=8, description="purpose, in one line")]
+    device: Annotated[Literal["cpu", "cuda"], Meta(description="kind of device")]
+    hardware: Annotated[str, Meta(description="device of the predictions; `--hardware` overrides it")]
     tensor_parallel: Annotated[
-        Positive, Meta(description="processes that share the model, started by torchrun")
+        Positive, Meta(description="processes that share the model (torchrun starts them)")
     ] = 1
     attention: Annotated[
         Literal["auto", "math", "sdpa", "triton", "triton-unsplit"], Meta(description="attention kernel")
     ] = "auto"
-    threads: Annotated[Positive | None, Meta(description="CPU threads; torch's choice without")] = None
+    threads: Annotated[Positive | None, Meta(description="CPU threads; torch chooses by default")] = None
     precision: Precisions = Precisions()
-    grid: Annotated[tuple[GridBlock, ...], Meta(min_length=1, description="each point must be in it once")]
+    grid: Annotated[
+        tuple[GridBlock, ...], Meta(min_length=1, description="blocks of points; no point may occur twice")
+    ]
     protocol: Protocol = Protocol()
     micro: Micro = Micro()
 

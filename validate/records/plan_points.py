@@ -28,50 +28,46 @@ class GridBlock(Frozen):
     Chains are drafted, unless it has a `tree`, or a `middle_kv`.
     """
 
-    target: Annotated[str, Meta(description="a model's name, or that of a file in `validate/plans/shapes`")]
+    target: Annotated[str, Meta(description="name of a model, or of a file in `validate/plans/shapes`")]
     weights: Annotated[str, Meta(pattern=r"^random:\d+\Z", description="`random:SEED`")] = "random:0"
-    draft: Annotated[str, Meta(description="the same of the draft; `self` is the target itself")] = "self"
-    draft_weights: Annotated[str, Meta(pattern=r"^random:\d+\Z", description="of a separate draft")] = (
-        "random:1"
-    )
-    draft_kv: Annotated[Names, Meta(description="the draft's KV methods, `NAME[:BUDGET]`")] = ("full",)
-    batch: Annotated[Counts, Meta(description="sequences")]
-    context: Annotated[Counts, Meta(description="cached tokens per sequence when a sample starts")]
+    draft: Annotated[str, Meta(description="model of the draft; `self` is the target")] = "self"
+    draft_weights: Annotated[
+        str, Meta(pattern=r"^random:\d+\Z", description="weights of a separate draft")
+    ] = "random:1"
+    draft_kv: Annotated[Names, Meta(description="KV methods of the draft, `NAME[:BUDGET]`")] = ("full",)
+    batch: Annotated[Counts, Meta(description="batch size")]
+    context: Annotated[Counts, Meta(description="cached tokens per sequence at the start of a sample")]
     gamma: Annotated[
         Counts | None,
         Meta(description="drafted tokens per iteration; levels below the root of `sequoia` trees"),
     ] = None
-    alpha: Annotated[
-        Rate | None, Meta(description="scripted acceptance, at which speculation advances; trees have rates")
-    ] = None
+    alpha: Annotated[Rate | None, Meta(description="scripted acceptance of a chain; trees have rates")] = None
     tree: Annotated[
         Names | None,
         Meta(
-            description="token trees: children by level as in `4x2x1`, or `sequoia:NODES`, best for the rates"
+            description="token trees: children by level as in `4x2x1`, or the best one with `sequoia:NODES`"
         ),
     ] = None
     rates: Annotated[
         tuple[float, ...] | None,
-        Meta(description="scripted acceptance of a tree: of a node's 1st, 2nd, ... child"),
+        Meta(description="trees: scripted acceptance of the 1st, 2nd, ... child of a node"),
     ] = None
     middle_kv: Annotated[
         Names | None,
         Meta(
-            description="two levels: KV methods over which the target drafts gamma tokens, from rounds of "
-            "the draft's"
+            description="two levels: KV methods with which the target itself drafts, in rounds of the "
+            "small draft"
         ),
     ] = None
-    inner_gamma: Annotated[Counts | None, Meta(description="two levels: the draft's tokens in a round")] = (
-        None
-    )
+    inner_gamma: Annotated[
+        Counts | None, Meta(description="two levels: tokens of the small draft per round")
+    ] = None
     spread: Annotated[
         Spread | None,
-        Meta(
-            description="a batch's lengths rise evenly, from context x (1 - spread) to context x (1 + spread)"
-        ),
+        Meta(description="contexts of a batch are evenly spaced: context x (1 - spread) to (1 + spread)"),
     ] = None
     inner_alpha: Annotated[
-        Rate | None, Meta(description="two levels: scripted acceptance of the draft's tokens in a round")
+        Rate | None, Meta(description="two levels: scripted acceptance of these tokens")
     ] = None
 
     def __post_init__(self) -> None:
@@ -156,36 +152,41 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
 
     target: Annotated[str, Meta(description="model, or a shape of `validate/plans/shapes`")]
     weights: Annotated[str, Meta(description="`random:SEED`")] = "random:0"
-    draft: Annotated[str, Meta(description="the same of the draft; `self` is the target")]
-    draft_weights: Annotated[str, Meta(description="of a separate draft")] = "random:1"
-    draft_kv: Annotated[str, Meta(description="the draft's KV method")]
-    batch: Annotated[Size, Meta(description="sequences")]
-    context: Annotated[Size, Meta(description="cached tokens per sequence when a sample starts")]
+    draft: Annotated[str, Meta(description="model of the draft; `self` is the target")]
+    draft_weights: Annotated[str, Meta(description="weights of a separate draft")] = "random:1"
+    draft_kv: Annotated[str, Meta(description="KV method of the draft")]
+    batch: Annotated[Size, Meta(description="batch size")]
+    context: Annotated[Size, Meta(description="cached tokens per sequence at the start of a sample")]
     gamma: Annotated[
         int,
         Meta(
             ge=1,
             le=4096,
-            description="drafted tokens per iteration: a tree's levels below the root, two levels' fewest",
+            description="drafted tokens per iteration (trees: levels below the root; two levels: minimum)",
         ),
     ]
-    alpha: Annotated[Rate | None, Meta(description="scripted acceptance; trees have rates")] = None
-    tree: Annotated[str | None, Meta(description="the tree as the plan asked for it")] = None
+    alpha: Annotated[Rate | None, Meta(description="scripted acceptance of a chain; trees have rates")] = None
+    tree: Annotated[str | None, Meta(description="tree of the plan")] = None
     parents: Annotated[
-        tuple[int, ...] | None, Meta(description="of the tree's nodes, level by level, the root's -1 first")
+        tuple[int, ...] | None,
+        Meta(description="parents of the nodes of the tree, level by level; first -1 for the root"),
     ] = None
     rates: Annotated[
-        tuple[float, ...] | None, Meta(description="scripted acceptance of a node's 1st, 2nd, ... child")
+        tuple[float, ...] | None, Meta(description="scripted acceptance of the 1st, 2nd, ... child of a node")
     ] = None
     middle_kv: Annotated[
-        str | None, Meta(description="two levels: KV method over which the target itself drafts")
+        str | None, Meta(description="two levels: KV method with which the target itself drafts")
     ] = None
     inner_gamma: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="two levels: the draft's tokens in a round"),
+        Meta(description="two levels: tokens of the small draft per round"),
     ] = None
-    inner_alpha: Annotated[Rate | None, Meta(description="two levels: their scripted acceptance")] = None
-    spread: Annotated[Spread | None, Meta(description="of a batch's lengths about `context`")] = None
+    inner_alpha: Annotated[
+        Rate | None, Meta(description="two levels: scripted acceptance of these tokens")
+    ] = None
+    spread: Annotated[
+        Spread | None, Meta(description="spread of the contexts of a batch about `context`")
+    ] = None
 
     @property
     def name(self) -> str:

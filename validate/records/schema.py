@@ -19,19 +19,19 @@ from perfmodel.validate.records.plan_points import PlanPoint, Size
 SCHEMA_VERSION = 2
 SAMPLES: dict[str, dict[str, str]] = {
     "end_to_end": {
-        "ar_s": "`iterations` steps of the baseline, nothing timed inside",
-        "sd_s": "`iterations` speculative iterations from the same cache contents, nothing timed inside",
+        "ar_s": "`iterations` baseline steps, timed as a whole",
+        "sd_s": "`iterations` speculative iterations from the same cache contents, timed as a whole",
     },
     "phases": {
         "ar_target_s": "one target pass of the baseline (T_T)",
-        "ar_accept_s": "drawing its token",
-        "ar_commit_s": "its caches taking the token",
+        "ar_accept_s": "sampling the baseline's token",
+        "ar_commit_s": "storing that token in the caches",
         "sd_draft_s": "all draft passes of an iteration: gamma x T_D, a tree's levels, all inner "
         "rounds of two levels",
         "sd_verify_s": "the target's verification (T_V) of gamma + 1 tokens, a tree's nodes, or all "
-        "that was drafted",
-        "sd_accept_s": "which drafted tokens are accepted, and the bonus token",
-        "sd_commit_s": "caches and the draft's view taking them, periodic work included",
+        "drafted tokens",
+        "sd_accept_s": "accepting drafted tokens, and sampling the bonus token",
+        "sd_commit_s": "storing these tokens in the caches and the draft's view, with periodic work",
     },
     "kernel": {"call_s": "one call of the kernel, the mean of a stretch of `calls` calls"},
 }
@@ -57,16 +57,16 @@ Count = Annotated[int, Meta(ge=0, le=10**15)]
 Samples = Annotated[tuple[Time, ...], Meta(min_length=1)]
 
 
-Key = Annotated[str, Meta(description="its name, once in a record")]
-Status = Annotated[Literal["ok", "out_of_memory", "failed"], Meta(description="whether there is a time")]
-Why = Annotated[str | None, Meta(description="why there is none")]
-Utc = Annotated[str | None, Meta(description="when it was finished, ISO 8601")]
-Load = Annotated[float | None, Meta(description="of the system over the last minute, then")]
+Key = Annotated[str, Meta(description="unique name of the row")]
+Status = Annotated[Literal["ok", "out_of_memory", "failed"], Meta(description="`ok` if the row has times")]
+Why = Annotated[str | None, Meta(description="reason for a missing time")]
+Utc = Annotated[str | None, Meta(description="end of the measurement, ISO 8601")]
+Load = Annotated[float | None, Meta(description="load of the system over the last minute at that time")]
 Clocks = Annotated[
     dict[str, Any] | None,
     Meta(
-        description="of a CUDA device while it was measured: slowest `sm_mhz` and `mem_mhz`, highest "
-        "`temperature_c`, and every reason it gave for a lower clock (`throttle`, bits as NVML has them)"
+        description="CUDA device during the measurement: lowest `sm_mhz` and `mem_mhz`, highest "
+        "`temperature_c`, and all reasons for a lower clock (`throttle`, bits of NVML)"
     ),
 ]
 SamplesByName = Annotated[dict[str, Samples], Meta(description="raw samples in seconds, by name (below)")]
@@ -86,37 +86,35 @@ class PointRow(PlanPoint):
     load_average: Load = None
     clocks: Clocks = None
     samples: SamplesByName = field(default_factory=dict)
-    mode: Annotated[
-        Mode, Meta(description="`end_to_end`: whole samples of the loop; `phases`: its parts, one by one")
-    ]
-    iterations: Annotated[Size | None, Meta(description="iterations in a sample")] = None
+    mode: Annotated[Mode, Meta(description="`end_to_end` times the whole loop, `phases` its parts")]
+    iterations: Annotated[Size | None, Meta(description="iterations per sample")] = None
     tokens: Annotated[
         dict[str, tuple[Count, ...]],
-        Meta(description="tokens gained in each sample, all sequences: `ar`, `sd`"),
+        Meta(description="tokens gained per sample by all sequences: `ar`, `sd`"),
     ] = field(default_factory=dict)
     histogram: Annotated[
         tuple[Count, ...] | None,
-        Meta(
-            description="speculative iterations by accepted drafted tokens, 0 to the most there can be, "
-            "over all samples"
-        ),
+        Meta(description="number of speculative iterations with 0, 1, ... accepted tokens, over all samples"),
     ] = None
     rounds: Annotated[
         tuple[Count, ...],
-        Meta(description="two levels: inner rounds, in each sample (`end_to_end`) or iteration (`phases`)"),
+        Meta(description="two levels: inner rounds per sample (`end_to_end`) or iteration (`phases`)"),
     ] = ()
     verified: Annotated[
-        tuple[Count, ...], Meta(description="two levels: tokens of a sequence that were verified, likewise")
+        tuple[Count, ...], Meta(description="two levels: verified tokens per sequence, for the same")
     ] = ()
     mean_growth_tokens: Annotated[
-        float, Meta(ge=0, le=1e12, description="half of what a sequence grows by in a speculative sample")
+        float,
+        Meta(
+            ge=0, le=1e12, description="half of the tokens by which a sequence grows in a speculative sample"
+        ),
     ] = 0.0
     peak_memory_bytes: Annotated[int | None, Meta(description="largest memory in use on a CUDA device")] = (
         None
     )
-    attention: Annotated[str | None, Meta(description="the attention kernel that ran")] = None
+    attention: Annotated[str | None, Meta(description="attention kernel in use")] = None
     graphs: Annotated[
-        bool | None, Meta(description="whether the speculative iterations were captured CUDA graphs")
+        bool | None, Meta(description="true if the speculative iterations were captured CUDA graphs")
     ] = None
 
     def __post_init__(self) -> None:
@@ -158,12 +156,12 @@ class KernelRow(_Part):
     load_average: Load = None
     clocks: Clocks = None
     samples: SamplesByName = field(default_factory=dict)
-    kind: Annotated[str, Meta(description="which kernel")]
-    at: Annotated[dict[str, Any], Meta(description="its sizes")]
-    calls: Annotated[int | None, Meta(description="calls in a stretch that is timed as one")] = None
-    captured: Annotated[bool | None, Meta(description="whether the stretch was a CUDA graph")] = None
+    kind: Annotated[str, Meta(description="kind of kernel")]
+    at: Annotated[dict[str, Any], Meta(description="sizes of the kernel")]
+    calls: Annotated[int | None, Meta(description="calls that are timed together")] = None
+    captured: Annotated[bool | None, Meta(description="true if these calls were a CUDA graph")] = None
     working_set_bytes: Annotated[
-        float, Meta(ge=0, description="what its buffers take together: they take turns")
+        float, Meta(ge=0, description="size of all buffers, which are used in turn")
     ] = 0.0
 
     def __post_init__(self) -> None:
@@ -189,18 +187,19 @@ class KernelRow(_Part):
 class RecordedPlan(Plan):
     """The plan with all defaults, as it was run."""
 
-    shapes: Annotated[dict[str, ModelSpec], Meta(description="model -> its full shape, as it was then")]
+    shapes: Annotated[dict[str, ModelSpec], Meta(description="model -> its full shape at that time")]
 
 
 class RecordedProtocol(_Part):
-    """How it was timed: the plan's protocol for points, and the clock's own time."""
+    """The protocol of the measurement: that of the plan, and the time of the clock itself."""
 
     timer: Annotated[str, Meta(description="`perf_counter` on a CPU, `cuda_event` on CUDA")]
-    timer_overhead_s: Annotated[Seconds, Meta(description="mean of timing nothing, s")]
+    timer_overhead_s: Annotated[Seconds, Meta(description="mean time of an empty measurement, in seconds")]
     samples: Annotated[Size, Meta(description="samples of each row")]
-    iterations: Annotated[int | None, Meta(description="iterations in a sample (measure)")] = None
+    iterations: Annotated[int | None, Meta(description="iterations per sample (measure)")] = None
     stretch_s: Annotated[
-        Seconds | None, Meta(description="aimed length of a stretch of calls, s (microbench)")
+        Seconds | None,
+        Meta(description="intended duration of the calls that are timed together, in seconds (microbench)"),
     ] = None
 
 
@@ -208,53 +207,54 @@ class Device(_Part):
     """The device; on CUDA with clocks, driver, power limit and temperature as `nvidia-smi` prints them."""
 
     kind: Literal["cpu", "cuda"]
-    name: Annotated[str, Meta(pattern=r"\w", description="as it calls itself")]
-    bf16: Annotated[str | None, Meta(description="of a CPU: `amx`, `avx512` or `emulated`")] = None
+    name: Annotated[str, Meta(pattern=r"\w", description="name that the device reports")]
+    bf16: Annotated[str | None, Meta(description="bf16 on a CPU: `amx`, `avx512` or `emulated`")] = None
     last_level_cache_bytes: Annotated[
-        Annotated[int, Meta(ge=1, le=2**50)] | None, Meta(description="as the system reports it")
+        Annotated[int, Meta(ge=1, le=2**50)] | None,
+        Meta(description="last-level cache that the system reports"),
     ] = None
 
 
 class Environment(_Part):
-    """Everything that a time may depend on. No host name, no user, no path."""
+    """Everything that times depend on. It has no host name, user or path."""
 
     device: Device
     system: Annotated[str, Meta(description="operating system and architecture")]
     libraries: Annotated[dict[str, str], Meta(description="library -> version")]
-    threads: Annotated[Size, Meta(description="of torch")]
-    memory_bytes: Annotated[int, Meta(ge=1, le=2**60, description="of the host")]
+    threads: Annotated[Size, Meta(description="threads of torch")]
+    memory_bytes: Annotated[int, Meta(ge=1, le=2**60, description="memory of the host")]
     world_size: Annotated[Size, Meta(description="processes that share the model")]
 
 
 class _Record(_Part):
     crc32: Annotated[
         Annotated[str, Meta(pattern=r"^[0-9a-f]{8}\Z")] | None,
-        Meta(description="of the rest of the file; the first member"),
+        Meta(description="checksum of the rest of the file; the first key"),
     ] = None
-    schema_version: Annotated[int, Meta(description=f"{SCHEMA_VERSION}; another is refused")]
-    machine: Annotated[str, Meta(description="label of the machine: the folder under `results/`")]
+    schema_version: Annotated[int, Meta(description=f"must be {SCHEMA_VERSION}")]
+    machine: Annotated[str, Meta(description="label of the machine and folder in `results/`")]
     hardware: Annotated[
-        str, Meta(description="device that predictions are for: a name, or a file beside the record")
+        str, Meta(description="device of the predictions: a name, or a file in the same folder")
     ]
     calibration: Annotated[
         str | None,
         Meta(
-            description="calibration that it was predicted with, where not the device's own: a name, or a "
-            "file beside it"
+            description="calibration of the predictions, if not the device's own: a name, or a file in "
+            "the same folder"
         ),
     ] = None
     commit: Annotated[
-        str, Meta(pattern=r"^([0-9a-f]{8,40}|unknown)\Z", description="of the code that ran, or `unknown`")
+        str, Meta(pattern=r"^([0-9a-f]{8,40}|unknown)\Z", description="commit of the code, or `unknown`")
     ]
-    dirty: Annotated[bool, Meta(description="whether the tree differed from it")]
+    dirty: Annotated[bool, Meta(description="true if the working tree differed from the commit")]
     commit_from: Annotated[
-        str | None, Meta(description="what said so: `git`, `PERFMODEL_COMMIT` or the version")
+        str | None, Meta(description="origin of the commit: `git`, `PERFMODEL_COMMIT` or the version")
     ] = None
     source_sha256: Annotated[
-        str | None, Meta(description="of the code and data files that a run can depend on")
+        str | None, Meta(description="hash of the code and data files that a run depends on")
     ] = None
     plan_sha256: Annotated[
-        str | None, Meta(description="of the plan with its shapes: what `--resume` goes by")
+        str | None, Meta(description="hash of the plan with its shapes; `--resume` compares it")
     ] = None
     plan: RecordedPlan
     environment: Environment
@@ -275,7 +275,7 @@ class KernelRecord(_Record):
     """A record of `perfmodel validate microbench`."""
 
     kind: Literal["microbench"]
-    kinds: Annotated[tuple[str, ...], Meta(description="kinds of kernels that were timed")] = ()
+    kinds: Annotated[tuple[str, ...], Meta(description="timed kinds of kernels")] = ()
     points: tuple[KernelRow, ...]
 
     def __post_init__(self) -> None:

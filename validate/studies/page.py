@@ -33,6 +33,7 @@ Record = dict[str, Any]
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
 """One screen, and everything behind it."""
+VERDICT = "correct verdict (speedup above or below 1)"
 INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")
 
 
@@ -59,8 +60,8 @@ def _sources(found: Record, by_draft: bool = False) -> list[str]:
             worst = f"{_percent(e['worst']['error'], 0)} ({e['worst']['source']})"
             errors = [_percent(e[key], 0) for key in ("error", "macro", "shipped")]
             rows.append([f"{words}, {name}", str(e["rows"]), str(e["sources"]), *errors, *held, worst])
-    head = ["sources left out whole", "rows", "sources", "mean error %", "of sources %", "as shipped %"]
-    head += ["in 90% interval %", "as shipped %", "its ± % (median)", "worst source %"]
+    head = ["whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"]
+    head += ["in 90% interval %", "in it, as shipped %", "its ± % (median)", "worst source %"]
     return table(head, rows, text_columns=(0, 9))
 
 
@@ -82,18 +83,17 @@ def _expect(found: Record) -> list[str]:
                 cells = [_with_interval(of.get(engine)) for of in (steps[by], ratios[over])]
                 rows.append([f"{title}: {words}", *cells])
     for words, over in (
-        ("a kind of draft that was never fitted", "draft"),
+        ("a kind of draft without a fit", "draft"),
         ("a context beyond the fitted ones", "context"),
     ):
         rows.append([f"any engine: {words}", "-", _with_interval(ratios[over]["all"])])
-    rows.append(["any engine: another maker's device", _with_interval(steps["maker"].get("sglang")), "-"])
+    rows.append(["any engine: another vendor's device", _with_interval(steps["maker"].get("sglang")), "-"])
     for name, recipe in RECIPES.items():
         held, part = found["replays"]["held-out"]["partitions"], f"{recipe.set_name}/{recipe.gpu}"
         if f"{part}/speedup" in held:
             inside = found["coverage"][name]["point"]
-            speedup = (
-                f"{_percent(held[f'{part}/speedup']['mape'])} % (held {inside['inside']} of {inside['rows']})"
-            )
+            covered = f"coverage {inside['inside']} of {inside['rows']}"
+            speedup = f"{_percent(held[f'{part}/speedup']['mape'])} % ({covered})"
             rows.append(
                 [f"{name}, its own models", f"{_percent(held[f'{part}/target_s']['mape'])} %", speedup]
             )
@@ -103,11 +103,11 @@ def _expect(found: Record) -> list[str]:
 
 
 EXPECTED = (
-    ("a model and device that were measured", "seen", "seen"),
+    ("a measured model and device", "seen", "seen"),
     ("the same under another version", "version", "version"),
     ("another model", "model", "model"),
-    ("another device, its kernels known", "gpu", "model"),
-    ("another device, with the kernels of a third", "transferred", "model"),
+    ("another device with known kernels", "gpu", "model"),
+    ("another device with the kernels of a third", "transferred", "model"),
 )
 """The held-out group of steps and of ratios, in words."""
 
@@ -116,7 +116,7 @@ def _with_interval(e: Record | None) -> str:
     if e is None:
         return "-"
     return f"{_percent(e['mape'])} %" + (
-        f" (± {_percent(e['width'], 0)} %, held {_percent(e['inside'] / e['rows'], 0)} %)"
+        f" (± {_percent(e['width'], 0)} %, coverage {_percent(e['inside'] / e['rows'], 0)} %)"
         if "inside" in e
         else ""
     )
@@ -128,18 +128,18 @@ def _decide(found: Record) -> list[str]:
     stack = found["replays"]["held-out"]["side_of_one"]
     rows = [
         [
-            f"{ENGINES[engine]}: side of 1 right",
-            f"{of['right']} of {of['rows']}; sure and wrong {of['sure_and_wrong']}",
+            f"{ENGINES[engine]}: {VERDICT}",
+            f"{of['right']} of {of['rows']}; certain but wrong {of['sure_and_wrong']}",
         ]
         for engine, of in sides.items()
         if engine != "all"
     ]
     public = found["sources"]["side"]
-    wrong = f"sure and wrong {public['sure_and_wrong']} of {public['sure']}"
-    rows.insert(0, ["public runs: side of 1 right", f"{public['right']} of {public['rows']}; {wrong}"])
-    rows.append(["research stacks: side of 1 right", f"{stack['right']} of {stack['rows']}"])
+    wrong = f"certain but wrong {public['sure_and_wrong']} of {public['sure']}"
+    rows.insert(0, [f"public runs: {VERDICT}", f"{public['right']} of {public['rows']}; {wrong}"])
+    rows.append([f"research stacks: {VERDICT}", f"{stack['right']} of {stack['rows']}"])
     lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
-    rows.append(["lost by drafting the predicted best γ (eight A100)", lost])
+    rows.append(["speedup lost with the predicted best γ (eight A100)", lost])
     return table(["decision", "held out"], rows, text_columns=(0, 1))
 
 
@@ -174,22 +174,22 @@ def _summary(found: Record) -> list[str]:
     choices = ", ".join(f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values())
     rows = {
         "figures of fitted stacks (T_T, T_D, T_V, speedup)": str(overall["rows"]),
-        "mean error, each predicted by a fit without its fold": f"**{_percent(overall['mape'], 2)} %**",
+        "mean error, each fold left out of the fit": f"**{_percent(overall['mape'], 2)} %**",
         "bias; worst": f"{_signed(overall['bias'])} %; {_signed(overall['worst'])} % "
         f"({overall['worst_row']})",
-        "side of 1.0 that the speedup is on": f"right in {side['right']} of {side['rows']} rows",
-        "the others, measured (predicted)": wrong,
-        "times above the last-level cache held against their lower bound": str(bounds["checked"]),
-        "below it; closest": f"{len(bounds['violations'])}; bound at {_percent(bounds['closest'])} % "
-        "of the time",
+        "verdict (speedup above or below 1.0)": f"correct in {side['right']} of {side['rows']} rows",
+        "incorrect rows, measured (predicted)": wrong,
+        "times compared with their lower bound (above the last-level cache)": str(bounds["checked"]),
+        "times below the bound; closest": f"{len(bounds['violations'])}; bound at "
+        f"{_percent(bounds['closest'])} % of the time",
         "best γ, predicted (measured)": choices,
         "speedup at the measured best γ": f"{_percent(gamma['speedup_mape'])} % off, worst "
         f"{_signed(gamma['speedup_worst'])} %",
-        "lost by drafting the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, worst "
+        "speedup lost with the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, worst "
         f"{_percent(gamma['regret_worst'])} %",
-        "lost by always drafting the same": constant,
+        "speedup lost with a constant γ": constant,
     }
-    return table(["what", "result"], [list(row) for row in rows.items()], text_columns=(0, 1))
+    return table(["quantity", "result"], [list(row) for row in rows.items()], text_columns=(0, 1))
 
 
 def _held_out(found: Record) -> list[str]:
@@ -228,7 +228,7 @@ def _folds(found: Record) -> list[str]:
             inside = found["coverage"].get(name, {}).get(by)
             cells.append(f"{inside['inside']} of {inside['rows']}" if inside else "-")
             rows.append([f"{name}, by {FOLDS[by]}", *cells])
-    return table(["calibration, held out by", *HEADS[:4], f"inside the {COVERAGE:.0%} interval"], rows)
+    return table(["calibration, held out by", *HEADS[:4], f"in the {COVERAGE:.0%} interval"], rows)
 
 
 def _traffic(found: Record) -> list[str]:
@@ -236,7 +236,7 @@ def _traffic(found: Record) -> list[str]:
     figures = [*SERVED][:4]
     rows = [_served(name, part, figures) for name, part in found["traffic"]["length"]["studies"].items()]
     head = ["a served run, its draft length left out", "runs", *(f"{SERVED[name]} %" for name in figures)]
-    return table([*head, "held", "side of 1"], rows)
+    return table([*head, "in interval", "correct verdict"], rows)
 
 
 def _served_runs(found: Record) -> list[str]:
@@ -247,7 +247,8 @@ def _served_runs(found: Record) -> list[str]:
         for name, part in {**of["studies"], "all": of["all"]}.items()
     ]
     return table(
-        ["served runs", "runs", *(f"{head} %" for head in SERVED.values()), "held", "side of 1"], rows
+        ["served runs", "runs", *(f"{head} %" for head in SERVED.values()), "in interval", "correct verdict"],
+        rows,
     )
 
 
@@ -306,7 +307,7 @@ def _engine_ratios(found: Record) -> list[str]:
             cells = _figures(e, "rows", "mape", "bias", "worst")
             rows.append([f"{ENGINES[engine]}, by {fold.words}", *cells, *_inside(e), *sides])
     head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %"]
-    return table([*head, *INSIDE, "side of 1 right", "sure, wrong"], rows)
+    return table([*head, *INSIDE, "correct verdict", "certain but wrong"], rows)
 
 
 TABLES: dict[str, Callable[[Record], list[str]]] = {

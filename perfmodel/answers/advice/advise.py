@@ -242,7 +242,7 @@ def _reason(
         return f"{_why(chosen, query)}; {stops}"
     rival = next((p for p in ranked if p.gamma), None)
     if rival is None and not would_pay and drafted:
-        return f"the engine runs none of the drafts whose acceptance is known; {stops}"
+        return f"the engine runs no draft with a known acceptance; {stops}"
     if rival is None:
         return f"no acceptance is known for {query.model}{_would_pay(would_pay)}; {stops}"
     why = _why(rival, query)
@@ -256,14 +256,14 @@ def _reason(
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
     """The drafts that need the least acceptance, and how to supply a measured one."""
     if not would_pay:
-        return ", and no draft would pay at any"
+        return "; no draft pays at any acceptance"
     needs = [
         f"{b.smallest_alpha:.2f} "
         f"({b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]}"
         f", gamma {b.gamma}, batch {b.batch})"
         for b in would_pay[:3]
     ]
-    return f". Pays from alpha {', '.join(needs)}: give a measured one as --rate DRAFT=ALPHA or --acceptance"
+    return f". Pays from alpha {', '.join(needs)}; supply one with --rate DRAFT=ALPHA or --acceptance"
 
 
 def _why(point: PricedPoint, query: AdviseQuery) -> str:
@@ -278,9 +278,7 @@ def _why_no_larger_batch(query: AdviseQuery, chosen: PricedPoint) -> str:
     larger = query.batches[query.batches > chosen.batch]
     if query.objective == "latency":
         return (
-            "the fewest sequences are the fastest"
-            if chosen.batch == query.batches[0]
-            else "the fastest allowed"
+            "the smallest batch is the fastest" if chosen.batch == query.batches[0] else "the fastest allowed"
         )
     if larger.size == 0:
         return "the end of the batch range"

@@ -142,13 +142,13 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
         words = ["python", "-m", "sglang.launch_server", "--model-path", served.model_id]
         sglang_line = shlex.join([*words, *_arguments("SGLang", table, served, notes), *(flags or ())])
     if (vllm_line or sglang_line) and served.weights not in ("bf16", "fp8"):
-        notes.append(f"{served.weights} weights are a checkpoint's own: put one of that format into the line")
+        notes.append(f"{served.weights} weights need a checkpoint of that format: put its name into the line")
     if (vllm_line or sglang_line) and (served.expert_parallel > 1 or served.data_parallel > 1):
-        notes.append("lines with --ep or --dp were not given to the engines' parsers")
+        notes.append("lines with --ep or --dp were not tested with the engines' parsers")
     elif taken := [
         f"{n} {CHECKED[n.lower()]}" for n, line in (("vLLM", vllm_line), ("SGLang", sglang_line)) if line
     ]:
-        notes.append(f"lines of this form were taken by the parsers of {' and '.join(taken)}")
+        notes.append(f"lines of this form parse in {' and '.join(taken)}")
     return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
 
 
@@ -358,7 +358,7 @@ def _sglang(
         return words, None
     words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
     notes.append(
-        f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}, to be written beside the line"
+        f"SGLang reads its lengths by batch size from {ADAPTIVE_FILE}: write it before you start the server"
     )
     return words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges}
 

@@ -16,25 +16,22 @@ from perfmodel.speculation.capacity import memory_of
 def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
     """The reason, as a sentence's part."""
     if not baseline:
-        return "no tensor-parallel degree asked for is possible here"
+        return "the model runs at none of the requested tensor-parallel degrees"
     fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
     if not fitting:
         context, fraction = float(query.context), query.memory_fraction
         room = [memory_of(x.candidate.scenario, 1.0, context, 0.0, fraction) for x in baseline]
         least, most = int(query.batches[0]), max(int(r.ar_max_batch) for r in room)
         if most >= 1:
-            return f"no batch asked for fits: the smallest is {least}, the largest that fits is {most}"
+            return f"no requested batch fits: the smallest is {least}, the largest that fits is {most}"
         weights = min(float(x.candidate.scenario.weight_bytes) for x in baseline) / 1e9
         have = float(room[0].available_bytes) / 1e9
         needs = (
-            f"nothing fits: {weights:.1f} GB of weights a device and one sequence's cache against "
-            f"{have:.1f} GB"
+            f"nothing fits: a device would hold {weights:.1f} GB of weights and the cache of one sequence, "
+            f"but has room for {have:.1f} GB"
         )
         return f"{needs}{_would_fit(query, float(room[0].available_bytes))}"
-    return (
-        f"the bound of {query.max_tpot_ms:g} ms per token is below the least reachable, "
-        f"{min(fitting) * 1e3:.2f} ms"
-    )
+    return f"the lowest TPOT is {min(fitting) * 1e3:.2f} ms, above the bound of {query.max_tpot_ms:g} ms"
 
 
 def _would_fit(query: AdviseQuery, available_bytes: float) -> str:

@@ -62,7 +62,7 @@ def llama_server(
         "-ctv": cache,
         **_draft(table, draft, path, notes),
     }
-    notes.append(f"lines of this form were taken by the parser of {CHECKED}")
+    notes.append(f"lines of this form parse in {CHECKED}")
     return shlex.join(
         ["llama-server", *(str(w) for flag, v in values.items() if v is not None for w in (flag, v))]
     )

@@ -282,7 +282,7 @@ def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) ->
         return None
     costs = f"the {price:.0%} that {serving.title}'s dynamic mode costs"
     if mode is not None and question.dynamic_price is None:
-        costs += f" ({mode.source.partition(':')[0]}; where yours does not: --dynamic-price 0)"
+        costs += f" ({mode.source.partition(':')[0]}; --dynamic-price sets another cost)"
     needed = costs if least > 1.0 + LEAST_GAIN else f"the {LEAST_GAIN:.0%} that make it worth its borders"
-    gain = f"{table.gain - 1:.1%} over {table.best_constant} everywhere"
-    return f"a length by batch size would gain {gain}, which is not more than {needed}"
+    gain = f"{table.gain - 1:.1%} over a constant {table.best_constant}"
+    return f"a draft length per batch size would gain {gain}, which is not more than {needed}"

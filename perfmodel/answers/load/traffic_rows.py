@@ -54,8 +54,8 @@ class Percentiles:
 
 
 LOCKSTEP = (
-    "clients of equal lengths stay in step, and their prompts wait for each other: TTFT may be several times "
-    "higher, as a replay shows"
+    "clients with equal lengths stay in step, and their prompts wait for each other: TTFT may be several "
+    "times higher, as a replay shows"
 )
 
 
@@ -286,7 +286,7 @@ def _warnings(
             "prompts share passes and are split among them: use the TTFT of --replay, up to 30 % more"
         )
     elif short:
-        told.append(f"an answer takes less than {SHORT} prompts: use the mean of --replay instead")
+        told.append(f"decoding an answer takes less time than {SHORT} prompts: use the mean of --replay")
     if served.metastable[at]:
         told.append(
             "two running batches are possible at this rate: a burst may leave the server in the slower one"

@@ -52,10 +52,8 @@ class Apart:
 def check_apart(draft: Draft) -> None:
     """Refuse (InputError) what cannot draft from tokens alone."""
     if not draft.named_model and draft.kind != "model":
-        allowed = (
-            "a model of its own, which drafts from tokens alone: the target's hidden states, cache or host"
-        )
-        raise refuse("--draft", None, f"{allowed} would have to be sent", draft.name)
+        allowed = "a separate model that needs nothing of the target (hidden states, cache, host)"
+        raise refuse("--draft", None, allowed, draft.name)
 
 
 def drafter_apart(

@@ -35,7 +35,7 @@ SENTENCES: dict[str, str] = {
     "speculate": "Speculate",
     "do_not_speculate": "Do not speculate",
     "unknown_acceptance": "Undecided",
-    "infeasible": "Nothing is possible here",
+    "infeasible": "No feasible configuration",
 }
 """Verdict of a point, or of `advise` -> its words."""
 CELLS = {
@@ -70,7 +70,7 @@ RESTS_ON: dict[Relation, str] = {
     "model": "steps of other models on this device",
     "gpu": "this device's kernels, and steps on other devices",
     "transferred": "another device's kernels",
-    "maker": "the kernels of another maker's device",
+    "maker": "the kernels of another vendor's device",
 }
 """The engine's measurement that is nearest to the question -> its words."""
 
@@ -149,8 +149,8 @@ def reason(p: Prediction, limiter: str) -> str:
     return (
         f"an iteration saves {seconds(gained)} of baseline decoding "
         f"({float(p.tokens_per_iteration):.2f} tokens; "
-        f"limited by {LIMITERS[limiter]}), {relation} than the {seconds(added)} it adds, of which "
-        f"{worst}: {seconds(terms[worst])}"
+        f"limited by {LIMITERS[limiter]}), {relation} than the {seconds(added)} it adds "
+        f"({worst}: {seconds(terms[worst])})"
     )
 
 
@@ -173,24 +173,22 @@ def warnings(
         )
     c = scenario.machine.calibration
     if np.any(scenario.context_std) and not c.multiprocessor_bandwidth.value:
-        notes.append(
-            f"context_std changes nothing: {c.name} does not say how long the longest sequence takes"
-        )
+        notes.append(f"context_std changes nothing: {c.name} has no cost for the longest sequence")
     if gamma and float(scenario.acceptance.carried(gamma)) > STRETCHED:
         longest = max(scenario.acceptance.measured_at)
         notes.append(
-            f"an acceptance at {longest:.0f} drafted token{'s' * (longest > 1)} is stretched over {gamma}: "
-            "later positions mostly accept less; give it by position (--rate, --acceptance)"
+            f"the acceptance was measured at {longest:.0f} drafted token{'s' * (longest > 1)} and is used "
+            f"for {gamma}; later positions usually accept less: give rates by position (--rate, --acceptance)"
         )
     if gamma and SHORT in scenario.acceptance.source and context > SHORT_TOKENS:
         notes.append(
-            f"the acceptance was printed for short prompts; at {context:.0f} tokens a head may accept less"
+            f"the acceptance was published for short prompts; at {context:.0f} tokens a head may accept less"
         )
     gpu, tp = scenario.machine.gpu, scenario.machine.tensor_parallel
     if scenario.machine.over_host and gpu.link:
         reach = gpu.link.devices
         notes.append(
-            f"{gpu.name}: its link joins {reach} devices, so {tp} talk over PCIe, whose boxes differ"
+            f"{gpu.name}: its link joins {reach} devices, so {tp} communicate over PCIe (servers differ)"
         )
     if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
@@ -203,7 +201,7 @@ def warnings(
         if error and maker and gpu.name not in devices:
             factor = math.exp(error.log_rms)
             notes.append(
-                f"{gpu.name} is of another maker: measured steps of one were off by a factor of {factor:.1f}"
+                f"{gpu.name} is of another vendor: predictions for one were off by a factor of {factor:.1f}"
             )
     return tuple(notes)
 
@@ -220,8 +218,8 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
     verify_s, once_s = (float(s.target_pass_s(batch, context, gamma + 1.0)) for s in (scenario, once))
     if verify_s > CLIFF * once_s:
         yield (
-            f"{name} does not cut the cache up for several query tokens: verification takes "
-            f"{verify_s / once_s:.1f} times as long as with the cache read once (--attention-backend)"
+            f"{name} does not split the cache for several query tokens: verification takes "
+            f"{verify_s / once_s:.1f} times as long as with one read of the cache (--attention-backend)"
         )
 
 
@@ -241,8 +239,7 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
         climbs = _climb(draft_s[0, 0], (draft_s[1, 0], batch)) > 0
     if runs >= TOLD_PADDING * batch or climbs:
         yield (
-            f"batch {batch:.0f} pads to {runs:.0f} (CUDA graphs): up to {runs:.0f} sequences share "
-            "what it costs"
+            f"CUDA graphs pad batch {batch:.0f} to {runs:.0f}: up to {runs:.0f} sequences take the same time"
         )
     longer = _climb(target_s[0, 0], (target_s[1, 0], batch), (target_s[0, 1], gamma + 1.0))
     if gamma and longer:
@@ -252,7 +249,7 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
             else ""
         )
         yield (
-            f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than for one sequence "
+            f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than with one sequence "
             "or token less"
         )
 
@@ -283,8 +280,8 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
             else "not measured here"
         )
         yield (
-            f"{weights.name} takes {slower:.0%} longer a step than bf16 would: quantised inputs, "
-            f"small GEMMs ({said})"
+            f"a step with {weights.name} takes {slower:.0%} longer than with bf16: quantising the inputs of "
+            f"small GEMMs takes time ({said})"
         )
 
 

@@ -47,9 +47,9 @@ def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """The mix that llama.cpp is taken to run where the question names none."""
     given = question.weights
     if given is None and not is_gguf(question.model):
-        yield f"weights were not given: {scenario.target.weights}, as llama.cpp takes of a repository"
+        yield f"weights were not given: {scenario.target.weights}, which llama.cpp chooses from a repository"
     if given is not None and (mix := in_gguf(given)) != given:
-        yield f"llama.cpp has no {given} weights: {mix} stands for them"
+        yield f"llama.cpp has no {given} weights: the answer uses {mix}"
 
 
 def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
@@ -68,8 +68,8 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
         yield f"KV budget {budget} is not below the context: the draft reads the full cache"
     elif budget is not None and budget < TINY_BUDGET:
         yield (
-            f"KV budget {budget}: published acceptances are of {SMALLEST_BUDGET} tokens and more; a draft "
-            "that sees so few accepts less"
+            f"KV budget {budget}: published acceptances have budgets of {SMALLEST_BUDGET} or more; with so "
+            "few tokens the acceptance is lower"
         )
     if not draft.named_model:
         return
@@ -78,7 +78,7 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
         yield f"{model.name} has {model.vocab_size} vocabulary entries, {target.name} {target.vocab_size}"
     if model.total_params >= target.total_params:
         small, large = (f"{m.name} ({m.total_params / 1e9:.2f} B parameters)" for m in (model, target))
-        yield f"{small} is no smaller than its target {large}"
+        yield f"draft {small} is not smaller than its target {large}"
 
 
 def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
@@ -98,7 +98,7 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
         for value in getattr(calibration, name).numbers():
             if (constant.unit != "power" and value > high) or (constant.unit == "fraction" and value < low):
                 yield (
-                    f"calibration {calibration.name}: {name} is {value:.3g}; of bundled calibrations it is "
+                    f"calibration {calibration.name}: {name} is {value:.3g}; in bundled calibrations it is "
                     f"{min(known):.3g} to {max(known):.3g}"
                 )
 

@@ -24,8 +24,8 @@ def check_head(word: str | None, target: ModelSpec) -> None:
         raise refuse(
             "--draft",
             None,
-            f"another than mtp: no multi-token prediction layer of {target.name} is known (mtp:modules=1 if "
-            "your checkpoint has one)",
+            f"a draft other than mtp: {target.name} has no known multi-token prediction layer "
+            "(mtp:modules=1 if your checkpoint has one)",
             word,
         )
 

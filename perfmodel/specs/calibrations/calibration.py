@@ -82,21 +82,21 @@ class Calibration(EngineConstants):
             "linear", "flops", "fraction", "share of the peak FLOP/s that GEMMs reach", Scope(0.6, 0.2, 1)
         ),
     ]
-    gemm_fixed_s: Annotated[
-        Constant, Declared("linear", "fixed", "s", "time of each GEMM kernel, however small")
-    ]
+    gemm_fixed_s: Annotated[Constant, Declared("linear", "fixed", "s", "fixed time of each GEMM kernel")]
     gemm_blend_power: Annotated[
         Constant,
         Declared(
             "linear",
             None,
             "power",
-            "how GEMMs overlap loading and computing: 1 adds, infinity takes the larger",
+            "overlap of loading and computing in GEMMs: 1 adds both, infinity takes the larger",
         ),
     ]
     gemm_column_s: Annotated[
         Constant,
-        Declared("linear", "fixed", "s", "time of each output column of a GEMM, beside loading (CPUs)"),
+        Declared(
+            "linear", "fixed", "s", "time of each output column of a GEMM, in addition to loading (CPUs)"
+        ),
     ] = ABSENT
     weight_unpack_s: Annotated[
         Constant,
@@ -119,13 +119,11 @@ class Calibration(EngineConstants):
         Declared("attention", "flops", "fraction", "share of the peak FLOP/s that attention reaches"),
     ]
     attention_fixed_s: Annotated[
-        Constant, Declared("attention", "fixed", "s", "time of each attention call, however short")
+        Constant, Declared("attention", "fixed", "s", "fixed time of each attention call")
     ]
     attention_blocks_per_multiprocessor: Annotated[
         Constant,
-        Declared(
-            "attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves are counted"
-        ),
+        Declared("attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves"),
     ] = ABSENT
     kv_reread_per_query: Annotated[
         Constant,
@@ -133,7 +131,7 @@ class Calibration(EngineConstants):
             "attention",
             "kv_load",
             "share",
-            "cache read again per further query token",
+            "share of the cache that each further query token reads again",
             Scope(0.01, 0, 0.5, 0.01),
         ),
     ]
@@ -143,7 +141,7 @@ class Calibration(EngineConstants):
             "small",
             "fixed",
             "s",
-            "time of each element-wise kernel, however small",
+            "fixed time of each element-wise kernel",
             Scope(3e-6, 0, 3e-5, 1e-6),
         ),
     ]
@@ -161,14 +159,14 @@ class Calibration(EngineConstants):
             "allreduce",
             "comm",
             "s",
-            "time of one all-reduce by devices and message bytes; else the link's rate",
+            "time of an all-reduce by devices and message bytes; by default the rate of the link",
         ),
     ] = None
     pass_fixed_s: Annotated[
         Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))
     ]
     token_s: Annotated[
-        Constant, Declared("pass", "fixed", "s", "time of each token of a pass, of all sequences")
+        Constant, Declared("pass", "fixed", "s", "time per token of a pass, over all sequences")
     ]
     full_cache_pass_s: Annotated[
         Constant,
@@ -182,7 +180,7 @@ class Calibration(EngineConstants):
             "pass",
             "fixed",
             "s",
-            "time of a draft step on a budget, by sequence and layer",
+            "time of a draft step with a KV budget, per sequence and layer",
             Scope(5e-7, 0, 1e-5, 1e-7),
         ),
     ] = ABSENT

@@ -71,26 +71,36 @@ class EngineConstants(Frozen):
         Constant, Declared("linear", "param_load", "factor", "multiplies `gemm_efficiency`")
     ] = ONE
     gemm_factor_fp8: Annotated[
-        Constant, Declared("linear", "param_load", "factor", "multiplies it for fp8 with no block scales")
+        Constant,
+        Declared(
+            "linear", "param_load", "factor", "multiplies `gemm_efficiency` for fp8 without block scales"
+        ),
     ] = ONE
     gemm_flops_factor: Annotated[
         Constant,
-        Declared("linear", "flops", "factor", "multiplies it where computing takes longer than loading"),
+        Declared(
+            "linear", "flops", "factor", "multiplies `gemm_efficiency` if computing takes longer than loading"
+        ),
     ] = ONE
     quantise_s: Annotated[
         Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
     ] = ABSENT
     expert_kernels: Annotated[
         ExpertKernels | None,
-        Declared("linear", "param_load", "factor", "routed experts and routing by weight format; else GEMMs"),
+        Declared(
+            "linear",
+            "param_load",
+            "factor",
+            "kernels of routed experts and of routing, by weight format; by default GEMMs",
+        ),
     ] = None
     expert_factor: Annotated[
-        Constant, Declared("linear", "param_load", "factor", "multiplies experts' time")
+        Constant, Declared("linear", "param_load", "factor", "multiplies the time of experts")
     ] = ONE
     expert_layer_s: Annotated[
         Constant,
         Declared(
-            "linear", "fixed", "s", "further time of each layer of experts by an engine's default flags"
+            "linear", "fixed", "s", "further time of each layer of experts with default flags of the engine"
         ),
     ] = ABSENT
     expert_popularity: Annotated[
@@ -99,33 +109,37 @@ class EngineConstants(Frozen):
             "linear",
             "param_load",
             "count",
-            "shape of the gamma distribution of experts' shares; 0: all alike",
+            "shape of the gamma distribution of the popularity of experts; 0: equal popularity",
         ),
     ] = ABSENT
     routing_independence: Annotated[
         Constant,
-        Declared(
-            "linear", "param_load", "factor", "share of further query tokens that route as another sequence's"
-        ),
+        Declared("linear", "param_load", "factor", "share of further query tokens that route independently"),
     ] = ONE
     attention_bandwidth_fraction_fp8: Annotated[
-        Constant, Declared("attention", "kv_load", "factor", "the same over a cache of 8 bits; 0: as over 16")
+        Constant,
+        Declared(
+            "attention", "kv_load", "factor", "`attention_bandwidth_fraction` of an 8-bit cache; 0: the same"
+        ),
     ] = ABSENT
     latent_bandwidth_fraction: Annotated[
         Constant,
         Declared(
-            "attention", "kv_load", "factor", "the same over a latent cache (MLA); 0: as over any other"
+            "attention",
+            "kv_load",
+            "factor",
+            "`attention_bandwidth_fraction` of a latent cache (MLA); 0: the same",
         ),
     ] = ABSENT
     latent_bandwidth_fraction_fp8: Annotated[
         Constant,
-        Declared("attention", "kv_load", "factor", "the same over a latent cache of 8 bits; 0: as over 16"),
+        Declared(
+            "attention", "kv_load", "factor", "`latent_bandwidth_fraction` of an 8-bit cache; 0: the same"
+        ),
     ] = ABSENT
     latent_reread_per_query: Annotated[
         Constant,
-        Declared(
-            "attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: as over any other"
-        ),
+        Declared("attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: the same"),
     ] = ABSENT
     latent_layer_s: Annotated[
         Constant, Declared("attention", "fixed", "s", "further time of each layer with a latent cache")
@@ -133,7 +147,10 @@ class EngineConstants(Frozen):
     index_bandwidth_fraction: Annotated[
         Constant,
         Declared(
-            "attention", "kv_load", "factor", "the same over the keys of an indexer; 0: as over any other"
+            "attention",
+            "kv_load",
+            "factor",
+            "`attention_bandwidth_fraction` of the keys of an indexer; 0: the same",
         ),
     ] = ABSENT
     index_layer_s: Annotated[
@@ -148,7 +165,7 @@ class EngineConstants(Frozen):
     ] = ABSENT
     state_verify_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "further time of each recurrent layer of several query tokens"),
+        Declared("attention", "fixed", "s", "further time of each recurrent layer with several query tokens"),
     ] = ABSENT
     multiprocessor_bandwidth: Annotated[
         Constant,
@@ -156,7 +173,7 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "one multiprocessor's share of bandwidth, for the longest sequence; 0: none",
+            "share of bandwidth of one multiprocessor, for the longest sequence; 0: not used",
         ),
     ] = ABSENT
     block_bandwidth: Annotated[
@@ -165,7 +182,7 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "one multiprocessor's share of bandwidth, where a cache is cut into few pieces; 0: not counted",
+            "the same for a cache that is split into few pieces; 0: not used",
         ),
     ] = ABSENT
     wide_norm_s: Annotated[
@@ -180,15 +197,15 @@ class EngineConstants(Frozen):
             "allreduce",
             "comm",
             "s",
-            "least time of an all-reduce through the host's memory, where devices have no peer access",
+            "least time of an all-reduce through host memory (devices without peer access)",
         ),
     ] = ABSENT
     shared_allreduce_byte_s: Annotated[
-        Constant, Declared("allreduce", "comm", "s", "time of each byte of its message")
+        Constant, Declared("allreduce", "comm", "s", "time per byte of the message of such an all-reduce")
     ] = ABSENT
     drafted_token_s: Annotated[
         Constant,
-        Declared("pass", "fixed", "s", "time of each token that a draft's pass runs, of all sequences"),
+        Declared("pass", "fixed", "s", "time per token of a draft pass, over all sequences"),
     ] = ABSENT
     graph_tokens: tuple[int, int] | None = None
     """(step, last): CUDA graphs hold 1, 2, 4 or a multiple of `step` tokens up to `last`."""
