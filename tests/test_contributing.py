@@ -49,30 +49,6 @@ def test_the_page_prints_what_it_shows() -> None:
     assert GENERATE.filled(TEXT) == TEXT, "docs/contributing.md: run `make docs` and commit"
 
 
-SHOW = """
-from perfmodel.cli import run
-for kind, name in (("gpus", "toy-9000"), ("models", "toy-1b"), ("kv", "strided")):
-    print(kind, run([kind, "list"]), run([kind, "show", name]))
-asked = "traffic -m llama-3.1-8b --gpu h100 --input-len 1k --output-len 99 --request-rate 1 --alpha 0.5"
-print("policies", run([*asked.split(), "--gamma", "quiet"]))
-print("drafts", run("ops -m llama-3.1-8b --gpu h100 -b 1 -c 1k -g 1 --pass draft --draft earlyexit".split()))
-"""
-
-
-def test_each_is_found_by_name_there_and_only_there(tree: Path) -> None:
-    there, here = python(tree, "-c", SHOW), python(ROOT, "-c", SHOW)
-    for kind in ("gpus", "models", "kv"):
-        assert f"{kind} 0 0\n" in there.stdout
-        assert f"{kind} 0 2\n" in here.stdout
-    for name in ("drafts", "policies"):
-        assert f"{name} 0\n" in there.stdout
-        assert f"{name} 2\n" in here.stdout
-    assert (there.stderr, here.stderr.count("error: ")) == ("", len(ONE_EACH))
-    for name in ("toy-9000", "toy-1b", "strided"):
-        assert name in there.stdout
-        assert name not in here.stdout
-
-
 def test_the_contract_covers_each_of_them(tree: Path) -> None:
     found = python(tree, "-m", "pytest", "--collect-only", "tests/test_contract.py", "-k", NAMES).stdout
     for name in ONE_EACH.values():

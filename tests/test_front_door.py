@@ -142,23 +142,6 @@ def test_a_question_is_asked_again_with_changes() -> None:
         pm.whatif("llama-3.1-8b", "h100", batch=4, contxt=1)
 
 
-def test_a_sweep_takes_lists_as_the_command_line_does() -> None:
-    asked = {"model": "llama-3.1-8b", "alpha": 0.8, "draft_kv": "snapkv:1k"}
-    one = pm.sweep(hardware="a100,h100", batch="1,4", context="4k..16kx2", gamma="auto,2", **asked)
-    two = pm.sweep(
-        hardware=["a100", "h100"], batch=[1, "4"], context=[4096, 8192, 16384], gamma=[None, 2], **asked
-    )
-    assert len(one) == 2 * 2 * 3 * 2
-    assert one.as_dict() == two.as_dict()
-    assert one.to_frame().equals(two.to_frame())
-    row = one.as_dict()["rows"][-1]
-    alone = pm.whatif(hardware="h100", batch=4, context="16k", gamma=2, **asked)
-    assert (row["speedup"], row["fits"]) == (pytest.approx(alone.speedup, rel=1e-12), alone.memory.fits)
-    assert "24 rows" in repr(one)
-    with pytest.raises(InputError, match="sweep: rows: must be at most 10000000"):
-        pm.sweep(hardware="h100", batch="1..10000", context="1..10000", **asked)
-
-
 def test_messages_name_arguments_but_leave_what_was_given() -> None:
     def refused(error: InputError) -> None:
         raise error

@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).parents[1]
 FETCHED = re.compile(
@@ -56,32 +55,3 @@ def test_pages_fit_their_window_and_complain_of_nothing(site: list[Path], browse
         browser.open(path, width=width, height=900)
         assert browser.complaints == [], path.name
         assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), path.name
-
-
-def test_the_theme_can_be_switched(site: list[Path], browser) -> None:
-    (path,) = (path for path in site if path.name == "index.html")
-    browser.open(path, scheme="light")
-    scheme = "document.body.getAttribute('data-md-color-scheme')"
-    before = browser.run(scheme)
-    browser.run("document.querySelector('label[for^=__palette]:not([hidden])').click()")
-    assert {before, browser.run(scheme)} == {"default", "slate"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[gone](gone.md)",
-        "[no place](index.md#nowhere)",
-        "[out](/etc)",
-        "::: perfmodel.answers.question.query.Nothing",
-    ],
-)
-def test_a_broken_page_fails_the_build(text: str, tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.md").write_text(f"# A page\n\n{text}\n", encoding="utf-8")
-    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    del settings["hooks"]
-    settings |= {"nav": [{"A page": "index.md"}], "docs_dir": str(tmp_path / "docs")}
-    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
-    assert done.returncode != 0, done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import cli
-from perfmodel.answers.question.doubts import SMALLEST_BUDGET, TINY_BUDGET
+from perfmodel.answers.question.doubts import TINY_BUDGET
 from perfmodel.specs import data_folder
 from perfmodel.specs.boundary import files
 
@@ -72,11 +72,6 @@ def test_a_draft_of_another_vocabulary_and_no_smaller_than_its_target(verb: str)
 def test_a_budget_of_two_tokens(verb: str) -> None:
     assert "KV budget 2: " in doubts_of(verb, draft_kv="h2o:2")
     assert "KV budget" not in doubts_of(verb, draft_kv=f"h2o:{TINY_BUDGET}")
-
-
-def test_no_published_budget_is_smaller_than_said() -> None:
-    budgets = (row.kv_budget_tokens for row in pm.published_acceptance())
-    assert min(budget for budget in budgets if budget is not None) == SMALLEST_BUDGET
 
 
 @pytest.mark.parametrize("verb", VERBS)

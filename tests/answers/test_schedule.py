@@ -242,13 +242,6 @@ def test_a_line_names_models_that_belong_together(asked, words) -> None:
     assert re.search(words, line), line
 
 
-def test_advice_serves_what_it_is_told_to_serve() -> None:
-    asked = {"context": 2048, "batch": 4, "rate": {"eagle": 0.7}}
-    assert "--draft-path" in " ".join(advise("llama-3.1-8b", "h100", **asked).serve.notes)
-    line = advise("llama-3.1-8b", "h100", **asked, model_path="a/b", draft_path="c/d").serve.vllm_line
-    assert re.match('vllm serve a/b .*"model": "c/d"', line)
-
-
 @pytest.mark.parametrize("answer", [schedule, whatif, advise])
 def test_no_answer_of_a_head_that_there_is_not(answer) -> None:
     more = {"rate": {"mtp": 0.7}} if answer is advise else {"draft": "mtp", "alpha": 0.7}

@@ -8,12 +8,10 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers import text
-from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
 from perfmodel.answers.question.doubts import beyond
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.answers.question.query import Query, resolve
-from perfmodel.cli.plot import _published
 from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.fits import MeasuredRange
 from perfmodel.speculation.capacity import memory_of
@@ -186,15 +184,3 @@ def test_a_limit_is_itself_allowed(asked, name, fine, refused) -> None:
     asked.question(**given | {name: fine})
     with pytest.raises(InputError, match=name):
         asked.question(**given | {name: refused})
-
-
-def test_published_speedups_are_those_of_the_very_stack() -> None:
-    """MagicDec, table 1: batch 64 at 32,000 tokens, 2 drafted."""
-    asked = {"hardware": "a100-sxm-80gb", "draft_kv": "streamingllm:512", "engine": "magicdec"}
-    found = measured_speedups(scenario(**asked, tp=8), 8)
-    assert (64, 32_000, 2, 1.28) in found
-    assert measured_speedups(scenario(**asked, tp=4), 4) == measured_speedups(scenario(tp=8), 8) == []
-    drawn = Query("llama-3.1-8b", batch=1, context=4096, gamma=2, alpha=0.7, tp=8, **asked)
-    assert _published(drawn) == [(b, c, speedup) for b, c, gamma, speedup in found if gamma == 2]
-    with pytest.raises(InputError, match="--measured: nothing was published"):
-        _published(replace(drawn, gamma=63))

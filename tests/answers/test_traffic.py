@@ -1,12 +1,9 @@
 """``traffic``: the contract of its JSON, what is said of loads that cannot be served, and what is refused."""
 
-from dataclasses import fields
-
 import pytest
 
 import perfmodel as pm
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.load.traffic_rows import TrafficRow
 
 ASK = {
     "model": "gpt-oss-120b",
@@ -104,28 +101,6 @@ def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own()
     }
     (best,) = rows(**long, request_rate=2)
     assert best.gamma == 0, "what a draft saves, reading the prompts takes"
-
-
-def test_a_table_of_rows_has_a_column_for_each_figure():
-    told = pm.traffic(**ASK, alpha=0.6, request_rate="1,100", gamma=0)
-    row, over = told.rows
-    frame = told.to_frame()
-    times = [
-        f"{time}_{part}" for time in ("tpot_s", "ttft_s", "e2e_s") for part in ("mean", "p50", "p90", "p99")
-    ]
-    assert {*times, "tpot_low_s", "tpot_high_s"} == set(frame.columns) - {f.name for f in fields(TrafficRow)}
-    cells = frame.iloc[0]
-    assert [cells[name] for name in times[4:8]] == [
-        row.ttft_s.mean,
-        row.ttft_s.p50,
-        row.ttft_s.p90,
-        row.ttft_s.p99,
-    ]
-    assert (cells.tpot_low_s, cells.tpot_high_s, cells.running_mean) == (*row.tpot_interval, row.running_mean)
-    assert list(frame.warnings) == ["", "; ".join(over.warnings)]
-    assert frame.ttft_s_mean.isna().tolist() == [False, True]
-    ideal = pm.traffic(**ASK, alpha=0.6, request_rate=1, gamma=0, calibration="ideal").to_frame().iloc[0]
-    assert (ideal.tpot_low_s, ideal.tpot_high_s) == (None, None)
 
 
 @pytest.mark.parametrize(("rate", "clients"), [(5, 16), (20, 16), (20, 64), (10, 200)])

@@ -53,16 +53,6 @@ def test_a_column_without_a_cell_is_left_out(capsys) -> None:
     assert capsys.readouterr().out.split() == ["load", "KV", "─" * 9, "1/s", "9%", "2/s"]
 
 
-def test_progress_says_what_is_left_after_a_second(capsys, monkeypatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    now = iter([0.0, 0.5, 20.0])
-    monkeypatch.setattr(output.time, "monotonic", lambda: next(now))
-    bar = output.Progress("rows")
-    bar(10, 100)
-    bar(40, 100)
-    assert capsys.readouterr().err == "\r10 of 100 rows\r40 of 100 rows, 30 s left  "
-
-
 def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch) -> None:
     asked = shlex.split("whatif --model llama-3.1-8b --hardware h100 --batch 8 --context 64k --alpha 0.8")
     assert run(capsys, *asked).splitlines()[1] == "Does not fit in memory; would pay: at most batch 6 fits"

@@ -3,21 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from perfmodel.costs.graphs import graph_sizes, padded
-from perfmodel.errors import InputError
+from perfmodel.costs.graphs import graph_sizes
 from tests.speculation.asked import scenario
 
 SIZES = graph_sizes(8, 512)
-
-
-def test_tokens_are_rounded_up_to_the_next_graph() -> None:
-    """Beyond the largest graph they run as they are; a verification of 65 x 4 tokens pads to 264."""
-    tokens = np.array([1, 3, 4, 5, 9, 512, 600, 260])
-    assert list(padded(tokens, SIZES)) == [1, 4, 4, 8, 16, 512, 600, 264]
-    with pytest.raises(InputError, match="rising"):
-        padded(4.0, (4, 2))
 
 
 def test_a_pass_takes_the_time_of_its_graph() -> None:

@@ -264,19 +264,6 @@ class TestInABrowser:
         assert opened.text("alpha-refused") == ""
         assert shown(opened)["acceptance"]["alpha"] == 0.8
 
-    def test_a_dark_page_has_no_light_area(self, browser: Browser, tmp_path: Path) -> None:
-        path = tmp_path / "dark.html"
-        written(path, "--batch", "1..32x2", "--context", "1k..128kx2")
-        browser.open(path, scheme="dark")
-        near_one = "state.surface.map(0.8, null).flat().map(({ speedup }) => speedup < 1.5)"
-        fills = "state.cells.flat().map(({ colour }) => colour.getAttribute('fill'))"
-        light = [
-            fill
-            for fill, near in zip(browser.run(fills), browser.run(near_one), strict=True)
-            if near and max(map(int, re.findall(r"\d+", fill))) > 200
-        ]
-        assert light == []
-
     def test_the_break_even_line_lies_where_the_engine_breaks_even(
         self, browser: Browser, tmp_path: Path
     ) -> None:

@@ -60,17 +60,6 @@ def test_no_nearest_neighbour_and_no_extrapolation(asked, says):
     assert "\n" not in str(refusal.value)
 
 
-def test_what_is_known_is_listed_up_to_three() -> None:
-    rows = [AcceptanceRow("s", name, "self", "full", None, 1000.0, 0.5) for name in "abcd"]
-    for count, listed in ((0, "none"), (3, "; ".join(f"{name} with draft self, full" for name in "abc"))):
-        with pytest.raises(InputError, match=f"FILE .measured: {listed}.$"):
-            find_acceptance("x", "self", "full", None, 1000.0, rows[:count])
-    with pytest.raises(InputError, match=r"c with draft self, full; \.\.\.\)$"):
-        find_acceptance("x", "self", "full", None, 1000.0, rows)
-    with pytest.raises(InputError, match="was measured at 1000 tokens, given 1001"):
-        find_acceptance("a", "self", "full", None, 1001.0, rows)
-
-
 def test_rows_that_differ_in_kind_have_nothing_between_them() -> None:
     low = AcceptanceRow("s", "a", "self", "full", None, 1e3, None, (0.9,))
     high = replace(low, source="t", context_tokens=4e3)

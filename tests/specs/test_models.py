@@ -10,7 +10,7 @@ from perfmodel.specs import data_folder
 from perfmodel.specs.acceptance.acceptance_library import short_name
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models import model
-from perfmodel.specs.models.model import ModelSpec, RopeScaling, hub_id, load_model
+from perfmodel.specs.models.model import ModelSpec, hub_id, load_model
 
 NAMES = files.bundled_names("models")
 B = 1e9
@@ -125,20 +125,3 @@ def test_layers_at_the_ends_of_what_a_model_may_have() -> None:
         files.parse(ModelSpec, llama | good, "mine.yaml")
         with pytest.raises(InputError, match=r"^mine\.yaml: "):
             files.parse(ModelSpec, llama | bad, "mine.yaml")
-
-
-def test_what_a_file_leaves_out_of_a_part() -> None:
-    rope = RopeScaling(factor=2.0).model_dump(exclude_none=True)
-    assert rope == {
-        "rope_type": "llama3",
-        "factor": 2.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-        "beta_fast": 32.0,
-        "beta_slow": 1.0,
-        "truncate": True,
-        "short_factor": [],
-        "long_factor": [],
-    }
-    assert load_model("llama-3.1-8b").model_copy(update={"partial_rotary_factor": 0.5}).rotary_dim == 64

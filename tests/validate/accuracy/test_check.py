@@ -274,17 +274,11 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     assert check(tmp_path, "--max-error", "10%") == 0
     assert "* fitted on these very records" in capsys.readouterr().out
     assert check(tmp_path, "--max-error", "10%", "--calibration", "ideal") == 1
-    # its rows once more, as a calibration of a live server keeps them, count once
-    again = json.loads(record.read_text()) | {"sources": [record.name]}
-    del again["crc32"]  # of the file as it was
-    (tmp_path / "again.json").write_text(json.dumps(again, separators=(",", ":")))
-    assert len(figures(tmp_path)) == len(found)
     # a baseline pins the calibration: one fitted anew to an engine that became slower does not hide that it
     # has
     baseline = ("--baseline", str(tmp_path.parent / "engine-baseline.json"))
     assert check(tmp_path, *baseline, "--write") == 0
     assert check(tmp_path, *baseline) == 0
-    (tmp_path / "again.json").unlink()
     for slower, kept, says in (
         (1.5, slice(None), "grown: "),
         (1.0, slice(1, None), "points of the baseline"),
@@ -296,9 +290,3 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
         record.write_text(record_text(anew, "h200-1", subject, (PATH.name,)))
         assert check(tmp_path, *baseline) == 1
         assert says in capsys.readouterr().err
-    spoiled = json.loads(record.read_text())
-    del spoiled["crc32"]
-    record.write_text(
-        json.dumps(spoiled | {"subject": spoiled["subject"] | {"draft_tp": 0}}, separators=(",", ":"))
-    )
-    refused(r"\.json: subject: draft_tp: must be a positive whole number", figures, tmp_path)

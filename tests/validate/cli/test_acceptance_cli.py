@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.harness import acceptance
 from perfmodel.validate.lm import CHECKPOINT
 from tests import pinned
-from tests.validate.tiny import WORDS, write_documents, write_folder
+from tests.validate.tiny import write_documents, write_folder
 
 
 def test_what_is_refused_is_refused_before_a_model_is_loaded(monkeypatch) -> None:
@@ -216,51 +215,3 @@ def test_shards_tokenizer_and_template_feed_advice(tmp_path, capsys, make_model,
     ]
     assert run([*ask, "--acceptance", str(out)]) == 0
     assert str(out) in capsys.readouterr().out
-
-
-PAGE = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
-SMALLER = {"8k,16k,32k": "96,128,160", "8k": "64", "24k": "144", "512": "40", "2k": "48", "128": "24"}
-"""Sizes of the page -> sizes for a model of two layers."""
-
-
-def commands() -> list[list[str]]:
-    lines = re.findall(r"^    perfmodel (.*)$", PAGE, re.M)
-    return [
-        [SMALLER.get(word, word) for word in re.sub(r":(512|2k)\b", _budget, line).split()] for line in lines
-    ]
-
-
-def _budget(found: "re.Match[str]") -> str:
-    return ":" + SMALLER[found[1]]
-
-
-@pytest.mark.slow
-def test_its_commands_run(tmp_path, monkeypatch, capsys, target, small) -> None:
-    pytest.importorskip("transformers")
-    monkeypatch.chdir(tmp_path)
-    folders = {"llama-3.1-8b": target, "llama-3.2-1b": small}
-    for name, model in folders.items():
-        write_folder(tmp_path / "models" / name, model)
-    (tmp_path / "pg19" / "test").mkdir(parents=True)
-    for book in range(4):
-        text = " ".join(WORDS[(3 * i * i + 5 * book) % len(WORDS)] for i in range(150 + book))
-        (tmp_path / "pg19" / "test" / f"{book}.txt").write_text(text)
-    exec(re.findall(r"^```py\n(.*?)^```", PAGE, re.DOTALL | re.M)[0])
-    assert len(commands()) == 6
-    for words in commands():
-        assert run(words) == 0, (shlex.join(words), capsys.readouterr().err)
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.count("--- continuation ") == 4
-    assert said.count("interpolated in log context") == 2
-    assert said.count("by 4 documents") >= 2
-    kinds = {
-        name: {(r.draft, r.draft_kv, r.kv_budget_tokens) for r in read_acceptance(name)} for name in FILES
-    }
-    assert {name: len(found) for name, found in kinds.items()} == {
-        "sparse.json": 4,
-        "small.json": 1,
-        "ngram.json": 1,
-    }
-
-
-FILES = ("sparse.json", "small.json", "ngram.json")

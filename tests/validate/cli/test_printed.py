@@ -1,10 +1,8 @@
 """What the verbs that measure print and refuse, on figures made up: every line by hand."""
 
 import json
-import time
 from types import SimpleNamespace
 
-import pytest
 import yaml
 
 from perfmodel.cli import run
@@ -15,10 +13,9 @@ from perfmodel.validate.cli.acceptance import as_text, summary
 from perfmodel.validate.cli.check import _share
 from perfmodel.validate.cli.compare import _show
 from perfmodel.validate.cli.generate import _made_up
-from perfmodel.validate.cli.measure import _record, time_points
+from perfmodel.validate.cli.measure import time_points
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.estimate import estimate
 from perfmodel.validate.records.plan import Plan, load_plan
 from tests.validate.tiny import BLOCK, refused, write
@@ -73,16 +70,6 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
         )
         fits = "" if one.fits else " (does not fit)"
         assert " ".join(line.split()) == f"{one.point.name} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
-
-
-def test_a_busy_machine_is_named(tmp_path, monkeypatch, capsys) -> None:
-    plan, left = load_plan(str(write(tmp_path))), list[float]()
-    for busy, device, said in ((0.15, "cpu", 0), (0.16, "cuda", 0), (0.16, "cpu", 1)):
-        monkeypatch.setattr(environment, "busy_share", lambda busy=busy: busy)
-        chosen = plan.model_copy(update={"device": device})
-        assert _record(chosen, 2.0, lambda deadline: left.append(deadline - time.monotonic())) is None
-        assert capsys.readouterr().err.count("WARNING: other processes use 1") == said
-    assert left == pytest.approx([120.0] * 3, abs=1.0)
 
 
 def test_prompts_that_nobody_gave(target, monkeypatch) -> None:

@@ -135,27 +135,6 @@ def eager_and_replayed(
     return tuple(results)
 
 
-@torch.inference_mode()
-def test_every_width_of_two_levels_is_warm_before_it_is_recorded(monkeypatch, target, small, prompts) -> None:
-    """One real iteration each; after them iterations are the decoder's own again."""
-    asked = Request(4, 140, 50, 3, "model", middle_kv="streamingllm:24", inner_gamma=2)
-    made: Any = make_decoder(target, asked, small)
-    state, concluded, conclude = (
-        made.start([prompt * 2 for prompt in prompts], 50),
-        list[int](),
-        made.conclude,
-    )
-
-    def seen(state: State, drafted: torch.Tensor, *rest: Any) -> None:
-        concluded.append(drafted.shape[1])
-        conclude(state, drafted, *rest)
-
-    monkeypatch.setattr(made, "conclude", seen)
-    graphs.warm_up(made, state)
-    assert concluded == list(made.widths) == [3, 4, 5]
-    assert made.replay is None
-
-
 @pytest.mark.parametrize("middle", [None, "streamingllm:24"])
 @torch.inference_mode()
 def test_recorded_parts_equal_eager_ones(monkeypatch, target, small, prompts, middle) -> None:

@@ -101,28 +101,6 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
     assert (tmp_path / "here-1" / "h100-sxm-80gb.vllm-9.9.yaml").is_file()
 
 
-def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, capsys) -> None:
-    real, calls = session.measure, list[str]()
-
-    def stop(server, name, vocabulary, load, gamma, seed):
-        calls.append(load.key)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(server, name, vocabulary, load, gamma, seed, rounds=1)
-
-    monkeypatch.setattr(session, "measure", stop)
-    ask = [*ASK, "--results", str(tmp_path)]
-    with serving(Engine()) as url:
-        assert run(["validate", "engine", "--url", url, *ask]) == 130
-        assert "go on with --resume" in capsys.readouterr().err
-        other = [*ask, "--url", url, "--resume", "--weights", "fp8"]
-        assert run(["validate", "engine", *other]) == 2, "other weights than it was begun with"
-        assert run(["validate", "engine", "--url", url, *ask, "--resume"]) == 0
-    assert calls == ["B1-P8-N24", "B2-P8-N24", "B1-P16-N24", "B1-P16-N24", "B2-P16-N24"]
-    assert not list(tmp_path.rglob("*.journal"))
-    assert run(["validate", "engine", "--url", url, *ask, "--resume"]) == 2, "nothing is left to resume"
-
-
 def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
     tmp_path, monkeypatch, capsys
 ) -> None:

@@ -3,19 +3,16 @@ are.
 """
 
 import datetime
-import json
 from dataclasses import replace
 from math import log
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
-from perfmodel.validate.cli import app
 from perfmodel.validate.fit.calibrate import path_of, refreshed, with_literature_error
 from perfmodel.validate.fit.counted_points import TIMES, _draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
@@ -70,21 +67,6 @@ def test_points_are_predicted_as_whatif_does() -> None:
         assert a.draft_step.predicted_s == pytest.approx(times["draft_s"][i], rel=1e-12)
         assert a.verify_step.predicted_s == pytest.approx(times["verify_s"][i], rel=1e-12)
         assert a.speedup == pytest.approx(points.speedup(times)[i], rel=1e-9)
-
-
-def test_command_line(tmp_path, monkeypatch) -> None:
-    done = CliRunner().invoke(app, ["calibrate", H100.name])
-    assert done.exit_code == 0
-    assert "held out by draft" in done.output
-    assert "allreduce_multiplier and small_kernel_s" in done.output
-    (tmp_path / "a.literature.yaml").touch()
-    monkeypatch.setattr("perfmodel.validate.fit.calibrate.path_of", lambda name: tmp_path / f"{name}.yaml")
-    monkeypatch.setattr("perfmodel.validate.fit.calibrate.refreshed", lambda recipe, day: recipe.name)
-    monkeypatch.setattr("perfmodel.validate.fit.calibrate.with_literature_error", lambda name: name)
-    done = CliRunner().invoke(app, ["calibrate", H100.name, "--json", "--write"])
-    assert json.loads(done.output)["schema_version"] == 2
-    written = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert written == {"a.literature.yaml": "a.literature", f"{H100.name}.yaml": H100.name}
 
 
 START = load_calibration("h100-sxm-80gb.literature")

@@ -9,7 +9,7 @@ from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, loa
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
-from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled, with_stack
+from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled
 from perfmodel.validate.records.store import RESULTS, latest, newest, records
 from perfmodel.validate.records.summary import points
 from tests.validate.tiny import refused
@@ -51,15 +51,6 @@ def test_a_factor_scales_the_fractions_and_times_of_its_work_and_nothing_else() 
         n for n, d in CONSTANTS.items() if d.unit in ("s", "fraction") and d.work != "allreduce"
     } - KERNELS.absent
     assert sorted(moved) == sorted(stated)
-
-
-def test_the_scaled_calibration_states_what_it_was_fitted_on(made) -> None:
-    found = with_stack(made, KERNELS, "mine.stack")
-    assert found.name == "mine.stack"
-    assert found.fitted_on == (*KERNELS.fitted_on, made[0].set_name)
-    assert found.gemm_fixed_s.value == pytest.approx(KERNELS.gemm_fixed_s.value * 1.2, rel=1e-2)
-    assert "rest of a pass 2.5" in found.notes
-    assert Calibration.model_validate(found.model_dump()) == found
 
 
 def test_one_plain_pass_cannot_be_halved(made) -> None:

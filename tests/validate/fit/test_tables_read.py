@@ -112,21 +112,6 @@ def test_the_command_writes_a_file_that_answers(tables, tmp_path, capsys) -> Non
     assert "exists" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"--engine": "tgi"}, "no engine named 'tgi'"),
-        ({"--version": "0.1"}, "--version: must be one of 0.24.0"),
-        ({"--gpu": "b200-sxm-180gb"}, "no device of these tables named 'b200_sxm'"),
-    ],
-)
-def test_bad_input_is_one_line(tables, change, words, capsys) -> None:
-    given = {"--gpu": H100.name, "--engine": "vllm"} | change
-    flags = [part for pair in given.items() for part in pair]
-    assert run(["calibrations", "import", "aiconfigurator", str(tables), *flags]) == 2
-    assert words in capsys.readouterr().err
-
-
 def columns(**changed: list[object]) -> bytes:
     """The table of GEMMs with some columns changed."""
     held = io.BytesIO()

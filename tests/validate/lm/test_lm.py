@@ -4,7 +4,6 @@ import json
 import math
 import sysconfig
 import zlib
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -65,20 +64,6 @@ def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch)
     monkeypatch.setattr("perfmodel.validate.studies.train.loss_of", lambda model, tokens: nats)
     model = build(SPEC, RandomWeights(0, CPU, torch.float32))
     assert evaluate(model, 8) == pytest.approx({"context": 8, "bits_per_byte": 3.5, "last_quarter": 6.5})
-
-
-def test_a_recipe_warms_up_stays_and_falls_to_a_twentieth() -> None:
-    """Rates at a quarter of the warm-up, its end, the plateau, where it falls from, half way down, and the
-    end.
-    """
-    recipe = TrainingRecipe()
-    rates = [recipe.rate(progress) for progress in (0.005, 0.02, 0.3, 0.5, 0.75, 1.0)]
-    assert rates == pytest.approx([0.25, 1.0, 1.0, 1.0, 0.525, 0.05])
-    stages = [recipe.stage(progress) for progress in (0.0, 0.549, 0.55, 0.8, 0.93)]
-    assert [(s.context, s.batch) for s in stages] == [(512, 16), (512, 16), (2048, 4), (4096, 2), (8192, 1)]
-    assert recipe.minutes == 45.0
-    kept = json.loads((CHECKPOINT / "recipe.json").read_text(encoding="utf-8"))["recipe"]
-    assert {name: kept.get(name) for name in asdict(recipe)} == asdict(recipe) | {"minutes": 50.0}
 
 
 def test_training_lowers_the_loss_and_the_result_loads(tmp_path) -> None:

@@ -133,13 +133,6 @@ def test_a_device_that_is_added_is_no_fault_and_one_that_is_gone_is(recorded: di
     assert gate.faults({"inputs": recorded["inputs"]}, one_less)[1].endswith("recorded, but gone")
 
 
-def test_constants_are_names_in_capitals_with_a_number(recorded: dict[str, Any]) -> None:
-    constants = recorded["inputs"]["constants"]
-    assert constants["queueing.latency.FULL"] == "0.98"
-    assert all(name.rpartition(".")[2].isupper() for name in constants)
-    assert "answers.question.query.NO_ACCEPTANCE" not in constants  # a text
-
-
 def test_a_changed_unit_is_named(
     recorded: dict[str, Any], shipped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
