@@ -42,6 +42,8 @@ FEWER_CLIENTS = 16
 """Numbers of clients, up to those asked about, whose throughput is a lower bound."""
 OF_ROOM = 0.1
 """Assumed: deviation of a client's wait for room over its mean."""
+OVERFLOWS = 1e-4
+"""Share of time with all seats taken from which on one of ten thousand requests finds them so."""
 REGULAR = 1.0 / 6.0
 """Variance over mean of the prompts that a client meets: each other one sends about once while it decodes."""
 
@@ -140,8 +142,10 @@ def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, at: int) 
     load = np.minimum(rate * prompt, FULL)
     own_pass = prompt * (1.0 + load**2 / (1.0 - load**2))  # beyond decoding, which the chain has
     queued = rate * load * own_pass / (1.0 - load)
-    below = np.minimum(o.running + queued, at * rate / most)  # no token takes longer than when saturated
-    return np.where(o.saturated, float(at), below)
+    slowest = at * rate / most  # no token takes longer than when saturated
+    below = np.minimum(o.running + queued, slowest)
+    fills = o.metastable & (o.share[:, -1] > OVERFLOWS)  # and then stays full
+    return np.where(o.saturated, float(at), np.where(fills, slowest, below))
 
 
 @cache
@@ -191,16 +195,17 @@ def _cycle_within(
 ) -> tuple[Array, Moments, Array, Array]:
     """`_cycle`, and requests per second: never fewer than of fewer clients, never above capacity (`most`).
 
-    By Little's law a client's cycle lasts clients / rate: where that is shorter, so is decoding.
+    By Little's law a client's cycle lasts clients / rate: where that is shorter, so is decoding; it is never
+    shorter than of fewer clients.
     """
     fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
-    decoding, ttft, _ = _cycle(steps, lengths, limits, tried)
+    decoding, ttft, others = _cycle(steps, lengths, limits, tried)
     rates = np.minimum(np.maximum.accumulate(tried / (decoding + ttft.mean)), most)
-    served = np.asarray(rates[places[fewer.size :]])
-    decoding, ttft, others = _cycle(steps, lengths, limits, inside)
-    shorter = np.minimum(1.0, inside / served / (decoding + ttft.mean))
-    return decoding * shorter, ttft, others, served
+    shorter = np.minimum(1.0, tried / rates / (decoding + ttft.mean))
+    decoding, at = np.maximum.accumulate(decoding * shorter), places[fewer.size :]
+    times = ttft.mean, ttft.variance, ttft.third, np.broadcast_to(ttft.least, tried.shape)
+    return decoding[at], Moments(*(of[at] for of in times)), others[at], rates[at]
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:

@@ -166,12 +166,12 @@ def step_times(
         reading = readings[gamma > 0]
         batch, cached = n[: max(seats, 1), 0], None
         decoding, ending = batch * (gamma + 1.0), batch * gained[at] / lengths.decoded
-        prompt_s = _prompt_s(reading, limits, decoding, ending, lengths.input_mean)
+        prompt_s = prompt_s_of(reading, limits, decoding, ending, lengths.input_mean)
         if reuse is not None and laws is not None:
             decoding_s = decode[: batch.size, at] / ending
             for _ in range(ROUNDS if reuse.think_s else 1):
                 cached = reuse.cached(laws[at], float(sequences[at]), lengths, decoding_s + prompt_s)
-                prompt_s = _prompt_s(reading, limits, decoding, ending, cached.read, cached.pairs)
+                prompt_s = prompt_s_of(reading, limits, decoding, ending, cached.read, cached.pairs)
         times.append(
             StepTimes(
                 gamma=gamma,
@@ -190,14 +190,14 @@ def step_times(
     return times
 
 
-def _prompt_s(
+def prompt_s_of(
     reading: Reading, limits: Limits, decoding: Array, ending: Array, tokens: Floats, pairs: Floats = 0.0
 ) -> Array:
     """Seconds that a prompt adds to a pass, by running batch: of so many mean tokens, and pairs of one of
-    them and a cached one. decoding: other tokens of the pass; ending: requests that end in it.
+    them and a cached one. decoding: other tokens of the pass; ending: mean requests that end in it (Poisson).
     """
     left = np.maximum(limits.max_num_batched_tokens - decoding, tokens) / tokens
-    together = np.minimum(1.0 + ending, left)
+    together = np.minimum(ending / -np.expm1(-ending), left)  # prompts of a pass that has any
     return reading(decoding, together * tokens) / together + reading.cached_s * pairs
 
 
@@ -233,6 +233,6 @@ def readings_of(
             draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
     without, drafting = (
         Reading(tokens, seconds, factor * each, launched, float(factor * own / square))
-        for each in (own, own + draft / prompt)
+        for each in (own, own + draft / prompt / groups)
     )
     return without, drafting

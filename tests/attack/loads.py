@@ -1,4 +1,4 @@
-"""``python -m tests.attack.loads [COUNT]``: what holds of any server under load, whatever is asked.
+"""``python -m tests.attack.loads [COUNT [SEED]]``: what holds of any server under load, whatever is asked.
 
 Throughput of clients does not fall with their number nor exceed capacity; no more decode than there are
 seats; TPOT does not fall with load, the share within the SLO does not rise; and where no warning says
@@ -17,8 +17,8 @@ from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.errors import InputError
 
 SEED, CLOSE, SLACK = 40, 0.1, 1e-3
-REPLAYED, REQUESTS = 0.15, 600
-"""Share of the questions that are replayed too, and of how many requests."""
+REPLAYED, REQUESTS, ANSWERS = 0.15, 600, 40
+"""Share of the questions that are replayed too; by so many requests, or times those that run at once."""
 SERVERS = (
     ("llama-3.1-8b", "h100", 1),
     ("llama-3.1-8b", "a100", 1),
@@ -74,7 +74,8 @@ def broken(rng: Random) -> Iterator[str]:
         if rng.random() < REPLAYED:
             at = rng.randrange(1, 7)
             one = {name: values[at] for name, values in load.items()}
-            served = traffic(**one, **asked, num_prompts=REQUESTS, replay=True)
+            running = max(row.running_mean for row in traffic(**one, **asked).rows)
+            served = traffic(**one, **asked, num_prompts=max(REQUESTS, round(ANSWERS * running)), replay=True)
             yield from (f"{told}: {asked} {one}" for told in apart(served))
 
 
@@ -108,17 +109,19 @@ def apart(answer: Traffic) -> Iterator[str]:
             yield f"TPOT {off:+.0%} of the replay"
 
 
-def main(count: int) -> int:
+def main(count: int = 5000, seed: int = SEED) -> int:
     """Ask so many; exit status 1 where something did not hold."""
-    rng, found, refused = Random(SEED), list[str](), 0
+    rng, found, refused = Random(seed), 0, 0
     for _ in range(count):
         try:
-            found += broken(rng)
+            for told in broken(rng):
+                found += 1
+                print(told, flush=True)
         except InputError:
             refused += 1
-    print(*found, f"{count} questions, {refused} refused, {len(found)} broken", sep="\n")
+    print(f"{count} questions, {refused} refused, {found} broken")
     return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 5000))
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import BLOCK, mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
 LENGTHS = Lengths(1000.0, 101.0, 300.0, 40.0)
 DECODE = 0.02 + 0.001 * np.arange(1.0, 13.0)
@@ -84,19 +84,40 @@ SIZES = st.builds(Lengths, st.floats(20, 20_000), st.floats(10, 2000))
 @settings(max_examples=60, deadline=None)
 @given(SERVERS, SIZES, st.sampled_from([256, 2048, 16384]), st.sampled_from([0.5, 1.0, 3.0]))
 def test_more_load_is_never_served_better(steps, lengths, tokens, burstiness) -> None:
-    """More clients: no less throughput, none above capacity. A higher rate: no lower TPOT, no seat twice."""
+    """More clients: no less throughput, none above capacity, no lower TPOT. A higher rate: no lower TPOT, no
+    seat twice.
+    """
     limits = Limits(steps.seats, tokens)
     most, _ = capacity(steps, lengths, limits)
     clients = np.unique(np.round(np.geomspace(1, 1000, 20)))
     told = serve(steps, Load(lengths, clients=clients), limits)
     assert (np.diff(told.requests_per_s) >= -1e-9 * most).all()
     assert (told.requests_per_s <= most * (1 + 1e-9)).all()
+    assert (np.diff(told.tpot.mean) >= -1e-9 * told.tpot.mean[:-1]).all()
     np.testing.assert_allclose(
         (told.ttft.mean + told.tpot.mean * lengths.decoded) * told.requests_per_s, clients
     )
     told = serve(steps, Load(lengths, rate=np.linspace(0.05, 1.2, 20) * most, burstiness=burstiness), limits)
     assert (np.diff(told.tpot.mean) >= -2e-3 * told.tpot.mean[:-1]).all()
     assert (told.running <= steps.seats * (1 + 1e-9)).all()
+
+
+def test_a_server_that_may_fill_up_is_as_slow_as_when_it_has() -> None:
+    """Eight that decode leave at 63/s, five at 83: at rates between these bursts fill all eight seats."""
+    passes = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.4, 1.8, 2.1]) * 6e-3
+    steps = StepTimes(0, 1.0, passes, np.full(8, 1e-5), 8, 0.1)
+    lengths, most = Lengths(100.0, 11.0), capacity(steps, Lengths(100.0, 11.0), Limits())[0]
+    told = serve(steps, Load(lengths, rate=np.linspace(0.6, 1.0, 20) * most), Limits())
+    assert told.metastable.any()
+    assert (np.diff(told.tpot.mean) >= -1e-12).all()
+
+
+def test_prompts_of_one_pass_share_its_fixed_time() -> None:
+    """Of a Poisson number that ends in a pass; one with prompts takes 0.1 s more, whatever it reads."""
+    reading = Reading(np.array([0.0, 1e6]), np.zeros(2), 0.0, pass_s=0.1)
+    ending = np.array([1e-9, 0.7, 5.0])
+    told = prompt_s_of(reading, Limits(max_num_batched_tokens=401), np.ones(3), ending, 100.0)
+    np.testing.assert_allclose(told, [0.1, 0.1 * (1 - np.exp(-0.7)) / 0.7, 0.025])  # at most four fit
 
 
 def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> None:

@@ -322,8 +322,8 @@ class TrafficQuery(CommonOptions):
 
     @property
     def in_lockstep(self) -> bool:
-        """Whether clients send requests of equal lengths one after another."""
-        return not (self.opens or self.input_std or self.output_std or self.think_time)
+        """Whether clients send requests of equal output lengths one after another."""
+        return not (self.opens or self.output_std or self.think_time)
 
     @property
     def first(self) -> Lengths:

@@ -54,8 +54,8 @@ class Percentiles:
 
 
 LOCKSTEP = (
-    "clients with equal lengths stay in step, and their prompts wait for each other: TTFT may be several "
-    "times higher, as a replay shows"
+    "clients with equal output lengths stay in step, and their prompts wait for each other: use the times of "
+    "--replay; TTFT may be several times higher"
 )
 
 
