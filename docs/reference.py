@@ -27,8 +27,9 @@ HEAD = f"""{NOTE}
 
 Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr says what, where and what is
 allowed), 130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576. Lists take commas (`1,8,64`) and
-ranges (`1..16`, `1000..9000+500`, `1..256x2`). `perfmodel --install-completion` teaches the shell to complete
-verbs, flags and the names of models, devices, engines and KV methods with the tab key.
+ranges (`1..16`, `1000..9000+500`, `1..256x2`). `eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or
+`zsh_source`, `fish_source`) teaches the shell to complete verbs, flags and the names of models, devices,
+engines and KV methods with the tab key.
 
 ## Flags of most verbs
 

@@ -93,7 +93,6 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="perfmodel", message="perfmodel %(version)s", help="Print the version.")
-@completion.flags
 def app() -> None:
     """A roofline model of speculative decoding with sparse-KV drafts: does it pay, from which context, by how
     much?

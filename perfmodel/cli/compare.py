@@ -1,4 +1,4 @@
-"""``perfmodel compare``: speculation or batching, and how both compose."""
+"""``perfmodel compare``: speculation or batching, and a drafter on other devices."""
 
 from collections.abc import Sequence
 
@@ -33,13 +33,6 @@ def _print(answers: Sequence[Comparison]) -> None:
         else:
             fewer = f"from context {tokens(a.crossover_context)}, without those of the draft"
             say(f"Speculation moves fewer bytes per token {fewer}.")
-        if (c := a.composition) is not None:
-            both = f"{c.both:,.0f} (batch {c.both_at}, gamma {c.both_gamma})"
-            composed = (
-                ("1 request, tokens/s", f"{c.alone:,.0f}", f"{c.drafted:,.0f} (gamma {c.drafted_gamma})"),
-                ("largest batch, tokens/s", f"{c.batched:,.0f} (batch {c.batched_at})", both),
-            )
-            table(("", "baseline", "speculating"), composed)
         if (found := a.apart) is not None:
             ways = [
                 (said, f"{each.tokens_per_s:,.0f}", seconds(each.tpot_s), str(each.batch), str(each.gamma))

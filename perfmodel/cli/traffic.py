@@ -52,7 +52,8 @@ def app(question: TrafficQuery, json: Json = False) -> None:
 
 
 def _print(a: Traffic) -> None:
-    drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if a.drafts else ""
+    asked = a.drafts or a.verdict == "unknown_acceptance"
+    drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if asked else ""
     say(f"{a.model} on {devices(a.hardware, a.tp)}{drafting}", "bold")
     if a.rollout is None:
         for verdict in a.verdicts:
@@ -70,7 +71,7 @@ def _print(a: Traffic) -> None:
     say(f"saturated from {a.rows[0].saturation_rate:.3g} requests/s without drafts")
     for each in a.prefix or ():
         say(_prefix(each))
-    for limits in (d for d in a.drafts if d.break_even_alpha != ()):
+    for limits in a.drafts:
         say(_limits(limits, a.rows[0].request_rate is None))
     differs = f", +-{a.acceptance_std:g} between requests ({a.acceptance_std_source})" if a.drafts else ""
     said = f"{a.acceptance_source}{differs}"
@@ -155,9 +156,6 @@ def _time(times: Percentiles | None, name: str) -> str:
 
 def _limits(limits: DraftLimits, closed: bool) -> str:
     which = in_words(limits.gamma)
-    if limits.break_even_alpha is not None:
-        alphas = ", ".join("never" if alpha is None else f"{alpha:.2f}" for alpha in limits.break_even_alpha)
-        return f"{which}: breaks even at an acceptance of {alphas}"
     if not limits.saturation_rate:
         return f"{which}: no request fits"
     said = f"{which}: saturated from {limits.saturation_rate:.3g} requests/s"

@@ -17,7 +17,7 @@ def test_an_iteration_by_hand() -> None:
     """Batch and gamma that are chosen, timed from passes; replicas are 5/4 of the group's throughput."""
     for hit, outcomes in ((None, 1), (1.0, 3), (0.0, 3), (0.6, 2)):
         found = compare(hit=hit, outcomes=outcomes)
-        apart, alone = found.apart, found.composition
+        apart = found.apart
         best = apart.before if hit is None else apart.while_verifying
         near, far = (
             resolve(
@@ -33,8 +33,10 @@ def test_an_iteration_by_hand() -> None:
         gained = float(near.acceptance.tokens_per_iteration(best.gamma))
         assert best.tpot_s == pytest.approx(iteration / gained, rel=1e-9)
         assert best.tokens_per_s == pytest.approx(best.batch / best.tpot_s, rel=1e-12)
-        assert apart.replicas.tokens_per_s == pytest.approx(1.25 * alone.batched, rel=1e-12)
-        assert apart.together.tokens_per_s == pytest.approx(1.25 * alone.both, rel=1e-12)
+        alone = pm.whatif("llama-3.1-70b", "h100", apart.replicas.batch, 8192, 0, tp=4)
+        assert apart.replicas.tokens_per_s == pytest.approx(
+            1.25 * alone.ar_throughput_tokens_per_s, rel=1e-12
+        )
 
 
 def test_a_hit_rate_never_hurts_and_memory_is_counted_on_both_sides() -> None:

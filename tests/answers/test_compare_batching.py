@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from perfmodel.answers.point.compare import both_ways, compose, crossover_cache_bytes
+from perfmodel.answers.point.compare import both_ways, crossover_cache_bytes
 from perfmodel.speculation.acceptance import Acceptance
 from tests.speculation.asked import scenario as llama
 
@@ -41,15 +41,3 @@ def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
         assert both_ways(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
     # tokens of one sequence that route alike may read fewer experts
     assert both_ways(replace(s, routing_independence=1.0), 100, 2).bytes_per_token_ratio > 1
-
-
-def test_both_compose_under_capacity() -> None:
-    s = scenario(draft="eagle", alpha=0.8)
-    short, long = compose(s, 2048, 6, 0.9), compose(s, 65_536, 6, 0.9)
-    for c in (short, long):
-        assert c.both >= max(c.batched, c.drafted) >= min(c.batched, c.drafted) >= c.alone > 0
-    # memory holds fewer long sequences, so that batching does less and speculation keeps its gain beside it
-    assert long.batched / long.alone < short.batched / short.alone
-    assert long.both / long.batched > short.both / short.batched
-    assert long.both_gamma >= short.both_gamma
-    assert compose(scenario(model="llama-3.1-405b"), 1000, 2, 0.9) is None, "not one sequence fits"

@@ -71,18 +71,11 @@ def test_replicas_meet_the_slo_and_one_fewer_does_not_and_each_group_has_seats_o
     assert any("no number of replicas" in note for note in none.warnings)
 
 
-def test_unknown_acceptance_tells_the_baseline_and_what_would_break_even():
+def test_unknown_acceptance_tells_the_baseline():
     ask = ASK | {"model": "llama-3.3-70b", "weights": "fp8", "output_len": 300, "draft": "llama-3.2-1b"}
     answer = pm.traffic(**ask, request_rate="0.1,0.2", gamma="1,3")
-    assert answer.verdict == "unknown_acceptance"
+    assert (answer.verdict, answer.drafts) == ("unknown_acceptance", ())
     assert {row.gamma for row in answer.rows} == {0}
-    for limits in answer.drafts:
-        at = [
-            pm.traffic(**ask, request_rate=r, gamma=limits.gamma, alpha=a).rows
-            for r, a in zip((0.1, 0.2), limits.break_even_alpha, strict=True)
-        ]
-        for baseline, drafted in at:
-            assert drafted.tpot_s.mean == pytest.approx(baseline.tpot_s.mean, rel=1e-6)
 
 
 def test_auto_is_the_fastest_of_all_lengths_and_a_table_no_slower_than_its_own():

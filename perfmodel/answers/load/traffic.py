@@ -19,7 +19,6 @@ from perfmodel.answers.load.traced import check_fits, trace_of, with_trace
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
-from perfmodel.answers.point.break_even import turn
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question.arguments import asks
 from perfmodel.answers.question.doubts import doubts
@@ -35,14 +34,12 @@ from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.request_costs import request_constants
-from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
+from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SHORTEST = {1, 2, 3}
-"""Draft lengths of which is told which acceptance would break even, where none is known."""
 SCANNED = 24
 """Rates at which the point where speculation stops paying is looked for."""
 UNASKED = 4
@@ -74,14 +71,12 @@ class DraftLimits:
     """One draft length: the rate of saturation, and the load from which on it is slower than the baseline (or
     None).
 
-    break_even_alpha: where none is known, the acceptance at which it equals the baseline at each load; None
-    where none does. table: [batch from, batch to, tokens] of ``table``.
+    table: [batch from, batch to, tokens] of ``table``.
     """
 
     gamma: int | str
     saturation_rate: float | None
     stops_paying_at: float | None
-    break_even_alpha: tuple[float | None, ...] | None
     table: tuple[tuple[int, int, int], ...] | None = None
 
 
@@ -89,9 +84,8 @@ class DraftLimits:
 class Traffic(Answer):
     """A row for each load and draft length, the baseline first, and what they come to.
 
-    verdict: ``unknown_acceptance`` where nothing is known of the draft: then only the baseline is told, and
-    `drafts` say which acceptance would break even. prefix: with a prefix cache, what the draft costs it at
-    each load.
+    verdict: ``unknown_acceptance`` where nothing is known of the draft: then only the baseline is told.
+    prefix: with a prefix cache, what the draft costs it at each load.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -160,9 +154,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         rows=tuple(row for rows in by_load for row in rows),
         verdict=pays if known else "unknown_acceptance",
         verdicts=verdicts,
-        drafts=tuple(_draft_limits(replica, c) for c in choices[1:])
-        if known
-        else tuple(_break_even(question, replica.passes, gamma) for gamma in replica.passes if gamma),
+        drafts=tuple(_draft_limits(replica, c) for c in choices[1:]),
         prefix=prefix_verdicts(question, replica, choices, by_load) if known and question.reuse else None,
         replay=_replay(question, replica, choices, off, by_load),
         classes=class_rows(question, replica, choices),
@@ -235,7 +227,7 @@ def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica
     """The replica, with the passes of all draft lengths that a policy of the question may choose."""
     longest, lengths = scenario.longest(question.max_gamma), {0}
     for policy in question.gamma:
-        lengths |= set(policy.lengths(longest) if known or policy.tokens is not None else SHORTEST)
+        lengths |= set(policy.lengths(longest)) if known else set()
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
     if question.turns > 1:
         priced = [along_turns(question, scenario, t) for t in priced]
@@ -272,7 +264,7 @@ def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
 def _draft_limits(replica: Replica, c: Choice) -> DraftLimits:
     most, _ = capacity(c.steps, replica.lengths, replica.limits)
     table = None if c.table is None else runs(np.asarray(c.table))
-    return DraftLimits(c.gamma, most, _stops_paying(replica, c.steps), None, table)
+    return DraftLimits(c.gamma, most, _stops_paying(replica, c.steps), table)
 
 
 def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
@@ -294,22 +286,6 @@ def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
     if not pays.size:
         return float(loads[0])
     return None if pays[-1] == loads.size - 1 else float(loads[pays[-1] + 1])
-
-
-def _break_even(question: TrafficQuery, times: Mapping[int, StepTimes], gamma: int) -> DraftLimits:
-    """The constant acceptance at which a draft length has the baseline's mean TPOT, at each load."""
-    steps, alphas = times[gamma], list[float | None]()
-    for load in question.loads if steps.seats else ():
-        one = question.load(np.array([load]))
-        baseline_s = mean_tpot_s(times[0], one, question.limits)[0]
-
-        def slower(gained: float) -> bool:
-            drafting = replace(steps, tokens_per_iteration=gained)
-            return bool(mean_tpot_s(drafting, one, question.limits)[0] > baseline_s)  # noqa: B023  # called here only
-
-        least = None if slower(gamma + 1.0) else turn(slower, 1.0, gamma + 1.0)[1]
-        alphas.append(None if least is None else float(alpha_from_tokens_per_iteration(least, float(gamma))))
-    return DraftLimits(gamma, None, None, tuple(alphas))
 
 
 def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:

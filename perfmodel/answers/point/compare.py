@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 
-from perfmodel.answers.advice.best import throughputs
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.apart import Apart, check_apart, drafter_apart
 from perfmodel.answers.question import arguments as arg
@@ -119,33 +118,11 @@ class BothWays:
     crossover_context: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Composition:
-    """How both compose in the memory there is; throughputs are tokens/s of the group.
-
-    alone: one sequence of the baseline. batched: its batch that fits with the most throughput. drafted: one
-    sequence at its best gamma. both: the batch and gamma that fit with the most throughput; gamma 0 where
-    drafting adds nothing.
-    """
-
-    alone: float
-    batched: float
-    batched_at: int
-    drafted: float
-    drafted_gamma: int
-    both: float
-    both_at: int
-    both_gamma: int
-
-
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Answer, BothWays):
-    """Speculation or batching at one context (see `BothWays`), and how both compose; composition is None
-    where not even one sequence fits.
-    """
+    """Speculation or batching at one context (see `BothWays`), and a drafter on other devices."""
 
     query: Query
-    composition: Composition | None
     apart: Apart | None
     warnings: tuple[str, ...]
 
@@ -190,7 +167,6 @@ def compare(question: CompareQuery) -> Comparison:
     return Comparison(
         query=replace(query, draft=scenario.draft.name, draft_kv=scenario.draft.kv.label()),
         **{f.name: getattr(found, f.name) for f in fields(found)},
-        composition=compose(scenario, context, gamma, query.memory_fraction),
         apart=elsewhere,
         warnings=(*doubts(query, scenario, 1.0, context, gamma), *many.shortage(gamma + 1.0)),
     )
@@ -241,22 +217,4 @@ def _pass(scenario: Scenario, sequences: float, context: float, query: float, ga
         **{name: float(sum(getattr(op.cost, name) for op in ops)) for name in counted},
         predicted_s=float(scenario.target_pass_s(sequences, context, query)),
         tokens=gained,
-    )
-
-
-def compose(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Composition | None:
-    """Batching alone, speculation alone, and both, under capacity; None where not one sequence fits."""
-    rate, _ = throughputs(scenario, MAX_BATCH, context, max_gamma, fraction)
-    if rate[0, 0] == 0:
-        return None
-    at, gamma = divmod(int(np.argmax(rate)), rate.shape[1])
-    return Composition(
-        alone=float(rate[0, 0]),
-        batched=float(rate[:, 0].max()),
-        batched_at=int(np.argmax(rate[:, 0])) + 1,
-        drafted=float(rate[0].max()),
-        drafted_gamma=int(np.argmax(rate[0])),
-        both=float(rate[at, gamma]),
-        both_at=at + 1,
-        both_gamma=gamma,
     )
