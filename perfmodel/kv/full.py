@@ -8,7 +8,7 @@ from perfmodel.kv.base import KVMethod
 
 @dataclass(frozen=True, slots=True)
 class Full(KVMethod):
-    """Every cached token in every draft step, from the target's own cache."""
+    """Reads every cached token of the target's cache in every draft step."""
 
     source: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
     example: ClassVar[str] = "full"

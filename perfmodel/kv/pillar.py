@@ -12,8 +12,8 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Pillar(KVMethod):
-    """Reads the tokens that the last verification's own attention scored highest, without another pass over
-    the cache.
+    """Reads the tokens with the highest attention in the last verification, without another pass over the
+    cache.
 
     Either a budget in tokens or a `share` of the context, in (0, 1].
     """

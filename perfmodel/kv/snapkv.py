@@ -11,7 +11,7 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class SnapKV(KVMethod):
-    """The observation `window` and the tokens it scores highest, chosen once after the prompt and copied.
+    """Copies the observation `window` and the tokens with the highest scores once, after the prompt.
 
     `generated` tokens since then were appended to the copy and are read too. The scores are pooled over
     `kernel` neighbours before the choice. Defaults window 32 and kernel 7: Li et al. 2024, LongBench

@@ -9,7 +9,7 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class StreamingLLM(KVMethod):
-    """The first `sinks` tokens and a window of the latest budget - sinks.
+    """Reads the first `sinks` tokens and the latest budget - sinks tokens.
 
     `copy`: the tokens are kept in a ring buffer (else an index view of the target's cache is read).
     `own_prefill`: as published. The draft's keys and values come from passes in which its window attends, at

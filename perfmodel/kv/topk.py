@@ -9,7 +9,7 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class TopK(KVMethod):
-    """Scores every key in every step and attends to the best: an acceptance oracle, not a speed-up.
+    """Scores every key in every step and reads the best tokens; this bounds the acceptance but saves no time.
 
     Keys and values of the chosen tokens count as the attention's reads, keys of all others as selection:
     together S/2 + budget/2 tokens' bytes. MLA's latent is key and value at once, so there all of it is read.
