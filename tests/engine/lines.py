@@ -15,10 +15,12 @@ from pathlib import Path
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import CHECKED, Export, ServedTarget, export
 from perfmodel.answers.question.query import Query, resolve
+from perfmodel.validate.engine.plan import PlanRequest, commands
 
 RECORD = Path(__file__).with_name("lines.json")
 CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
-HEAD, HEADS = "heads/eagle", ("eagle", "dflash", "dspark")
+HEAD, HEADS = "heads/eagle", ("eagle", "dflash", "dspark", "peagle")
+PLANNED = ("eagle", "eagle3", "dflash", "dspark", "draft_model", "mtp", "ngram")
 KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict[str, object]]] = {
     "ngram": ({"draft": "ngram"}, CONSTANT, {}),
     "draft model": ({"draft": "llama-3.2-1b"}, CONSTANT, {}),
@@ -33,6 +35,10 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "dflash": ({"draft": "dflash"}, CONSTANT, {}),
     "dflash by batch": ({"draft": "dflash"}, BY_BATCH, {}),
     "dspark": ({"draft": "dspark:rank=256,block=7"}, CONSTANT, {}),
+    "dflash2": ({"draft": "dflash2"}, CONSTANT, {}),
+    "pard": ({"draft": "pard:llama-3.2-1b"}, CONSTANT, {}),
+    "peagle": ({"draft": "peagle"}, CONSTANT, {}),
+    "mtp and n-gram": ({"draft": "mtp_ngram"}, CONSTANT, {}),
     "suffix": ({"draft": "suffix"}, CONSTANT, {}),
     "mtp": ({"draft": "mtp:modules=1"}, CONSTANT, {"kv_dtype": "int4"}),
     "mtp with a window": ({"draft": "mtp:modules=1", "draft_kv": "streamingllm:512"}, CONSTANT, {}),
@@ -63,18 +69,32 @@ def emitted() -> dict[str, Export]:
     return found
 
 
+def planned() -> dict[str, dict[str, str | None]]:
+    """The servers that a plan of runs starts with a draft whose acceptance is forced."""
+    found: dict[str, dict[str, str | None]] = {}
+    for method in PLANNED:
+        lines: dict[str, str | None] = {"sglang_adaptive": None}
+        for engine, start in (("vllm", "vllm serve"), ("sglang", "python -m sglang")):
+            rest = ((3,), (1, 8), (1024,), 64, (), "results", True)
+            plan = commands(PlanRequest("org/target", engine, 1, method, HEAD, *rest))
+            served = next(line for line in plan if "--speculative" in line)
+            lines[f"{engine}_line"] = served[served.index(start) : served.index(" --port")]
+        found[f"plan of {method}"] = lines
+    return found
+
+
 def as_record(accepted: dict[str, str]) -> dict[str, object]:
     """The lines with the version of the parser that took each."""
     lines = {
         name: {"vllm": e.vllm_line, "sglang": e.sglang_line, "sglang_adaptive": e.sglang_adaptive}
         for name, e in emitted().items()
     }
-    return {"engines": CHECKED, "accepted_by": accepted, "lines": lines}
+    return {"engines": CHECKED, "accepted_by": accepted, "lines": lines, "plans": planned()}
 
 
 def main(engine: Path) -> int:
     """Parse all lines with the engines' own code; 1 where one is refused."""
-    lines = {name: asdict(e) for name, e in emitted().items()}
+    lines = {name: asdict(e) for name, e in emitted().items()} | planned()
     (engine / "lines.json").write_text(json.dumps(lines))
     versions = {}
     for name in CHECKED:

@@ -4,7 +4,7 @@ import json
 import shlex
 from dataclasses import dataclass
 
-from perfmodel.errors import unknown_name
+from perfmodel.errors import refuse, unknown_name
 from perfmodel.validate.engine.driver import ServerLoad
 
 SYNTHETIC = 0.8
@@ -14,9 +14,9 @@ GAMMAS = (2, 7)
 FIRST_PORT = 8100
 NEEDS_PANDAS = "# vllm bench serve reads such a file with pandas: pip install 'vllm[bench]'"
 OWN = ("ngram", "mtp")
+"""Methods that need no model in addition to the target."""
 CLIENT_ROUNDS = {"vllm": 1, "sglang": 3}
 """Prompts for each place of a run, by client."""
-"""Methods that need no model in addition to the target."""
 REPEATED = "one two three four five six seven eight "
 """What prompts of an n-gram draft repeat, eight tokens of most vocabularies: random ones repeat nothing."""
 SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
@@ -59,17 +59,19 @@ def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -
 
 def commands(request: PlanRequest) -> list[str]:
     """Shell lines: for each draft length, 0 first, start a server, wait for it, run and stop it; then fit."""
-    makers = {"vllm": _vllm, "sglang": _sglang, "llama.cpp": _llama_cpp}
+    makers = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm, "llama.cpp": _llama_cpp}
     if request.engine not in makers:
         raise unknown_name("--engine", "engine", request.engine, makers)
     lines = [_repeating(request, prompt) for prompt in request.prompts] if _repeats(request) else []
     lines += [NEEDS_PANDAS] if lines and request.engine == "vllm" else []
     for number, gamma in enumerate((0, *request.gammas)):
         lines += makers[request.engine](request, gamma, FIRST_PORT + number)
+    records = f"{request.records}/engine-*-K*.json"
     files = {
         "vllm": ["K*-*.json"],
         "sglang": ["K*.jsonl"],
-        "llama.cpp": ["K0.jsonl", f"{request.records}/engine-*-K*.json"],
+        "trtllm": [records],
+        "llama.cpp": ["K0.jsonl", records],
     }
     words = ["perfmodel", "validate", "engine", *request.question, "--engine", request.engine]
     return [*lines, f"{shlex.join(words)} --from {' '.join(files[request.engine])}"]
@@ -165,6 +167,24 @@ def _sglang_prompts(request: PlanRequest, prompt: int) -> str:
     return f"--dataset-name random {lengths} --random-range-ratio 1"
 
 
+def _trtllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
+    """A file of options (keys of aiconfigurator 0.12.0's templates for TensorRT-LLM 1.0 to 1.3), and a server
+    that accepts a fixed number of tokens.
+    """
+    if request.method != "mtp":
+        raise refuse(
+            "--draft", None, "mtp for a plan of trtllm, whose other keys differ by version", request.method
+        )
+    options, words = ["kv_cache_config: {enable_block_reuse: false}"], ["trtllm-serve", request.model]
+    if gamma:
+        options += [f"speculative_config: {{decoding_type: MTP, num_nextn_predict_layers: {gamma}}}"]
+        forced = round(sum(SYNTHETIC**j for j in range(1, gamma + 1)))
+        words = ["env", f"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS={forced}", *words]
+    words += ["--tp_size", str(request.tp), "--extra_llm_api_options", f"K{gamma}.yaml"]
+    written = f"printf '%s\\n' {shlex.join(options)} > K{gamma}.yaml"
+    return [written, *_around(words, port, [_driven(request, gamma, port)])]
+
+
 def _llama_cpp(request: PlanRequest, gamma: int, port: int) -> list[str]:
     if gamma == 0:
         batches, prompts = ",".join(map(str, request.batches)), ",".join(map(str, request.prompts))
@@ -174,11 +194,13 @@ def _llama_cpp(request: PlanRequest, gamma: int, port: int) -> list[str]:
         ]
     words = ["llama-server", "-m", request.model, "-md", request.draft or "DRAFT", "--draft-max", str(gamma)]
     words += ["--draft-min", str(gamma), "--draft-p-min", "0", "-np", str(request.batches[-1])]
-    points = [
-        "--batches",
-        ",".join(map(str, request.batches)),
-        "--prompts",
-        ",".join(map(str, request.prompts)),
-    ]
-    asked = [*request.question, *points, "--gamma", str(gamma), "--url", f"http://127.0.0.1:{port}"]
-    return _around(words, port, [shlex.join(["perfmodel", "validate", "engine", *asked])])
+    return _around(words, port, [_driven(request, gamma, port)])
+
+
+def _driven(request: PlanRequest, gamma: int, port: int) -> str:
+    """Our own client against the server."""
+    places = {"--batches": request.batches, "--prompts": request.prompts}
+    points = [word for flag, each in places.items() for word in (flag, ",".join(map(str, each)))]
+    asked = [*request.question, *points, "--gamma", str(gamma), "--engine", request.engine]
+    asked += ["--url", f"http://127.0.0.1:{port}"]
+    return shlex.join(["perfmodel", "validate", "engine", *asked])

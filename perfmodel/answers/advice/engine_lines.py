@@ -275,8 +275,10 @@ def _draft(
     word = draft_word(draft)
     known = serving_engines()["vllm"].drafts.get(word)
     if draft.kv.name != "full" or known is None:
-        full = "a self-draft over the full cache is the target itself: nothing to serve"
-        notes.append(full if word == "self" and draft.kv.name == "full" else NO_SPARSE)
+        full = f"vLLM has no method for a {word} draft"
+        if word == "self":
+            full = "a self-draft over the full cache is the target itself: nothing to serve"
+        notes.append(full if draft.kv.name == "full" else NO_SPARSE)
         return None, None
     if known.until is not None:
         notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no line for it")
