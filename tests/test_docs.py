@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,16 @@ def test_links_lead_somewhere_and_to_no_folder_of_one_machine() -> None:
         for target in LINK.findall(FENCE.sub("", text)):
             assert target in MADE or (page.parent / target).exists(), f"{page.name}: {target}"
         assert not re.search(r"(?<![\w.])/(?:tmp|home|root|work)/", text), page.name
+
+
+def test_names_that_the_pages_document_exist() -> None:
+    """The site is built by a slow test alone."""
+    named = [
+        name for page in PAGES for name in re.findall(r"^::: (\S+)", page.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert len(named) > 20
+    for module, _, name in (each.rpartition(".") for each in named):
+        assert hasattr(import_module(module), name), f"{module}.{name}"
 
 
 def test_the_page_says_what_a_what_if_takes_today() -> None:
