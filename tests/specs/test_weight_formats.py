@@ -230,20 +230,6 @@ def test_a_checkpoints_own_formats(row: dict[str, Any]) -> None:
     assert (spec.weights, spec.kv_dtype) == (row["weights"], row.get("kv_dtype", "bf16"))
 
 
-def test_an_mlx_file_by_hand(tmp_path: Path) -> None:
-    """Qwen3-8B: 8,190,735,360 parameters, all matrices at 4 bits with 32 bits per 64, the two tables among
-    them.
-    """
-    model = load_model("qwen3-8b")
-    norms = model.norm_params + 36 * 2 * 128
-    weights = "int4-g64,lm_head=int4-g64,embedding=int4-g64"
-    stored = part("qwen3-8b", weights).stored_weight_bytes
-    assert stored == pytest.approx((model.total_params - norms) * 4.5 / 8 + 2 * norms, rel=2e-5)
-    assert stored / 1e9 == pytest.approx(4.61, abs=0.01)
-    (tmp_path / "config.json").write_text(json.dumps(DENSE | {"quantization": {"group_size": 64, "bits": 4}}))
-    assert load_model(str(tmp_path)).weights == weights
-
-
 @pytest.mark.parametrize(("words", "quantisation"), FILES["refused"])
 def test_what_is_not_understood_is_named(words: str, quantisation: Any) -> None:
     with pytest.raises(InputError, match=words):

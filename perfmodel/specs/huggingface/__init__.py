@@ -89,9 +89,7 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
     layers = recurrent.depth(keys)
     heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
-    positions = keys.integer(
-        longest, NEEDED if family.positions is None else family.positions, high=MAX_TOKENS
-    )
+    positions = keys.integer(longest, high=MAX_TOKENS)
     own: dict[str, Any] = {}
     for reader in family.readers:
         own |= reader(keys, layers)
@@ -105,8 +103,7 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
         "num_attention_heads": heads,
         "num_key_value_heads": kv,
         "head_dim": own.get("head_dim") or _head_dim(keys, family, hidden, heads),
-        "intermediate_size": own.get("intermediate_size")
-        or keys.integer("intermediate_size", family.mlp_ratio * hidden if family.mlp_ratio else NEEDED),
+        "intermediate_size": own.get("intermediate_size") or keys.integer("intermediate_size"),
         "vocab_size": keys.integer("vocab_size"),
         "max_position_embeddings": positions,
         "tie_word_embeddings": keys.flag("tie_word_embeddings", "tied" in family.rules),

@@ -34,8 +34,7 @@ class Family:
 
     readers: of its layers and experts (in `layers`, `recurrent`, `sparse` and `experts`), later ones over
     earlier ones; by default every layer attends to everything, and there are no experts. fixed: fields of
-    ModelSpec that all its models have alike. rms_norm_eps, rope_theta: what an absent key means. mlp_ratio:
-    width of an MLP over the hidden one, and positions: the longest context, where the file does not say.
+    ModelSpec that all its models have alike. rms_norm_eps, rope_theta: what an absent key means.
     """
 
     model_types: str
@@ -44,5 +43,3 @@ class Family:
     fixed: dict[str, Any] = field(default_factory=dict)
     rms_norm_eps: float = 1e-5
     rope_theta: float = 1e4
-    mlp_ratio: int | None = None
-    positions: int | None = None

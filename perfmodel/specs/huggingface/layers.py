@@ -251,67 +251,6 @@ def all_full(keys: Keys, layers: int) -> Fields:
     return {}
 
 
-def learned_positions(keys: Keys, layers: int, extra: int = 0) -> Fields:
-    """An embedding of each position, and of `extra` ones."""
-    positions = keys.integer("max_position_embeddings", high=MAX_TOKENS) + extra
-    if (width := keys.integer("word_embed_proj_dim", keys.integer("hidden_size"))) != keys.integer(
-        "hidden_size"
-    ):
-        raise keys.bad("word_embed_proj_dim", f"hidden_size, given {width}")
-    kv = {"num_key_value_heads": 1} if keys.flag("multi_query", False) else {}
-    keys.ignore("n_ctx", "num_key_value_heads")
-    return kv | {"table_params": positions * keys.integer("hidden_size")}
-
-
-learned_positions_and_two = partial(learned_positions, extra=2)
-
-
-def gpt_neo(keys: Keys, layers: int) -> Fields:
-    """GPT-Neo: layers by `attention_layers`, or by pairs of a pattern and how often it comes."""
-    kinds = keys.data.get("attention_layers")
-    if not isinstance(kinds, list):
-        kinds = [
-            kind for pattern, times in keys.data.get("attention_types") or () for kind in pattern * times
-        ]
-    keys.ignore("attention_types")
-    return learned_positions(keys, layers) | _windowed(keys.integer("window_size"), kinds.count("local"))
-
-
-def falcon(keys: Keys, layers: int) -> Fields:
-    """Falcon: one KV head, as many as there are heads, or groups; norms by whether blocks run side by
-    side.
-    """
-    grouped, heads = keys.flag("new_decoder_architecture", False), keys.integer("num_attention_heads")
-    kv = (
-        keys.integer("num_key_value_heads", heads)
-        if grouped
-        else 1
-        if keys.flag("multi_query", True)
-        else heads
-    )
-    parallel = keys.flag("parallel_attn", True)
-    norms = keys.integer("num_ln_in_parallel_attn", 2) if grouped and parallel else 1 if parallel else 2
-    keys.ignore("num_key_value_heads", "num_kv_heads")
-    flags = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), keys.flag("bias", False))
-    return {"num_key_value_heads": kv, "norms_per_layer": norms, **flags}
-
-
-def mpt(keys: Keys, layers: int) -> Fields:
-    """MPT: linear biases in place of positions, else learned ones."""
-    own, hidden = keys.mapping("attn_config"), keys.integer("hidden_size")
-    heads = keys.integer("num_attention_heads")
-    fields: Fields = {"num_key_value_heads": own.integer("kv_n_heads", heads) if own else heads}
-    if keys.flag("learned_pos_emb", True) and not (own and own.flag("alibi", False)):
-        fields["table_params"] = hidden * keys.integer("max_position_embeddings", high=MAX_TOKENS)
-    keys.ignore("num_key_value_heads")
-    return fields | {"intermediate_size": int(keys.number("expansion_ratio", 4) * hidden)}
-
-
-def half_width(keys: Keys, layers: int) -> Fields:
-    """Qwen of 2023: `intermediate_size` is that of gate and up together."""
-    return {"intermediate_size": keys.integer("intermediate_size") // 2}
-
-
 def sliding_unless_named(keys: Keys, layers: int) -> Fields:
     """Ministral: all layers slide, or those that `layer_types` calls so."""
     window = keys.present_or_null("sliding_window", MAX_TOKENS)
@@ -398,13 +337,4 @@ def gemma3n(keys: Keys, layers: int) -> Fields:
             {"name": "streams", "layers": layers, "inputs": hidden, "outputs": count},
             {"name": "streams ends", "layers": 2 * (count - 1), "inputs": hidden, "outputs": hidden},
         ],
-    }
-
-
-def stablelm(keys: Keys, layers: int) -> Fields:
-    """StableLM: biases of queries, keys and values; norms by whether blocks run side by side."""
-    norms = {"qk_norm": keys.flag("qk_layernorm", False)}
-    return norms | {
-        "qkv_bias": keys.flag("use_qkv_bias", False),
-        "norms_per_layer": 2 - keys.flag("use_parallel_residual", False),
     }

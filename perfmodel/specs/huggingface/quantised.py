@@ -1,9 +1,9 @@
 """What a checkpoint comes in: its ``quantization_config`` or ``hf_quant_config.json`` as `--weights` and
 `--kv-dtype`.
 
-Formats of fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes, torchao and
-MLX. Which modules stay at 16 bits is read from the file, module by module and layer by layer; LM head and
-router stay so unless the file names a format for them, as the makers of all these formats but MLX leave them
+Formats of fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and
+torchao. Which modules stay at 16 bits is read from the file, module by module and layer by layer; LM head and
+router stay so unless the file names a format for them, as the makers of all these formats leave them
 (transformers, `get_modules_to_not_convert`).
 """
 
@@ -26,7 +26,7 @@ def formats_of(
     speak. layers: GEMM -> layers that have it, ``mtp`` those behind the model's own. Raises InputError for a
     format that is not known.
     """
-    found = keys.mapping("quantization_config") or keys.mapping("quantization")
+    found = keys.mapping("quantization_config")
     if sidecar and (inner := sidecar.mapping("quantization")):
         scheme, said = modelopt(inner), inner
         if found and scheme.default == "bf16" and found.data.get("quant_method") == "fp8":
@@ -46,8 +46,6 @@ def formats_of(
     if keys.data.get("expert_dtype") == "fp4" and formats["experts"] == "fp8-block":  # DeepSeek-V4
         formats["experts"] = "mxfp4"
     formats["lm_head"] = scheme.of("lm_head", scheme.lm_head)
-    if scheme.embedding != "bf16":
-        formats["embedding"] = scheme.embedding
     if any(
         "bf16" in (scheme.of(f"layers.{layer}"), scheme.of("mtp.layers.0")) for layer in layers.get("mtp", ())
     ):

@@ -174,36 +174,6 @@ def depth(keys: Keys) -> int:
     return keys.integer("num_hidden_layers", NEEDED, high=MAX_LAYERS)
 
 
-def jamba(keys: Keys, layers: int) -> Fields:
-    """Jamba: attention in one layer of a period, Mamba-1 in the others, whose steps come from a
-    projection.
-    """
-    period, offset = keys.integer("attn_layer_period"), keys.count("attn_layer_offset")
-    hidden, state, rank = (keys.integer(name) for name in ("hidden_size", "mamba_d_state", "mamba_dt_rank"))
-    inner, mambas = keys.integer("mamba_expand") * hidden, layers - len(range(offset, layers, period))
-    steps = {
-        "name": "state_steps",
-        "layers": mambas,
-        "inputs": inner,
-        "outputs": rank + 2 * state,
-        "split": "inputs",
-    }
-    rise = {"name": "state_rise", "layers": mambas, "inputs": rank, "outputs": inner, "split": "outputs"}
-    heads = keys.integer("num_attention_heads")
-    part = _state("mamba1", mambas, (1, state), (heads, inner // heads), keys.integer("mamba_d_conv"))
-    return {"linear_attention": part, "projections": [steps, rise]}
-
-
-def bamba(keys: Keys, layers: int) -> Fields:
-    """Bamba: Mamba-2, with attention in the layers that a list names."""
-    full, named = keys.integers("attn_layer_indices"), keys.data.get("layers_block_type")
-    keys.ignore("layers_block_type")
-    kinds = (
-        named if isinstance(named, list) else ["attention" if i in full else "mamba" for i in range(layers)]
-    )
-    return {"linear_attention": _mamba2(keys, sum(kind in ("mamba", "linear_attention") for kind in kinds))}
-
-
 def lightning(keys: Keys, layers: int) -> Fields:
     """MiniMax-Text-01: lightning attention, a state of key by value, where `attn_type_list` has a 0."""
     listed, kinds = keys.integers("attn_type_list"), ("linear_attention", "full_attention")

@@ -16,7 +16,7 @@ class Scheme:
     """`default`: format of a layer's linear modules. named: module -> format. kept: matches what stays at 16
     bits.
 
-    matched: pattern of modules -> format. lm_head, embedding: their own, else at 16 bits.
+    matched: pattern of modules -> format. lm_head: its own, else at 16 bits.
     """
 
     default: str
@@ -24,7 +24,6 @@ class Scheme:
     kept: re.Pattern[str] | None = None
     matched: tuple[tuple[re.Pattern[str], str], ...] = ()
     lm_head: str = "bf16"
-    embedding: str = "bf16"
 
     def of(self, module: str, default: str | None = None) -> str:
         """Format of one module, named without what stands before ``layers``."""
@@ -46,8 +45,6 @@ class Scheme:
 def scheme_of(q: Keys) -> Scheme:
     """One `quantization_config`, by its method."""
     method = q.data.get("quant_method", "modelopt" if "quant_algo" in q.data else None)
-    if method is None and "bits" in q.data and "group_size" in q.data:
-        return _mlx(q)
     if str(method) not in _READERS:
         raise q.bad("quant_method", f"one of {', '.join(_READERS)}")
     return _READERS[str(method)](q)
@@ -144,24 +141,6 @@ def _quark_format(part: Keys) -> str:
         form = _grouped(weight.integer("group_size", 0, low=-1), kind == "uint4")
         return form if taken is None else f"{form}-a8"
     raise weight.bad("dtype", "fp8_e4m3, int8, int4, uint4, or fp4 in groups of 32")
-
-
-def _mlx(q: Keys) -> Scheme:
-    """MLX quantises embedding and LM head too; modules of their own bits, or none, are keys beside `bits`."""
-
-    def form(part: Keys) -> str:
-        bits, group = part.integer("bits", low=2, high=8), part.integer("group_size", high=9999)
-        mode = part.data.get("mode") or "affine"
-        if (mode, bits, group) in (("mxfp4", 4, 32), ("nvfp4", 4, 16), ("mxfp8", 8, 32)):
-            return mode if mode == "mxfp4" else f"{mode}-wo"
-        if mode != "affine":
-            raise part.bad("mode", "affine, mxfp4, nvfp4 or mxfp8")
-        return f"int{bits}-g{group}"
-
-    whole = form(q)
-    named = [m for m, v in q.data.items() if v is False or isinstance(v, dict)]
-    own = {_short(m): form(part) if q.data[m] and (part := q.mapping(m)) else "bf16" for m in named}
-    return Scheme(whole, own, lm_head=whole, embedding=own.get("embed_tokens", whole))
 
 
 def _pattern(text: str) -> re.Pattern[str]:

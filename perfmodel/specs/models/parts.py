@@ -139,8 +139,7 @@ class LinearAttention(Frozen):
     """Layers that keep a state per sequence in place of a cache: gated delta rule (Qwen3-Next), Mamba-2
     (Nemotron-H), Kimi's delta attention (a decay for each channel of a key, from a projection of low rank), a
     short convolution alone (LFM2: gated inputs and outputs, nothing but the inputs of the convolution is
-    kept), Mamba-1 (Jamba: a state of `key_head_dim` for each channel) or lightning attention
-    (MiniMax-Text-01: gated, no convolution).
+    kept) or lightning attention (MiniMax-Text-01: gated, no convolution).
 
     The state holds num_value_heads x key_head_dim x value_head_dim values a layer, and `conv_kernel - 1`
     inputs of the convolution. full_rank_gate: Kimi's gate is one projection, not two. gated_norm: there is a
@@ -148,7 +147,7 @@ class LinearAttention(Frozen):
     groups are `num_key_heads`.
     """
 
-    kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "mamba1", "lightning"]
+    kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "lightning"]
     layers: SomeLayers
     num_key_heads: Size
     num_value_heads: Size
@@ -167,7 +166,7 @@ class LinearAttention(Frozen):
     @property
     def convolved(self) -> int:
         """Channels of the convolution: values, and two of the width of the keys."""
-        if self.kind in ("conv", "mamba1"):
+        if self.kind == "conv":
             return self.inner
         return self.inner + 2 * self.num_key_heads * self.key_head_dim
 
@@ -179,8 +178,6 @@ class LinearAttention(Frozen):
         """
         if self.kind == "conv":
             return 3 * self.inner
-        if self.kind == "mamba1":
-            return 2 * self.inner
         if self.kind == "lightning":
             return self.convolved + self.inner
         if self.kind == "kimi_delta":
@@ -195,8 +192,6 @@ class LinearAttention(Frozen):
             return self.convolved * self.conv_kernel
         if self.kind == "lightning":
             return self.inner
-        if self.kind == "mamba1":
-            return self.inner * (self.conv_kernel + 1 + self.key_head_dim + 2)
         if self.kind == "kimi_delta":
             up = self.key_head_dim + (0 if self.full_rank_gate else self.value_head_dim)
             heads = self.num_value_heads + self.inner + self.value_head_dim
