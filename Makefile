@@ -61,6 +61,7 @@ docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and bui
 
 constants: $(VENV)/.dev  ## fit what engines cost anew, all folds too (a minute), then sources
 	$(BIN)/perfmodel validate calibrate engines --write
+	$(BIN)/perfmodel validate calibrate llamacpp --write
 	$(MAKE) sources
 
 sources: $(VENV)/.dev  ## fit how far engines are off sources left out whole and renew the accuracy page: 3 minutes

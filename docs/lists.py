@@ -18,7 +18,7 @@ from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import SUPPORTED
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.records import plan, plan_points, schema
-from perfmodel.validate.studies.parameters import ENGINES
+from perfmodel.validate.studies.sources import TITLES
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
@@ -191,7 +191,7 @@ def accuracy() -> str:
     record = json.loads((ROOT / "results" / "accuracy.json").read_text(encoding="utf-8"))
     steps, ratios = (record["sources"][figure] for figure in ("step", "ratio"))
     rows = []
-    for title in ENGINES.values():
+    for title in (title for title in TITLES.values() if title in steps):
         step, ratio, worst = steps[title], ratios[title], steps[title]["worst"]
         judged = f"{step['sources']} sources, {step['rows']} steps, {ratio['rows']} ratios"
         held = f"{100 * step['inside']:.0f} % (±{100 * step['width']:.0f} %)"

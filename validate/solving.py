@@ -82,6 +82,15 @@ def significant(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
 
 
+def shortened(value: Any, digits: int) -> Any:
+    """The same with all floats in it rounded so."""
+    if isinstance(value, dict):
+        return {key: shortened(inner, digits) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [shortened(inner, digits) for inner in value]
+    return significant(value, digits) if isinstance(value, float) else value
+
+
 def yaml_number(value: float, digits: int) -> str:
     """The same as text that YAML 1.1 reads back as a number (1e-05 alone would be text to it)."""
     text = f"{value:.{digits}g}"

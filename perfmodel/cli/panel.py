@@ -17,8 +17,8 @@ from perfmodel.answers.text import (
     size,
     tokens,
 )
-from perfmodel.cli.output import Column, facts, fit, say, table, warn, warn_where
-from perfmodel.specs.calibrations.stacks import ENGINES
+from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
+from perfmodel.specs.calibrations.stacks import ELSEWHERE, ENGINES
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Of a verdict; yellow where it is open."""
@@ -52,6 +52,10 @@ def single(a: WhatIf, verbose: bool) -> None:
     if a.sensitivity is not None:
         _moves(a.sensitivity)
     warn(note for note in a.warnings if note not in a.memory.shortage(float(a.query.batch)))
+    if a.calibration.stack == ELSEWHERE and a.gamma_optimal is not None:
+        from perfmodel.answers.advice.engine_lines import llamacpp_line
+
+        say_whole(llamacpp_line(a.query, a.gamma_optimal) or "")
 
 
 def several(answers: Sequence[WhatIf]) -> None:

@@ -52,7 +52,7 @@ def test_public_runs_have_a_source_with_an_address_and_count_only_where_nothing_
     assert addresses.keys() == {row.source_id for row in public_runs()}
     assert all(url.startswith("https://") for url in addresses.values())
     for row in public_runs():
-        assert row.kind in ("step", "served", "speculation"), row.id
+        assert row.kind in ("step", "served", "speculation", "pass"), row.id
         if row.counts:
             assert (row.time_ms and row.tensor_parallel) or row.kind == "speculation", row.id
             assert row.kind != "speculation" or (row.gamma and row.tokens_per_iteration and row.speedup), (

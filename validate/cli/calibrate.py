@@ -29,7 +29,7 @@ class CalibrateQuestion(Question):
     name: Annotated[
         str | None,
         Argument(
-            "Fitted calibration, <gpu>.<stack> (all of research stacks if none), or engines, or sources.",
+            "Fitted calibration, <gpu>.<stack> (all research stacks if none), engines, llamacpp or sources.",
             "NAME",
             place=True,
         ),
@@ -75,10 +75,10 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
                 "--from-microbench: takes only NAME, --hardware, --statistic, --judge, --stack, --out"
             )
         return _from_microbench(question, question.from_microbench, out)
-    if name in ("engines", "sources"):
+    if name in ("engines", "llamacpp", "sources"):
         if json:
             raise InputError(f"{name}: takes only --write; what is held out is fixed (docs/accuracy.md)")
-        return _engines(write) if name == "engines" else _sources(write)
+        return {"engines": _engines, "llamacpp": _llamacpp, "sources": _sources}[name](write)
     from perfmodel.validate.fit import calibrate as module
 
     recipes = [recipe_of(name)] if name else list(RECIPES.values())
@@ -104,6 +104,16 @@ def _engines(write: bool) -> None:
     places = _writable(write, CONSTANTS, engine_make.PATH)
     click.echo("fitting steps and iterations, whole and without each fold ...", err=True)
     _write_or_print(places, engine_make.texts(engine_make.make(), datetime.date.today()))
+
+
+def _llamacpp(write: bool) -> None:
+    """Fit llama.cpp's constants of all devices, and their errors on sources left out whole; minutes."""
+    need_studies("calibrate llamacpp")
+    from perfmodel.validate.studies import llamacpp
+
+    _writable(write, llamacpp.LEFT_OUT)
+    made = llamacpp.texts(datetime.date.today())
+    _write_or_print([*made] if write else [], [*made.values()])
 
 
 def _sources(write: bool) -> None:

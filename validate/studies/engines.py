@@ -20,7 +20,7 @@ from perfmodel.specs.engines.engines import VERSION, release
 from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records.store import BUNDLED
-from perfmodel.validate.solving import grouped, significant
+from perfmodel.validate.solving import grouped, shortened, significant
 from perfmodel.validate.studies.engines_file import Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
@@ -281,7 +281,7 @@ def texts(fits: EngineFits, date: datetime.date) -> tuple[str, str]:
         "unseen_width": errors.unseen_width(),
     }
     yaml = render(fits.steps, fits.iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
-    recorded = {"schema_version": SCHEMA_VERSION, **_short(constants)}
+    recorded = {"schema_version": SCHEMA_VERSION, **shortened(constants, 4)}
     return yaml, json.dumps(recorded, indent=1) + "\n"
 
 
@@ -318,11 +318,3 @@ def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
         gpu: [model for _, model in of]
         for gpu, of in grouped(dict.fromkeys(pairs), lambda pair: pair[0]).items()
     }
-
-
-def _short(constants: Any) -> Any:
-    return (
-        significant(constants, 4)
-        if isinstance(constants, float)
-        else {k: _short(v) for k, v in constants.items()}
-    )

@@ -51,6 +51,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
         for path in (
             *sorted(files.data_directory("").glob("*.yaml")),
             results / "engines.json",
+            results / "llamacpp.json",
             results / "requests.json",
             results / "sources.json",
         )

@@ -37,17 +37,16 @@ class Parts:
     matrix: Array
     soft: Array
 
-    def residuals(self, off: Array) -> Array:
-        """Square roots of the Cauchy loss of the parts of these errors."""
-        parts = self.matrix @ off
+    def residuals(self, parts: Array) -> Array:
+        """Square roots of the Cauchy loss of these parts."""
         softened: Array = np.sign(parts) * self.soft * np.sqrt(np.log1p((parts / self.soft) ** 2))
         return softened
 
-    def slopes(self, off: Array) -> Array:
-        """d residuals / d errors, [parts, rows]."""
-        parts, softened = self.matrix @ off, self.residuals(off)
+    def slopes(self, parts: Array) -> Array:
+        """d residuals / d parts."""
+        softened = self.residuals(parts)
         share = np.divide(parts, softened, out=np.ones_like(parts), where=softened != 0)
-        return (share / (1.0 + (parts / self.soft) ** 2))[:, None] * self.matrix
+        return np.asarray(share / (1.0 + (parts / self.soft) ** 2))
 
 
 @dataclass(frozen=True)
@@ -167,13 +166,15 @@ def solve(
     """
     expected, spread = np.log([p.expected for p in parameters]), np.array([p.spread for p in parameters])
     at = np.log([near[p.place] for p in parameters])
+    start, steep = parts.matrix @ off, parts.matrix @ slopes
 
     def residuals(x: Array) -> Array:
-        return np.concatenate([parts.residuals(off + slopes @ (x - at)), (x - expected) / spread])
+        return np.concatenate([parts.residuals(start + steep @ (x - at)), (x - expected) / spread])
 
     def jacobian(x: Array) -> Array:
-        return np.concatenate([parts.slopes(off + slopes @ (x - at)) @ slopes, np.diag(1.0 / spread)])
+        own = parts.slopes(start + steep @ (x - at))
+        return np.concatenate([own[:, None] * steep, np.diag(1.0 / spread)])
 
-    end = least_squares(residuals, at, jac=jacobian, x_scale=spread)
+    end = least_squares(residuals, at, jac=jacobian, x_scale=spread, tr_solver="lsmr")
     values = dict(zip((p.place for p in parameters), np.exp(end.x).tolist(), strict=True))
     return FittedValues(values, end.covariance)

@@ -19,12 +19,14 @@ import yaml
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.fits import Z
-from perfmodel.specs.calibrations.stacks import calibration_of
+from perfmodel.specs.calibrations.stacks import ELSEWHERE, calibration_of
+from perfmodel.specs.calibrations.stacks import ENGINES as KNOWN_ENGINES
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors, kernels_of
 from perfmodel.specs.models.model import load_model
 from perfmodel.validate.records.store import BUNDLED
-from perfmodel.validate.solving import grouped, significant
+from perfmodel.validate.solving import grouped, shortened, significant
+from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.held_out import quantile
 from perfmodel.validate.studies.left_out import Variances, left_out
@@ -48,13 +50,17 @@ HEADER = (
 )
 
 
+TITLES = ENGINES | {ELSEWHERE: KNOWN_ENGINES[ELSEWHERE]}
+"""Engines that are judged."""
+
+
 @cache
 def answered() -> tuple[tuple[Answered, ...], int]:
     """Every row that counts, asked; and how many cannot be."""
     found: list[Answered] = []
     refused = 0
     for run in public_runs():
-        if run.counts and run.engine in ENGINES:  # others have no constants in engines.yaml to fit
+        if run.counts and run.engine in TITLES:
             try:
                 found += answers(run)
             except InputError:
@@ -81,8 +87,11 @@ def _class(run: PublicRun) -> str:
 
 
 def fit(date: datetime.date) -> tuple[str, str]:
-    """The texts of the two files: deviations, and errors of steps by constants without their source."""
-    rows = of_figure("step")
+    """The texts of the two files: deviations, and errors of steps by constants without their source.
+
+    llama.cpp's are in the files of its constants (`llamacpp.texts`).
+    """
+    rows = [a for a in of_figure("step") if a.run.engine in ENGINES]
     found, sources = mixed(rows), [a.run.source_id for a in rows]
     row = float(np.mean(np.square(list(found.residuals.values()))))
     left = left_out(rows, Variances(found.deviations["source"] ** 2, found.deviations["server"] ** 2, row))
@@ -111,7 +120,7 @@ def fit(date: datetime.date) -> tuple[str, str]:
         "devices": sorted({a.run.hardware for a in rows}),
         "engines": of_engines | {OTHER: whole},
     }
-    short = _short(data)
+    short = shortened(data, 3)
     StepErrors.model_validate(short)
     errors = {a.run.id: significant(float(off), 4) for a, off in zip(rows, left, strict=True)}
     return HEADER + yaml.safe_dump(short, sort_keys=False, width=110), json.dumps(errors, indent=1) + "\n"
@@ -135,12 +144,6 @@ def _kernels(run: PublicRun) -> str:
     gpu = load_gpu(run.hardware)
     key = kernels_of(gpu, calibration_of(gpu, run.engine).gpu)
     return key if key in (BORROWED, NEWEST) else OTHER
-
-
-def _short(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _short(inner) for key, inner in value.items()}
-    return significant(value, 3) if isinstance(value, float) else value
 
 
 DATA_CENTRE = ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")
@@ -172,9 +175,10 @@ class Judged:
 
 def judged(figure: str) -> list[Judged]:
     """Rows of public runs, and ratios of the tables that constants are fitted to, by fits without their
-    study. Ratios of public runs have one constant that saw its source, SGLang's time outside passes.
+    study. Ratios of public runs have one constant that saw its source, SGLang's time outside passes. A
+    speedup of llama.cpp is off by what its ratio is, the other way.
     """
-    rows, left = [], json.loads(LEFT_OUT.read_text(encoding="utf-8")) if figure == "step" else {}
+    rows, left = [], _errors_left_out()[figure]
     for a in of_figure(figure):
         interval = a.interval and (a.interval[0] / a.measured, a.interval[1] / a.measured)
         draft = a.run.draft.partition(":")[0]
@@ -186,6 +190,13 @@ def judged(figure: str) -> list[Judged]:
             place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name
             rows.append(Judged(*place, row.kind, off, off))
     return rows
+
+
+def _errors_left_out() -> dict[str, dict[str, float]]:
+    """Figure -> id of a run -> its error by constants without its source."""
+    step, llama = (json.loads(path.read_text(encoding="utf-8")) for path in (LEFT_OUT, llamacpp.LEFT_OUT))
+    opposite = {id: -off for id, off in llama["ratio"].items()}
+    return {"step": step | llama["step"], "ratio": llama["ratio"], "speedup": opposite}
 
 
 def figures() -> dict[str, Any]:
@@ -206,15 +217,16 @@ def figures() -> dict[str, Any]:
 
 
 def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:
-    """By engine, by what other sources have of its device and model, and by kind of draft."""
+    """By engine; of serving engines also by what other sources have of device and model, and by draft."""
     seen: dict[tuple[str, str], set[str]] = {}
     known = [(r.engine, r.source, (r.hardware, r.model)) for r in judged("step")]
     known += [(r.engine, r.source_id, (r.hardware, load_model(r.model).name)) for r in engine_decode()]
     for engine, source, names in known:
         for name in names:
             seen.setdefault((engine, name), set()).add(source)
-    parts = [("all", rows)]
-    parts += [(ENGINES[e], of) for e, of in grouped(rows, lambda r: r.engine).items()]
+    engines = [(TITLES[e], of) for e, of in grouped(rows, lambda r: r.engine).items()]
+    rows = [r for r in rows if r.engine in ENGINES]
+    parts = [("all", rows), *engines]
     parts.append(("data-centre devices of NVIDIA", [r for r in rows if r.hardware.startswith(DATA_CENTRE)]))
     for word in ("device", "model"):
         by: dict[bool, list[Judged]] = {True: [], False: []}

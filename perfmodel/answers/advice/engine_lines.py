@@ -15,7 +15,7 @@ from typing import Any
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.llama_server import ServedFile, gguf_name, llama_server
 from perfmodel.answers.question.acceptance_of import published_head
-from perfmodel.answers.question.query import CommonOptions
+from perfmodel.answers.question.query import CommonOptions, Query, resolve
 from perfmodel.answers.question.runs_in import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
@@ -150,6 +150,15 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
     ]:
         notes.append(f"lines of this form parse in {' and '.join(taken)}")
     return Export(vllm, vllm_line, flags, sglang_line, tuple(notes), adaptive)
+
+
+def llamacpp_line(query: Query, tokens: int) -> str | None:
+    """llama.cpp's line for one question and a draft of so many tokens; None for another engine."""
+    scenario = resolve(query)
+    served = ServedTarget.of(query, served_id(query.model, None), scenario)
+    rows, context = (Range(1, query.batch, tokens, 1.0),), query.context
+    table = LengthTable(rows, context, context, 1.0, tokens, 1.0, ())
+    return served.file and export(table, scenario.draft, served).llamacpp_line
 
 
 def no_line(why: str) -> Export:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.left_out import (
     FREE,
     LATER,
@@ -61,4 +62,9 @@ def test_tables_of_engines_teach_what_a_device_with_borrowed_kernels_costs() -> 
 
 
 def test_what_is_recorded_is_of_the_rows_that_count() -> None:
-    assert json.loads(LEFT_OUT.read_text()).keys() == {a.run.id for a in of_figure("step")}
+    recorded = (
+        json.loads(LEFT_OUT.read_text()).keys() | json.loads(llamacpp.LEFT_OUT.read_text())["step"].keys()
+    )
+    assert recorded == {a.run.id for a in of_figure("step")}
+    ratios = {a.run.id for a in of_figure("ratio") if a.run.engine == "llamacpp"}
+    assert json.loads(llamacpp.LEFT_OUT.read_text())["ratio"].keys() == ratios

@@ -1,0 +1,49 @@
+"""The fit of llama.cpp: what its constants are products of, and that it prices passes as answers do."""
+
+import numpy as np
+import pytest
+
+from perfmodel.specs.calibrations.calibration import read_kernels
+from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.validate.studies.llamacpp import TERMS, DeviceConstants, LeftOut, Passes
+from perfmodel.validate.studies.public_runs import answers
+
+ALL = {f"all.{name}": term[0] for name, term in TERMS.items()}
+
+
+def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -> None:
+    values = ALL | {"NVIDIA.small_kernel_s": 1.5, "rtx-5090-32gb.small_kernel_s": 0.5, "AMD.q4_k@8": 0.8}
+    own, other, of_amd = (
+        DeviceConstants(load_gpu(name)).calibration(values) for name in ("rtx-5090", "rtx-3060", "r9700")
+    )
+    found = [c.small_kernel_s.value * 1e6 for c in (own, other, of_amd)]
+    assert found == pytest.approx([5.25, 10.5, 7.0])
+    curves = [dict(c.gemm_efficiency.knots["q4_k"])[8.0] for c in (own, of_amd)]  # type: ignore[union-attr]
+    assert curves == pytest.approx([0.5, 0.4])
+
+
+def test_rows_are_priced_as_answers_are() -> None:
+    rows = Passes()
+    seen = set()
+    for group in rows.groups:
+        run, figure = group.first.run, group.first.figure
+        if not run.counts or (figure, run.hardware) in seen or len(seen) > 8:
+            continue
+        seen.add((figure, run.hardware))
+        seconds = group.predict(read_kernels(f"{load_gpu(run.hardware).name}.llamacpp"))[0]
+        answered = {a.figure: a.predicted for a in answers(run)}
+        if figure == "step" and run.kind == "step":
+            assert seconds == pytest.approx(answered["step"], rel=1e-6)
+        elif figure == "iteration":
+            steps = next(g for g in rows.groups if g.first.run.id == run.id and g.first.figure == "step")
+            step = steps.predict(read_kernels(f"{load_gpu(run.hardware).name}.llamacpp"))[0]
+            assert seconds / step == pytest.approx(answered["ratio"], rel=1e-6)
+    assert {figure for figure, _ in seen} == {"step", "iteration"}
+
+
+def test_a_ratio_is_off_by_what_its_iteration_is_more_than_its_step() -> None:
+    rows = [row for row in Passes().rows if row.run.id in ("bs0226", "bd0519")]
+    off = np.array([{"iteration": 0.3, "step": 0.1}[row.figure] for row in rows])
+    left = LeftOut.of(rows, off)
+    assert left.ratio == pytest.approx({"bs0226": 0.2})
+    assert left.step == pytest.approx({"bd0519": 0.1})

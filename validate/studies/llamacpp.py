@@ -1,0 +1,280 @@
+"""llama.cpp's constants by device, fitted to public runs: ``hardware/calibrations/<device>.llamacpp.yaml``.
+
+A constant is a product of what all devices have, a maker's factor and a device's factor, both expected to
+be 1: a device with few rows is near its maker, a maker with few near all. Rows are seconds of a decode step,
+of a verification alone (kind ``pass``) and of an iteration with drafts. ``results/llamacpp.json`` has the
+errors of rows by constants without their source.
+"""
+
+import datetime
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.answers.question.query import Query, resolve
+from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.calibrations.stacks import ELSEWHERE
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.published import MS
+from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.validate.harness.micro.write import as_yaml
+from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import grouped, shortened
+from perfmodel.validate.studies.held_out import HeldOutErrors, refits, replay
+from perfmodel.validate.studies.parameters import Parameter
+from perfmodel.validate.studies.public_runs import PublicRun, public_runs
+from perfmodel.validate.studies.robust import Array, FittedRows, FittedValues, Parts, Spread, Values, parts_of
+from perfmodel.validate.studies.steps import StepGroup
+
+FOLDER = files.data_directory("calibrations")
+LEFT_OUT = BUNDLED / "llamacpp.json"
+"""Figure (step, ratio) -> id of a run -> the logarithm that it is off by without its source."""
+COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
+HALVES = 2
+"""Steps that go half their way: shares of a curve, which are pooled, make whole ones turn back."""
+FITTED = "fitted to public_runs.csv"
+NOTES = (
+    "Decode steps, verifications and MTP iterations of llama-bench, llama-batched-bench and llama-server, as "
+    "users published them. A constant lies around that of the maker's boards, and this around that of all. "
+    "Flash attention is on. Passes of more than 32 tokens were not measured."
+)
+SET: dict[str, tuple[float, str]] = {
+    "gemm_fixed_s": (0.0, "part of small_kernel_s"),
+    "gemm_blend_power": (3.0, "not used beside gemm_efficiency"),
+    "attention_flops_fraction": (0.3, "set: no prompt was timed"),
+    "attention_fixed_s": (3e-6, "set"),
+    "kv_reread_per_query": (0.0, "set: the contexts of iterations are short"),
+    "small_bandwidth_fraction": (0.7, "set"),
+    "routing_independence": (1.0, "set: fits end there"),
+    "allreduce_multiplier": (1.0, "the curve of boards on PCIe"),
+    "pass_fixed_s": (0.0, "part of small_kernel_s"),
+    "token_s": (0.0, "part of gemm_efficiency"),
+}
+"""Constants that the rows do not determine."""
+FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
+    "attention_bandwidth_fraction": (0.65, 0.3, 0.3, 0.15),
+    "small_kernel_s": (7e-6, 0.6, 0.5, 0.3),
+    "expert_popularity": (0.5, 0.6, 0.3, 0.0),
+    "state_layer_s": (6e-6, 0.6, 0.3, 0.0),
+    "drafted_token_s": (2e-4, 0.6, 0.3, 0.0),
+    "iteration_fixed_s": (1e-3, 0.6, 0.3, 0.0),
+}
+"""Constant -> what is expected, and spreads of its logarithm: of all, a maker's and a device's factor."""
+SHARES = {1: 0.85, 2: 0.8, 4: 0.68, 8: 0.5, 16: 0.38, 32: 0.33}
+"""Tokens of a pass -> expected share of the roofline that its GEMMs reach."""
+TERMS = FITTED_ALONE | {
+    "expert_s": (1.3e-5, 0.5, 0.2, 0.0),
+    "expert_share": (0.8, 0.2, 0.15, 0.1),
+    "share": (1.0, 0.15, 0.1, 0.07),
+    **{f"bf16@{n}": (share, 0.2, 0.3, 0.0) for n, share in SHARES.items() if n > 1},
+    **{f"q4_k@{n}": (1.0, 0.2, 0.3, 0.1 * (n in (4, 8))) for n in SHARES if n > 1},
+}
+SPREAD = Spread(row=0.04, group=0.05, kind=0.08)
+"""Of an error: a row's part, that of a server (model, weights, device), that of a source."""
+ALONE = Spread(row=0.1, group=0.15, kind=0.15)
+"""Of passes alone, which ran on builds of a year ago."""
+
+
+def scopes(gpu: GPUSpec) -> tuple[str, str, str]:
+    """From all to the device."""
+    return "all", gpu.vendor, gpu.name
+
+
+@dataclass(frozen=True)
+class DeviceConstants:
+    """llama.cpp's constants on a device as functions of the parameters."""
+
+    gpu: GPUSpec
+
+    def known(self, values: Values) -> dict[str, float]:
+        """The values that these constants depend on; factors of scopes without rows are 1."""
+        places = (f"{scope}.{name}" for scope in scopes(self.gpu) for name in TERMS)
+        return {place: values.get(place, 1.0) for place in places}
+
+    def calibration(self, values: Values) -> Calibration:
+        """With these values by place."""
+        return Calibration.model_validate(self.stated(values))
+
+    def stated(self, values: Values, **more: Any) -> dict[str, Any]:
+        """The content of the file. more: other keys of it."""
+        known = self.known(values)
+        of = {name: float(np.prod([known[f"{s}.{name}"] for s in scopes(self.gpu)])) for name in TERMS}
+        wide = {n: of["share"] * (of[f"bf16@{n}"] if n > 1 else share) for n, share in SHARES.items()}
+        packed = {n: share * (of[f"q4_k@{n}"] if n > 1 else 1.0) for n, share in wide.items()}
+        curves = {
+            form: [(n, min(share, 1.0)) for n, share in curve.items()]
+            for form, curve in (("bf16", wide), ("q4_k", packed))
+        }
+        kernel = {"fixed_s": of["expert_s"], "bandwidth_fraction": of["expert_share"], "flops_fraction": 0.3}
+        first, last = curves["bf16"][0][1], curves["bf16"][-1][1]
+        alone = SET | {
+            "gemm_bandwidth_fraction": (first, FITTED),
+            "gemm_flops_fraction": (last, "as at 32 tokens"),
+            **{name: (min(of[name], 1.0), FITTED) for name in FITTED_ALONE},
+        }
+        return {
+            "name": f"{self.gpu.name}.{ELSEWHERE}",
+            "gpu": self.gpu.name,
+            "stack": ELSEWHERE,
+            "kind": "fitted",
+            "fitted_on": ["public_runs.csv"],
+            "date": datetime.date.min,
+            "gemm_efficiency": {"source": FITTED, "knots": curves},
+            "expert_kernels": {"source": FITTED, "kernels": {"bf16": kernel}},
+            **{n: {"value": value, "source": source} for n, (value, source) in alone.items()},
+            **more,
+        }
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A measured time. figure: ``step``, ``pass`` (gamma + 1 tokens verified alone) or ``iteration``."""
+
+    run: PublicRun
+    figure: str
+    seconds: float
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """The common part of rows that differ in batch and context alone."""
+        gamma = None if self.figure == "step" else self.run.gamma
+        return self.run.server, self.run.kv_dtype, self.run.draft, self.figure, gamma
+
+
+@dataclass
+class PassGroup(StepGroup):
+    """Rows that are alike, the first of them."""
+
+    first: Pass
+
+    def predict(self, calibration: Calibration) -> Array:
+        """Seconds of each row."""
+        if self.first.figure == "step":
+            return super().predict(calibration)
+        s, place = with_calibration(self.scenario, calibration), (self.batch, self.context)
+        gamma = self.first.run.gamma or 0
+        verified = s.target_pass_s(*place, gamma + 1.0)
+        if self.first.figure == "pass":
+            return np.asarray(verified)
+        drafted = gamma * s.draft_token_s(*place, np.array([gamma]))
+        return np.asarray(drafted + verified + s.overhead_s(*place))
+
+
+class Passes(FittedRows[Pass]):
+    """All rows, with their seconds as functions of the parameters."""
+
+    def __init__(self) -> None:
+        self.rows = tuple(row for run in public_runs() if run.engine == ELSEWHERE for row in _passes(run))
+        self.logs = np.log([row.seconds for row in self.rows])
+        gpus = {load_gpu(row.run.hardware).name: load_gpu(row.run.hardware) for row in self.rows}
+        spreads = {scope: i for gpu in gpus.values() for i, scope in enumerate(scopes(gpu))}
+        self.parameters = [
+            Parameter(f"{scope}.{name}", term[0] if i == 0 else 1.0, term[1 + i], times=i > 0)
+            for scope, i in spreads.items()
+            for name, term in TERMS.items()
+            if term[1 + i]
+        ]
+        alike = grouped(range(len(self.rows)), lambda i: self.rows[i].alike)
+        start = {p.place: p.expected for p in self.parameters}
+        self.groups = [self._group(index, start) for index in alike.values()]
+
+    def _group(self, index: list[int], start: Values) -> PassGroup:
+        rows = [self.rows[i] for i in index]
+        run = rows[0].run
+        constants = DeviceConstants(load_gpu(run.hardware))
+        draft = {"draft": run.draft or None, "alpha": 0.7}
+        asked = Query(batch=1, context=1, gamma=run.gamma or 0, **draft, **run.query_arguments())
+        scenario = with_calibration(resolve(asked), constants.calibration(start))
+        batch, context = (
+            np.array([getattr(r.run, n) for r in rows], float) for n in ("batch", "context_tokens")
+        )
+        return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])
+
+    def parts(self, train: NDArray[np.bool_]) -> Parts:
+        """Of a source, of its servers, and of rows."""
+        alone = [row.figure == "pass" for row in self.rows]
+        groups = [(row.run.server, passes) for row, passes in zip(self.rows, alone, strict=True)]
+        sources = [(row.run.source_id, passes) for row, passes in zip(self.rows, alone, strict=True)]
+        return parts_of(groups, sources, train, [ALONE if passes else SPREAD for passes in alone])
+
+
+def _passes(run: PublicRun) -> list[Pass]:
+    """The times of a run that are known, whether or not it counts for judging."""
+    if run.kind == "speculation" and not (run.tokens_per_iteration and run.left_out in ("", "no baseline")):
+        return []
+    if run.kind != "speculation":
+        return [Pass(run, run.kind, run.time_ms * MS)] if run.time_ms else []
+    assert run.tokens_per_iteration
+    assert run.time_ms
+    found = [Pass(run, "iteration", run.tokens_per_iteration * run.time_ms * MS)]
+    return found + ([Pass(run, "step", run.baseline_ms * MS)] if run.baseline_ms else [])
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Errors of steps and of iterations over steps by constants without the source or the device, by run."""
+
+    step: dict[str, float]
+    ratio: dict[str, float]
+    servers: dict[str, tuple[object, ...]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Pass], off: Array) -> "LeftOut":
+        """From the error of each row."""
+        runs = grouped((i for i, row in enumerate(rows) if row.run.counts), lambda i: rows[i].run.id)
+        by = {id: {rows[i].figure: float(off[i]) for i in index} for id, index in runs.items()}
+        whole = {id: of for id, of in by.items() if "iteration" in of and "step" in of}
+        return cls(
+            {id: of["step"] for id, of in by.items() if "iteration" not in of},
+            {id: of["iteration"] - of["step"] for id, of in whole.items()},
+            {row.run.id: row.run.server for row in rows},
+        )
+
+    def scatter(self, figure: str, source: str) -> dict[str, Any]:
+        """The error to state."""
+        off: dict[str, float] = getattr(self, figure)
+        errors = HeldOutErrors(np.array([*off.values()]), [""] * len(off), [self.servers[id] for id in off])
+        return errors.scatter("", source, borrowed=1.0).model_dump()
+
+
+def fitted(rows: Passes) -> tuple[FittedValues, Array]:
+    """The values that all rows say, and the slopes of errors around them."""
+    values = {p.place: p.expected for p in rows.parameters}
+    for _ in range(HALVES):
+        further = rows.fit(values, 1)[0].values
+        values = {place: (value * further[place]) ** 0.5 for place, value in values.items()}
+    return rows.fit(values, 1)
+
+
+def texts(date: datetime.date) -> dict[Path, str]:
+    """The files of all devices with rows, and the errors of rows by constants without their source."""
+    rows = Passes()
+    whole, slopes = fitted(rows)
+    keys = (lambda row: row.run.source_id), (lambda row: row.run.hardware)
+    source, device = (
+        LeftOut.of(rows.rows, replay(rows, key, refits(rows, key, whole.values, slopes))) for key in keys
+    )
+    left = "of sources left out whole"
+    errors = {
+        "observed_error": {
+            "target_s": source.scatter("step", f"steps {left}"),
+            "speedup": source.scatter("ratio", f"iterations over steps {left}"),
+        },
+        "transfer_error": device.scatter(
+            "step", "steps of devices left out whole, by their maker's constants"
+        ),
+    }
+    found = {
+        LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
+    }
+    for gpu in dict.fromkeys(load_gpu(row.run.hardware).name for row in rows.rows):
+        stated = DeviceConstants(load_gpu(gpu)).stated(whole.values, date=date, notes=NOTES, **errors)
+        made = Calibration.model_validate(shortened(stated, 4))
+        found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
+    return found
