@@ -16,7 +16,6 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.rates import parse_rate
-from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_library import published_drafts, short_name
 from perfmodel.specs.boundary import files
 
@@ -235,13 +234,3 @@ def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
     _, none, skips = find_candidates(request(rate={}, acceptance=str(path), context=100_000))
     assert none == []
     assert "was measured at 8192 to 32768" in skips[0].reason
-
-
-def test_more_prices_than_fit_in_memory_are_refused_with_what_is_possible() -> None:
-    """One draft of at most 16 tokens and the baseline: 17 prices a batch."""
-    asked = request(rate={"self@streamingllm:512": "0.8"}, batch="1..120000")
-    with pytest.raises(
-        InputError, match=r"must be at most 117647 values with these drafts, such as 1\.\.4096x2"
-    ):
-        advise(asked)
-    assert advise(request(rate={"self@streamingllm:512": "0.8"}, batch="1..16384x2")).candidates == 15 * 17

@@ -178,25 +178,6 @@ def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: 
         pd.testing.assert_frame_equal(read(path).astype(frame.dtypes), frame, rtol=1e-12)
 
 
-def test_an_acceptance_that_is_no_constant_stays_empty_and_without_pandas_the_remedy_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = tmp_path / "rows.yaml"
-    subject = (
-        "{target: llama-3.1-8b, draft: self, draft_kv: streamingllm, kv_budget_tokens: 512, "
-        "context_tokens: 1024"
-    )
-    rows.write_text(
-        f"schema_version: 1\nsource: a test's own\nrows:\n  - {subject}, positions: [0.9, 0.7]}}\n"
-    )
-    asked = replace(QUESTION, model="llama-3.1-8b", context="1k", draft_kv="streamingllm:512", alpha=None)
-    found = pm.sweep(asked, acceptance=str(rows))
-    assert found.to_frame()["alpha"].isna().all()
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match=r"needs pandas.*in a clone, pip install '.\[notebooks\]'"):
-        found.to_frame()
-
-
 def test_a_mistake_in_any_case_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     wrong = {"tp": "4,3", "gamma": "0,1,2000", "batch": f"1,{2**41}", "context": f"1k,{2**41}"}
     for name, values in wrong.items():

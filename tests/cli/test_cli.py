@@ -194,14 +194,3 @@ def test_the_example_of_a_verb_runs(
         return
     monkeypatch.chdir(tmp_path)
     assert cli.run([*verb.split(), *shlex.split(EXAMPLES[verb])]) == 0
-
-
-def test_completion_knows_the_verbs() -> None:
-    env = os.environ | {
-        "COMP_WORDS": "perfmodel wh",
-        "COMP_CWORD": "1",
-        "_PERFMODEL_COMPLETE": "bash_complete",
-    }
-    line = [sys.executable, "-c", "from perfmodel.cli import main; main()"]
-    done = subprocess.run(line, capture_output=True, text=True, check=True, env=env)
-    assert done.stdout.split() == ["plain,whatif"]

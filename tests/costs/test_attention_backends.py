@@ -5,9 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import perfmodel as pm
 from perfmodel.costs.roofline import Machine
-from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.attention import backend_name
@@ -76,11 +74,3 @@ def test_a_reread_that_is_asked_for_stands_for_the_backend() -> None:
 )
 def test_engines_choose_by_device(engine: str, gpu: str, latent: bool, name: str | None) -> None:
     assert backend_name(engine, load_gpu(gpu).architecture, latent) == name
-
-
-def test_unknown_backends_are_refused() -> None:
-    asked = {"model": "qwen3-8b", "hardware": "rtx-3090", "batch": 1, "context": 1024, "gamma": 0}
-    with pytest.raises(InputError, match=r"^attention_backend: no backend of vllm named 'flash4'"):
-        pm.whatif(**asked, attention_backend="flash4")
-    with pytest.raises(InputError, match=r"^attention_backend: no backend of magicdec"):
-        pm.whatif(**asked | {"hardware": "a100"}, engine="magicdec", attention_backend="triton")

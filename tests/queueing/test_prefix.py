@@ -234,18 +234,6 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     assert best.net_s == pytest.approx(kept.rows[3].e2e_s.mean - kept.rows[4].e2e_s.mean)
 
 
-def test_a_table_drops_blocks_as_its_longest_draft_does() -> None:
-    asked = ASK | {"prefix_len": 6000, "gamma": "2,table", "replay": True, "num_prompts": 50}
-    answer = pm.traffic("llama-3.1-8b", "h100", **asked)
-    for rows in (answer.rows, answer.replay):
-        none, two, table = (row.prefix_hit_rate for row in rows)
-        assert table == pytest.approx(two, abs=1e-3)
-        assert table < none
-    asked |= {"draft": "mtp", "kv_dtype": "fp8", "prefix_len": 7000, "max_gamma": 2, "request_rate": 10}
-    answer = pm.traffic("qwen3.5-35b-a3b", "h200", **asked | {"output_len": 500, "num_prompts": 1500})
-    assert answer.rows[2].tpot_s.mean == pytest.approx(answer.replay[2].tpot_s.mean, rel=0.1)  # off when full
-
-
 @pytest.mark.parametrize(
     ("more", "told"),
     [

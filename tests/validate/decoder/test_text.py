@@ -103,15 +103,6 @@ def test_lines_that_are_no_prompts(reader, tmp_path, line, says) -> None:
     refused(says, read_prompts, reader, [], tmp_path / "bad.jsonl", 61)
 
 
-def test_what_cannot_be_read(reader, tmp_path) -> None:
-    refused("must be a readable file", read_prompts, reader, [], tmp_path / "none.jsonl", 61)
-    refused("--prompt: must be tokens: the model has no tokenizer", read_prompts, None, ["the"], None, 61)
-    (tmp_path / "tokens.jsonl").write_text("[3]")
-    refused(
-        "must be given texts, not tokens", read_prompts, reader, [], tmp_path / "tokens.jsonl", 61, chat=True
-    )
-
-
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [

@@ -1,7 +1,6 @@
 """The training script, and the small model that was trained with it."""
 
 import json
-import math
 import sysconfig
 import zlib
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.weights import RandomWeights, build, load
+from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.lm import CHECKPOINT, data, is_trained_here
 from perfmodel.validate.studies.train import (
     SPEC,
@@ -57,13 +56,6 @@ def test_what_is_held_out_is_not_trained_on() -> None:
     assert np.array_equal(kept, data.corpus(True, 0))
     assert np.count_nonzero(kept == 0) == sum(data.is_held_out(p) for p in data.source_files())
     assert text not in trained.tobytes()
-
-
-def test_held_out_bits_are_of_all_positions_and_of_the_last_quarter(monkeypatch) -> None:
-    nats = torch.arange(8.0)[None] * math.log(2)
-    monkeypatch.setattr("perfmodel.validate.studies.train.loss_of", lambda model, tokens: nats)
-    model = build(SPEC, RandomWeights(0, CPU, torch.float32))
-    assert evaluate(model, 8) == pytest.approx({"context": 8, "bits_per_byte": 3.5, "last_quarter": 6.5})
 
 
 def test_training_lowers_the_loss_and_the_result_loads(tmp_path) -> None:
