@@ -33,11 +33,12 @@ FIGURES = {
 }
 
 
-def single(a: WhatIf, verbose: bool) -> None:
+def single(a: WhatIf, asked: Query, verbose: bool) -> None:
     """The verdict with its interval, the reason, time and memory, the best draft length and batch, and
     warnings.
 
-    verbose: also each pass, the evidence behind the numbers, and every published measurement.
+    asked: the question as it was given. verbose: also each pass, the evidence behind the numbers, and every
+    published measurement.
     """
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
@@ -55,7 +56,7 @@ def single(a: WhatIf, verbose: bool) -> None:
     if a.calibration.stack == ELSEWHERE and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import llamacpp_line
 
-        say_whole(llamacpp_line(a.query, a.gamma_optimal) or "")
+        say_whole(llamacpp_line(asked, a.gamma_optimal) or "")
 
 
 def several(answers: Sequence[WhatIf]) -> None:

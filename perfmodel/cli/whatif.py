@@ -40,4 +40,4 @@ def app(
     if len(answers) > 1:
         show_rows(answers, json, panel.several)
     else:
-        show(answers[0], json, partial(panel.single, verbose=verbose))
+        show(answers[0], json, partial(panel.single, asked=queries[0], verbose=verbose))

@@ -192,8 +192,17 @@ def _llama_cpp(request: PlanRequest, gamma: int, port: int) -> list[str]:
             f"llama-batched-bench -m {shlex.quote(request.model)} -npp {prompts} -ntg {request.new_tokens} "
             f"-npl {batches} --output-format jsonl > K0.jsonl"
         ]
-    words = ["llama-server", "-m", request.model, "-md", request.draft or "DRAFT", "--draft-max", str(gamma)]
-    words += ["--draft-min", str(gamma), "--draft-p-min", "0", "-np", str(request.batches[-1])]
+    words = [
+        "llama-server",
+        "-m",
+        request.model,
+        "--spec-type",
+        "draft-simple",
+        "-md",
+        request.draft or "DRAFT",
+    ]
+    words += ["--spec-draft-n-max", str(gamma), "--spec-draft-n-min", str(gamma)]
+    words += ["--spec-draft-p-min", "0", "-np", str(request.batches[-1])]
     return _around(words, port, [_driven(request, gamma, port)])
 
 

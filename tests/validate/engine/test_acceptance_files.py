@@ -136,7 +136,7 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
         (
             None,
             '{"timings": {"predicted_n": 100, "draft_n": 100, "draft_n_accepted": 49}}',
-            "--draft-p-min 0",
+            "--spec-draft-p-min 0",
         ),
         (None, '{"timings": {"predicted_n": 100, "draft_n": 10, "draft_n_accepted": 49}}', "at most draft_n"),
         (None, "sglang:spec_accept_length 0.0\n", "above 0: nothing was decoded"),

@@ -160,7 +160,8 @@ STARTS = {
     "--speculative-num-draft-tokens 3 --speculative-dspark-block-size 2",
     ("sglang", "dflash", "d"): "--speculative-algorithm DFLASH --speculative-draft-model-path d "
     "--speculative-num-draft-tokens 3",
-    ("llama.cpp", "draft_model", "d"): "-m m -md d --draft-max 2 --draft-min 2 --draft-p-min 0 -np 16",
+    ("llama.cpp", "draft_model", "d"): "-m m --spec-type draft-simple -md d "
+    "--spec-draft-n-max 2 --spec-draft-n-min 2 --spec-draft-p-min 0 -np 16",
 }
 
 

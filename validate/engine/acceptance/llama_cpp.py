@@ -39,8 +39,8 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     if abs(drafted / iterations - gamma) > EARLY * gamma:
         raise InputError(
             f"{where}: drafts of {drafted / iterations:.3g} tokens on average where --gamma is {gamma}: "
-            "they stop early or the length is another; measure with --draft-p-min 0 and --draft-min equal "
-            "to --draft-max"
+            "they stop early or the length is another; measure with --spec-draft-p-min 0 and "
+            "--spec-draft-n-min equal to --spec-draft-n-max"
         )
     alpha = float(alpha_from_tokens_per_iteration(min(tokens / iterations, gamma + 1.0), float(gamma)))
     return [({"alpha": alpha}, Contexts.of_requests(prompts, [count for count, *_ in counts]))], CONVENTION
