@@ -151,7 +151,7 @@ def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path, monkeypatc
 
     with pytest.raises(KeyboardInterrupt):
         write_sweep(QUESTION, path, overwrite=True, progress=stop)
-    assert done == sorted(done)
+    assert done == [6, 12, 18]
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert path.read_text(encoding="utf-8") == "before"
 

@@ -21,6 +21,7 @@ from perfmodel.validate.decoder.shard import RankShard, for_draft
 from perfmodel.validate.decoder.tuning import VARIABLE, Tuning, of_rows, tunings
 from perfmodel.validate.decoder.weights import Piece, RandomWeights, load, load_head
 from perfmodel.validate.harness import environment
+from perfmodel.validate.lm import CHECKPOINT
 from tests.validate.tiny import refused, tiny_spec
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -189,6 +190,17 @@ def test_the_place_of_a_pair(monkeypatch, cuda, asked, found) -> None:
     with nullcontext() if found else pytest.raises(InputError, match="--device: must be auto, cpu or"):
         assert str(pair.place()) == found
         assert pair.precision() == ("bf16" if cuda and asked != "cpu" else "fp32")
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "threads"),
+    [(CHECKPOINT, None, [1]), (CHECKPOINT, 3, [3]), ("llama-68m", None, []), ("llama-68m", 2, [2])],
+)
+def test_a_small_target_has_one_thread_unless_asked(monkeypatch, target, asked, threads) -> None:
+    found: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", found.append)
+    Pair(str(target)).set_threads(asked)
+    assert found == threads
 
 
 def test_free_memory(monkeypatch, tmp_path) -> None:
