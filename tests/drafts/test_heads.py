@@ -118,6 +118,33 @@ def test_a_published_dflash2_head_by_its_own_count(tmp_path: Path) -> None:
     assert held == pytest.approx(5_544_319_488, rel=2e-4)  # norms and the convolutions' means are left out
 
 
+def test_a_domino_head_by_hand(tmp_path: Path) -> None:
+    """DFlash's block, a GRU of three gates over token and state, and logits of 2048 words a step."""
+    flash = {"block_size": 8, "target_layer_ids": [1, 9, 17], "mask_token_id": 5, "projector_type": "domino"}
+    sizes = {
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+    }
+    config = {"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "hidden_size": 4096, **sizes}
+    config |= {"num_attention_heads": 32, "head_dim": 128}
+    own = {"gru_hidden_dim": 512, "emb_dim": 64, "shift_label": True, "pure_draft_prefix_len": 1}
+    target, made = load_model("llama-3.1-8b"), []
+    for more in ({}, own):
+        kept = flash | more if more else {k: v for k, v in flash.items() if k != "projector_type"}
+        found = load_head(head(tmp_path, config | {"dflash_config": kept}), target)
+        full = (found.model, parse_kv("full"), 1, precision_of(found.model, ()))
+        made.append(kind_of(found.kind)(*full, **found.options))
+    plain, domino = made
+    assert (plain.kind, domino.kind, domino.max_gamma) == ("dflash", "domino", 7)
+    part, read = shard(domino.model, 1, domino.precision), 4096 + 512
+    more = domino.own_weight_bytes(part) - plain.own_weight_bytes(part)
+    assert more == 2 * (read * (3 * 512 + 64) + 64 * 128256)
+    steps = [op for op in domino.ops(part, 1.0, 512.0, 8.0) if op.name.startswith("domino")]
+    assert sum(op.cost.weight_bytes for op in steps) == 7 * 2 * (read * (3 * 512 + 64) + 64 * 2048)
+
+
 def test_a_head_with_a_latent_cache(tmp_path: Path) -> None:
     """512 + 64 values a token; the positions that its file leaves out are the target's."""
     mla = {

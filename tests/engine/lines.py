@@ -19,7 +19,7 @@ from perfmodel.validate.engine.plan import PlanRequest, commands
 
 RECORD = Path(__file__).with_name("lines.json")
 CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
-HEAD, HEADS = "heads/eagle", ("eagle", "dflash", "dspark", "peagle")
+HEAD, HEADS = "heads/eagle", ("eagle", "dflash", "dspark", "domino", "peagle")
 PLANNED = ("eagle", "eagle3", "dflash", "dspark", "draft_model", "mtp", "ngram")
 KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict[str, object]]] = {
     "ngram": ({"draft": "ngram"}, CONSTANT, {}),
@@ -36,6 +36,7 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
     "dflash by batch": ({"draft": "dflash"}, BY_BATCH, {}),
     "dspark": ({"draft": "dspark:rank=256,block=7"}, CONSTANT, {}),
     "dflash2": ({"draft": "dflash2"}, CONSTANT, {}),
+    "domino": ({"draft": "domino:gru=64,emb=32"}, CONSTANT, {}),
     "pard": ({"draft": "pard:llama-3.2-1b"}, CONSTANT, {}),
     "peagle": ({"draft": "peagle"}, CONSTANT, {}),
     "mtp and n-gram": ({"draft": "mtp_ngram"}, CONSTANT, {}),

@@ -1,5 +1,5 @@
-"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2 and DSpark, as their makers
-or speculators write it.
+"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2, Domino and DSpark, as
+their makers or speculators write it.
 
 The keys are those that vLLM reads: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
 configs/speculators/algos.py. A head's layers are dense, whatever its file still says of the target that it
@@ -53,9 +53,12 @@ _BLOCK_KEYS = re.compile(
     r"attention_(mode|value_scale|sink_bias)|block_size|causal|confidence_\w+|enable_confidence_head|kv_fake_quant|loss_\w+"
     r"|markov_\w+|mask_token_id|moe_bias_update_rate|stage_\w+|num_anchors|target_layer_ids"
 )
-_SELECTOR_KEYS = re.compile(r"conv_\w+|selector_\w+|final_logit_softcapping|output_multiplier")
-"""The same of DFlash2."""
 """Keys of `dflash_config` that are read, or move no byte."""
+_MORE_KEYS = {
+    "dflash2": re.compile(r"conv_\w+|selector_\w+|final_logit_softcapping|output_multiplier"),
+    "domino": re.compile(r"gru_hidden_dim|emb_dim|pure_draft_prefix_len|shift_label"),
+}
+"""The same of one kind alone."""
 _MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
 """Keys of an EAGLE head, one of them, that drafts all of its tokens in one pass over masks (vLLM,
 spec_decode).
@@ -91,7 +94,7 @@ def load_head(name: str, target: ModelSpec) -> Head | None:
 
 
 def _kind(data: dict[str, Any]) -> str | None:
-    """dspark, dflash, dflash2, peagle or eagle; None for a whole model."""
+    """dspark, dflash, dflash2, domino, peagle or eagle; None for a whole model."""
     names = data.get("architectures")
     words = [data.get("speculators_model_type"), *(names if isinstance(names, list) else ())]
     said = " ".join(word.lower() for word in words if isinstance(word, str))
@@ -99,16 +102,18 @@ def _kind(data: dict[str, Any]) -> str | None:
     if found is None and {"block_size", "target_layer_ids"} <= data.keys():
         found = "dflash"
     found = found or ("eagle" if "draft_vocab_size" in data else None)
-    if found == "dflash" and "selector_rank" in (data.get("dflash_config") or ()):
-        return "dflash2"
+    flash = data.get("dflash_config") or {}
+    if found == "dflash" and ("selector_rank" in flash or flash.get("projector_type") == "domino"):
+        return "dflash2" if "selector_rank" in flash else "domino"
     masked = "peagle" in said or any(data.get(key) is not None for key in _MASKS)
     return "peagle" if found == "eagle" and masked else found
 
 
 def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
-    if kind in ("dflare", "domino"):
+    if kind == "dflare":
         raise keys.bad(
-            "architectures", "of EAGLE, P-EAGLE, DFlash or DSpark: what another head runs is not modelled"
+            "architectures",
+            "of EAGLE, P-EAGLE, DFlash, Domino or DSpark: what another head runs is not modelled",
         )
     nested = keys.mapping("transformer_layer_config")
     own = {"vocab_size": target.vocab_size, "max_position_embeddings": target.max_position_embeddings}
@@ -155,7 +160,7 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
     """Positions of a block, and of DSpark the width of its transitions; beside `dflash_config` or in it."""
     flash = keys.mapping("dflash_config") or keys
     for key in flash.data if flash is not keys else ():
-        if kind == "dflash2" and _SELECTOR_KEYS.fullmatch(key):
+        if kind in _MORE_KEYS and _MORE_KEYS[kind].fullmatch(key):
             continue
         if not _BLOCK_KEYS.fullmatch(key) and (key, flash.data[key]) not in (
             ("projector_type", kind),
@@ -169,6 +174,7 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
     names = {
         "dspark": {"rank": "markov_rank"},
         "dflash2": {"rank": "selector_rank", "kernel": "conv_kernel_size", "group": "conv_group_size"},
+        "domino": {"gru": "gru_hidden_dim", "emb": "emb_dim"},
     }
     own = {option: integer(key) for option, key in names.get(kind, {}).items()}
     return {"block": integer("block_size", BLOCK)} | own

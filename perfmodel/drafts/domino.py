@@ -1,0 +1,67 @@
+"""Domino: DFlash's block in one pass, and a recurrent layer over the tokens that corrects its logits."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel import costs
+from perfmodel.drafts.base import dense
+from perfmodel.drafts.dflash import DFlash
+from perfmodel.operations import Floats, Op
+from perfmodel.specs.models.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Domino(DFlash):
+    """After DFlash's pass, one step per token: a GRU, a projection to width `emb`, and one to the logits.
+
+    gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json, which must be given: none is
+    published. pool: words that are corrected, the same for the whole block, SGLang's
+    ``--speculative-domino-candidate-pool-size``; 0 for the whole vocabulary.
+    """
+
+    source: ClassVar[str] = (
+        "github.com/sgl-project/sglang, 0.5.23, srt/models/dflash.py and srt/arg_groups/fields/spec.py"
+    )
+    example: ClassVar[str] = "domino:gru=1024,emb=256"
+
+    gru: int = 0
+    emb: int = 0
+    pool: int = 2048
+
+    def __post_init__(self) -> None:
+        DFlash.__post_init__(self)
+        self.check("gru", 1, 2**16)
+        self.check("emb", 1, 2**16)
+        self.check("pool", 0, 2**20)
+
+    @classmethod
+    def suits(cls, target: ModelSpec) -> bool:
+        """Not by its word alone: nothing says how wide a head of this target would be."""
+        return False
+
+    def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
+        """DFlash's pass and the corrections, whose weights are whole on every device."""
+        steps = np.asarray(self.sampled(query), float)
+        return [
+            *DFlash.ops(self, part, batch, context, query),
+            *self._corrections(part, batch, steps, self.pool),
+        ]
+
+    def own_weight_bytes(self, part: costs.Shard) -> float:
+        """DFlash's and the corrections' of the whole vocabulary."""
+        own = self._corrections(part, 1.0, 1.0, 0)
+        return DFlash.own_weight_bytes(self, part) + sum(float(op.cost.weight_bytes) for op in own)
+
+    def _corrections(self, part: costs.Shard, batch: Floats, steps: Floats, pool: int) -> list[Op]:
+        whole, inputs = part.tensor_parallel, part.model.hidden_size + self.gru
+        sizes = {
+            "gru": (inputs, 3.0 * self.gru),
+            "features": (inputs, self.emb),
+            "logits": (self.emb, pool or part.model.vocab_size),
+        }
+        return [
+            dense(f"domino {name}", part, read, float(made * whole), batch, steps)
+            for name, (read, made) in sizes.items()
+        ]
