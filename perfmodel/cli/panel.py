@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from perfmodel.answers.point.published_runs import Measured
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
 from perfmodel.answers.question.query import Query
@@ -22,23 +21,13 @@ from perfmodel.specs.calibrations.stacks import ELSEWHERE, ENGINES
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Of a verdict; yellow where it is open."""
-FIGURES = {
-    "target_s": "baseline step",
-    "draft_s": "draft step",
-    "verify_s": "verification",
-    "overhead_s": "overhead",
-    "tokens_per_iteration": "tokens per iteration",
-    "sd_tpot_s": "time per token",
-    "speedup": "speedup",
-}
 
 
 def single(a: WhatIf, asked: Query, verbose: bool) -> None:
     """The verdict with its interval, the reason, time and memory, the best draft length and batch, and
     warnings.
 
-    asked: the question as it was given. verbose: also each pass, the evidence behind the numbers, and every
-    published measurement.
+    asked: the question as it was given. verbose: also each pass, and the evidence behind the numbers.
     """
     say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
@@ -48,8 +37,6 @@ def single(a: WhatIf, asked: Query, verbose: bool) -> None:
     if verbose:
         _passes(a)
         facts(_more(a))
-        for row in a.measured:
-            _figures(row)
     if a.sensitivity is not None:
         _moves(a.sensitivity)
     warn(note for note in a.warnings if note not in a.memory.shortage(float(a.query.batch)))
@@ -64,10 +51,7 @@ def several(answers: Sequence[WhatIf]) -> None:
     say(_subject(answers[0].query), "bold")
     rows = []
     for a in answers:
-        q, seen = (
-            a.query,
-            [ratio_text(row.figures["speedup"].measured) for row in a.measured if "speedup" in row.figures],
-        )
+        q = a.query
         rate = UNKNOWN if a.throughput_tokens_per_s is None else f"{a.throughput_tokens_per_s:.0f}"
         best = (
             UNKNOWN
@@ -76,13 +60,8 @@ def several(answers: Sequence[WhatIf]) -> None:
         )
         gain = (CELLS[a.verdict], ratio_text(a.speedup), seconds(a.ar_tpot_s), seconds(a.tpot_s), rate, best)
         room = fit(a.memory.fits, a.memory.max_batch)
-        rows.append((f"{q.batch}", f"{q.context}", f"{q.gamma}", *gain, room, ", ".join(seen) or "-"))
-    optional = (
-        Column("tokens/s", spare=3),
-        Column("best gamma", spare=2),
-        "fits",
-        Column("measured", spare=4),
-    )
+        rows.append((f"{q.batch}", f"{q.context}", f"{q.gamma}", *gain, room))
+    optional = (Column("tokens/s", spare=3), Column("best gamma", spare=2), "fits")
     baseline = Column("baseline TPOT", spare=1)
     table(("batch", "context", "gamma", "pays", "speedup", baseline, "TPOT", *optional), rows)
     say(f"calibration {calibration(answers[0].calibration)}; acceptance {_sources(answers)}")
@@ -152,8 +131,6 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
                 f"({ratio_text(b.speedup)})"
             )
             told["best"] += f"; highest throughput: {most}"
-    if a.measured:
-        told["measured"] = "\n".join(map(_measured, a.measured))
     if asked.gamma:
         told["acceptance"] = _acceptance(a)
     more = "" if verbose else "; --verbose has each pass and more"
@@ -174,15 +151,6 @@ def _acceptance(a: WhatIf) -> str:
     if a.break_even_alpha is None:
         return f"{said}; no acceptance breaks even at gamma {gamma}"
     return f"{said}; breaks even at {a.break_even_alpha:.2f}"
-
-
-def _measured(row: Measured) -> str:
-    seen = "; the calibration was fitted on this set" if row.fitted_on else ""
-    told = row.figures.get("speedup") or next(iter(row.figures.values()))
-    name = "" if "speedup" in row.figures else f"{next(iter(row.figures))} "
-    return (
-        f"{name}{told.measured:.3g} at gamma {row.gamma}, predicted {told.predicted:.3g} ({row.source}){seen}"
-    )
 
 
 def _passes(a: WhatIf) -> None:
@@ -229,18 +197,6 @@ def _more(a: WhatIf) -> dict[str, str]:
     if a.calibration.fitted_on and not a.calibration.rests_on:
         told["fitted on"] = ", ".join(a.calibration.fitted_on)
     return told
-
-
-def _figures(row: Measured) -> None:
-    """A published measurement of this very question next to the prediction."""
-    cells = []
-    for name, figure in row.figures.items():
-        shown = [
-            seconds(v) if name.endswith("_s") else f"{v:.2f}" for v in (figure.predicted, figure.measured)
-        ]
-        cells.append((FIGURES[name], *shown, f"{figure.error:+.1%}"))
-    table((f"measured at gamma {row.gamma}", "predicted", "measured", "error"), cells)
-    say(f"source: {row.source}, row {row.row}, stack {row.stack}{row.notes and '; ' + row.notes}", "dim")
 
 
 def _moves(rows: Iterable[Move]) -> None:

@@ -190,11 +190,3 @@ def published_points(*set_names: str) -> tuple[MeasuredPoint, ...]:
     return tuple(
         row.point() for row in read_published("points", PublishedRow) if not set_names or row.set in set_names
     )
-
-
-@cache
-def points_of(hardware: str, target: str) -> tuple[MeasuredPoint, ...]:
-    """The points of a model on a device."""
-    return tuple(
-        row.point() for row in read_published("points", PublishedRow, hardware=hardware, target=target)
-    )

@@ -92,20 +92,6 @@ def test_flags_are_the_arguments_of_python() -> None:
         }, verb
 
 
-def test_the_published_measurement_stands_beside_the_prediction(ask: Callable[..., Any], out: Run) -> None:
-    found = ask(*POINT, "--gamma", "2")
-    (row,) = found["measured"]
-    assert (row["set"], row["figures"]["speedup"]["measured"]) == ("magicdec", 1.28)
-    for figure in row["figures"].values():
-        assert figure["error"] == pytest.approx(figure["predicted"] / figure["measured"] - 1)
-    assert row["fitted_on"] == (row["set"] in found["calibration"]["fitted_on"])
-    text = out("whatif", *SUBJECT, *POINT, "--gamma", "2")
-    assert ("the calibration was fitted on this set" in " ".join(text.split())) == row["fitted_on"]
-    assert "1.28" in text
-    assert "2408.11049" in text
-    assert "gamma_optimal" in {row["set"] for row in ask(*POINT)["measured"]}
-
-
 def test_lists_give_rows_and_aliases_of_flags_and_names_resolve(ask: Callable[..., Any], out: Run) -> None:
     both = ask("--batch", "1,64", "--context", "4k,32000", "--gamma", "2,auto")
     asked = [(a["query"]["batch"], a["query"]["context"]) for a in both["rows"]]

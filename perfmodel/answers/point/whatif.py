@@ -12,7 +12,6 @@ import numpy as np
 from perfmodel.answers.advice.best import Best, best_batch
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.break_even import easiest_length, smallest_alpha
-from perfmodel.answers.point.published_runs import Measured, measured
 from perfmodel.answers.point.verdict import (
     SENTENCES,
     Calibrated,
@@ -122,7 +121,7 @@ class WhatIf(Answer):
 
     Times are calibrated seconds of the whole tensor-parallel group, `*_step` of one pass; bytes are per
     device, throughput is of the group, lengths are tokens. None where there is none. `query` has all names
-    and defaults resolved, `measured` what was published of exactly this question, `best` what has the most
+    and defaults resolved, `best` what has the most
     tokens per second here, `runs_in` which serving engine runs the draft, or that none does. Where no
     acceptance is known of the draft (``unknown_acceptance``), passes, memory and `break_even_alpha` are told,
     at the draft length that needs the least.
@@ -157,7 +156,6 @@ class WhatIf(Answer):
     calibration: Calibrated
     runs_in: str | None
     warnings: tuple[str, ...]
-    measured: tuple[Measured, ...] = ()
     best: Best | None = None
     sensitivity: tuple[Move, ...] | None = None
 
@@ -195,12 +193,7 @@ def whatif(query: Query) -> WhatIf:
         with suppress(InputError):  # the baseline needs none, but the best gamma beside it does
             scenario = resolve(replace(query, gamma=None))
     p = predict(scenario, workload, _longest(query, scenario), at_best=query.gamma is None)
-    a = _assemble(query, scenario, p)
-    figures = {f"{step}_s": getattr(a, f"{step}_step").predicted_s for step in ("target", "draft", "verify")}
-    figures |= {name: float(getattr(p, name)) for name in ("overhead_s", "tokens_per_iteration", "speedup")}
-    figures["sd_tpot_s"] = float(p.tpot_s)
-    beside = measured(a.query, scenario.draft.kv, query.gamma is None, figures, a.calibration.fitted_on)
-    return replace(a, measured=beside)
+    return _assemble(query, scenario, p)
 
 
 def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
