@@ -17,8 +17,8 @@ from perfmodel.errors import InputError, not_installed, one_line, unknown_name
 HEADINGS = {
     "Ask": {
         "whatif": "Does speculation pay for this model, device, batch and context, and why?",
-        "sweep": "Answer a whole grid into a CSV or Parquet file.",
-        "ops": "Every operation of one pass: FLOPs, bytes, time and what limits it.",
+        "sweep": "Answer a whole grid and write it to a CSV or Parquet file.",
+        "ops": "Every operation of one pass: FLOPs, bytes, time and limit.",
         "inflection": "Three context lengths: memory-bound, break-even and inflection.",
         "inverse": "Conditions for a target speedup: acceptance, draft cost, KV re-read, context.",
     },
@@ -32,7 +32,7 @@ HEADINGS = {
     },
     "Explore": {
         "explore": "Speedup surfaces to explore in a browser: one HTML file.",
-        "plot": "Pictures of the answers, as .png or .svg (matplotlib).",
+        "plot": "Pictures of the answers as .png or .svg (matplotlib).",
         "mcp": "A Model Context Protocol server for assistants (extra: mcp).",
     },
     "Data": {

@@ -74,7 +74,7 @@ app = app_of(CATALOGUE)
 )
 @flagged
 def import_(
-    format: Annotated[str, Argument("Whose tables: aiconfigurator.", "FORMAT", place=True)],
+    format: Annotated[str, Argument("Origin of the tables: aiconfigurator.", "FORMAT", place=True)],
     path: Annotated[
         str,
         Argument("The package aiconfigurator-core: a wheel, or a folder that holds it.", "PATH", place=True),
@@ -83,12 +83,12 @@ def import_(
     engine: Annotated[str, Argument("vllm, trtllm or sglang.", "NAME", group="Engine")],
     version: Annotated[
         str | None,
-        Argument("Of the engine, as the tables have it.", "TEXT", default="the newest", group="Engine"),
+        Argument("Version of the engine in the tables.", "TEXT", default="the newest", group="Engine"),
     ] = None,
     out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout", group="Output")] = None,
 ) -> None:
-    """Distil public kernel tables of one device and engine into a calibration, with the errors of
-    the fits.
+    """Convert public kernel tables of a device and an engine into a calibration, with the errors of the
+    fits.
     """
     from perfmodel.validate.fit.indexers import with_indexer
     from perfmodel.validate.fit.kernels import distil

@@ -68,7 +68,7 @@ def app_of(catalogue: Catalogue) -> App:
     argument = catalogue.argument
     app = App(f"The {catalogue.noun}s: list, show, check.")
 
-    @app.command("list", help=f"All bundled {catalogue.noun}s, a line each.", example="")
+    @app.command("list", help=f"All bundled {catalogue.noun}s, one per line.", example="")
     @flagged
     def listed(json: Json = False) -> None:
         if json:
@@ -77,15 +77,13 @@ def app_of(catalogue: Catalogue) -> App:
             [output.Column(c.heading, c.left, c.spare) for c in catalogue.columns], catalogue.cells()
         )
 
-    @app.command(
-        help=f"Everything that is known of one {catalogue.noun}, with sources.", example=catalogue.example
-    )
+    @app.command(help=f"Show all data of one {catalogue.noun}, with sources.", example=catalogue.example)
     @flagged
     def show(
         name: Annotated[
             str,
             Argument(
-                "A name of the list, an alias, or what stands for one.",
+                "A name of the list, an alias, or a path.",
                 argument,
                 place=True,
                 listed=catalogue.verb,
@@ -100,7 +98,7 @@ def app_of(catalogue: Catalogue) -> App:
             click.echo(f"{key}: {text}")
 
     @app.command(
-        help=f"Read {catalogue.noun}s and check them: exit 0 if all hold, 1 if one contradicts itself, "
+        help=f"Check files of {catalogue.noun}s: exit 0 if all are correct, 1 if one contradicts itself, "
         "2 if unreadable.",
         example=catalogue.example,
     )

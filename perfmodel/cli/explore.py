@@ -13,17 +13,19 @@ from perfmodel.cli.output import Progress
 from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.writing import destination, write
 
-Output = Annotated[Path, Argument("Where to: an .html file, replaced.", "FILE", "-o --out", group=OUTPUT)]
+Output = Annotated[
+    Path, Argument("Output file (.html); an existing one is replaced.", "FILE", "-o --out", group=OUTPUT)
+]
 
 
 @command(example=f"{LLAMA} --output map.html")
 @takes(Exploration)
 def app(question: Exploration, output: Output) -> None:
-    """Speedup over batch and context, and what every pass spends its time on, as a page to explore in a
-    browser.
+    """Write a page for a browser with the speedup over batch and context, and the time of every pass by term.
 
-    One HTML file for every combination of --model, --hardware, --tp and --draft-kv: no server, no network.
-    Sliders for acceptance and draft length; --batch and --context take lists and ranges and make the map.
+    One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. It needs no server and
+    no network. It has sliders for acceptance and draft length. --batch and --context take lists and ranges,
+    which are the axes of the map.
     """
     where, bar = destination(output, ".html", ".htm"), Progress("surfaces")
     try:

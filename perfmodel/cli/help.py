@@ -15,7 +15,7 @@ GROUPS = (QUESTION, "Prefix cache", "Rollout", "Draft", "Acceptance", "Formats",
 """Headings of flags, in the order of ``--help``; an `Argument` names one."""
 COMMON = ("model", "hardware", "batch", "context", "alpha")
 """Arguments that most questions need; marked where a verb has all of them."""
-MARK = "* most questions need no others"
+MARK = "* the flags that most questions need"
 LLAMA = "--model llama-3.1-8b --hardware h100"
 """What most examples are about."""
 

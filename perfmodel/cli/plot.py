@@ -24,7 +24,7 @@ from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
-app = App("Pictures of the answers, as .png or .svg.")
+app = App("Pictures of the answers as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6
 LOADS = 32
 NOTES = ("in-sample: a fitted row was part of its fit", "held out: each row predicted by a fit without it")
@@ -36,14 +36,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "both": {"batch": (1, 256), "context": (1024, 131072)},
 }
 """Axis of a picture -> default batches and contexts."""
-Output = Annotated[Path, Argument("Where to: a .png or .svg file.", "FILE", "-o --out", group=OUTPUT)]
+Output = Annotated[Path, Argument("Output file: .png or .svg.", "FILE", "-o --out", group=OUTPUT)]
 Over = Annotated[str, Argument("What the axis is; the other one gives a line for each.", "context|batch")]
-Measured = Annotated[bool, Argument("Dots where this pair, device and gamma was measured and published.")]
+Measured = Annotated[bool, Argument("Draw published measurements of this pair, device and gamma as dots.")]
 Sets = Annotated[
     tuple[str, ...] | None,
     Argument("Set of measured times; repeatable [all gated ones].", "NAME", flag="--set"),
 ]
-HeldOut = Annotated[bool, Argument("Predict fitted rows by refits without their fold.")]
+HeldOut = Annotated[bool, Argument("Predict fitted rows with refits without their fold.")]
 
 
 @question
@@ -53,9 +53,11 @@ class Points(Options):
     """
 
     _: KW_ONLY
-    batch: MaybeWholes = argument("Batches: a line each, or a span.", COUNTS, "--batch-size -b", default=None)
+    batch: MaybeWholes = argument(
+        "Batches: one line each, or a range.", COUNTS, "--batch-size -b", default=None
+    )
     context: MaybeWholes = argument(
-        "Contexts: a line each, or a span.", COUNTS, "--context-length -c", default=None
+        "Contexts: one line each, or a range.", COUNTS, "--context-length -c", default=None
     )
     gamma: arg.Gamma = argument(default=None)
     tp: arg.TP = argument(default=1)
@@ -99,7 +101,7 @@ class Points(Options):
         """All values of ``batch`` or ``context``, one line each. Raises InputError for too many values."""
         values = self.axis_values(name)
         if len(values) > MAX_LINES:
-            raise refuse(f"--{name}", None, f"at most {MAX_LINES} values here, a line each", len(values))
+            raise refuse(f"--{name}", None, f"at most {MAX_LINES} values here, one line each", len(values))
         return values
 
     def points(self) -> list[tuple[float, float]]:
@@ -120,7 +122,9 @@ def roofline(query: Query, output: Output) -> None:
 @app.command(example=f"{LLAMA} --alpha 0.8 --output surface.svg")
 @takes(Points)
 def surface(question: Points, output: Output, measured: Measured = False) -> None:
-    """Speedup over batch and context, with the break-even line and what does not fit in memory."""
+    """Speedup over batch and context, with the break-even line; configurations that do not fit in memory are
+    hatched.
+    """
     asked = question.over("both")
     query = asked.accepted()
     if query.gamma == 0:

@@ -16,7 +16,7 @@ SHOWN = 12
 """Warnings of a grid that are printed."""
 Output = Annotated[
     Path,
-    Argument("Where to: a .csv or a .parquet file (pyarrow).", "FILE", "-o --out", group=OUTPUT),
+    Argument("Output file: .csv or .parquet (pyarrow).", "FILE", "-o --out", group=OUTPUT),
 ]
 Overwrite = Annotated[bool, Argument("Replace the file.", group=OUTPUT)]
 
@@ -24,10 +24,10 @@ Overwrite = Annotated[bool, Argument("Replace the file.", group=OUTPUT)]
 @command(example=f"{LLAMA} --batch 1..256x2 --context 4k..128kx2 --alpha 0.8 --output grid.csv")
 @takes(Grid)
 def app(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
-    """Answer every combination of the comma lists into a file, at flat memory.
+    """Answer every combination of the lists and write the answers to a file, with constant memory.
 
     --model, --hardware, --tp, --draft-kv, --alpha, --batch, --context and --gamma take lists; counts also
-    take ranges: 1..16, 1000..64000+1000, 1..256x2. Interrupted, it leaves no file.
+    take ranges: 1..16, 1000..64000+1000, 1..256x2. An interrupted sweep leaves no file.
     """
     bar = Progress("rows")
     try:

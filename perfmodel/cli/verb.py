@@ -26,7 +26,7 @@ def verb(
     """
     told = re.split(r"\s+Raises\s+InputError", getdoc(unwrap(answer)) or "")[0]
     if several:
-        told += f"\n\nSeveral values of {', '.join(map(flag, several))} give a row for each."
+        told += f"\n\nSeveral values of {', '.join(map(flag, several))} give one row each."
 
     @command(help=told, example=example)
     @takes(answer.question, *several, max_points=max_points)

@@ -67,19 +67,17 @@ class Exploration(Grid):
         "Columns of the map.", COUNTS, "--context-length -c", default="1k..128kx2,1536..96kx2"
     )
     gamma: Lengths = argument(
-        "Where the draft-length slider starts.", "N|auto", "-g", gammas, shown="auto", default=None
+        "Start of the draft-length slider.", "N|auto", "-g", gammas, shown="auto", default=None
     )
     tp: Wholes = argument("Devices of a tensor-parallel group.", "N,...", "--tensor-parallel", default=8)
     draft_kv: Words = argument(
-        "What the draft reads of the cache.",
+        "KV method and budget of the draft.",
         "METHOD[:BUDGET],...",
         read=methods,
         default="streamingllm:512,snapkv:2k,quest:1k",
         group="Draft",
     )
-    alpha: MaybeReals = argument(
-        "Where the acceptance slider starts.", "RATE", default=0.8, group="Acceptance"
-    )
+    alpha: MaybeReals = argument("Start of the acceptance slider.", "RATE", default=0.8, group="Acceptance")
 
     def check(self) -> None:
         """Refuses (InputError) questions that a page with sliders cannot show."""

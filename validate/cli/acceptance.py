@@ -35,48 +35,56 @@ class AcceptanceQuestion(Decoding):
     context: Annotated[
         tuple[int, ...] | None,
         Argument(
-            "Cached tokens, a list; of --import one, or the ends of the range that was served.",
+            "Cached tokens (a list). With --import: one value, or the ends of the served range.",
             COUNTS,
-            default="1024,4096; of --import as the file says",
+            default="1024,4096; with --import that of the file",
         ),
     ] = None
     gamma: Annotated[
         int | None, Argument("Tokens drafted per iteration.", "N", "-g", default=str(DEFAULT_GAMMA))
     ] = None
-    documents: Annotated[int, Argument("Documents for each context, at most.", "N")] = 32
+    documents: Annotated[int, Argument("Largest number of documents per context.", "N")] = 32
     batch: Annotated[int, Argument("Documents decoded together.", "N", "-b")] = 8
     new_tokens: Annotated[
-        int, Argument("Tokens generated for each document, at most.", TOKENS, group="Acceptance")
+        int, Argument("Largest number of generated tokens per document.", TOKENS, group="Acceptance")
     ] = 128
     temperature: Annotated[
-        float, Argument("0 is greedy, which flatters: its loops are easy to draft.", "T")
+        float,
+        Argument("0 is greedy, which inflates acceptance, because repeated text is easy to draft.", "T"),
     ] = 1.0
     convert: Annotated[
         Path | None,
-        Argument("Another tool's figures instead of a run.", "FILE", flag="--import", group="Acceptance"),
+        Argument(
+            "File with acceptance figures of another tool, instead of a run.",
+            "FILE",
+            flag="--import",
+            group="Acceptance",
+        ),
     ] = None
     format: Annotated[
         str | None,
         Argument(
-            "Of --import: vllm, sglang or llama.cpp.", "NAME", default="by its content", group="Acceptance"
+            "With --import: vllm, sglang or llama.cpp.",
+            "NAME",
+            default="found from the content",
+            group="Acceptance",
         ),
     ] = None
     lengths: Annotated[
         tuple[int, ...] | None,
-        Argument("Of --import: draft lengths of the schedule that was served.", COUNTS, group="Acceptance"),
+        Argument("With --import: draft lengths of the served schedule.", COUNTS, group="Acceptance"),
     ] = None
     target: Annotated[
         str | None,
-        Argument("Of --import: the target's name; --draft is the draft's.", "NAME", group="Acceptance"),
+        Argument("With --import: name of the target; --draft names the draft.", "NAME", group="Acceptance"),
     ] = None
 
 
 @takes(AcceptanceQuestion)
 def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
-    """Measure how often drafted tokens are accepted, by KV method, budget and context; or import such
-    figures.
+    """Measure the acceptance of drafted tokens by KV method, budget and context, or import it.
 
-    The file, kept up to date while it runs, is for `whatif --acceptance`.
+    The output file is for `whatif --acceptance`; a run rewrites it after every row.
     """
     if out is not None:
         destination(out, flag="--out")

@@ -30,8 +30,8 @@ def accuracy(
     write: Annotated[bool, Argument("Renew the record and its pages.", group="Output")] = False,
     json: Json = False,
 ) -> None:
-    """For maintainers: replay all published sets and own records against results/accuracy.json; status 1 on
-    FAIL.
+    """For maintainers: replay all published sets and own records, compare them with results/accuracy.json,
+    and exit with 1 on FAIL.
     """
     need_studies("accuracy")
     from perfmodel.validate.accuracy.compare import SETS, gated_sets

@@ -21,7 +21,7 @@ Machine = Annotated[
     ),
 ]
 ForHardware = Annotated[
-    str | None, Argument("Device predictions are for, by name or path.", "NAME|PATH", default="the plan's")
+    str | None, Argument("Device of the predictions, by name or path.", "NAME|PATH", default="the plan's")
 ]
 WithCalibration = Annotated[
     str | None,
@@ -30,7 +30,7 @@ WithCalibration = Annotated[
 Threads = Annotated[
     int | None,
     Argument(
-        "CPU threads; another number is another plan. 1 suits a small model.",
+        "CPU threads; another number makes another plan. For a small model, use 1.",
         "N",
         default="the plan's, else torch's choice",
         group="Run",
@@ -39,7 +39,7 @@ Threads = Annotated[
 Minutes = Annotated[
     float | None,
     Argument(
-        "Stop after a row when another one would take longer, and write the record.",
+        "Time limit: stop before a row that would exceed it, and write the record.",
         "MINUTES",
         default="no limit",
         limits=POSITIVE,
@@ -49,21 +49,21 @@ Minutes = Annotated[
 ResultsFolder = Annotated[
     Path | None, Argument("Folder of all results.", "FOLDER", default=SHOWN_FOLDER, group="Run")
 ]
-Resume = Annotated[bool, Argument("Go on with the latest interrupted run of the plan.", group="Run")]
-DryRun = Annotated[bool, Argument("Print what would be timed; run nothing.", group="Run")]
+Resume = Annotated[bool, Argument("Continue the latest interrupted run of the plan.", group="Run")]
+DryRun = Annotated[bool, Argument("Print the points without timing them.", group="Run")]
 Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", default="stdout", group="Output")]
-Picture = Annotated[Path | None, Argument("Draw it here (.png or .svg).", "FILE", group="Output")]
-Write = Annotated[bool, Argument("Write what is shown, where it belongs.", group="Output")]
+Picture = Annotated[Path | None, Argument("Output file of a picture (.png or .svg).", "FILE", group="Output")]
+Write = Annotated[bool, Argument("Write the result to its file.", group="Output")]
 Sets = Annotated[
     tuple[str, ...] | None,
     Argument(
-        "Published set, own record or machine; repeatable.",
+        "Published set, own record or machine; may be repeated.",
         "NAME",
-        default="all that are gated",
+        default="all sets in the gate",
         flag="--set",
     ),
 ]
-HeldOut = Annotated[bool, Argument("Predict fitted rows by refits without their fold.")]
+HeldOut = Annotated[bool, Argument("Predict fitted rows with refits without their fold.")]
 
 
 @question
@@ -78,20 +78,24 @@ class Decoding(Question):
     draft: Annotated[
         str,
         Argument(
-            "self, ngram[:LONGEST], or a model's folder or name.", "self|ngram|NAME|FOLDER", group="Draft"
+            "self, ngram[:LONGEST], or the folder or name of a model.",
+            "self|ngram|NAME|FOLDER",
+            group="Draft",
         ),
     ] = "self"
     draft_kv: Annotated[
         tuple[str, ...] | None,
-        Argument("What the draft reads; repeatable.", "METHOD[:BUDGET]", default="all", group="Draft"),
+        Argument("KV method of the draft; may be repeated.", "METHOD[:BUDGET]", default="all", group="Draft"),
     ] = None
     prompt: Annotated[tuple[str, ...] | None, Argument("A text to continue; repeatable.", "TEXT")] = None
     prompts: Annotated[
         Path | None,
         Argument('JSON lines, {"text": ...} or lists of tokens, a sequence each; or .txt.', "FILE"),
     ] = None
-    chat: Annotated[bool, Argument("Texts are a user's messages, for the chat template.")] = False
-    top_p: Annotated[float, Argument("Sample from the fewest tokens of this probability.", "P")] = 1.0
+    chat: Annotated[bool, Argument("Apply the chat template: the texts are messages of a user.")] = False
+    top_p: Annotated[
+        float, Argument("Sample from the smallest set of tokens with this probability.", "P")
+    ] = 1.0
     top_k: Annotated[int, Argument("Sample from the most likely tokens; 0 for all.", "N", read=whole)] = 0
     tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
     graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.", group="Run")] = False
@@ -102,10 +106,11 @@ class Decoding(Question):
             "auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.", "TYPE", group="Formats"
         ),
     ] = "auto"
-    kv_dtype: Annotated[str, Argument("Cache: auto (as activations) or fp8.", "TYPE", group="Formats")] = (
-        "auto"
-    )
+    kv_dtype: Annotated[
+        str, Argument("Format of the cache: auto (that of the activations) or fp8.", "TYPE", group="Formats")
+    ] = "auto"
     threads: Threads = None
     seed: Annotated[
-        int, Argument("Of sampling, scripts, and random or held-out prompts.", "N", read=whole, group="Run")
+        int,
+        Argument("Seed of sampling, scripts, and random or held-out prompts.", "N", read=whole, group="Run"),
     ] = 0

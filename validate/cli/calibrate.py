@@ -36,21 +36,26 @@ class CalibrateQuestion(Question):
     ] = None
     from_microbench: Annotated[
         Path | None,
-        Argument("Fit to the kernels of this record (of a folder or machine: its newest).", "RECORD"),
+        Argument(
+            "Fit to the kernels of this record, or of the newest record of a folder or machine.", "RECORD"
+        ),
     ] = None
     hardware: Annotated[
         str | None,
         Argument("Device; a new NAME.yaml is written for a CPU.", "NAME|PATH", default="the record's"),
     ] = None
-    statistic: Annotated[str, Argument("Which sample of a kernel.", choices=("median", "best"))] = "median"
-    judge: Annotated[Path | None, Argument("Record of whole passes to judge it on.", "RECORD")] = None
+    statistic: Annotated[
+        str, Argument("Statistic of the samples of a kernel.", choices=("median", "best"))
+    ] = "median"
+    judge: Annotated[Path | None, Argument("Record of whole passes that judges the fit.", "RECORD")] = None
     stack: Annotated[
-        Path | None, Argument("Record of whole passes to scale it to, judged by halves.", "RECORD")
+        Path | None,
+        Argument("Record of whole passes for stack factors; one half judges the fit to the other.", "RECORD"),
     ] = None
     results: Annotated[
         Path | None,
         Argument(
-            "Where a machine named instead of a path has its records.",
+            "Folder with the records of a machine.",
             "FOLDER",
             default=SHOWN_FOLDER,
             group="Run",

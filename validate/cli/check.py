@@ -47,7 +47,7 @@ def check(
     ] = None,
     baseline: Annotated[
         Path | None,
-        Argument("Fail where errors grew, predictions moved or measurements drifted since.", "FILE"),
+        Argument("Fail if errors grew, predictions moved or measurements drifted since this file.", "FILE"),
     ] = None,
     max_drift: Annotated[
         float | None,
@@ -58,12 +58,10 @@ def check(
             default="3%",
         ),
     ] = None,
-    write: Annotated[bool, Argument("Write --baseline as things are now.", group="Output")] = False,
+    write: Annotated[bool, Argument("Write the current state to --baseline.", group="Output")] = False,
     calibration: Annotated[
         str | None,
-        Argument(
-            "Predict all records with this one.", "NAME|PATH", default="each record's own", group="Engine"
-        ),
+        Argument("Calibration for all records.", "NAME|PATH", default="each record's own", group="Engine"),
     ] = None,
     figure: Annotated[
         tuple[str, ...],

@@ -34,13 +34,13 @@ def compare(
     held_out: HeldOut = False,
     calibration: Annotated[
         str | None,
-        Argument("Use this one for every row.", "NAME|PATH", default="each row's own", group="Engine"),
+        Argument("Calibration for every row.", "NAME|PATH", default="each row's own", group="Engine"),
     ] = None,
-    row: Annotated[str | None, Argument("One row alone, such as 3c-13.", "ID")] = None,
+    row: Annotated[str | None, Argument("Show only this row, such as 3c-13.", "ID")] = None,
     by: Annotated[
-        tuple[str, ...], Argument("Also cut by model, draft, kv or context; repeatable.", "WHAT")
+        tuple[str, ...], Argument("Also group by model, draft, kv or context; may be repeated.", "WHAT")
     ] = (),
-    worst: Annotated[int, Argument("Rows with the largest errors to show.", "N", read=whole)] = 8,
+    worst: Annotated[int, Argument("Number of rows with the largest errors to show.", "N", read=whole)] = 8,
     plot: Picture = None,
     json: Json = False,
     results: ResultsFolder = None,

@@ -35,7 +35,7 @@ class EngineQuestion(Question):
     source: Annotated[
         tuple[str, ...],
         Argument(
-            "Of a benchmark, its format seen; repeatable.",
+            "Benchmark file of any supported format; may be repeated.",
             "FILE[,batch=N,input=N,output=N,gamma=N,accepted=X]",
             flag="--from",
         ),
@@ -44,11 +44,11 @@ class EngineQuestion(Question):
     url: Annotated[
         str | None, Argument("A running OpenAI-compatible server to time.", "http://HOST:PORT")
     ] = None
-    plan: Annotated[bool, Argument("Print the runs worth making; run nothing.")] = False
+    plan: Annotated[bool, Argument("Print the benchmark commands without running them.")] = False
     watch: Annotated[
         tuple[str, ...],
         Argument(
-            "Is the served length still the one to run? Twice: since the first page.",
+            "Check if the served draft length is still the best one. Twice: use the counts between them.",
             "http://HOST:PORT|FILE",
             repeated=True,
         ),
@@ -57,16 +57,16 @@ class EngineQuestion(Question):
     context: Annotated[
         tuple[int, ...] | None,
         Argument(
-            "Of --watch: one, or the ends of the range that was served.",
+            "With --watch: one context, or the ends of the served range.",
             arg.COUNTS,
-            default="as the figures say",
+            default="that of the counters",
         ),
     ] = None
     tp: arg.TP = argument(default=1)
     draft: Annotated[
         str | None,
         Argument(
-            "Who drafted; needed beside drafting steps.",
+            "Draft of the runs; needed for files of speculative runs.",
             "self|KIND|NAME|PATH",
             "--draft-model",
             default="none",
@@ -75,25 +75,32 @@ class EngineQuestion(Question):
     ] = None
     draft_tp: arg.DraftTP = argument(default=None)
     draft_kv: Annotated[
-        str, Argument("What the draft reads of the cache.", "METHOD[:BUDGET]", group="Draft")
+        str, Argument("KV method and budget of the draft.", "METHOD[:BUDGET]", group="Draft")
     ] = "full"
     gamma: Annotated[
         int | None,
-        Argument("Draft length where neither file nor server says; 0 is the baseline.", "N", "-g", whole),
+        Argument("Draft length, if neither file nor server states it; 0 is the baseline.", "N", "-g", whole),
     ] = None
     weights: arg.Weights = None
     kv_dtype: arg.KVType = None
     engine: Annotated[
         str | None,
-        Argument("Engine's name.", "NAME", default="as the server says, else vllm", group="Engine"),
+        Argument("Name of the engine.", "NAME", default="that of the server, else vllm", group="Engine"),
     ] = None
     version: Annotated[
         str | None,
-        Argument("Engine's version.", "TEXT", default="as the server says, else unknown", group="Engine"),
+        Argument(
+            "Version of the engine.", "TEXT", default="that of the server, else unknown", group="Engine"
+        ),
     ] = None
     calibration: Annotated[
         str | None,
-        Argument("Where all else comes from.", "NAME|PATH", default="the device's own", group="Engine"),
+        Argument(
+            "Base calibration for all other constants.",
+            "NAME|PATH",
+            default="the device's own",
+            group="Engine",
+        ),
     ] = None
     batches: Annotated[tuple[int, ...], Argument("Concurrencies.", arg.COUNTS)] = (1, 4, 16)
     prompts: Annotated[tuple[int, ...], Argument("Prompt tokens.", arg.COUNTS)] = (512, 4096)
@@ -101,7 +108,7 @@ class EngineQuestion(Question):
     draft_path: Annotated[
         str | None,
         Argument(
-            "Of --plan: where the engine finds the draft.",
+            "With --plan: path or id of the draft for the engine.",
             "PATH",
             default="the id of --draft or of a published head",
             group="Draft",
@@ -140,9 +147,9 @@ class EngineQuestion(Question):
 def engine(question: EngineQuestion, out: Out = None) -> None:
     """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.
 
-    Two draft lengths (the baseline counts) and two batches or contexts are needed. What the rows determine is
-    fitted, the rest is left as in the base calibration and named; every row is predicted by a fit without it,
-    and that error becomes the interval of every answer.
+    It needs two draft lengths (the baseline counts as one) and two batches or contexts. It fits the constants
+    that the rows determine, keeps the others of the base calibration and lists them. A fit without the row
+    predicts each row, and these errors set the interval of every answer.
     """
     from perfmodel.validate.harness.micro.write import destination_of
 

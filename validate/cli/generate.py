@@ -32,10 +32,12 @@ class GenerateQuestion(Decoding):
     """The texts to decode, the draft, and the device."""
 
     _: KW_ONLY
-    model: Annotated[str | None, Argument("A model's name, with --weights random:SEED.", "NAME", "-m")] = None
+    model: Annotated[str | None, Argument("Name of a model, with --weights random:SEED.", "NAME", "-m")] = (
+        None
+    )
     weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE", group="Formats")] = None
     draft_weights: Annotated[
-        str | None, Argument("Of a separate draft model, as --weights.", "SOURCE", group="Formats")
+        str | None, Argument("Weights of a separate draft model, as --weights.", "SOURCE", group="Formats")
     ] = None
     gamma: Annotated[int, Argument("Tokens drafted per iteration.", "N", "-g")] = 4
     batch: Annotated[
@@ -44,11 +46,17 @@ class GenerateQuestion(Decoding):
             "Batch size: sequences decoded together.",
             "N",
             "-b",
-            default="all prompts; 2 where none are given",
+            default="all prompts, or 2 without prompts",
         ),
     ] = None
     context: Annotated[
-        int | None, Argument("Last tokens of each prompt, BOS kept.", TOKENS, "-c", default="all; 4k")
+        int | None,
+        Argument(
+            "Number of last tokens of each prompt to keep, in addition to the BOS.",
+            TOKENS,
+            "-c",
+            default="all; 4k",
+        ),
     ] = None
     new_tokens: Annotated[
         int, Argument("Tokens to generate for each prompt.", TOKENS, group="Acceptance")
@@ -56,7 +64,7 @@ class GenerateQuestion(Decoding):
     temperature: Annotated[float, Argument("0 is greedy.", "T")] = 0.0
     alpha: Annotated[
         float | None,
-        Argument("Script acceptance at this rate; else it is observed.", "RATE", group="Acceptance"),
+        Argument("Force this acceptance rate; without it, the rate is observed.", "RATE", group="Acceptance"),
     ] = None
     tree: Annotated[
         str | None,
@@ -69,25 +77,25 @@ class GenerateQuestion(Decoding):
     rates: Annotated[
         tuple[float, ...] | None,
         Argument(
-            "P(accepted) of a node's 1st, 2nd, ... child, for --tree.",
+            "Acceptance probabilities of the 1st, 2nd, ... child of a node, for --tree.",
             "RATES",
-            default="measured first",
+            default="measured at the start",
             group="Acceptance",
         ),
     ] = None
     middle_kv: Annotated[
         str | None,
         Argument(
-            "Cache through which the target itself drafts, over a small --draft.",
+            "KV method with which the target itself drafts, above a small --draft.",
             "METHOD[:BUDGET]",
             group="Draft",
         ),
     ] = None
     inner_gamma: Annotated[
-        int, Argument("Tokens of --draft in each round below --middle-kv.", "N", group="Draft")
+        int, Argument("Tokens of --draft per round below --middle-kv.", "N", group="Draft")
     ] = 2
     hardware: Annotated[
-        str | None, Argument("Device to predict for; no prediction without.", "NAME|PATH")
+        str | None, Argument("Device of the prediction; without it there is none.", "NAME|PATH")
     ] = None
     attention: Annotated[
         str,
@@ -98,10 +106,10 @@ class GenerateQuestion(Decoding):
         ),
     ] = "auto"
     pointwise: Annotated[
-        str, Argument("Steps between matrix products: auto, torch or triton.", "KERNEL", group="Run")
+        str, Argument("Kernels between matrix products: auto, torch or triton.", "KERNEL", group="Run")
     ] = "auto"
     draft_tp: Annotated[
-        int | None, Argument("Ranks a separate draft is split over.", "N", default="--tp", group="Draft")
+        int | None, Argument("Number of ranks of a separate draft.", "N", default="--tp", group="Draft")
     ] = None
 
     def check(self) -> None:
@@ -138,7 +146,7 @@ class GenerateQuestion(Decoding):
 ObservedOut = Annotated[
     Path | None,
     Argument(
-        "Acceptance of each cache, for `whatif --acceptance` and `advise`.",
+        "Output file with the acceptance of each cache, for `whatif --acceptance` and `advise`.",
         "FILE",
         "--output",
         group="Output",

@@ -50,7 +50,7 @@ def measure(
 ) -> int:
     """Time every point of a plan with the real decoder and print predicted and measured times.
 
-    On a GPU, batches and contexts that do not fit the device are left out.
+    On a GPU, it leaves out batches and contexts that do not fit on the device.
     """
     chosen = for_hardware(plan, hardware, threads)
     if dry_run:
@@ -72,7 +72,7 @@ def microbench(
     minutes: arg.Minutes = None,
     results: arg.ResultsFolder = None,
 ) -> None:
-    """Time single kernels, at the shapes of a plan's models."""
+    """Time single kernels with the shapes of a plan's models."""
     from perfmodel.validate.harness.micro.jobs import jobs
 
     chosen = for_hardware(plan, hardware, threads, known=False)
@@ -91,7 +91,7 @@ def microbench(
 @flagged
 def finish(
     journal: Annotated[
-        Path, Argument("What an interrupted run left in results/.", "FILE.journal", place=True)
+        Path, Argument("Journal of an interrupted run in results/.", "FILE.journal", place=True)
     ],
 ) -> None:
     """Write the record of the finished rows of an interrupted run."""
@@ -107,7 +107,7 @@ def report(
     hardware: arg.ForHardware = None,
     calibration: arg.WithCalibration = None,
     results: arg.ResultsFolder = None,
-    check: Annotated[bool, Argument("Fail where the page is not up to date.")] = False,
+    check: Annotated[bool, Argument("Fail if the page is not up to date.")] = False,
 ) -> int:
     """Write the report of a machine: every predicted and measured figure, with pictures."""
     from perfmodel.validate.accuracy import report as page

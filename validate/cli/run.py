@@ -38,7 +38,7 @@ def run(
 ) -> int:
     """Time kernels, fit a calibration to them, then predict and measure the points of a plan.
 
-    For a CPU the device file is made too; a GPU is named by --hardware where it is not the plan's.
+    On a CPU it also writes the device file. On a GPU, use --hardware if the device is not that of the plan.
     """
     from perfmodel.validate.harness.micro.write import destination_of
 

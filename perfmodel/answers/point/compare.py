@@ -42,7 +42,7 @@ class CompareQuery(Options):
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
     draft_hardware: str | None = argument(
-        "Also run the draft model on these devices, and compare with more replicas on as many.",
+        "Also run the draft model on these devices, and compare this with replicas on as many devices.",
         "NAME|PATH",
         shown="none",
         default=None,
@@ -52,10 +52,10 @@ class CompareQuery(Options):
         "Number of --draft-hardware devices.", "N", read=whole, default=1, group="Draft"
     )
     hit: MaybeReal = argument(
-        "Probability that a draft made during verification was prepared for its outcome; measure it.",
+        "Probability that a draft from the time of verification matches its outcome (measured).",
         "P",
         limits=SHARE,
-        shown="not known: it drafts only before verification",
+        shown="unknown: drafting and verification alternate",
         default=None,
         group="Draft",
     )
@@ -139,7 +139,7 @@ class Comparison(Answer, BothWays):
 def compare(question: CompareQuery) -> Comparison:
     """Which is faster: one request verifying gamma + 1 tokens, or gamma + 1 requests decoding one each?
 
-    Also the throughput of both together, within the memory of the device. Raises InputError.
+    The answer also has the throughput of both together, within the memory of the device. Raises InputError.
     """
     query = question.query(batch=1)
     gamma, context = question.gamma, float(query.context)

@@ -79,7 +79,7 @@ class Ops(Answer):
 
 @asks(OpsQuery)
 def ops(query: OpsQuery) -> Ops:
-    """Every operation of one pass on one device: FLOPs, bytes by kind, intensity, time and what limits it."""
+    """Every operation of one pass on one device: FLOPs, bytes by kind, intensity, time and limit."""
     workload = Workload.of(query.batch, query.context)
     batch, context = float(workload.batch), float(workload.context)
     sought = query.stage == "verify" and query.gamma is None

@@ -43,8 +43,8 @@ class HierarchyQuery(CommonOptions):
         group="Draft",
     )
     gamma_1: Lengths = argument(
-        f"Draft lengths of the small model to search; auto is 1..{DEFAULT_GAMMA_1}, as far as rates are "
-        "known.",
+        f"Draft lengths of the small model to search; auto is 1..{DEFAULT_GAMMA_1}, or up to the last known "
+        "rate.",
         "COUNTS|auto",
         read=gammas,
         shown="auto",
@@ -52,7 +52,7 @@ class HierarchyQuery(CommonOptions):
         group="Draft",
     )
     gamma_2: Lengths = argument(
-        f"Draft lengths of the middle to search; auto is 1..{DEFAULT_GAMMA_2}, as far as rates are known.",
+        f"Draft lengths of the middle to search; auto is 1..{DEFAULT_GAMMA_2}, or up to the last known rate.",
         "COUNTS|auto",
         "--gamma -g",
         gammas,
@@ -117,11 +117,11 @@ class Hierarchy(Answer):
 
 @asks(HierarchyQuery)
 def hierarchy(question: HierarchyQuery) -> Hierarchy:
-    """Two levels of drafting (TriForce): does a small model before the sparse self-draft pay, at which
-    lengths?
+    """Does a second level of drafting (TriForce: a small model below the sparse self-draft) pay, and with
+    which lengths?
 
-    The lengths with the largest speedup are chosen. --alpha is P(the target accepts a token of the middle).
-    Raises InputError.
+    The answer has the lengths with the largest speedup. --alpha is P(the target accepts a token of the
+    middle). Raises InputError.
     """
     ones, twos = _lengths(question.gamma_1, "--gamma-1"), _lengths(question.gamma_2, "--gamma-2")
     query = question.query(draft="self", gamma=_measured_at(question, twos))

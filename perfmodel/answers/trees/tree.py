@@ -47,25 +47,25 @@ class TreeQuery(CommonOptions):
         group="Acceptance",
     )
     size: Whole = argument(
-        "Largest number of nodes, with the root: the query tokens of a verification.",
+        "Largest number of nodes, including the root; these are the query tokens of a verification.",
         "N",
         read=whole,
         default=DEFAULT_SIZE,
         group="Draft",
     )
     levels: MaybeWhole = argument(
-        "Largest number of levels, with that of the root.",
+        "Largest number of levels, including the root.",
         "N",
         read=whole,
-        shown=f"{DEFAULT_LEVELS}, or as many as are drafted",
+        shown=f"{DEFAULT_LEVELS}, or the number of drafted levels",
         default=None,
         group="Draft",
     )
     given: Parsed[tuple[int, ...] | None, str | Sequence[int] | None] = argument(
-        "The tree of a server: draft steps, candidates per step and tokens to verify, such as 5x8x32.",
+        "Tree of a server: draft steps, candidates per step and tokens to verify, such as 5x8x32.",
         "STEPSxTOPKxTOKENS",
         read=given_tree,
-        shown="none: the best one",
+        shown="the best tree",
         default=None,
         group="Draft",
     )
