@@ -156,6 +156,14 @@ def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path, monkeypatc
     assert path.read_text(encoding="utf-8") == "before"
 
 
+def test_a_sweep_in_memory_has_no_more_rows_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = replace(QUESTION, model="llama-3.1-8b", hardware="a100", batch="1", context="1k", gamma="2")
+    monkeypatch.setattr(sweep, "MAX_ROWS", grid.rows)
+    assert len(pm.sweep(grid)) == grid.rows
+    with pytest.raises(InputError, match=f"rows: must be at most {grid.rows} in memory"):
+        pm.sweep(grid, gamma="2,3")
+
+
 def test_figures_are_spelt_to_thirteen_digits_of_the_least() -> None:
     def spelt(*values: float, whole: bool = False) -> list[str]:
         return [bytes(row[row != 0]).decode() for row in sweep_files._figures(np.array(values, float), whole)]

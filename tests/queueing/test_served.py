@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import BLOCK, mean_tpot_s, serve
+from perfmodel.queueing.latency import as_passes_end
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
@@ -130,3 +131,10 @@ def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> Non
     assert (np.diff(told.requests_per_s) >= 0).all()
     assert (np.diff(told.ttft.mean) > -0.5 * told.ttft.mean[0]).all()
     assert (told.ttft.mean > 0.025).all(), "half of its own prompt"
+
+
+def test_a_prompt_that_just_fills_a_pass_makes_another_wait_for_one_more() -> None:
+    """Half of 0.2 others are before, 10 ms each, half beside it, a pass of 10 ms: 2 ms, and 1 / (1 - 0.2) of it."""
+    steps = StepTimes(0, 1.0, np.full(2, 0.010), np.full(2, 0.010), 2, 0.01)
+    met = as_passes_end(steps, np.ones(1), np.full(1, 0.2), np.ones(1), np.full(1, 9.0))
+    assert met.others.mean.item() == pytest.approx(0.0025)
