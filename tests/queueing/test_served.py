@@ -134,7 +134,7 @@ def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> Non
 
 
 def test_a_prompt_that_just_fills_a_pass_makes_another_wait_for_one_more() -> None:
-    """Half of 0.2 others are before, 10 ms each, half beside it, a pass of 10 ms: 2 ms, and 1 / (1 - 0.2) of it."""
+    """Half of 0.2 others are before it, 10 ms each, and half beside, a pass of 10 ms: 2 ms over 1 - 0.2."""
     steps = StepTimes(0, 1.0, np.full(2, 0.010), np.full(2, 0.010), 2, 0.01)
     met = as_passes_end(steps, np.ones(1), np.full(1, 0.2), np.ones(1), np.full(1, 9.0))
     assert met.others.mean.item() == pytest.approx(0.0025)
