@@ -164,6 +164,9 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
     else:
         unit = "clients" if closed else "requests/s"
         said += f", no faster than the baseline from {limits.stops_paying_at:.3g} {unit} on"
+    if gains := limits.over_best_fixed:
+        ends = dict.fromkeys(f"{gain:.2f}x" for gain in (min(gains), max(gains)))
+        said += f", {' to '.join(ends)} the speed of the best single length at each load"
     for low, high, tokens in limits.table or ():
         said += f"; {low}-{high}: {tokens}" if tokens else f"; {low}-{high}: off"
     return said

@@ -195,7 +195,7 @@ def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float
     within = float(np.sum((2.0 * position + 1.0) * survival) - gained**2) / gained
     if spread == 0 or alpha == 1:
         return 0.0, 0.0, within
-    nodes, weights = _beta(*beta_of(alpha, spread))
+    nodes, weights = beta_weights(*beta_of(alpha, spread))
     inverse = 1.0 / np.sum(nodes[:, None] ** position, -1)
     off = inverse / (weights @ inverse) - 1.0
     return float(weights @ off**2), float(weights @ off**3), within
@@ -207,7 +207,7 @@ def beta_of(alpha: float, spread: float) -> tuple[float, float]:
     return alpha * concentration, (1.0 - alpha) * concentration
 
 
-def _beta(a: float, b: float) -> tuple[Array, Array]:
+def beta_weights(a: float, b: float) -> tuple[Array, Array]:
     """Values of a Beta distribution and their weights: even steps of theta, where the value is its sine
     squared.
     """

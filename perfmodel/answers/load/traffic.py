@@ -30,6 +30,7 @@ from perfmodel.errors import refuse
 from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
+from perfmodel.queueing.policies.auto import Auto
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.calibrations.stacks import engine_of
@@ -71,13 +72,15 @@ class DraftLimits:
     """One draft length: the rate of saturation, and the load from which on it is slower than the baseline (or
     None).
 
-    table: [batch from, batch to, tokens] of ``table``.
+    table: [batch from, batch to, tokens] of ``table``. over_best_fixed: of a policy that changes its length, at
+    each load the lowest mean TPOT of a single length over its own.
     """
 
     gamma: int | str
     saturation_rate: float | None
     stops_paying_at: float | None
     table: tuple[tuple[int, int, int], ...] | None = None
+    over_best_fixed: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,7 +234,8 @@ def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
     if question.turns > 1:
         priced = [along_turns(question, scenario, t) for t in priced]
-    return Replica(scenario, question.limits, question.load(question.loads), {t.gamma: t for t in priced})
+    load, passes = question.load(question.loads), {t.gamma: t for t in priced}
+    return Replica(scenario, question.limits, load, passes, question.spread)
 
 
 def _choices(question: TrafficQuery, replica: Replica) -> list[Choice]:
@@ -264,7 +268,15 @@ def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
 def _draft_limits(replica: Replica, c: Choice) -> DraftLimits:
     most, _ = capacity(c.steps, replica.lengths, replica.limits)
     table = None if c.table is None else runs(np.asarray(c.table))
-    return DraftLimits(c.gamma, most, _stops_paying(replica, c.steps), table)
+    gains = _over_best_fixed(replica, c.steps) if isinstance(c.gamma, str) and c.steps.seats else None
+    return DraftLimits(c.gamma, most, _stops_paying(replica, c.steps), table, gains)
+
+
+def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
+    """Lowest mean TPOT of a single length, the baseline among them, over that of these passes, by load."""
+    single = [replica.passes[0], *(choice.steps for choice in Auto().choices(replica))]
+    tpot = [mean_tpot_s(t, replica.load, replica.limits) for t in (*single, steps) if t.seats]
+    return tuple((np.min(tpot[:-1], 0) / tpot[-1]).tolist()) if tpot[:-1] else ()
 
 
 def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:

@@ -24,13 +24,15 @@ class Replica:
     """One replica at the loads of a question.
 
     load: rates of an open loop, or clients of a closed one, each an array of one axis. passes: of each priced
-    draft length, 0 (the baseline) always among them.
+    draft length, 0 (the baseline) always among them. spread: standard deviation of acceptance between
+    requests.
     """
 
     scenario: Scenario
     limits: Limits
     load: Load
     passes: Mapping[int, StepTimes]
+    spread: float
 
     @property
     def lengths(self) -> Lengths:

@@ -1,0 +1,81 @@
+"""Of all tokens that a batch drafts, those are verified that the draft is surest of, as many as pay."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.operations import Array
+from perfmodel.queueing.closed import mean_tpot_s
+from perfmodel.queueing.latency import beta_of, beta_weights
+from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
+from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.switching import switched
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
+
+PARTS = 4
+"""Budgets that are tried between two whole numbers of verified tokens for each request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence(LengthPolicy):
+    """Every request drafts the same number of tokens; at each batch the budget of verified ones has the most
+    tokens a second: one argmax over a table of expected tokens and a table of times.
+
+    Assumed: a draft's confidence is the acceptance of its request, which differs by ``--acceptance-std``.
+    """
+
+    help: ClassVar[str] = "a budget of the drafted tokens that are likeliest accepted"
+    noun: ClassVar[str] = "the confidence budget"
+    source: ClassVar[str] = "vllm#47808; dspark_sps.py of SGLang 0.5.23"
+
+    def choices(self, replica: Replica) -> Sequence[Choice]:
+        """The number of drafted tokens with the lowest mean TPOT over all loads."""
+        made = list(self._made(replica))
+        if not made:
+            return [replica.switching(self, [], 0.0)]
+        return [min(made, key=lambda c: np.log(mean_tpot_s(c.steps, replica.load, replica.limits)).sum())]
+
+    def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
+        """The same rule at those lengths."""
+        return self.choices(replica)[0].steps
+
+    def _made(self, replica: Replica) -> Iterator[Choice]:
+        """One for each number of drafted tokens."""
+        scenario = replace(replica.scenario, context_std=replica.lengths.context_std)
+        for drafted, steps in replica.passes.items():
+            if not (drafted and steps.seats):
+                continue
+            verified = np.linspace(0.0, drafted, PARTS * drafted + 1)
+            pass_s = scenario.target_pass_s(steps.batches[:, None], replica.lengths.context, 1.0 + verified)
+            decode_s = steps.decode_s[:, None] + pass_s - np.asarray(pass_s)[:, -1:]
+            gains = expected(steps, verified, replica.spread)
+            chosen = np.argmax(gains / decode_s, 1)
+            times = [
+                replace(steps, tokens_per_iteration=float(gain), decode_s=seconds, survival=None)
+                for gain, seconds in zip(gains, decode_s.T, strict=True)
+            ]
+            made = switched(times, replica.lengths, replica.sustained({drafted}), chosen)
+            yield Choice(self, self.name, made, replica.everywhere)
+
+
+def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
+    """Tokens of an iteration by the verified tokens for each request, the surest of all that are drafted.
+
+    spread: standard deviation of the acceptance that the draft is sure of.
+    """
+    alpha = float(alpha_from_tokens_per_iteration(steps.tokens_per_iteration, float(steps.gamma)))
+    rates: Array = np.full(steps.gamma, alpha)
+    if steps.survival is not None:
+        rates = conditional_from_survival(steps.survival)
+    own, share = (np.array([alpha]), np.ones(1))
+    if spread and 0 < alpha < 1:
+        own, share = beta_weights(*beta_of(alpha, spread))
+    sure = np.cumprod(np.minimum(rates * own[:, None] / max(alpha, 1e-9), 1.0), 1).ravel()
+    share = np.repeat(share, steps.gamma)
+    order = np.argsort(-sure, kind="stable")
+    tokens = np.concatenate([[0.0], np.cumsum(share[order])])
+    accepted = np.concatenate([[0.0], np.cumsum((share * sure)[order])])
+    scale = (steps.tokens_per_iteration - 1.0) / max(accepted[-1], 1e-9)
+    return 1.0 + scale * np.interp(verified, tokens, accepted)
