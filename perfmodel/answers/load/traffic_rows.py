@@ -37,7 +37,7 @@ CROWDED = 0.05
 """Of the time without room, above which times to the first token may be 50 % apart."""
 SPLIT, BUSY = (1.05, 3.0), 0.5
 """Prompts that a pass takes, and share of the saturation rate above which the TTFT is told too low."""
-SHORT = 8
+SHORT = 12
 """Prompts in the time of an answer alone, below which the closed form and the replay may be more than 3 %
 apart.
 """
