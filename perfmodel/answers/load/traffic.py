@@ -72,8 +72,8 @@ class DraftLimits:
     """One draft length: the rate of saturation, and the load from which on it is slower than the baseline (or
     None).
 
-    table: [batch from, batch to, tokens] of ``table``. over_best_fixed: of a policy that changes its length, at
-    each load the lowest mean TPOT of a single length over its own.
+    table: [batch from, batch to, tokens] of ``table``. over_best_fixed: of a policy that changes its length,
+    at each load the lowest mean TPOT of a single length over its own.
     """
 
     gamma: int | str
