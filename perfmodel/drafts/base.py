@@ -12,6 +12,8 @@ from perfmodel.operations import Cost, Floats, Op
 from perfmodel.specs.models.formats import Precision, Weights, weight_format
 from perfmodel.specs.models.model import ModelSpec
 
+Limits = dict[str, tuple[int, int]]
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -25,6 +27,8 @@ class Draft:
     kind: ClassVar[str]
     source: ClassVar[str]
     example: ClassVar[str]
+    limits: ClassVar[Limits] = {}
+    """Option -> the least and the largest number that it may be."""
     in_one_pass: ClassVar[bool] = False
     """Whether one pass drafts all tokens."""
     views_target_cache: ClassVar[bool] = False
@@ -48,6 +52,14 @@ class Draft:
 
     def __init_subclass__(cls) -> None:
         cls.kind = cls.__module__.rpartition(".")[2]
+
+    def __post_init__(self) -> None:
+        """Refuses (InputError) an option outside its limits."""
+        declared = [vars(each).get("limits", {}) for each in type(self).__mro__]
+        for option, (least, most) in (pair for limits in declared for pair in limits.items()):
+            if not least <= (value := getattr(self, option)) <= most:
+                allowed = f"a whole number from {least} to {most}"
+                raise refuse("--draft", f"{self.kind}: {option}", allowed, value)
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
@@ -100,12 +112,6 @@ class Draft:
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """Bytes of weights on one device in addition to the target's."""
         return 0.0 if self.shares_weights else part.stored_weight_bytes
-
-    def check(self, option: str, least: int, most: int) -> None:
-        """Refuse (InputError) an option that is not from `least` to `most`."""
-        value = getattr(self, option)
-        if not least <= value <= most:
-            raise refuse("--draft", f"{self.kind}: {option}", f"a whole number from {least} to {most}", value)
 
 
 def layer_bytes(part: costs.Shard) -> float:

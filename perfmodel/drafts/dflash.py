@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, dense, layer_bytes
+from perfmodel.drafts.base import Draft, Limits, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.model import ModelSpec
@@ -30,6 +30,7 @@ class DFlash(Draft):
 
     source: ClassVar[str] = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
     example: ClassVar[str] = "dflash:layers=5,features=5,block=16"
+    limits: ClassVar[Limits] = {"layers": (1, 64), "features": (1, 64), "block": (2, 1025)}
     has_checkpoint = True
     in_one_pass: ClassVar[bool] = True
     starts_from_features: ClassVar[bool] = True
@@ -39,11 +40,6 @@ class DFlash(Draft):
     block: int = 16
     vocab: int = 0
     target_width: int = 0
-
-    def __post_init__(self) -> None:
-        self.check("layers", 1, 64)
-        self.check("features", 1, 64)
-        self.check("block", 2, 1025)
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel import costs
-from perfmodel.drafts.base import dense
+from perfmodel.drafts.base import Limits, dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.operations import Floats, Op
 
@@ -23,16 +23,11 @@ class DFlash2(DFlash):
 
     source: ClassVar[str] = "github.com/z-lab/dflash@0a7587c0, tests/fixtures; vLLM 0.32, qwen3_dflash2.py"
     example: ClassVar[str] = "dflash2:layers=5,features=5,block=16"
+    limits: ClassVar[Limits] = {"rank": (1, 2**16), "kernel": (1, 64), "group": (1, 2**16)}
 
     rank: int = 256
     kernel: int = 2
     group: int = 16
-
-    def __post_init__(self) -> None:
-        DFlash.__post_init__(self)
-        self.check("rank", 1, 2**16)
-        self.check("kernel", 1, 64)
-        self.check("group", 1, 2**16)
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass, coefficients of the convolutions, and the selector's projection."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import dense
+from perfmodel.drafts.base import Limits, dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.model import ModelSpec
@@ -25,16 +25,11 @@ class Domino(DFlash):
         "github.com/sgl-project/sglang, 0.5.23, srt/models/dflash.py and srt/arg_groups/fields/spec.py"
     )
     example: ClassVar[str] = "domino:gru=1024,emb=256"
+    limits: ClassVar[Limits] = {"gru": (1, 2**16), "emb": (1, 2**16), "pool": (0, 2**20)}
 
     gru: int = 0
     emb: int = 0
     pool: int = 2048
-
-    def __post_init__(self) -> None:
-        DFlash.__post_init__(self)
-        self.check("gru", 1, 2**16)
-        self.check("emb", 1, 2**16)
-        self.check("pool", 0, 2**20)
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import dense
+from perfmodel.drafts.base import Limits, dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.operations import Floats, Op
 
@@ -23,12 +23,9 @@ class DSpark(DFlash):
 
     source: ClassVar[str] = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"
     example: ClassVar[str] = "dspark:rank=256,block=7"
+    limits: ClassVar[Limits] = {"rank": (1, 2**16)}
 
     rank: int = 256
-
-    def __post_init__(self) -> None:
-        DFlash.__post_init__(self)
-        self.check("rank", 1, 2**16)
 
     @property
     def max_gamma(self) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, dense, layer_bytes
+from perfmodel.drafts.base import Draft, Limits, dense, layer_bytes
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.model import ModelSpec
@@ -29,15 +29,13 @@ class Eagle(Draft):
 
     source: ClassVar[str] = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
     example: ClassVar[str] = "eagle:features=3,vocab=32000"
+    limits: ClassVar[Limits] = {"features": (1, 16)}
     has_checkpoint = True
     starts_from_features: ClassVar[bool] = True
 
     features: int = 1
     vocab: int = 0
     target_width: int = 0
-
-    def __post_init__(self) -> None:
-        self.check("features", 1, 16)
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, dense
+from perfmodel.drafts.base import Draft, Limits, dense
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.formats import BF16, Weights
 from perfmodel.specs.models.model import ModelSpec
@@ -22,15 +22,13 @@ class Medusa(Draft):
 
     source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
     example: ClassVar[str] = "medusa:heads=4"
+    limits: ClassVar[Limits] = {"heads": (1, 64)}
     in_one_pass: ClassVar[bool] = True
     reads_cache = False
     views_target_cache = True  # heads keep no cache
     shares_prefill = True  # heads need the last hidden state only
 
     heads: int = 4
-
-    def __post_init__(self) -> None:
-        self.check("heads", 1, 64)
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, dense, layer_bytes
+from perfmodel.drafts.base import Draft, Limits, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
@@ -25,12 +25,10 @@ class MTP(Draft):
 
     source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
     example: ClassVar[str] = "mtp:modules=1"
+    limits: ClassVar[Limits] = {"modules": (1, 64)}
     starts_from_features: ClassVar[bool] = True
 
     modules: int = 1
-
-    def __post_init__(self) -> None:
-        self.check("modules", 1, 64)
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from perfmodel.drafts.base import Limits
 from perfmodel.drafts.mtp import MTP
 from perfmodel.operations import Floats
 from perfmodel.specs.models.model import ModelSpec
@@ -20,12 +21,9 @@ class MTPNgram(MTP):
 
     source: ClassVar[str] = "MTP: arXiv 2412.19437; look-up: Saxena 2023 (prompt-lookup-decoding)"
     example: ClassVar[str] = "mtp_ngram:steps=1"
+    limits: ClassVar[Limits] = {"steps": (1, 64)}
 
     steps: int = 1
-
-    def __post_init__(self) -> None:
-        MTP.__post_init__(self)
-        self.check("steps", 1, 64)
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from perfmodel.drafts.base import Limits
 from perfmodel.drafts.eagle import OWN_VOCAB, Eagle, few_layers
 from perfmodel.operations import Floats
 from perfmodel.specs.models.model import ModelSpec
@@ -20,14 +21,11 @@ class PEagle(Eagle):
 
     source: ClassVar[str] = "Hui et al. 2026 (P-EAGLE), arXiv 2602.01469"
     example: ClassVar[str] = "peagle:layers=4,features=3"
+    limits: ClassVar[Limits] = {"layers": (1, 64)}
     in_one_pass: ClassVar[bool] = True
 
     features: int = 3
     layers: int = LAYERS
-
-    def __post_init__(self) -> None:
-        Eagle.__post_init__(self)
-        self.check("layers", 1, 64)
 
     def query(self, gamma: Floats) -> Floats:
         """One position per drafted token: the last token and masks."""

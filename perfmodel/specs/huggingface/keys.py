@@ -1,6 +1,6 @@
 """Typed reading of a mapping that somebody else's program wrote, such as a Hugging Face ``config.json``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
@@ -12,27 +12,20 @@ USUAL = other_spellings("key")
 """Key -> what other families call it."""
 
 
-class _Read(Mapping[str, Any]):
+class _Read(dict[str, Any]):
     """A mapping that remembers which of its keys were asked for."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self._data, self.asked = data, set[str]()
+        super().__init__(data)
+        self.asked = set[str]()
 
     def __getitem__(self, key: str) -> Any:
         self.asked.add(key)
-        return self._data[key]
+        return super().__getitem__(key)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._data
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def items(self) -> Any:
-        return self._data.items()
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
 
 
 class Keys:
