@@ -47,9 +47,11 @@ SEARCH = 'data-md-component="search" role="dialog"'
 REACHABLE = """<script>addEventListener("load", () => {
 const all = (found, named) => document.querySelectorAll(found).forEach(named);
 all(".md-typeset__scrollwrap, .output", (table) => table.tabIndex = 0);
+const focusable = (code) => code.insertAdjacentHTML("afterbegin", "<i tabindex=0></i>");
+if (!matchMedia("(hover)").matches) all("pre > code", focusable);
 all(".md-code__nav", (nav, i) => nav.setAttribute("aria-label", `Code block ${i + 1}`));
 })</script>"""
-"""Lets the keyboard scroll a wide table, and tells the buttons of code blocks apart."""
+"""Lets the keyboard scroll wide tables, and code on a device without a mouse; names the buttons of blocks."""
 
 
 def on_post_page(output: str, page: object, config: MkDocsConfig) -> str:

@@ -16,6 +16,9 @@ FETCHED = re.compile(
     r'<(?:link(?! rel="canonical")|script|img|iframe|source)\b[^>]*?\b(?:href|src)="([^"]+)"'
 )
 
+REACHED = "(e) => e.scrollWidth <= e.clientWidth || e.matches('[tabindex]') || e.querySelector('[tabindex]')"
+"""The keyboard can scroll a block of code."""
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
 
 
@@ -55,3 +58,4 @@ def test_pages_fit_their_window_and_complain_of_nothing(site: list[Path], browse
         browser.open(path, width=width, height=900)
         assert browser.complaints == [], path.name
         assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), path.name
+        assert browser.run(f"[...document.querySelectorAll('pre > code')].every({REACHED})"), path.name

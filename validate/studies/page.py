@@ -129,13 +129,13 @@ def _decide(found: Record) -> list[str]:
     rows = [
         [
             f"{ENGINES[engine]}: {VERDICT}",
-            f"{of['right']} of {of['rows']}; certain but wrong {of['sure_and_wrong']}",
+            f"{of['right']} of {of['rows']}; certain but wrong: {of['sure_and_wrong']}",
         ]
         for engine, of in sides.items()
         if engine != "all"
     ]
     public = found["sources"]["side"]
-    wrong = f"certain but wrong {public['sure_and_wrong']} of {public['sure']}"
+    wrong = f"certain but wrong: {public['sure_and_wrong']} of {public['sure']}"
     rows.insert(0, [f"public runs: {VERDICT}", f"{public['right']} of {public['rows']}; {wrong}"])
     rows.append([f"research stacks: {VERDICT}", f"{stack['right']} of {stack['rows']}"])
     lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
