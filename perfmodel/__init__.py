@@ -3,7 +3,8 @@
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
 `hierarchy`, `traffic`, `compare`. Turned round: `inverse`, `inflection`. Every function
 takes the arguments that the command line has flags for, as numbers or as text (``context="32k"``), or a
-`Query` with some of them changed. `models`, `gpus` and `engines` list the names to ask with.
+`Query` with some of them changed. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and
+`engines` list the names to ask with.
 Everything is loaded when it is asked for.
 """
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from perfmodel.answers.trees.tree import tree
     from perfmodel.cli.frames import engines, gpus, models
     from perfmodel.errors import InputError
+    from perfmodel.explorer.page import explore
     from perfmodel.specs.acceptance.acceptance_rows import published_rows as published_acceptance
     from perfmodel.specs.calibrations.calibration import load_calibration
     from perfmodel.specs.devices.gpu import load_gpu
@@ -58,6 +60,7 @@ _PLACES = {
     "models": ("cli.frames", "models"),
     "gpus": ("cli.frames", "gpus"),
     "engines": ("cli.frames", "engines"),
+    "explore": ("explorer.page", "explore"),
     "plots": ("plots", ""),
 }
 """Public name -> the module that has it, and its name there."""
@@ -74,6 +77,7 @@ __all__ = [
     "hierarchy",
     "traffic",
     "compare",
+    "explore",
     "Query",
     "InputError",
     "load_model",

@@ -10,7 +10,8 @@ import base64
 import json
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from perfmodel.answers.answer import plain
 from perfmodel.answers.grid.sweep import Grid
 from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
-from perfmodel.answers.question.arguments import COUNTS, argument, question
+from perfmodel.answers.question.arguments import COUNTS, argument, asks, question
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.readers import Lengths, MaybeReals, Wholes, Words, gammas, methods, names
 from perfmodel.costs.pass_time import LIMITERS, PassTime
@@ -181,6 +182,26 @@ def page(content: dict[str, Any]) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Page:
+    """The explorer as the text of one HTML file, which a notebook shows in a frame."""
+
+    html: str = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 60em; border: 0"></iframe>'
+
+
+@asks(Exploration)
+def explore(exploration: Exploration) -> Page:
+    """Speedup surfaces with sliders for acceptance and draft length, in a notebook: the page of
+    ``perfmodel explore``.
+
+    Raises InputError.
+    """
+    return Page(page(payload(exploration)))
+
+
 def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
     """One question for each surface. Raises InputError where two of them would read the same in the page."""
     seen = set()
@@ -250,10 +271,10 @@ def _flags(query: Query) -> str:
     default.
     """
     given = {name: getattr(query, name) for name in POINT[:4]}
-    for field in fields(Query):
-        value = getattr(query, field.name)
-        if field.name not in POINT and value != field.default:
-            given[field.name] = value
+    for each in fields(Query):
+        value = getattr(query, each.name)
+        if each.name not in POINT and value != each.default:
+            given[each.name] = value
     if "batch_range" in given:
         given["batch_range"] = "..".join(f"{end:.0f}" for end in query.batch_range)
     parts = [("--" + name.replace("_", "-"), str(value)) for name, value in given.items()]

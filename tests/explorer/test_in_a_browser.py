@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import perfmodel as pm
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query, resolve
 from perfmodel.answers.text import seconds
@@ -33,6 +34,18 @@ def opened(browser: Browser, tmp_path: Path) -> Browser:
     written(path)
     browser.open(path)
     return browser
+
+
+def test_a_notebook_shows_the_page_in_a_frame(browser: Browser, tmp_path: Path) -> None:
+    shown_in = tmp_path / "notebook.html"
+    small = pm.explore("llama-3.1-8b", "a100", batch="1,8", context="2k,32k", alpha=0.8)
+    shown_in.write_text(small._repr_html_(), encoding="utf-8")
+    browser.open(shown_in)
+    found = browser.run(
+        "document.querySelector('iframe').contentDocument.getElementById('speedup').textContent"
+    )
+    assert re.fullmatch(r"\d\.\d\dx", found)
+    assert browser.complaints == []
 
 
 def spellings(form: Callable[..., str], *values: float) -> set[str]:
