@@ -3,7 +3,6 @@ own.
 """
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfmodel.validate.records.plan import plan_names
 
 ROOT = Path(__file__).parents[1]
 
@@ -50,25 +48,3 @@ def test_what_the_script_is_asked_wrongly(tmp_path: Path, words: str, says: str)
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert says in done.stderr
-
-
-def test_the_three_calls_name_what_there_is() -> None:
-    """Stages of the script, plans that ship, and no more minutes than there are."""
-    page = (ROOT / "docs" / "gpu-todo.md").read_text(encoding="utf-8")
-    calls = re.findall(r'^```text title="call \d"\n(.*?)^```', page, re.DOTALL | re.M)
-    assert len(calls) == 3
-    asked = [line.split() for call in calls for line in call.splitlines() if "gpu.sh" in line]
-    stages = [words[words.index("benchmarks/gpu.sh") + 1] for words in asked]
-    assert set(stages) == {"check", "kernels", "passes", "acceptance"}
-    plans = [
-        name for stage, words in zip(stages, asked, strict=True) if stage == "passes" for name in words[6:]
-    ]
-    assert sorted({*plans}) == sorted({*plans} & {*plan_names()})
-    assert {"gpu-8b", "gpu-8b-long", "gpu-unsplit", "gpu-trees", "gpu-8b-fp8"} <= {*plans}
-    assert plans[0] == "gpu-headline", "the decisive points first"
-    assert plans.count("gpu-repeat") == 2
-    assert all(
-        words[0].startswith("MINUTES=")
-        for stage, words in zip(stages, asked, strict=True)
-        if stage in ("kernels", "passes")
-    )

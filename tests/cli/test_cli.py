@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -45,28 +44,6 @@ def out(capsys: pytest.CaptureFixture[str]) -> Run:
 def ask(out: Run) -> Callable[..., Any]:
     """The JSON answer to a what-if about `SUBJECT`."""
     return lambda *flags: json.loads(out("whatif", *SUBJECT, *flags, "--json"))
-
-
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [
-        ("whatif --model qwen3-3", {"qwen3-30b-a3b", "qwen3-30b-a3b-2507", "qwen3-32b"}),
-        ("sweep --hardware a100,h100-sxm-9", {"a100,h100-sxm-94gb"}),
-        ("advise --engine sg", {"sglang"}),
-        ("gpus show t4", {"t4-16gb"}),
-    ],
-)
-def test_names_are_completed_in_a_shell(typed: str, completed: set[str]) -> None:
-    asked = {"_PERFMODEL_COMPLETE": "bash_complete", "COMP_WORDS": f"perfmodel {typed}"}
-    asked["COMP_CWORD"] = str(len(typed.split()))
-    done = subprocess.run(
-        [sys.executable, "-m", "perfmodel"],
-        env=os.environ | asked,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert {line.removeprefix("plain,") for line in done.stdout.split()} == completed
 
 
 def test_what_most_questions_need_is_marked(out: Run) -> None:

@@ -29,23 +29,6 @@ from perfmodel.validate.cli import app
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)
 
 
-def test_one_row_is_shown_with_how_it_was_predicted() -> None:
-    def said(*more: str) -> list[str]:
-        done = CliRunner().invoke(app, ["compare", "--set", "magicdec", "--row", "6-08", *more])
-        assert done.exit_code == 0
-        return done.output.splitlines()
-
-    assert "which was fitted to this row" in said()[1]
-    shown = said("--held-out")
-    assert "that has not seen this row" in shown[1]
-    held_out = {c.quantity: c for c in compare(["magicdec"], "held-out") if c.point.row_id == "6-08"}
-    (line,) = (line for line in shown if "speedup" in line)
-    c = held_out["speedup"]
-    assert line.split() == ["speedup", "1.55x", f"{c.predicted:.2f}x", f"{100 * c.error:+.1f}%"]
-    with pytest.raises(InputError, match=r"--row: no row named '6-88'; did you mean 6-08"):
-        CliRunner().invoke(app, ["compare", "--set", "magicdec", "--row", "6-88"], catch_exceptions=False)
-
-
 def test_a_time_below_its_bound_counts_only_where_the_cache_cannot_hold_it() -> None:
     assert not CELL.below_bound
     assert replace(CELL, measured=1.4).below_bound
