@@ -17,7 +17,7 @@ from perfmodel.drafts.model import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.prefix import CachedPrompts, Reuse
+from perfmodel.queueing.prefix import CachedPrompts, Engine, Reuse
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.capacity import memory_of
@@ -128,9 +128,10 @@ def step_times(
     gammas: Sequence[int],
     own: EngineRequests | None = None,
     reuse: Reuse | None = None,
+    engines: Sequence[Engine] | None = None,
 ) -> list[StepTimes]:
-    """The passes of each draft length; own: in place of the engine's; reuse: of prompts. Raises InputError
-    for one of no known acceptance.
+    """The passes of each draft length; own: in place of the engine's; reuse: of prompts; engines: whose cache
+    each length meets, in place of its own. Raises InputError for one of no known acceptance.
 
     A pass at n meets n A / (D - 1) prompts; what one adds is its share where so many more ride along.
     """
@@ -150,7 +151,10 @@ def step_times(
     own = own or request_constants().of(engine_of(scenario.machine.calibration))
     ahead = own.passes_ahead_model_draft if isinstance(scenario.draft, ModelDraft) else own.passes_ahead
     sequences = sequences_of(scenario, context, drafted, limits, own.reserved_bytes)
-    laws = None if reuse is None else [reuse.engine.law(scenario, gamma) for gamma in gammas]
+    laws = None
+    if reuse is not None:
+        met = engines or [reuse.engine] * len(gammas)
+        laws = [engine.law(scenario, gamma) for engine, gamma in zip(met, gammas, strict=True)]
     if reuse is not None and laws is not None and reuse.prefix:
         shared = np.array([reuse.shared(law) for law in laws])
         alone = sequences_of(scenario, context - shared, drafted, limits, own.reserved_bytes)

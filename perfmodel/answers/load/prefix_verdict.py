@@ -9,7 +9,7 @@ from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow, rows_of
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
-from perfmodel.queueing.prefix import Engine, prefix_blocks
+from perfmodel.queueing.prefix import prefix_blocks
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.speculation.scenario import Scenario
@@ -77,7 +77,7 @@ class _Others:
     def __init__(self, question: TrafficQuery, replica: Replica) -> None:
         self.question, self.replica = question, replica
         self.lengths = [k for k, steps in replica.passes.items() if 0 < k <= LONGEST_TRIED and steps.seats]
-        self.rows, self.passes = dict[int, list[TrafficRow]](), dict[tuple[int, Engine], StepTimes]()
+        self.rows, self.passes = dict[int, list[TrafficRow]](), dict[int, list[StepTimes]]()
 
     def row(self, steps: StepTimes, at: int) -> TrafficRow:
         """Of these passes at one load."""
@@ -86,13 +86,16 @@ class _Others:
             self.rows[id(steps)] = rows_of(self.question, choice, None)
         return self.rows[id(steps)][at]
 
-    def priced(self, gamma: int, engine: Engine) -> StepTimes:
-        """With another cache."""
-        if (gamma, engine) not in self.passes:
-            r, reuse = self.replica, replace(self.question.reusing, engine=engine)
-            found = step_times(r.scenario, r.lengths, r.limits, [gamma], reuse=reuse)[0]
-            self.passes[gamma, engine] = along_turns(self.question, r.scenario, found)
-        return self.passes[gamma, engine]
+    def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:
+        """With caches of such blocks, none of which is lost."""
+        if gamma not in self.passes:
+            r, reuse = self.replica, self.question.reusing
+            engines = [replace(reuse.engine, block=block, keeps=True) for block in blocks]
+            found = step_times(
+                r.scenario, r.lengths, r.limits, [gamma] * len(blocks), reuse=reuse, engines=engines
+            )
+            self.passes[gamma] = [along_turns(self.question, r.scenario, steps) for steps in found]
+        return self.passes[gamma]
 
 
 def _verdict(
@@ -110,10 +113,9 @@ def _verdict(
     told = {row.gamma: row for row in drafted}
     told |= {k: others.row(replica.passes[k], at) for k in others.lengths if k not in told}
     changes = [(in_words(gamma), row) for gamma, row in told.items() if gamma != best.gamma]
+    kept, found = others.priced(steps.gamma, own.law.block, none.law.block)
     if own.law.dropped and (option := engine.option(replica.scenario)):
-        kept = others.priced(steps.gamma, replace(engine, block=own.law.block, keeps=True))
         changes.append((option, others.row(kept, at)))
-    found = others.priced(steps.gamma, replace(engine, block=none.law.block, keeps=True))
     running = np.array([max(best.running_mean, 1.0)])
     again = float((steps.prompt_at(running) - found.prompt_at(running))[0]) if found.seats else 0.0
     net_s, pays = _net(baseline, best)

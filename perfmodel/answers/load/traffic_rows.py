@@ -37,9 +37,9 @@ CROWDED = 0.05
 """Of the time without room, above which times to the first token may be 50 % apart."""
 SPLIT, BUSY = (1.05, 3.0), 0.5
 """Prompts that a pass takes, and share of the saturation rate above which the TTFT is told too low."""
-SHORT = 12
-"""Prompts in the time of an answer alone, below which the closed form and the replay may be more than 3 %
-apart.
+SHORT = (8, 12)
+"""Prompts, and prompts longer than a pass, in the time of an answer alone: below them the closed form and the
+replay may be more than 3 % apart.
 """
 
 
@@ -110,7 +110,8 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     spread, limits, load = question.spread, question.limits, question.load(loads)
     if not steps.seats:
         return [_nothing_fits(question, gamma, steps, value) for value in loads]
-    short = steps.alone_s(load.lengths) < SHORT * steps.prompt_s[0]
+    prompts = SHORT[load.lengths.input_mean > limits.max_num_batched_tokens]
+    short = prompts if steps.alone_s(load.lengths) < prompts * steps.prompt_s[0] else 0
     served = serve(steps, load, limits, spread)
     low, high = _interval(question, log_off, steps, served, load)
     per_pass = prompts_per_pass(steps, load.lengths, limits, served.running)
@@ -267,7 +268,7 @@ def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate
 
 def _warnings(
     question: TrafficQuery,
-    short: bool,
+    short: int,
     splits: Sequence[bool],
     served: ServedLoad,
     at: int,
@@ -286,7 +287,7 @@ def _warnings(
             "prompts share passes and are split among them: use the TTFT of --replay, up to 30 % more"
         )
     elif short:
-        told.append(f"decoding an answer takes less time than {SHORT} prompts: use the mean of --replay")
+        told.append(f"decoding an answer takes less time than {short} prompts: use the mean of --replay")
     if served.metastable[at]:
         told.append(
             "two running batches are possible at this rate: a burst may leave the server in the slower one"
