@@ -80,7 +80,8 @@ class Acceptance:
     `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: unknown, so
     a longer draft is refused). measured_at: draft lengths at which it was measured, exact there and modelled
     elsewhere; empty where each position was measured. spread: standard deviation of ln(tokens per iteration)
-    at the longest of them, from text to text or from the contexts that were served to another.
+    at the longest of them, from text to text or from the contexts that were served to another. bins: see
+    `AcceptanceRow`.
     """
 
     source: str
@@ -88,6 +89,7 @@ class Acceptance:
     tail: float | None = None
     measured_at: tuple[float, ...] = (1.0,)
     spread: float = 0.0
+    bins: tuple[tuple[float, tuple[float, ...]], ...] = ()
 
     @classmethod
     def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":
@@ -161,7 +163,7 @@ class Acceptance:
     def from_row(cls, row: AcceptanceRow) -> "Acceptance":
         """A measured row (`specs.acceptance_rows.find_acceptance`), its source kept."""
         if row.positions is not None:
-            return replace(cls.from_positions(row.positions, row.source), spread=row.spread)
+            return replace(cls.from_positions(row.positions, row.source), spread=row.spread, bins=row.bins)
         if row.alpha is None:
             raise InputError(f"{row.source}: must have alpha or positions")
         return replace(cls.from_alpha(row.alpha, row.source), spread=row.spread)

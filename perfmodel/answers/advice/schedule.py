@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.answers.advice.draft_lengths import (
     DEFAULT_HYSTERESIS,
@@ -45,6 +46,7 @@ from perfmodel.specs.calibrations.stacks import engine_of
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
+from perfmodel.speculation.confidence import ByConfidence, by_confidence
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
@@ -116,7 +118,8 @@ class ScheduleTable(LengthTable):
     """A table of draft lengths, and the engines' command lines.
 
     instead: the reason for a single length where a length by batch size would gain less than it costs; else
-    None. sglang_costs: of a DSpark draft, the file of ``--speculative-dspark-sps-table-path``.
+    None. sglang_costs: of a DSpark draft, the file of ``--speculative-dspark-sps-table-path``. by_confidence:
+    verification of the likelier tokens alone, where the acceptance file has bins of confidence.
     """
 
     COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
@@ -124,6 +127,7 @@ class ScheduleTable(LengthTable):
     export: Export
     instead: str | None
     sglang_costs: dict[str, Any] | None = None
+    by_confidence: ByConfidence | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,6 +203,9 @@ def schedule(question: ScheduleQuery) -> Schedule:
                 export=_lines(scenario, table, served, draft_path) if why is None else no_line(why),
                 instead=instead,
                 sglang_costs=_costs(scenario, table) if scenario.draft.kind == "dspark" else None,
+                by_confidence=by_confidence(scenario, _doublings(table), float(table.context_high))
+                if scenario.acceptance.bins
+                else None,
             )
             for table in tables
         ),
@@ -228,14 +235,19 @@ def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
     """Iterations per second by tokens verified, as SGLang's profiler writes them (dspark_sps.py of 0.5.23):
     its scheduler then cuts a draft where one more token costs more than its confidence promises.
     """
-    gamma, most = table.max_tokens, table.ranges[-1].high
+    gamma, batches = table.max_tokens, _doublings(table)
     if not gamma:
         return None
-    batches = np.unique([*(2**n for n in range(most.bit_length())), most])
     seconds = predict(scenario, Workload.of(batches, float(table.context_high), gamma), gamma).iteration_s
     tokens = (batches * (gamma + 1)).tolist()
     rates = [float(f"{1.0 / s:.4g}") for s in np.asarray(seconds).tolist()]
     return {"sample_batch_tokens": tokens, "sample_steps_per_sec": rates, "max_batch_tokens": tokens[-1]}
+
+
+def _doublings(table: LengthTable) -> NDArray[np.int64]:
+    """Batch sizes 1, 2, 4, ... and the largest of the table."""
+    most = table.ranges[-1].high
+    return np.unique([*(2**n for n in range(most.bit_length())), most])
 
 
 def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...]) -> tuple[str, ...]:

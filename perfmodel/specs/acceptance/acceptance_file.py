@@ -6,7 +6,11 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from perfmodel.errors import InputError
-from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, positions_from_histogram
+from perfmodel.specs.acceptance.acceptance_rows import (
+    AcceptanceRow,
+    positions_from_histogram,
+    positions_of_bins,
+)
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
 
@@ -25,9 +29,16 @@ class StandardError(Frozen):
     positions: tuple[Count | None, ...]
 
 
+class ConfidenceBin(Frozen):
+    """Drafts of about one confidence: their share of all, and their conditional acceptance by position."""
+
+    share: Tokens
+    positions: Annotated[tuple[Rate, ...], Meta(min_length=1, max_length=4096)]
+
+
 class AcceptanceEntry(Frozen):
     """One row. context_range_tokens: of counters of a server, the contexts that it served; without one the
-    row is of `context_tokens` alone.
+    row is of `context_tokens` alone. confidence: drafts of one length by the confidence that the head gave.
     """
 
     target: Annotated[str, Meta(min_length=1)]
@@ -39,11 +50,15 @@ class AcceptanceEntry(Frozen):
     alpha: Rate | None = None
     positions: Annotated[tuple[Rate, ...], Meta(min_length=1, max_length=4096)] | None = None
     histogram: Annotated[tuple[Count, ...], Meta(min_length=2, max_length=4097)] | None = None
+    confidence: Annotated[tuple[ConfidenceBin, ...], Meta(min_length=2, max_length=64)] | None = None
     standard_error: StandardError | None = None
 
     def __post_init__(self) -> None:
-        if sum(value is not None for value in (self.alpha, self.positions, self.histogram)) != 1:
-            raise ValueError("one of alpha, positions and histogram must be given, and only one")
+        figures = (self.alpha, self.positions, self.histogram, self.confidence)
+        if sum(value is not None for value in figures) != 1:
+            raise ValueError("one of alpha, positions, histogram and confidence must be given, and only one")
+        if len({len(each.positions) for each in self.confidence or ()}) > 1:
+            raise ValueError("confidence must have as many positions in every bin")
         held = self.context_range_tokens
         if held is not None and not held[0] <= self.context_tokens <= held[1]:
             raise ValueError("context_range_tokens must hold context_tokens, the lower end first")
@@ -67,7 +82,9 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
     parsed = files.parse(AcceptanceFile, files.read_mapping(path), str(path))
     rows: dict[object, AcceptanceRow] = {}
     for number, row in enumerate(parsed.rows):
+        bins = tuple((each.share, each.positions) for each in row.confidence or ())
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
+        positions = positions_of_bins(bins) if bins else positions
         error, source = row.standard_error, parsed.source
         if error:
             source += (
@@ -82,6 +99,7 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
             alpha=row.alpha,
             positions=positions,
             counted_at=row.context_range_tokens,
+            bins=bins,
             source=f"{source} ({path})",
         )
         if rows.setdefault((entry.subject, entry.context_tokens), entry) is not entry:

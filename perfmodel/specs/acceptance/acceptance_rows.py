@@ -29,7 +29,8 @@ class AcceptanceRow:
 
     `kv_budget_tokens` is None where the draft reads the whole cache. Exactly one of `alpha` and `positions`
     is set. counted_at: the contexts that a server served while it counted; None: `context_tokens` alone.
-    spread: standard deviation of ln(tokens per iteration), for a context beyond them.
+    spread: standard deviation of ln(tokens per iteration), for a context beyond them. bins: shares of drafts
+    of one confidence, and their own conditional acceptance by position, of which `positions` is the mean.
     """
 
     source: str
@@ -42,6 +43,7 @@ class AcceptanceRow:
     positions: tuple[float, ...] | None = None
     counted_at: tuple[float, float] | None = None
     spread: float = 0.0
+    bins: tuple[tuple[float, tuple[float, ...]], ...] = ()
 
     @property
     def subject(self) -> tuple[str, str, str, int | None]:
@@ -63,8 +65,20 @@ def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:
     """
     if len(counts) < 2 or not all(math.isfinite(c) and c >= 0 for c in counts) or sum(counts) <= 0:
         raise InputError("histogram: must be 2 or more counts, none negative and not all 0")
-    reached = [sum(counts[j:]) for j in range(len(counts))]
+    return positions_from_survival([sum(counts[j:]) for j in range(len(counts))])
+
+
+def positions_from_survival(reached: Sequence[float]) -> tuple[float, ...]:
+    """Conditional acceptance from how many drafts reached 0, 1, ... accepted tokens."""
     return tuple(after / before if before else 0.0 for before, after in itertools.pairwise(reached))
+
+
+def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[float, ...]:
+    """Conditional acceptance of all drafts together; 0 at positions that are never reached."""
+    reached = [
+        [share, *(share * math.prod(rates[:j]) for j in range(1, len(rates) + 1))] for share, rates in bins
+    ]
+    return positions_from_survival([sum(column) for column in zip(*reached, strict=True)])
 
 
 class UnknownAcceptance(InputError):

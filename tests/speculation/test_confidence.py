@@ -1,0 +1,63 @@
+"""Verification by confidence: against every cut of every bin, and bins of a file by hand."""
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+
+from perfmodel.answers.question.query import Query, resolve
+from perfmodel.errors import InputError
+from perfmodel.specs.acceptance.acceptance_file import read_acceptance
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.confidence import by_confidence
+
+SURE, UNSURE = (0.95, 0.9, 0.9), (0.5, 0.3, 0.3)
+BINS = [{"share": 2.0, "positions": SURE}, {"share": 6.0, "positions": UNSURE}]
+
+
+def rows(tmp_path, **entry):  # type: ignore[no-untyped-def]
+    row = {"target": "qwen3-8b", "draft": "dspark", "draft_kv": "full", "context_tokens": 4096, **entry}
+    path = tmp_path / "bins.json"
+    path.write_text(json.dumps({"schema_version": 1, "source": "own", "rows": [row]}))
+    return read_acceptance(path)
+
+
+def test_all_drafts_together_by_hand(tmp_path) -> None:
+    """A quarter is sure: 0.25 x 0.95 + 0.75 x 0.5 = 0.6125 reach the first position."""
+    (row,) = rows(tmp_path, confidence=BINS)
+    first, second = 0.25 * 0.95 + 0.75 * 0.5, 0.25 * 0.95 * 0.9 + 0.75 * 0.5 * 0.3
+    assert row.positions[:2] == pytest.approx((first, second / first))
+    assert row.bins == ((2.0, SURE), (6.0, UNSURE))
+
+
+@pytest.mark.parametrize("batch", [1, 32, 256])
+def test_no_cut_of_the_bins_is_faster(tmp_path, batch: int) -> None:
+    (row,) = rows(tmp_path, confidence=BINS)
+    s = resolve(Query("qwen3-8b", "h100", batch, 4096, draft="dspark:block=7"), Acceptance.from_row(row))
+    drafting = float(s.draft_token_s(float(batch), 4096.0, np.array([3]))[0]) * 3
+    rest = drafting + float(s.overhead_s(float(batch), 4096.0))
+    plain, best = float(s.target_pass_s(float(batch), 4096.0)), 0.0
+    for cuts in product(range(4), repeat=2):
+        kept = list(zip(cuts, (0.25, 0.75), (SURE, UNSURE), strict=True))
+        gained = 1 + sum(w * np.cumprod(rates)[:cut].sum() for cut, w, rates in kept)
+        verify = float(s.target_pass_s(float(batch), 4096.0, 1 + sum(cut * w for cut, w, _ in kept)))
+        best = max(best, gained * plain / (rest + verify))
+    found = by_confidence(s, np.array([batch]), 4096.0)
+    assert found.speedup == pytest.approx(max(best, found.fixed_speedup), rel=1e-12)
+    assert found.speedup >= found.fixed_speedup
+    assert 0 <= found.verified <= found.drafted == 3
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"confidence": BINS, "alpha": 0.5}, "one of alpha, positions, histogram and confidence"),
+        ({"confidence": [BINS[0], {"share": 1, "positions": [0.5]}]}, "as many positions in every bin"),
+        ({"confidence": BINS[:1]}, "confidence"),
+        ({"confidence": [BINS[0], {"share": 0, "positions": UNSURE}]}, "share"),
+    ],
+)
+def test_bins_that_mean_nothing(tmp_path, entry: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        rows(tmp_path, **entry)
