@@ -1,6 +1,7 @@
 """The output of ``perfmodel whatif``: one answer in about eight lines, in full, or several as a table."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
@@ -43,7 +44,8 @@ def single(a: WhatIf, asked: Query, verbose: bool) -> None:
     if a.calibration.stack == ELSEWHERE and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import llamacpp_line
 
-        say_whole(llamacpp_line(asked, a.gamma_optimal) or "")
+        drafting = replace(asked, draft=asked.draft or a.query.draft)
+        say_whole(llamacpp_line(drafting, a.gamma_optimal) or "")
 
 
 def several(answers: Sequence[WhatIf]) -> None:

@@ -8,7 +8,7 @@ errors of rows by constants without their source.
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ NOTES = (
     "users published them. A constant lies around that of the maker's boards, and this around that of all. "
     "Flash attention is on. Passes of more than 32 tokens were not measured."
 )
+NO_ROWS = "No run of a device of this maker is published: these are the constants of all devices with runs."
 SET: dict[str, tuple[float, str]] = {
     "gemm_fixed_s": (0.0, "part of small_kernel_s"),
     "gemm_blend_power": (3.0, "not used beside gemm_efficiency"),
@@ -75,6 +76,10 @@ TERMS = FITTED_ALONE | {
     **{f"bf16@{n}": (share, 0.2, 0.3, 0.0) for n, share in SHARES.items() if n > 1},
     **{f"q4_k@{n}": (1.0, 0.2, 0.3, 0.1 * (n in (4, 8))) for n in SHARES if n > 1},
 }
+USED = ("", "no baseline", "a pass alone")
+"""Why rows that are fitted to are left out of judging."""
+WITHOUT_ROWS = ("arc-pro-b60-24gb",)
+"""Devices of a maker without rows, which get the constants of all."""
 SPREAD = Spread(row=0.04, group=0.05, kind=0.08)
 """Of an error: a row's part, that of a server (model, weights, device), that of a source."""
 ALONE = Spread(row=0.1, group=0.15, kind=0.15)
@@ -205,13 +210,13 @@ class Passes(FittedRows[Pass]):
 
 
 def _passes(run: PublicRun) -> list[Pass]:
-    """The times of a run that are known, whether or not it counts for judging."""
-    if run.kind == "speculation" and not (run.tokens_per_iteration and run.left_out in ("", "no baseline")):
+    """The times of a run that are known."""
+    if run.left_out not in USED or not run.time_ms:
         return []
     if run.kind != "speculation":
-        return [Pass(run, run.kind, run.time_ms * MS)] if run.time_ms else []
-    assert run.tokens_per_iteration
-    assert run.time_ms
+        return [Pass(run, run.kind, run.time_ms * MS)]
+    if not run.tokens_per_iteration:
+        return []
     found = [Pass(run, "iteration", run.tokens_per_iteration * run.time_ms * MS)]
     return found + ([Pass(run, "step", run.baseline_ms * MS)] if run.baseline_ms else [])
 
@@ -256,25 +261,49 @@ def texts(date: datetime.date) -> dict[Path, str]:
     """The files of all devices with rows, and the errors of rows by constants without their source."""
     rows = Passes()
     whole, slopes = fitted(rows)
-    keys = (lambda row: row.run.source_id), (lambda row: row.run.hardware)
-    source, device = (
-        LeftOut.of(rows.rows, replay(rows, key, refits(rows, key, whole.values, slopes))) for key in keys
-    )
-    left = "of sources left out whole"
-    errors = {
-        "observed_error": {
-            "target_s": source.scatter("step", f"steps {left}"),
-            "speedup": source.scatter("ratio", f"iterations over steps {left}"),
-        },
-        "transfer_error": device.scatter(
-            "step", "steps of devices left out whole, by their maker's constants"
-        ),
+
+    def left_out(key: Callable[[Pass], str]) -> LeftOut:
+        return LeftOut.of(rows.rows, replay(rows, key, refits(rows, key, whole.values, slopes)))
+
+    source, device, maker = map(left_out, (source_of, device_of, maker_of))
+    left = {name: f"{name} left out whole, by constants of " for name in ("devices", "makers")}
+    transferred = device.scatter("step", f"steps of {left['devices']}their maker")
+    of_all = {
+        "target_s": maker.scatter("step", f"steps of {left['makers']}all"),
+        "speedup": maker.scatter("ratio", f"iterations over steps of {left['makers']}all"),
+    }
+    observed = {
+        "target_s": source.scatter("step", "steps of sources left out whole"),
+        "speedup": source.scatter("ratio", "iterations over steps of sources left out whole"),
+    }
+    own = {"notes": NOTES, "observed_error": observed, "transfer_error": transferred}
+    none = {
+        "kind": "literature",
+        "notes": NO_ROWS,
+        "observed_error": of_all,
+        "transfer_error": of_all["target_s"],
     }
     found = {
         LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
     }
-    for gpu in dict.fromkeys(load_gpu(row.run.hardware).name for row in rows.rows):
-        stated = DeviceConstants(load_gpu(gpu)).stated(whole.values, date=date, notes=NOTES, **errors)
-        made = Calibration.model_validate(shortened(stated, 4))
+    stated = dict.fromkeys(map(device_of, rows.rows), own) | dict.fromkeys(WITHOUT_ROWS, none)
+    for gpu, more in stated.items():
+        content = DeviceConstants(load_gpu(gpu)).stated(whole.values, date=date, **more)
+        made = Calibration.model_validate(shortened(content, 4))
         found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
     return found
+
+
+def source_of(row: Pass) -> str:
+    """Of its run."""
+    return row.run.source_id
+
+
+def device_of(row: Pass) -> str:
+    """Name of its device."""
+    return load_gpu(row.run.hardware).name
+
+
+def maker_of(row: Pass) -> str:
+    """Of its device."""
+    return load_gpu(row.run.hardware).vendor
