@@ -203,7 +203,9 @@ def schedule(question: ScheduleQuery) -> Schedule:
                 export=_lines(scenario, table, served, draft_path) if why is None else no_line(why),
                 instead=instead,
                 sglang_costs=_costs(scenario, table) if scenario.draft.kind == "dspark" else None,
-                by_confidence=by_confidence(scenario, _doublings(table), float(table.context_high))
+                by_confidence=by_confidence(
+                    scenario, _doublings(table).astype(float), float(table.context_high)
+                )
                 if scenario.acceptance.bins
                 else None,
             )
