@@ -164,17 +164,21 @@ def test_a_sweep_in_memory_has_no_more_rows_than_said(monkeypatch: pytest.Monkey
         pm.sweep(grid, gamma="2,3")
 
 
-def test_figures_are_spelt_to_thirteen_digits_of_the_least() -> None:
-    def spelt(*values: float, whole: bool = False) -> list[str]:
-        return [bytes(row[row != 0]).decode() for row in sweep_files._figures(np.array(values, float), whole)]
-
-    assert spelt(0, 9, 64, 100, whole=True) == ["0", "9", "64", "100"]
-    assert spelt(0, 0.001234, 32.5) == ["0.000000000000000", "0.001234000000000", "32.500000000000000"]
-    assert spelt(0.0, 0.0) == ["0.000000000000", "0.000000000000"]
-    assert spelt(9.99999999999999e-3) == ["0.010000000000000"]  # rounds up
-    assert spelt(1.23456789e-5, 1e6) == ["1.23456789e-05", "1000000"]  # too far apart for 18 digits
-    assert spelt(math.inf, 2.5, -1.0) == ["inf", "2.5", "-1"]
-    assert spelt(math.nan, 2.0, whole=True) == ["nan", "2"]
+@pytest.mark.parametrize(
+    ("values", "whole", "spelt"),
+    [
+        ([0, 9, 64, 100], True, ["0", "9", "64", "100"]),
+        ([0, 0.001234, 32.5], False, ["0.000000000000000", "0.001234000000000", "32.500000000000000"]),
+        ([0.0, 0.0], False, ["0.000000000000", "0.000000000000"]),
+        ([9.99999999999999e-3], False, ["0.010000000000000"]),  # rounds up
+        ([1.23456789e-5, 1e6], False, ["1.23456789e-05", "1000000"]),  # too far apart for 18 digits
+        ([math.inf, 2.5, -1.0], False, ["inf", "2.5", "-1"]),
+        ([math.nan, 2.0], True, ["nan", "2"]),
+    ],
+)
+def test_figures_are_spelt_to_thirteen_digits_of_the_least(values, whole, spelt) -> None:
+    rows = sweep_files._figures(np.array(values, float), whole)
+    assert [bytes(row[row != 0]).decode() for row in rows] == spelt
 
 
 def test_files_read_back_as_the_frame_of_the_grid(tmp_path: Path, small_blocks: None) -> None:

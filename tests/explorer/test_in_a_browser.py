@@ -148,29 +148,6 @@ class TestInABrowser:
         assert [url for url in opened.requests if not url.endswith("/page.html")] == []
         assert opened.run("document.documentElement.scrollWidth <= window.innerWidth")
 
-    @pytest.mark.parametrize("width", [400, 700, 1000, 1600])
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_nothing_is_wider_than_its_place(
-        self, browser: Browser, tmp_path: Path, width: int, scheme: str
-    ) -> None:
-        path = tmp_path / "page.html"
-        written(path)
-        browser.open(path, width=width, scheme=scheme)
-        assert browser.run("document.documentElement.scrollWidth <= window.innerWidth")
-        wide = "(e) => e.scrollWidth > e.clientWidth"
-        every = "[...document.querySelectorAll('th, td, dd, p, li, section > div')]"
-        assert browser.run(f"{every}.filter({wide}).length") == 0
-        labels = "[...document.querySelectorAll('#axes text, #scale-ticks span')]"
-        boxes = f"{labels}.map((e) => e.getBoundingClientRect().toJSON())"
-        for one, two in itertools.combinations(browser.run(boxes), 2):
-            beside = one["right"] <= two["left"] or two["right"] <= one["left"]
-            assert beside or one["bottom"] <= two["top"] or two["bottom"] <= one["top"]
-        ink, page = browser.run(
-            "['color', 'backgroundColor'].map((name) => getComputedStyle(document.body)[name])"
-        )
-        light, dark = (page, ink) if scheme == "light" else (ink, page)
-        assert min(map(int, re.findall(r"\d+", light))) > 220 > 40 > max(map(int, re.findall(r"\d+", dark)))
-
     def test_a_slider_moved_by_key_reads_as_the_engine_answers(self, opened: Browser) -> None:
         for axis in ("batch", "context"):  # where drafting pays at both rates
             opened.focus(axis)

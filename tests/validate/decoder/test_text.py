@@ -78,13 +78,19 @@ def test_documents_are_never_joined(reader, tmp_path) -> None:
     assert read_prompts(None, [], None, 61) == []
 
 
-def test_bos_stays_whatever_is_cut() -> None:
-    assert last_tokens([0, 1, 2, 3, 4], 3, bos=0) == [0, 3, 4]
-    assert last_tokens([0, 1, 2, 3, 4], 1, bos=0) == [0]
-    assert last_tokens([0, 1, 2], 3, bos=0) == [0, 1, 2]
-    assert last_tokens([5, 1, 2, 3, 4], 3, bos=0) == [2, 3, 4]
-    assert last_tokens([0, 1, 2, 3, 4], 3, bos=None) == [2, 3, 4]
-    assert last_tokens([0, 1, 2, 3, 4], None, bos=0) == [0, 1, 2, 3, 4]
+@pytest.mark.parametrize(
+    ("tokens", "most", "bos", "kept"),
+    [
+        ([0, 1, 2, 3, 4], 3, 0, [0, 3, 4]),
+        ([0, 1, 2, 3, 4], 1, 0, [0]),
+        ([0, 1, 2], 3, 0, [0, 1, 2]),
+        ([5, 1, 2, 3, 4], 3, 0, [2, 3, 4]),
+        ([0, 1, 2, 3, 4], 3, None, [2, 3, 4]),
+        ([0, 1, 2, 3, 4], None, 0, [0, 1, 2, 3, 4]),
+    ],
+)
+def test_bos_stays_whatever_is_cut(tokens, most, bos, kept) -> None:
+    assert last_tokens(tokens, most, bos) == kept
 
 
 @pytest.mark.parametrize(
