@@ -17,12 +17,12 @@ MOST_LISTED = 32
 
 
 class InputError(ValueError):
-    """What the user gave is wrong; the message is one line that says what, where and what is allowed.
+    """The user's input is wrong. The message is one line with the error, its place and the allowed values.
 
-    Messages are written once, with arguments as flags (``--draft-kv``): the command line prints them so
-    (`as_flags`) and exits with 2. What `in_names` lets out names them as Python does (``draft_kv``).
-    Everything else that is raised is a bug. Whatever of a message was read from a file or an argument, it is
-    one line without control characters.
+    A message names arguments as flags (``--draft-kv``). The command line prints it in this form (`as_flags`)
+    and exits with 2; errors that pass through `in_names` have the names of Python (``draft_kv``). Every other
+    exception is a bug. A message is one line without control characters, even if it quotes a file or an
+    argument.
     """
 
     def __init__(self, message: str) -> None:

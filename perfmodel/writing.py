@@ -41,9 +41,9 @@ def write(where: Path, content: Content, flag: str = "--output") -> None:
 
 
 def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
-    """Put several files in their places: none of them before all are on the disk. Raises InputError.
+    """Write several files: each replaces its target only when all of them are on the disk. Raises InputError.
 
-    A link stays one, and a file that is there keeps its permissions.
+    A link stays a link, and an existing file keeps its permissions.
     """
     fresh: list[tuple[Path, Path]] = []
     try:

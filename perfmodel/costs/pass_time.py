@@ -50,7 +50,7 @@ class PassTime(Generic[Number]):
 
     @property
     def limiter(self) -> Any:
-        """The largest of the terms, by name: an array, or a string of a single pass."""
+        """The name of the largest term: an array, or a string for a single pass."""
         terms = np.broadcast_arrays(*self.terms_s.values())
         largest = np.argmax(np.stack(terms), axis=0)
         return np.asarray(tuple(self.terms_s))[largest] if largest.ndim else tuple(self.terms_s)[int(largest)]
@@ -66,7 +66,7 @@ class PassTime(Generic[Number]):
         return PassTime(**single, terms_s={name: one(seconds) for name, seconds in self.terms_s.items()})
 
     def as_dict(self) -> dict[str, object]:
-        """As answers write it: all of it, and the terms of most interest by name."""
+        """The form of answers: all fields, and the most useful terms by name."""
         sums = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "terms_s"}
         return sums | {
             "comm_s": self.comm_s,

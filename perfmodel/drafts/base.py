@@ -63,19 +63,19 @@ class Draft:
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """Weight formats of its checkpoint next to a target at `target`: its own (bf16 without a file), or
-        the target's.
+        """Weight formats of the draft's checkpoint for a target at `target`: its own (bf16 without a file),
+        or those of the target.
         """
         return weight_format(model.weights) if cls.has_checkpoint else target
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Whether it can be tried on a target by its bare word: yes."""
+        """True if the bare word of this kind can be used for a target; by default always."""
         return True
 
     @property
     def name(self) -> str:
-        """As the user names it."""
+        """The name that the user gave."""
         return self.kind
 
     @property
@@ -102,7 +102,7 @@ class Draft:
         return 1.0
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """Ops of one pass, KV selection left aside; part: the draft model's share of one device."""
+        """Ops of one pass without KV selection. part: the share of the draft model on one device."""
         return costs.forward(part, batch, query, context, self.kv)
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:

@@ -75,8 +75,8 @@ NOTHING = Step(0.0, 0.0, 0.0)
 
 
 class KVMethod:
-    """How a draft keeps or chooses the cached tokens that it reads; subclasses are frozen dataclasses of
-    options.
+    """The way in which a draft stores and selects the cached tokens that it reads. Subclasses are frozen
+    dataclasses of options.
 
     One draft step reads `read_bytes + select_step().bytes`, which docs/kv.md lists for each method.
     """
@@ -149,7 +149,9 @@ class KVMethod:
         return np.greater(context, math.inf if self.budget is None else self.budget).astype(np.float64)
 
     def label(self) -> str:
-        """The spelling `parse_kv` turns back into this method, every option shown: ``quest:1024,page=16``."""
+        """The spelling that `parse_kv` converts back into this method, with every option:
+        ``quest:1024,page=16``.
+        """
         text = self.name if self.budget is None else f"{self.name}:{self.budget}"
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -158,7 +160,9 @@ class KVMethod:
         return text
 
     def check_budget(self, above: int = 0) -> None:
-        """Refuse a budget that is not a whole number of tokens above `above`, or is absurd (InputError)."""
+        """Raise InputError unless the budget is a whole number of tokens above `above` and of a possible
+        size.
+        """
         allowed = f"a whole number of tokens above {above} and at most 2^40"
         self.check("budget", isinstance(self.budget, int) and above < self.budget <= MAX_BUDGET, allowed)
 

@@ -74,14 +74,14 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The acceptance of a draft's tokens for any gamma up to `max_gamma`; build it with one of the
-    `from_...`.
+    """The acceptance of a draft's tokens for every gamma up to `max_gamma`. Use one of the `from_...`
+    functions to build it.
 
-    `prefix` holds a_1, a_2, ... and `tail` the constant acceptance of all later positions (None: unknown, so
-    a longer draft is refused). measured_at: draft lengths at which it was measured, exact there and modelled
-    elsewhere; empty where each position was measured. spread: standard deviation of ln(tokens per iteration)
-    at the longest of them, from text to text or from the contexts that were served to another. bins: see
-    `AcceptanceRow`.
+    `prefix` has a_1, a_2, ..., and `tail` is the constant acceptance of all later positions (None: unknown,
+    so a longer draft is refused). measured_at: measured draft lengths, where the acceptance is exact; it is
+    modelled at other lengths. Empty if each position was measured. spread: standard deviation of ln(tokens
+    per iteration) at the longest of them, between texts, or between the served contexts and another. bins:
+    see `AcceptanceRow`.
     """
 
     source: str
@@ -161,7 +161,7 @@ class Acceptance:
 
     @classmethod
     def from_row(cls, row: AcceptanceRow) -> "Acceptance":
-        """A measured row (`specs.acceptance_rows.find_acceptance`), its source kept."""
+        """The acceptance of a measured row (`specs.acceptance_rows.find_acceptance`), with its source."""
         if row.positions is not None:
             return replace(cls.from_positions(row.positions, row.source), spread=row.spread, bins=row.bins)
         if row.alpha is None:
@@ -193,7 +193,7 @@ class Acceptance:
 
     @property
     def alpha(self) -> float | None:
-        """The conditional acceptance where it is one constant."""
+        """The conditional acceptance, if it is one constant."""
         return None if self.prefix else self.tail
 
     @property
@@ -226,7 +226,7 @@ class Acceptance:
         return np.asarray(np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)])
 
     def effective_alpha(self, gamma: int) -> float:
-        """The constant alpha that would gain as many tokens at this gamma (1 or more)."""
+        """The constant alpha with the same gain at this gamma (1 or more)."""
         if self.alpha is not None:
             return self.alpha
         return float(alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma)))

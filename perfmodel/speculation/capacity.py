@@ -19,9 +19,9 @@ DEFAULT_MEMORY_FRACTION = 0.92
 
 @dataclass(frozen=True, slots=True)
 class Memory(Generic[Number]):
-    """Bytes on the fullest device of the group; batch sizes are whole sequences (0: not even one fits).
+    """Bytes on the fullest device of the group. Batch sizes are whole sequences; 0 means that not one fits.
 
-    Arrays, or plain numbers of a single point.
+    The fields are arrays, or plain numbers for a single point.
     """
 
     weight_bytes: Number

@@ -63,12 +63,12 @@ class Prediction:
 
     @property
     def speedup(self) -> Array:
-        """Against the baseline of the same batch."""
+        """Speedup over the baseline at the same batch."""
         return self.tokens_per_iteration * self.target_s / self.iteration_s
 
     @property
     def tpot_s(self) -> Array:
-        """Time per output token of one sequence, speculating."""
+        """Time per output token of one sequence with speculation."""
         return self.iteration_s / self.tokens_per_iteration
 
     @property
@@ -78,7 +78,7 @@ class Prediction:
 
     @property
     def throughput_tokens_per_s(self) -> Array:
-        """Tokens per second of the whole batch, speculating."""
+        """Tokens per second of the whole batch with speculation."""
         return self.batch / self.tpot_s
 
     @property
@@ -196,11 +196,11 @@ def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -
 def predict(
     scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX_GAMMA, at_best: bool = False
 ) -> Prediction:
-    """Answers a workload of any size with constant memory in addition to its result.
+    """Answer a workload of any size, with constant memory in addition to the result.
 
-    gamma_optimal is searched from 0 to `max_gamma`, or as far as the acceptance data reaches. at_best: the
-    answer is for that gamma, and the workload's own gamma is ignored. Raises InputError where the workload's
-    gamma is beyond that data, and for an answer that is not finite.
+    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data. at_best: answer for
+    that gamma and ignore the workload's own. Raises InputError if the workload's gamma is beyond that data,
+    or if an answer is not finite.
     """
     batch, context, gamma = workload.batch, workload.context, workload.gamma
     shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape)

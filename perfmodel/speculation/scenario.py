@@ -107,19 +107,19 @@ class Scenario:
 
     @property
     def weight_bytes(self) -> float:
-        """Of the target, on one device: all but experts and layers in the host's memory."""
+        """Weight bytes of the target on one device, without experts and layers in host memory."""
         part, machine = self.target_shard, self.machine
         held = part.experts.held_bytes if part.experts else 0.0
         return (part.stored_weight_bytes - machine.host_experts * held) * (1.0 - machine.host_layers)
 
     @property
     def independence(self) -> float:
-        """How independently the query tokens of a sequence route: as given, else as calibrated."""
+        """Degree to which query tokens of a sequence route independently: as given, else as calibrated."""
         asked = self.routing_independence
         return self.machine.calibration.routing_independence.value if asked is None else asked
 
     def longest(self, most: int) -> int:
-        """The longest draft up to `most` that the draft can make and whose acceptance is known."""
+        """The longest draft up to `most` that the draft kind allows and that has a known acceptance."""
         ends = (most, self.acceptance.max_gamma, self.draft.max_gamma)
         return min(end for end in ends if end is not None)
 
@@ -162,9 +162,9 @@ class Scenario:
         return self.draft_machine.predicted_s(ops, batch * np.asarray(query))
 
     def draft_token_s(self, batch: Floats, context: Floats, gammas: Ints) -> Array:
-        """Calibrated draft time per drafted token; all three broadcast.
+        """Calibrated draft time per drafted token. All three arguments broadcast.
 
-        Without gamma axes where a token takes one pass at any gamma, or no pass.
+        The result has no gamma axis if a token takes one pass at every gamma, or no pass.
         """
         query, share = self.drafting(gammas)
         return np.asarray(0.0 if share is None else self.draft_pass_s(batch, context, query) * share)
@@ -193,9 +193,7 @@ class Scenario:
         return fixed + c.iteration_sequence_s.value * batch if c.iteration_sequence_s.value else fixed
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
-        """Time before the first token that only speculation needs: the draft's own prefill, scoring and
-        gathering.
-        """
+        """Time before the first token that speculation adds: prefill of the draft, scoring and gathering."""
         once = costs.selection(self.draft_shard, batch, context, self.draft.kv, "setup")
         seconds = sum((self.draft_machine.op_predicted_s(op) for op in once), start=0.0)
         if self.draft.shares_prefill:

@@ -94,7 +94,7 @@ class CheckedPart:
 
     @property
     def measured(self) -> dict[str, float]:
-        """Row -> its measurement, in seconds or a speedup, of the latest record that has it."""
+        """Row -> its latest measurement, in seconds or as a speedup."""
         return {f.row: f.measured for f in self.figures}
 
 
@@ -117,7 +117,7 @@ class Checked:
 
     @property
     def passes(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if no check failed."""
         return not self.faults
 
 

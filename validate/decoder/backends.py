@@ -112,7 +112,7 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = F
 
 
 def selection(attention: FoldedAttention) -> Selection:
-    """Attention over what queries choose, by the same implementation."""
+    """Attention over the tokens that the queries select, with the same implementation."""
     if isinstance(attention, AttentionByShape):
         attention = attention.default
     if not attention.name.startswith("triton"):

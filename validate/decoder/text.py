@@ -73,7 +73,7 @@ def _brief(error: Exception) -> str:
 
 
 def tokenizer(spec: ModelSpec, folder: Path | None) -> Tokenizer | None:
-    """The model's tokenizer, None where there is none. Raises InputError where it cannot be read."""
+    """The model's tokenizer, or None if it has none. Raises InputError if it cannot be read."""
     if folder is not None and any((folder / name).is_file() for name in TOKENIZER_FILES):
         return HuggingFace(folder)
     return Tokenizer() if spec.vocab_size == 256 else None

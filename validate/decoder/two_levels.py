@@ -199,8 +199,8 @@ class TwoLevelDecoder(Decoder):
         self.conclude(state, *self.levels.proposed(width))
 
     def replayed(self, state: State, record: Record) -> Callable[[State], object]:
-        """`step`, on `state` as replays: the host looks at the device between inner rounds, and chooses the
-        last.
+        """`step` on `state` as replayed graphs. Between inner rounds the host reads the device and chooses
+        the last round.
         """
         levels, eager = self.levels, WeakMethod(self.step)
         levels.replay_of(state, record)

@@ -78,7 +78,7 @@ class Said:
     """Tokens per iteration."""
 
     def over(self, other: "Said") -> "Said":
-        """These facts, with missing ones from another."""
+        """These facts, completed with those of another."""
         named = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) is not None
         }

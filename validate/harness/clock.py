@@ -86,7 +86,7 @@ def keep_busy(device: torch.device) -> None:
 
 
 def overhead_s(clock: Clock) -> float:
-    """The clock's own time per lap: the mean lap around nothing."""
+    """The clock's own time per lap: the mean of an empty lap."""
     for _ in range(EMPTY_LAPS):
         clock.mark()
     return fmean(clock.laps())

@@ -8,7 +8,7 @@ EVERY_S = 20.0
 
 
 class RowProgress:
-    """Rows done of rows in all; time left by the pace of this sitting."""
+    """Finished rows out of all rows, and the remaining time at the pace of this run."""
 
     def __init__(self, total: int, done: int) -> None:
         """So many rows in all, so many finished in an earlier sitting."""
@@ -30,7 +30,7 @@ class RowProgress:
         self._done += 1
 
     def end(self) -> None:
-        """All of them are."""
+        """Report that all rows are finished."""
         if self.terminal:
             self._write("")
 

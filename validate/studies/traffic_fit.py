@@ -58,7 +58,7 @@ class Scale:
         return self.moved(value, self.step if self.log or value + self.step <= self.most else -self.step)
 
     def ends(self, value: float) -> tuple[float, float]:
-        """The least and the most by which the constant may move."""
+        """The smallest and the largest value of the constant in a fit."""
         return (-math.inf, math.inf) if self.log else (-value, self.most - value)
 
     def between(self, before: float, after: float) -> float:

@@ -69,9 +69,9 @@ class AdviseQuery(CommonOptions):
     """A question to `advise`.
 
     rate: draft, or ``draft@METHOD:BUDGET``, -> ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position), ``0.6x3.5``
-    (n-gram: hit probability x run length). acceptance: a
-    file of rows, instead of the bundled ones, for what rate leaves out. draft and draft_kv: None searches
-    what rate and file name, and all kinds and methods where there is neither.
+    (n-gram: hit probability x run length). acceptance: a file of rows, used instead of the bundled ones for
+    drafts without a rate. draft, draft_kv: None searches the drafts and methods in rate and file, or all
+    kinds and methods without these.
     """
 
     context: arg.Context

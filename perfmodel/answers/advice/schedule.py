@@ -132,9 +132,9 @@ class ScheduleTable(LengthTable):
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Answer):
-    """A table for each context range; `num_speculative_tokens_per_batch_and_context` is the proposed
-    five-item form. does_not_fit: where not one sequence of the longest context fits, in words: then there is
-    no line.
+    """One table per context range. `num_speculative_tokens_per_batch_and_context` is the proposed five-item
+    form. does_not_fit: the reason, if no sequence of the longest context fits; the answer then has no server
+    line.
     """
 
     model: str

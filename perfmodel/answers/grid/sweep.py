@@ -94,7 +94,7 @@ class Block:
 
 @question
 class Grid(Options):
-    """Every combination of the lists, with everything else fixed. A gamma of None is the best one of its
+    """Every combination of the lists, with all other arguments fixed. A gamma of None is the best one of its
     point.
     """
 
@@ -234,10 +234,10 @@ class Sweep(Answer):
         return library("pandas").concat(frames, ignore_index=True)
 
     def to_xarray(self) -> "Dataset":
-        """The figures as an xarray Dataset over [`AXES`], also those of one value.
+        """The figures as an xarray Dataset over [`AXES`], including axes of one value.
 
-        A draft length that was sought is ``auto`` on its axis, a looked-up acceptance ``published``.
-        Raises InputError if xarray is not installed.
+        A searched draft length is ``auto`` on its axis, a looked-up acceptance ``published``. Raises
+        InputError if xarray is not installed.
         """
         sizes = [len(self.grid.axis(name)) for name in AXES]
         *heads, batches, contexts, gammas = sizes
@@ -255,10 +255,10 @@ class Sweep(Answer):
         )
 
     def best(self, figure: str = "speedup") -> dict[str, Any]:
-        """The row whose figure, one of `COLUMNS`, is best among those that fit in memory: the largest, or the
-        smallest of a time (``_s``).
+        """The row with the best figure (one of `COLUMNS`) among those that fit in memory: the largest value,
+        or the smallest of a time (``_s``).
 
-        Raises InputError for another figure, and where nothing fits.
+        Raises InputError for an unknown figure, or if no row fits.
         """
         if parse_text(figure, "figure") not in COLUMNS:
             raise unknown_name("figure", "figure", figure, COLUMNS)
@@ -269,10 +269,11 @@ class Sweep(Answer):
         return dict((min if least else max)(rows, key=lambda row: row[figure]))
 
     def plot(self, figure: str = "speedup", over: str = "context_tokens", **options: Any) -> "Axes":
-        """Draw a figure, one of `COLUMNS`, over another column, a line for each combination of the rest.
+        """Draw a figure (one of `COLUMNS`) over another column, with one line for each combination of the
+        others.
 
-        options: those of `pandas.DataFrame.plot`, such as ``ax``. Returns the axes. Raises InputError for
-        another column, and if pandas or matplotlib is not installed.
+        options: those of `pandas.DataFrame.plot`, such as ``ax``. Returns the axes. Raises InputError for an
+        unknown column, or if pandas or matplotlib is not installed.
         """
         for name in (figure, over):
             if parse_text(name, "plot") not in COLUMNS:

@@ -85,10 +85,10 @@ class DraftLimits:
 
 @dataclass(frozen=True, repr=False)
 class Traffic(Answer):
-    """A row for each load and draft length, the baseline first, and what they come to.
+    """One row per load and draft length, the baseline first, and the conclusions from them.
 
-    verdict: ``unknown_acceptance`` where nothing is known of the draft: then only the baseline is told.
-    prefix: with a prefix cache, what the draft costs it at each load.
+    verdict: ``unknown_acceptance`` if no acceptance of the draft is known; the answer then has only the
+    baseline. prefix: with a prefix cache, the cost of the draft in it at each load.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -114,7 +114,7 @@ class Traffic(Answer):
         return f"{self.verdicts[-1].reason}; {self.model} on {devices(self.hardware, self.tp)}"
 
     def to_frame(self) -> "DataFrame":
-        """A row a load and draft length; times by statistic: ``tpot_s_p99``."""
+        """A DataFrame with one row per load and draft length; times by statistic, such as ``tpot_s_p99``."""
         return library("pandas").DataFrame([flat(row) for row in self.rows])
 
 

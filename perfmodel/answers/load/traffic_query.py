@@ -322,7 +322,7 @@ class TrafficQuery(CommonOptions):
 
     @property
     def in_lockstep(self) -> bool:
-        """Whether clients send requests of equal output lengths one after another."""
+        """True if clients send requests of equal output lengths one after another."""
         return not (self.opens or self.output_std or self.think_time)
 
     @property

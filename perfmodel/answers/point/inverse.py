@@ -33,13 +33,13 @@ class InverseQuery(Query):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Inverse(Answer):
-    """What reaches `target_speedup` at this batch, context and gamma with all else as asked; None where
-    nothing does.
+    """The conditions for `target_speedup` at this batch, context and gamma, each with all other inputs as
+    given. None if no value is sufficient.
 
     smallest_alpha: constant acceptance. largest_draft_to_target: cost ratio (T_D + T_select) / T_T.
-    largest_kv_reread: factor on the verification's KV bytes, from 1 to gamma + 1 (where any value will do).
-    smallest_context: tokens. `speedup` is what the question itself gives. Where no acceptance is known only
-    smallest_alpha is told, at the draft length that needs the least, and a warning says so.
+    largest_kv_reread: factor on the KV bytes of verification, from 1 to gamma + 1 (the end if every value is
+    sufficient). smallest_context: tokens. speedup: that of the question itself. Without a known acceptance
+    only smallest_alpha is given, at the draft length that needs the least, with a warning.
     """
 
     batch: float

@@ -102,8 +102,8 @@ class Accepted:
 
 @dataclass(frozen=True, repr=False)
 class Move(Answer):
-    """One input moved alone: its low and high value in words, the speedup at each, their distance (`swing`),
-    and whether the speedup crosses 1 between them (`flips`).
+    """One input changed alone: its low and high value in words, the speedup at each, the difference of both
+    speedups (`swing`), and whether the speedup crosses 1 between them (`flips`).
     """
 
     input: str

@@ -230,12 +230,12 @@ class Options(CommonOptions):
 
 @question
 class Query(Options):
-    """One point of a question; every argument is a flag of ``perfmodel whatif``.
+    """One point of a question. Every argument is a flag of ``perfmodel whatif``.
 
-    gamma None (or ``"auto"``) seeks the best one from 0 to max_gamma. Of alpha, tokens_per_iteration (meant
-    at `gamma`) and acceptance (a file) at most one may be given; none looks for what was published of this
-    pair and budget. draft None is then one that is published and that the engine runs, else ``self``. weights
-    and kv_dtype None are the checkpoint's own formats.
+    gamma: None (or ``"auto"``) searches for the best length from 0 to max_gamma. alpha, tokens_per_iteration
+    (measured at `gamma`) and acceptance (a file): at most one of them; without any, the published acceptance
+    of this pair and budget is used. draft: None takes a published draft that the engine runs, or else
+    ``self``. weights, kv_dtype: None takes the formats of the checkpoint.
     """
 
     batch: arg.Batch
@@ -304,10 +304,10 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
-    """Build the scenario of a question: the one place where that happens. InputError for what is impossible.
+    """Build the scenario of a question. Raises InputError for an impossible question.
 
-    acceptance: stands for whatever the question says of it. named: what the question names, where it was read
-    before.
+    acceptance: replaces the acceptance of the question. named: the parts of the question that were already
+    read.
     """
     found = named or Named.of(query)
     target, gpu, tp = found.target, found.gpu, query.tp

@@ -101,7 +101,7 @@ class LengthPolicy(ABC):
 
     @property
     def name(self) -> str:
-        """Of its file, by which it is typed."""
+        """Name of the file, which is also its name on the command line."""
         return type(self).__module__.rpartition(".")[2]
 
     @property

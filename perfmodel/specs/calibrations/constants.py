@@ -141,10 +141,10 @@ class Scope:
 class Declared:
     """The declaration of one constant.
 
-    work: what it is a cost of. term: what its time is counted as (None: it shapes how terms overlap). unit:
-    also says which values are possible (`_BOUNDS`). meaning: one line for the documentation. search: given
-    for constants that a recipe of validate/fit may fit. Works alike for anything with ``numbers()``: a curve,
-    a table.
+    work: the work that causes the cost. term: the term that its time enters (None: it determines the overlap
+    of terms). unit: also sets the possible values (`_BOUNDS`). meaning: one line for the documentation.
+    search: given for constants that a recipe of validate/fit may fit. A declaration also applies to a curve
+    or a table, which has ``numbers()``.
     """
 
     work: Work

@@ -83,10 +83,11 @@ class Link(Frozen):
 class GPUSpec(Frozen):
     """Vendor facts of one device, read from ``hardware/gpus/<name>.yaml`` or a user's file.
 
-    Peaks are dense and count multiply and add as two FLOPs. A precision that is not listed has no peak. Only
-    a CPU host may leave out memory and peaks: they depend on the machine, and asking for a missing one is
-    refused. peer_access: whether devices without a link of their own reach each other's memory over PCIe;
-    else messages go through the host's. memory_type: of a board; with GDDR, borrowed kernels are corrected.
+    Peaks are dense and count a multiply-add as two FLOPs. A precision that is not listed has no peak. Only a
+    CPU host may leave out memory and peaks, because they depend on the machine; a question that needs a
+    missing one is refused. peer_access: true if devices without a link access each other's memory over PCIe;
+    otherwise messages go through host memory. memory_type: type of the memory of a board; with GDDR, kernels
+    from another device are corrected.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z")]
@@ -128,7 +129,9 @@ class GPUSpec(Frozen):
         raise InputError(f"{flag}: {self.name} has no published {precision} peak; {known}")
 
     def check_peaks(self, computes: Iterable[str], given: str, flag: str = "--weights") -> None:
-        """Refuse (InputError) what the device has no peak for. given: its name or file in the question."""
+        """Raise InputError for a format without a peak on this device. given: its name or file in the
+        question.
+        """
         for compute in computes:
             self.peak_flops(compute, f"{flag}: {given}" if files.looks_like_path(given) else flag)
 
@@ -139,26 +142,28 @@ class GPUSpec(Frozen):
 
     @property
     def memory_bytes(self) -> float:
-        """Memory capacity in bytes, as the data sheet prints it (GB = 10^9). Raises InputError where there is
-        none.
-        """
+        """Memory capacity in bytes, as in the data sheet (GB = 10^9). Raises InputError if it is missing."""
         if not self.memory:
             raise InputError(f"--hardware: {self.name} has no memory size; put it in a file of your own")
         return self.memory.si
 
     @property
     def link_bytes_per_s(self) -> float | None:
-        """One-direction bandwidth between two devices: the device link, else the host link, else None."""
+        """One-direction bandwidth between two devices: that of the device link, else of the host link, else
+        None.
+        """
         return self.link_rate(2)
 
     def link_rate(self, devices: int) -> float | None:
-        """One-direction bandwidth between so many devices: a bridge reaches only those that it joins."""
+        """One-direction bandwidth between this number of devices; a bridge reaches only the devices that it
+        joins.
+        """
         link = self.host_link if self.over_host(devices) else self.link
         return link.per_direction.si if link else None
 
     def over_host(self, devices: int) -> bool:
-        """Whether so many devices talk over the host's PCIe: they have no link of their own, or it joins
-        fewer.
+        """True if this number of devices communicates over PCIe: the link is missing, or it joins fewer
+        devices.
         """
         return self.link is None or (self.link.devices is not None and devices > self.link.devices)
 

@@ -164,8 +164,8 @@ class Weights:
     given: str = ""
 
     def of(self, tensor: str) -> Format:
-        """Format of one GEMM: as named itself, as its part, at 16 bits where that is usual, else as the
-        layers.
+        """Format of one GEMM: that given for the GEMM itself, else for its part, else 16 bits if that is
+        usual for the part, else the format of the layers.
         """
         named, part = dict(self.own), _PART_OF.get(tensor, tensor)
         if tensor in named or part in named:

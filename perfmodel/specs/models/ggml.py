@@ -116,5 +116,5 @@ def in_gguf(weights: str) -> str:
 
 
 def is_gguf(model: str) -> bool:
-    """Whether a model is named by its GGUF file."""
+    """True if a model is named by its GGUF file."""
     return model.endswith((".gguf", ".GGUF"))

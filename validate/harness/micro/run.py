@@ -79,7 +79,9 @@ def time_job(
     shard: RankShard,
     samples: int = MIN_SAMPLES,
 ) -> Row:
-    """One finished row: seconds per call, a stretch of calls a sample; as many calls on every rank."""
+    """One finished row: seconds per call, with several calls per sample and the same number of calls on every
+    rank.
+    """
     base = {"kind": job.kind, "at": job.at}
     kernel, once, trouble = None, 0.0, None
     try:
