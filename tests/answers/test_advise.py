@@ -234,3 +234,9 @@ def test_a_file_of_rows_names_the_candidates(tmp_path) -> None:
     _, none, skips = find_candidates(request(rate={}, acceptance=str(path), context=100_000))
     assert none == []
     assert "was measured at 8192 to 32768" in skips[0].reason
+
+
+def test_the_layer_that_comes_with_a_target_is_named_first() -> None:
+    found = advise("mimo-v2.5", "b300", context=8192, tp=8, objective="latency", batch=1)
+    assert "no acceptance is known for mimo-v2.5. Pays from alpha" in found.reason
+    assert found.reason.index("(mtp, gamma 2") < found.reason.index("(ngram")

@@ -254,14 +254,14 @@ def _reason(
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
-    """The drafts that need the least acceptance, and how to supply a measured one."""
+    """The target's own layer and the drafts that need the least acceptance, and how to supply one."""
     if not would_pay:
         return "; no draft pays at any acceptance"
     needs = [
         f"{b.smallest_alpha:.2f} "
         f"({b.draft}{'' if b.draft_kv == 'full' else ' through ' + b.draft_kv.partition(',')[0]}"
         f", gamma {b.gamma}, batch {b.batch})"
-        for b in would_pay[:3]
+        for b in sorted(would_pay, key=lambda b: b.draft != "mtp")[:3]
     ]
     return f". Pays from alpha {', '.join(needs)}; supply one with --rate DRAFT=ALPHA or --acceptance"
 
