@@ -7,7 +7,6 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -18,7 +17,6 @@ from tests.attack import (
     cliffs,
     faults,
     forks,
-    hostile,
     jobs,
     mutants,
     readers,
@@ -104,11 +102,6 @@ def test_a_reader_that_never_ends_or_takes_all_memory_is_seen(monkeypatch: pytes
 def test_an_answer_that_is_not_finite_is_seen(printed: str) -> None:
     assert watch._printed(0, printed, "")
     assert watch._printed(0, "banana, info, /x/nan.yaml, inference", "") is None
-
-
-def test_the_same_seed_spoils_alike() -> None:
-    one, two = (hostile.spoiled(Random("18:device:3"), "a: 1\nb: [2, 3]\n", ".yaml") for _ in range(2))
-    assert one == two
 
 
 def test_a_journal_that_forgets_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,16 +50,6 @@ def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
     assert not fresh(one.read_text(encoding="utf-8"), two.read_text(encoding="utf-8"))
 
 
-def test_every_picture_of_the_docs_has_its_command() -> None:
-    shown = set()
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-            shown.add((page.parent / link).resolve().relative_to(ROOT).as_posix())
-    by_hand = "docs/img/iteration.svg"
-    assert shown == {by_hand, *(f"docs/img/{name}.svg" for name in PICTURE.PICTURES)}
-    assert {p.relative_to(ROOT).as_posix() for p in (ROOT / "docs" / "img").iterdir()} == shown
-
-
 # A caption says whatever of the question moves the picture.
 
 ON_HOST: dict[str, Any] = {"hardware": "rtx-3090", "engine": "llamacpp", "host_bandwidth": 60.0}

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.validate.accuracy import report as report_module
-from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record
 from perfmodel.validate.accuracy.trends import inflection_of
-from perfmodel.validate.records.store import RESULTS, read_record, records
-from tests.validate.tiny import BLOCK, changed, measured
+from perfmodel.validate.records.store import RESULTS, records
+from tests.validate.tiny import BLOCK, measured
 
 MACHINES = sorted({record.data.machine for record in records() if record.data.kind == "measure"})
 # git ignores results/local-*
@@ -68,26 +66,6 @@ def test_the_page_has_every_part_and_is_reproducible(results) -> None:
     assert report(results) == 0
     assert {path.name: path.read_bytes() for path in [page, *linked]} == before
     assert str(results) not in text
-
-
-def cells_of(results: Path, **samples: tuple[float, ...]) -> list[Cell]:
-    """The cells of the tiny run, its first row of phases with other samples."""
-    (path,) = results.glob("t-1/2*.json")
-    record = read_record(path)
-    rows = list(record.rows)
-    index = next(i for i, row in enumerate(rows) if row.mode == "phases")
-    rows[index] = rows[index].model_copy(update={"samples": rows[index].samples | samples})
-    return compare_record(changed(record, rows), calibration_of(record))
-
-
-def test_measured_below_the_bound_is_seen(results) -> None:
-    """A tiny model fits the cache of the device, which the page says; no CPU is as fast as the H100 of the
-    plan.
-    """
-    assert not report_module.below_bounds(cells_of(results))
-    (line,) = report_module.below_bounds(cells_of(results, ar_target_s=(1e-12,) * 7))
-    assert "T_T 1e-09 ms is below its bound" in line
-    assert line.endswith("(its working set fits the last-level cache)")
 
 
 def test_inflection_on_a_grid() -> None:

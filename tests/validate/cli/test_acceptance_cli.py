@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.harness import acceptance
 from perfmodel.validate.lm import CHECKPOINT
 from tests import pinned
 from tests.validate.tiny import write_documents, write_folder
@@ -140,37 +138,6 @@ def test_a_hugging_face_folder_and_its_texts(tmp_path, folders, draft, capsys) -
             "1",
         ]
         assert run(["whatif", *question, "--hardware", "h100", "--gamma", "2"]) == 0
-
-
-def test_what_was_observed_outlives_an_interruption(tmp_path, folders, monkeypatch) -> None:
-    big, _, documents = folders
-    observe, calls, out = acceptance._observe, list[str](), tmp_path / "table.json"
-
-    def second_one_is_interrupted(*arguments: Any) -> Any:
-        calls.append(arguments[3])
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return observe(*arguments)
-
-    monkeypatch.setattr(acceptance, "_observe", second_one_is_interrupted)
-    asked = ["--checkpoint", big, "--prompts", documents, "--draft-kv", "full", "--draft-kv", "quest:16"]
-    run(
-        [
-            "validate",
-            "acceptance",
-            *asked,
-            "--context",
-            "32",
-            "--new-tokens",
-            "8",
-            "--threads",
-            "1",
-            "--out",
-            str(out),
-        ]
-    )
-    assert calls == ["full", "quest:16"]
-    assert [row.draft_kv for row in read_acceptance(out)] == ["full"]
 
 
 @pytest.mark.parametrize("verb", ["generate", "acceptance"])

@@ -1,8 +1,6 @@
 """What a live server's chunks, a plan and the start of a fit come to, by hand."""
 
 import itertools
-import json
-import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -201,19 +199,6 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
         first
         == "llama-batched-bench -m m -npp 512,4096 -ntg 256 -npl 1,4,16 --output-format jsonl > K0.jsonl"
     )
-
-
-def test_prompts_of_an_n_gram_repeat_themselves(tmp_path) -> None:
-    """A row for each place of the largest batch, at least so many words, no two alike from the first on."""
-    for engine, rows in (("vllm", 16), ("sglang", 48)):
-        short, long, *_ = commands(replace(PLAN, method="ngram", engine=engine))
-        for line, words in ((short, 512), (long, 4096)):
-            subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)
-            text = (tmp_path / f"repeating-{words}.jsonl").read_text().splitlines()
-            prompts = [json.loads(row)["prompt"].split() for row in text]
-            assert len({prompt[0] for prompt in prompts}) == len(prompts) == rows
-            assert all(prompt[1:9] == prompt[9:17] and len(prompt) == words + 1 for prompt in prompts)
-            assert json.loads(text[0])["conversations"][0]["content"].split() == prompts[0]
 
 
 BASE = load_calibration("h100-sxm-80gb.literature")
