@@ -200,9 +200,11 @@ def prompt_s_of(
     """Seconds that a prompt adds to a pass, by running batch: of so many mean tokens, and pairs of one of
     them and a cached one. decoding: other tokens of the pass; ending: mean requests that end in it (Poisson).
     """
-    left = np.maximum(limits.max_num_batched_tokens - decoding, tokens) / tokens
-    together = np.minimum(ending / -np.expm1(-ending), left)  # prompts of a pass that has any
-    return reading(decoding, together * tokens) / together + reading.cached_s * pairs
+    left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0) / tokens
+    # prompts of a pass that has any, as far as they fit; and further passes of a longer one
+    together = np.clip(ending / -np.expm1(-ending), 1.0, np.maximum(left, 1.0))
+    further = np.maximum(1.0 / left - 1.0, 0.0) * reading.pass_s
+    return reading(decoding, together * tokens) / together + further + reading.cached_s * pairs
 
 
 def sequences_of(

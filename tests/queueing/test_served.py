@@ -119,6 +119,8 @@ def test_prompts_of_one_pass_share_its_fixed_time() -> None:
     ending = np.array([1e-9, 0.7, 5.0])
     told = prompt_s_of(reading, Limits(max_num_batched_tokens=401), np.ones(3), ending, 100.0)
     np.testing.assert_allclose(told, [0.1, 0.1 * (1 - np.exp(-0.7)) / 0.7, 0.025])  # at most four fit
+    long = prompt_s_of(reading, Limits(max_num_batched_tokens=401), np.ones(3), ending, 1000.0)
+    np.testing.assert_allclose(long, 0.25)  # in 2.5 passes
 
 
 def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> None:
