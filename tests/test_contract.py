@@ -16,7 +16,8 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.cli import gpus as gpu_catalogue
 from perfmodel.cli import models as model_catalogue
 from perfmodel.drafts import kinds

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import click
 
-from perfmodel.answers.question.arguments import Argument
+from perfmodel.answers.question.declaration import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.cli.options import flagged
 from perfmodel.errors import InputError, unknown_name

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
-from perfmodel.specs.calibrations.stacks import ENGINES, devices_of, parse_engine
+from perfmodel.specs.calibrations.by_engine import ENGINES, devices_of, parse_engine
 from perfmodel.specs.engines.engines import Engine, engines
 
 

@@ -5,8 +5,8 @@ from typing import Any, get_args
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary.files import bundled_names
+from perfmodel.specs.calibrations.by_engine import calibration_of
 from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.calibrations.stacks import calibration_of
 from perfmodel.specs.devices.gpu import GPUSpec, Precision, Quantity, load_gpu
 
 

@@ -18,7 +18,7 @@ from perfmodel.answers.text import (
     tokens,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
-from perfmodel.specs.calibrations.stacks import ELSEWHERE, ENGINES
+from perfmodel.specs.calibrations.by_engine import ELSEWHERE, ENGINES
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Of a verdict; yellow where it is open."""

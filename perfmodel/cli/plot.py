@@ -13,9 +13,11 @@ from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import COUNTS, Argument, argument, question
-from perfmodel.answers.question.query import UNUSED, Options, Query, acceptances_of, resolve
+from perfmodel.answers.question.arguments import COUNTS
+from perfmodel.answers.question.declaration import Argument, argument, flag, question
+from perfmodel.answers.question.query import Options, Query, acceptances_of
 from perfmodel.answers.question.readers import MaybeWholes
+from perfmodel.answers.question.resolving import UNUSED, resolve
 from perfmodel.cli.help import LLAMA, OUTPUT, App
 from perfmodel.cli.options import flagged, takes
 from perfmodel.errors import InputError, refuse, unknown_name
@@ -212,7 +214,7 @@ def latency(question: TrafficQuery, output: Output) -> None:
     name = "request_rate" if question.opens else "max_concurrency"
     low, high = question.loads.min(), question.loads.max()
     if not low < high:
-        raise refuse(arg.flag(name), None, "two loads or more here, such as 0.5,4", f"{low:g}")
+        raise refuse(flag(name), None, "two loads or more here, such as 0.5,4", f"{low:g}")
     loads = (
         np.linspace(low, high, LOADS)
         if question.opens

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from perfmodel.answers.point.whatif import WhatIf
 from perfmodel.answers.point.whatif import whatif as answer
-from perfmodel.answers.question.arguments import Argument
+from perfmodel.answers.question.declaration import Argument
 from perfmodel.answers.question.query import Query
 from perfmodel.cli import panel
 from perfmodel.cli.help import LLAMA, OUTPUT, command

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.operations import Floats
+from perfmodel.specs.models.components import MLA, AttentionHeads, Indexer, LinearAttention, Projection
 from perfmodel.specs.models.formats import Format, Precision
-from perfmodel.specs.models.parts import MLA, AttentionHeads, Indexer, LinearAttention, Projection
 from perfmodel.specs.models.shape import ModelSpec
 
 

@@ -23,14 +23,15 @@ from perfmodel.answers.answer import plain
 from perfmodel.answers.grid.sweep import Grid
 from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
-from perfmodel.answers.question.arguments import COUNTS, argument, asks, question
+from perfmodel.answers.question.arguments import COUNTS
+from perfmodel.answers.question.declaration import argument, asks, question
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.readers import Lengths, MaybeReals, Wholes, Words, gammas, methods, names
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats
 from perfmodel.specs.acceptance.acceptance_rows import find_acceptance
-from perfmodel.specs.calibrations.fits import COVERAGE, Z
+from perfmodel.specs.calibrations.fit_errors import COVERAGE, Z
 from perfmodel.speculation import capacity
 from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario

@@ -23,7 +23,7 @@ from perfmodel.plots.theme import (
     sign,
     styled,
 )
-from perfmodel.specs.calibrations.fits import COVERAGE
+from perfmodel.specs.calibrations.fit_errors import COVERAGE
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import speedup_interval

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from perfmodel.answers.point.verdict import Calibrated
-from perfmodel.answers.question.arguments import Question, arguments
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.declaration import Question, arguments
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import in_names, not_installed
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.writing import destination, write

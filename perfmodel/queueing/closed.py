@@ -1,7 +1,7 @@
 """The server's answer in closed form: running batch, throughput and latencies over any number of loads at
 once.
 
-Open loop: the chain of `perfmodel.queueing.chain`. Closed loop: C clients, each decoding in a share f of the
+Open loop: the chain of `queueing.occupancy`. Closed loop: C clients, each decoding in a share f of the
 passes, see (C - 1) f others decode and their prompts arrive, so that
 
     s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau        f = (D - 1) / A / ((D - 1) / A + passes of the
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.queueing.chain import TINY, Occupancy, capacity, occupancy, prompts_per_pass
 from perfmodel.queueing.latency import (
     FULL,
     as_passes_end,
@@ -31,6 +30,7 @@ from perfmodel.queueing.latency import (
 )
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.moments import Moments, mixed, sometimes
+from perfmodel.queueing.occupancy import TINY, Occupancy, capacity, occupancy, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
 
 BLOCK = 512

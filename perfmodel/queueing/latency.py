@@ -15,9 +15,9 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.queueing.chain import NEGLIGIBLE, TINY
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.moments import Moments, mixed, sometimes, uniform
+from perfmodel.queueing.occupancy import NEGLIGIBLE, TINY
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 

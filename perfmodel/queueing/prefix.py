@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths
-from perfmodel.specs.calibrations.stacks import DEFAULT, engine_of
+from perfmodel.specs.calibrations.by_engine import DEFAULT, engine_of
 from perfmodel.specs.engines.serving import PrefixBlocks, serving_engines
 from perfmodel.speculation.scenario import Scenario
 

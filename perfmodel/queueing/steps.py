@@ -18,7 +18,7 @@ from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import CachedPrompts, Engine, Reuse
-from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario

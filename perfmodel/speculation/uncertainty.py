@@ -17,7 +17,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.operations import Array, Floats, Ints
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, over_host
 from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.specs.calibrations.fits import Z, square
+from perfmodel.specs.calibrations.fit_errors import Z, square
 from perfmodel.specs.engines.engines import engines
 from perfmodel.specs.engines.source_errors import kernels_of, step_errors
 from perfmodel.speculation.chain import Passes

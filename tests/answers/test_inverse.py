@@ -7,7 +7,8 @@ import pytest
 
 from perfmodel.answers.point.break_even import smallest_alpha, speedup_at
 from perfmodel.answers.point.inverse import inverse
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.workload import Workload

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.costs import Experts
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario

@@ -11,9 +11,10 @@ from perfmodel.answers import text
 from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
 from perfmodel.answers.question.doubts import beyond
 from perfmodel.answers.question.placement import check_engine
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.fits import MeasuredRange
+from perfmodel.specs.calibrations.fit_errors import MeasuredRange
 from perfmodel.speculation.capacity import memory_of
 from tests.speculation.asked import scenario as llama
 

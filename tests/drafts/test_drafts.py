@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from msgspec.structs import asdict
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.drafts import kind_of, make_draft
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.eagle import Eagle, few_layers

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.explorer import page as explore
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.uncertainty import log_error, speedup_interval

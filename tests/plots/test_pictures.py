@@ -12,7 +12,8 @@ import pytest
 
 from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from tests.plots.asked import ASK, REQUEST, ROOT
 from tests.scripts import of_docs
 

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.plots import passes as plots_passes
 from perfmodel.speculation import capacity

@@ -10,9 +10,9 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.answers.load.traffic_rows import BUSY, SPLIT
-from perfmodel.queueing.chain import capacity, prompts_per_pass
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.occupancy import capacity, prompts_per_pass
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import StepTimes
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.queueing.chain import capacity, occupancy
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.occupancy import capacity, occupancy
 from perfmodel.queueing.policies.table import by_batch, walk
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import values

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import BLOCK, mean_tpot_s, serve
 from perfmodel.queueing.latency import as_passes_end
 from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
 LENGTHS = Lengths(1000.0, 101.0, 300.0, 40.0)

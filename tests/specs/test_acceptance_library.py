@@ -10,7 +10,8 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.acceptance_of import published_acceptance
 from perfmodel.answers.question.arguments import TASKS
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance import acceptance_library
 from perfmodel.specs.acceptance.acceptance_library import (

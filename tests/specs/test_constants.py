@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
 from perfmodel.specs.calibrations.constants import AllReduce, Constant, interpolated
 from perfmodel.specs.calibrations.engine_constants import EngineConstants
-from perfmodel.specs.calibrations.fits import Scatter, StatedFit, square
+from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit, square
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 

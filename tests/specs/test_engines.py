@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.by_engine import ENGINES, calibration_of, engine_of
 from perfmodel.specs.calibrations.calibration import load_bundled, over_host, read_kernels
-from perfmodel.specs.calibrations.fits import Relation
-from perfmodel.specs.calibrations.stacks import ENGINES, calibration_of, engine_of
+from perfmodel.specs.calibrations.fit_errors import Relation
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import engines, release
 

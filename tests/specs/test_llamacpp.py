@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Named, Query
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import Named
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.stacks import calibration_of, parse_engine
+from perfmodel.specs.calibrations.by_engine import calibration_of, parse_engine
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import release
 from perfmodel.validate.studies.sources import judged

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.speculation.scenario import Scenario
 
 

@@ -6,7 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.specs.calibrations.calibration import over_host
-from perfmodel.specs.calibrations.fits import MeasuredRange, Scatter, StatedFit, Z
+from perfmodel.specs.calibrations.fit_errors import MeasuredRange, Scatter, StatedFit, Z
 from perfmodel.specs.engines.engines import engines
 from perfmodel.specs.engines.source_errors import BORROWED, step_errors
 from perfmodel.speculation.acceptance import Acceptance

@@ -1,12 +1,12 @@
 """The arguments of measuring only, each declared once; those of all questions:
-`answers/question/arguments.py`.
+`answers/question/declaration.py`.
 """
 
 from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Annotated
 
-from perfmodel.answers.question.arguments import POSITIVE, Argument, Question, question
+from perfmodel.answers.question.declaration import POSITIVE, Argument, Question, question
 from perfmodel.answers.question.readers import whole
 
 SHOWN_FOLDER = "results/ of the checkout, else of this folder"

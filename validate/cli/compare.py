@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from perfmodel.answers.question.arguments import Argument
+from perfmodel.answers.question.declaration import Argument
 from perfmodel.answers.question.readers import whole
 from perfmodel.answers.text import seconds
 from perfmodel.cli.options import Json, flagged

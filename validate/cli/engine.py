@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import Argument, Question, argument, question
+from perfmodel.answers.question.declaration import Argument, Question, argument, question
 from perfmodel.answers.question.readers import whole
 from perfmodel.cli.options import takes
 from perfmodel.cli.output import say, say_whole
@@ -239,7 +239,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 def _watch(q: EngineQuestion, query: "Query") -> None:
     """Prints whether the served length holds, and exits with 1 where it does not."""
-    from perfmodel.answers.question.query import resolve
+    from perfmodel.answers.question.resolving import resolve
     from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
     from perfmodel.validate.engine.acceptance.prometheus import since
     from perfmodel.validate.engine.fit import ANY
@@ -273,7 +273,7 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
 
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
-    from perfmodel.answers.question.query import resolve
+    from perfmodel.answers.question.resolving import resolve
     from perfmodel.validate.engine.plan import GAMMAS, PlanRequest, commands
 
     resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from perfmodel.answers.question.arguments import TOKENS, Argument, question
+from perfmodel.answers.question.arguments import TOKENS
+from perfmodel.answers.question.declaration import Argument, question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.cli.output import Column
 from perfmodel.cli.output import table as show
 from perfmodel.speculation.acceptance import Acceptance

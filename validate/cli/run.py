@@ -7,7 +7,7 @@ from typing import Annotated
 
 import click
 
-from perfmodel.answers.question.arguments import Argument
+from perfmodel.answers.question.declaration import Argument
 from perfmodel.cli.options import flagged
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.devices.gpu import load_gpu

@@ -15,7 +15,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.specs.calibrations.fits import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
+from perfmodel.specs.calibrations.fit_errors import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.calibrations.fits import COVERAGE
+from perfmodel.specs.calibrations.fit_errors import COVERAGE
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from perfmodel.answers.question.query import Query, draft_kv
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.question.acceptance_of import measured_acceptance
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.reading import read_text

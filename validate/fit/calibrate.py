@@ -13,7 +13,7 @@ import numpy as np
 from perfmodel.specs.boundary.files import data_directory
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.specs.calibrations.fits import Scatter, StatedFit, square
+from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit, square
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity, errors_of
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit

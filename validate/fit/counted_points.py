@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Array, Floats, Op

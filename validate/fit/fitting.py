@@ -10,7 +10,7 @@ import numpy as np
 from perfmodel.operations import Array, Mask
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.specs.calibrations.fits import StatedFit
+from perfmodel.specs.calibrations.fit_errors import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet

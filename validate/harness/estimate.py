@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation import capacity, tree_cost
 from perfmodel.speculation.chain import Prediction, predict

@@ -15,7 +15,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.calibration import beyond
-from perfmodel.specs.calibrations.fits import Quantity, Relation, Scatter, Z
+from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, Z
 from perfmodel.specs.engines.engines import VERSION, release
 from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration

@@ -8,7 +8,7 @@ import numpy as np
 import yaml
 
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.fits import Quantity, Relation, Scatter
+from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter
 from perfmodel.specs.engines.engines import DRIFT, FILE, Engines
 from perfmodel.validate.solving import significant, yaml_number
 from perfmodel.validate.studies.parameters import (

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.drafts import kinds
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.speculation.uncertainty import with_calibration

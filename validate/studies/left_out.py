@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.answers.question.query import Query, resolve
-from perfmodel.specs.calibrations.stacks import devices_of
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
+from perfmodel.specs.calibrations.by_engine import devices_of
 from perfmodel.specs.engines.engines import DRIFT, engines
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration

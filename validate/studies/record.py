@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.calibrations.fits import Scatter
+from perfmodel.specs.calibrations.fit_errors import Scatter
 from perfmodel.speculation.uncertainty import speedup_interval
 from perfmodel.validate.accuracy.compare import (
     Cell,

@@ -18,9 +18,9 @@ import yaml
 
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.fits import Z
-from perfmodel.specs.calibrations.stacks import ELSEWHERE, calibration_of
-from perfmodel.specs.calibrations.stacks import ENGINES as KNOWN_ENGINES
+from perfmodel.specs.calibrations.by_engine import ELSEWHERE, calibration_of
+from perfmodel.specs.calibrations.by_engine import ENGINES as KNOWN_ENGINES
+from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors, kernels_of
 from perfmodel.specs.models.model import load_model

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.query import resolve
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.operations import Op
+from perfmodel.specs.calibrations.by_engine import calibration_of
 from perfmodel.specs.calibrations.calibration import Calibration, read_kernels
 from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.specs.calibrations.stacks import calibration_of
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import DRIFT, ONLY, architecture_of, borrowed_scopes, release
 from perfmodel.speculation.scenario import Scenario

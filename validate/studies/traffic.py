@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.load.traffic_query import DEFAULT_STD
-from perfmodel.answers.question.query import resolve
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs import data_folder
-from perfmodel.specs.calibrations.fits import Z
+from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario

@@ -17,10 +17,10 @@ from perfmodel.answers.advice.required_acceptance import BreakEven, break_evens
 from perfmodel.answers.advice.robustness import Robustness, robustness_of
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
-from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.declaration import asks
 from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.text import ratio_text
-from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.uncertainty import speedup_interval

@@ -11,10 +11,12 @@ import numpy as np
 
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
-from perfmodel.answers.question.arguments import COUNTS, argument, question
+from perfmodel.answers.question.arguments import COUNTS
+from perfmodel.answers.question.declaration import POSITIVE, argument, question
 from perfmodel.answers.question.doubts import said, slowing
+from perfmodel.answers.question.engine_support import RunsIn, runs_in
 from perfmodel.answers.question.placement import check_head
-from perfmodel.answers.question.query import UNUSED, CommonOptions, Named, resolve
+from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.readers import (
     MaybeReal,
@@ -25,7 +27,7 @@ from perfmodel.answers.question.readers import (
     methods,
     texts,
 )
-from perfmodel.answers.question.runs_in import RunsIn, runs_in
+from perfmodel.answers.question.resolving import UNUSED, Named, resolve
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
 from perfmodel.kv import KVMethod, method, names, parse_kv
@@ -35,7 +37,7 @@ from perfmodel.parse import items
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcceptance
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -120,10 +122,10 @@ class AdviseQuery(CommonOptions):
     )
     objective: str = argument("Quantity to optimise.", choices=OBJECTIVES, default="throughput")
     max_tpot_ms: MaybeReal = argument(
-        "Upper bound on TPOT, in milliseconds.", "MS", limits=arg.POSITIVE, default=None
+        "Upper bound on TPOT, in milliseconds.", "MS", limits=POSITIVE, default=None
     )
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
-    price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
+    price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=POSITIVE, default=None)
 
     def check(self) -> None:
         super().check()

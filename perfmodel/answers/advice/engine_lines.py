@@ -15,11 +15,12 @@ from typing import Any
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.llama_server import ServedFile, gguf_name, llama_server
 from perfmodel.answers.question.acceptance_of import published_head
-from perfmodel.answers.question.query import CommonOptions, Query, resolve
-from perfmodel.answers.question.runs_in import draft_word
+from perfmodel.answers.question.engine_support import draft_word
+from perfmodel.answers.question.query import CommonOptions, Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
-from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.attention import engine_attention
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.specs.models.ggml import in_gguf

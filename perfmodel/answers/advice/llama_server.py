@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass
 
 from perfmodel.answers.advice.draft_lengths import LengthTable
-from perfmodel.answers.question.runs_in import draft_word
+from perfmodel.answers.question.engine_support import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.specs.engines.serving import serving_engines
 

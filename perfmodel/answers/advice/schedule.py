@@ -27,9 +27,11 @@ from perfmodel.answers.point.verdict import Calibrated, warnings
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question import readers
 from perfmodel.answers.question.acceptance_of import acceptance_by_context
-from perfmodel.answers.question.arguments import COUNTS, argument, asks, question
+from perfmodel.answers.question.arguments import COUNTS
+from perfmodel.answers.question.declaration import SHARE, argument, asks, question
 from perfmodel.answers.question.doubts import said, slowing
-from perfmodel.answers.question.query import Options, Query, acceptances_of, assumed, resolve
+from perfmodel.answers.question.engine_support import runs_in
+from perfmodel.answers.question.query import Options, Query, acceptances_of
 from perfmodel.answers.question.rates import given_rate
 from perfmodel.answers.question.readers import (
     Length,
@@ -38,11 +40,11 @@ from perfmodel.answers.question.readers import (
     Real,
     Wholes,
 )
-from perfmodel.answers.question.runs_in import runs_in
+from perfmodel.answers.question.resolving import assumed, resolve
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
@@ -88,7 +90,7 @@ class ScheduleQuery(Options):
     hysteresis: Real = argument(
         "Share of time that every border between ranges must save.",
         "SHARE",
-        limits=arg.SHARE,
+        limits=SHARE,
         default=DEFAULT_HYSTERESIS,
     )
     dynamic_price: MaybeReal = argument(

@@ -14,10 +14,11 @@ import numpy as np
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.point.verdict import verdicts
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import argument, asks, listed, question
+from perfmodel.answers.question.declaration import argument, asks, listed, question
 from perfmodel.answers.question.doubts import slowing
-from perfmodel.answers.question.query import Options, Query, resolve
+from perfmodel.answers.question.query import Options, Query
 from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError, not_installed, refuse, unknown_name
 from perfmodel.operations import Array
 from perfmodel.parse import parse_text

@@ -41,7 +41,7 @@ class RolloutRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AgedServer:
     """What may be run at one age."""
 
     age: float | None
@@ -59,7 +59,7 @@ def with_rollout(question: TrafficQuery) -> TrafficQuery:
     return replace(question, gamma=gamma, max_concurrency=question.max_concurrency or (question.rollout,))
 
 
-def rollouts(question: TrafficQuery, plans: Iterable[Plan], longest: int) -> tuple[RolloutRow, ...]:
+def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int) -> tuple[RolloutRow, ...]:
     """A row for each age and choice, the same requests in each; longest: tokens that the model takes. Raises
     InputError for a trace of fewer requests.
     """
@@ -80,14 +80,14 @@ def rollouts(question: TrafficQuery, plans: Iterable[Plan], longest: int) -> tup
         given = question.limits, requests, None, question.spread, question.seed, cap
         return replay(choice.steps, question.lengths, *given)
 
-    for plan in plans:
-        met = [(choice, served(choice)) for choice in plan.choices if choice.steps.seats]
+    for server in servers:
+        met = [(choice, served(choice)) for choice in server.choices if choice.steps.seats]
         for choice, of in met:
             base = met[0][1]
             rows.append(
                 RolloutRow(
-                    age=plan.age,
-                    alpha=plan.alpha,
+                    age=server.age,
+                    alpha=server.alpha,
                     gamma=choice.gamma,
                     makespan_s=of.duration_s,
                     tail_s=of.duration_s - float(np.quantile(of.e2e_s, MOST_DONE)),

@@ -14,26 +14,27 @@ from perfmodel.answers.grid.sweep import library
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.mixed_classes import ClassRow, class_rows, with_mix
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
-from perfmodel.answers.load.rollout import Plan, RolloutRow, rollouts, with_rollout
+from perfmodel.answers.load.rollout import AgedServer, RolloutRow, rollouts, with_rollout
 from perfmodel.answers.load.traced import check_fits, trace_of, with_trace
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
 from perfmodel.answers.point.verdict import Calibrated
-from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.declaration import asks
 from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import UNUSED, Named, Query, assumed, resolve
+from perfmodel.answers.question.engine_support import usual_draft
+from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.rates import given_rate
-from perfmodel.answers.question.runs_in import usual_draft
+from perfmodel.answers.question.resolving import UNUSED, Named, assumed, resolve
 from perfmodel.answers.text import clients, devices
 from perfmodel.errors import refuse
-from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import mean_tpot_s
+from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.policies.auto import Auto
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
-from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.scenario import Scenario
@@ -161,7 +162,9 @@ def traffic(question: TrafficQuery) -> Traffic:
         prefix=prefix_verdicts(question, replica, choices, by_load) if known and question.reuse else None,
         replay=_replay(question, replica, choices, off, by_load),
         classes=class_rows(question, replica, choices),
-        rollout=rollouts(question, _plans(question, replica, choices), most) if question.rollout else None,
+        rollout=rollouts(question, _aged_servers(question, replica, choices), most)
+        if question.rollout
+        else None,
         model=scenario.target.name,
         hardware=scenario.machine.gpu.name,
         tp=question.tp,
@@ -185,13 +188,15 @@ def _with_spread(question: TrafficQuery, model: str) -> tuple[TrafficQuery, str]
     return replace(question, acceptance_std=published.value), published.source
 
 
-def _plans(question: TrafficQuery, replica: Replica, choices: Sequence[Choice]) -> Iterator[Plan]:
+def _aged_servers(
+    question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
+) -> Iterator[AgedServer]:
     """What may be run at the question's acceptance, or at that of each age."""
     if question.alpha_by_age is None:
-        yield Plan(None, None, replica, choices)
+        yield AgedServer(None, None, replica, choices)
     for age, alpha in question.alpha_by_age or ():
         aged = _replica(question, replace(replica.scenario, acceptance=Acceptance.from_alpha(alpha)), True)
-        yield Plan(age, alpha, aged, _choices(question, aged))
+        yield AgedServer(age, alpha, aged, _choices(question, aged))
 
 
 def _replay(

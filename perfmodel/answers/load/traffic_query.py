@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import COUNTS, TOKENS, argument, question
+from perfmodel.answers.question.arguments import COUNTS, TOKENS
+from perfmodel.answers.question.declaration import POSITIVE, SHARE, argument, flag, question
 from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.question.readers import (
     MaybeReal,
@@ -28,7 +29,7 @@ from perfmodel.parse import parse_switch, parse_text
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.queueing.prefix import Engine, Reuse
-from perfmodel.specs.calibrations.stacks import DEFAULT, parse_engine
+from perfmodel.specs.calibrations.by_engine import DEFAULT, parse_engine
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import DRIFT
 from perfmodel.specs.engines.serving import serving_engines
@@ -183,7 +184,7 @@ class TrafficQuery(CommonOptions):
     prefix_hits: Real = argument(
         "Share of the requests that begin with the shared tokens.",
         "SHARE",
-        limits=arg.SHARE,
+        limits=SHARE,
         default=1.0,
         group="Prefix cache",
     )
@@ -244,14 +245,14 @@ class TrafficQuery(CommonOptions):
         "Number of random requests for --replay.", "N", limits=(1, 1_000_000), default=2000
     )
     seed: Whole = argument("Seed of the random requests.", "N", read=whole, default=0, group="Run")
-    price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=arg.POSITIVE, default=None)
+    price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=POSITIVE, default=None)
 
     def check(self) -> None:
         for name in ("input_len", "output_len"):
             if getattr(self, name) is None:
                 if self.trace is not None or self.mix is not None:
                     return  # asked again with what the file says
-                raise InputError(f"{arg.flag(name)}: must be given, or --trace")
+                raise InputError(f"{flag(name)}: must be given, or --trace")
         if self.mix is not None and (self.trace is not None or self.rollout is not None):
             raise InputError("--mix: its requests are drawn, without --trace or --rollout")
         if self.rollout is not None and self.request_rate is not None:
@@ -277,7 +278,7 @@ class TrafficQuery(CommonOptions):
             n for n in ("alpha", "rate", "tokens_per_iteration", "acceptance") if getattr(self, n) is not None
         ]
         if len(given) > 1:
-            raise InputError(f"{' and '.join(map(arg.flag, given))}: only one of them may be given")
+            raise InputError(f"{' and '.join(map(flag, given))}: only one of them may be given")
         if (
             self.tokens_per_iteration is not None
             and sum(policy.tokens not in (None, 0) for policy in self.gamma) != 1
@@ -292,7 +293,7 @@ class TrafficQuery(CommonOptions):
         if self.prefix_len is None and self.turns == 1 and self.trace is None:
             for name in ("prefix_block", "disable_eagle_block_drop"):
                 if getattr(self, name):
-                    raise InputError(f"{arg.flag(name)}: needs --prefix-len, --turns or --trace")
+                    raise InputError(f"{flag(name)}: needs --prefix-len, --turns or --trace")
         if self.think_time and self.turns == 1:
             raise InputError("--think-time: needs --turns, between which a session waits")
         if (self.turns > 1) != (self.turn_input_len is not None):

@@ -11,13 +11,13 @@ import numpy as np
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
-from perfmodel.queueing.chain import prompts_per_pass
 from perfmodel.queueing.closed import ServedLoad, mean_tpot_s, serve
 from perfmodel.queueing.load import Load
 from perfmodel.queueing.moments import Moments
+from perfmodel.queueing.occupancy import prompts_per_pass
 from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.specs.calibrations.fits import Z
+from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import log_error, step_log_error

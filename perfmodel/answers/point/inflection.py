@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question import readers
-from perfmodel.answers.question.arguments import TOKENS, argument, asks, question
+from perfmodel.answers.question.arguments import TOKENS
+from perfmodel.answers.question.declaration import argument, asks, question
 from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import Options, length_of, resolve, with_draft
+from perfmodel.answers.question.query import Options
 from perfmodel.answers.question.readers import Length, MaybeWhole
+from perfmodel.answers.question.resolving import length_of, resolve, with_draft
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.speculation.capacity import memory_of

@@ -5,10 +5,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.break_even import easiest_length, smallest_alpha, speedup_at, turn
-from perfmodel.answers.question.arguments import POSITIVE, argument, asks, question
+from perfmodel.answers.question.declaration import POSITIVE, argument, asks, question
 from perfmodel.answers.question.doubts import beyond, doubts
-from perfmodel.answers.question.query import UNUSED, Query, length_of, resolve, with_draft
+from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.readers import Real
+from perfmodel.answers.question.resolving import UNUSED, length_of, resolve, with_draft
 from perfmodel.answers.text import NONE, ratio_text, tokens
 from perfmodel.errors import refuse
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance

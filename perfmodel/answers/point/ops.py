@@ -3,9 +3,10 @@
 from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.declaration import argument, asks, question
 from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import UNUSED, Query, acceptances_of, length_of, resolve
+from perfmodel.answers.question.query import Query, acceptances_of
+from perfmodel.answers.question.resolving import UNUSED, length_of, resolve
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine

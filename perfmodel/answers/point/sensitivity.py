@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from perfmodel.answers.answer import Rows
 from perfmodel.answers.point.whatif import Move
-from perfmodel.answers.question.arguments import asks
-from perfmodel.answers.question.query import Query, length_of, resolve
+from perfmodel.answers.question.declaration import asks
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import length_of, resolve
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.speculation.acceptance import Acceptance

@@ -17,7 +17,7 @@ from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
-from perfmodel.specs.calibrations.fits import Relation
+from perfmodel.specs.calibrations.fit_errors import Relation
 from perfmodel.specs.engines.serving import Defect
 from perfmodel.specs.engines.source_errors import step_errors
 from perfmodel.specs.models.formats import BF16, weight_format

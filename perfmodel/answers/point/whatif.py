@@ -21,16 +21,17 @@ from perfmodel.answers.point.verdict import (
     verdict,
     warnings,
 )
-from perfmodel.answers.question.arguments import asks
+from perfmodel.answers.question.declaration import asks
 from perfmodel.answers.question.doubts import slowing
-from perfmodel.answers.question.query import NO_ACCEPTANCE, UNUSED, Query, assumed, resolve, with_draft
-from perfmodel.answers.question.runs_in import runs_in
+from perfmodel.answers.question.engine_support import runs_in
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import NO_ACCEPTANCE, UNUSED, assumed, resolve, with_draft
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
-from perfmodel.specs.calibrations.fits import COVERAGE
-from perfmodel.specs.calibrations.stacks import engine_of
+from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs.calibrations.fit_errors import COVERAGE
 from perfmodel.specs.engines.engines import DRIFT
 from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import Memory, memory_of

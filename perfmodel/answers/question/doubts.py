@@ -4,11 +4,11 @@ engine has a known defect there.
 
 from collections.abc import Iterator
 
+from perfmodel.answers.question.engine_support import draft_word
 from perfmodel.answers.question.query import CommonOptions
-from perfmodel.answers.question.runs_in import draft_word
 from perfmodel.specs.boundary import files
+from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled
-from perfmodel.specs.calibrations.stacks import ELSEWHERE, engine_of
 from perfmodel.specs.engines.serving import Defect, serving_engines
 from perfmodel.specs.models.ggml import in_gguf, is_gguf
 from perfmodel.speculation.capacity import Memory, memory_of

@@ -5,8 +5,8 @@ remedy.
 from perfmodel.costs import check_tensor_parallel
 from perfmodel.drafts import kind_of
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs.calibrations.by_engine import ENGINES, engine_of
 from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.calibrations.stacks import ENGINES, engine_of
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.specs.models.formats import WEIGHT_FORMATS, Precision

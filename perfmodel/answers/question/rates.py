@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from perfmodel.answers.question.query import GIVEN
+from perfmodel.answers.question.resolving import GIVEN
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_numbers
 from perfmodel.speculation.acceptance import Acceptance

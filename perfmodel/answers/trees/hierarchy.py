@@ -4,11 +4,12 @@ from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.declaration import argument, asks, question
 from perfmodel.answers.question.doubts import beyond, doubts, of_draft
-from perfmodel.answers.question.query import CommonOptions, resolve
+from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.question.rates import parse_rate
 from perfmodel.answers.question.readers import Lengths, Parsed, gammas, rate
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict

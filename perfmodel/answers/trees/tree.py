@@ -6,11 +6,12 @@ from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import argument, asks, question
+from perfmodel.answers.question.declaration import argument, asks, question
 from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import UNUSED, CommonOptions, assumed, resolve
+from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.question.rates import parse_tree_rates
 from perfmodel.answers.question.readers import MaybeWhole, Parsed, Whole, numbers, whole
+from perfmodel.answers.question.resolving import UNUSED, assumed, resolve
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import parse_text

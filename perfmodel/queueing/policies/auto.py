@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.closed import at_server
+from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 NEVER_S = 1e9

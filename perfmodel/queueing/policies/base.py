@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
-from perfmodel.queueing.chain import capacity
 from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import switched
 from perfmodel.speculation.scenario import Scenario

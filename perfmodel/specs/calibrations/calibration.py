@@ -23,7 +23,7 @@ from perfmodel.specs.calibrations.constants import (
     Scope,
 )
 from perfmodel.specs.calibrations.engine_constants import ONE, EngineConstants
-from perfmodel.specs.calibrations.fits import MeasuredRange, Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.calibrations.fit_errors import MeasuredRange, Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.engines.engines import architecture_of, engines, part_of, release
 

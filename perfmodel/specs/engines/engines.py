@@ -16,7 +16,7 @@ from msgspec import Meta, field
 
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Text
-from perfmodel.specs.calibrations.fits import Quantity, Relation, Scatter, StatedFit
+from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 
 FILE = "engines.yaml"

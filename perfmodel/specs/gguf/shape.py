@@ -12,7 +12,7 @@ from perfmodel.reading import check_regular
 from perfmodel.specs.boundary import files
 from perfmodel.specs.gguf.header import Header, Tensor, read_header
 from perfmodel.specs.gguf.weights import weights_of
-from perfmodel.specs.models.parts import MAX_LAYERS
+from perfmodel.specs.models.components import MAX_LAYERS
 from perfmodel.specs.models.shape import ModelSpec
 
 Fields = dict[str, Any]

@@ -19,7 +19,7 @@ from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
 from perfmodel.specs.huggingface.names import other_spellings
 from perfmodel.specs.huggingface.quantised import formats_of
 from perfmodel.specs.huggingface.unread import refuse_unread
-from perfmodel.specs.models.parts import MAX_LAYERS, MAX_TOKENS, RopeType
+from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS, RopeType
 from perfmodel.specs.models.shape import ModelSpec
 
 __all__ = ["SUPPORTED", "from_config"]

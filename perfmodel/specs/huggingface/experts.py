@@ -5,7 +5,7 @@ from typing import Any
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.layers import Fields
 from perfmodel.specs.huggingface.recurrent import blocks
-from perfmodel.specs.models.parts import MAX_LAYERS
+from perfmodel.specs.models.components import MAX_LAYERS
 
 
 def routed(

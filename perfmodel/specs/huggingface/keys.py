@@ -5,7 +5,7 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.huggingface.names import other_spellings
-from perfmodel.specs.models.parts import MAX_SIZE
+from perfmodel.specs.models.components import MAX_SIZE
 
 NEEDED: Any = object()
 USUAL = other_spellings("key")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.models.parts import MAX_LAYERS, MAX_TOKENS
+from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
 Fields = dict[str, Any]
 _KINDS = ("full_attention", "sliding_attention")

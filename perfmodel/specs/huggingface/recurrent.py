@@ -5,7 +5,7 @@ from typing import Any
 from perfmodel.specs.huggingface import sparse
 from perfmodel.specs.huggingface.keys import NEEDED, Keys
 from perfmodel.specs.huggingface.layers import Fields, head_gate, layer_types
-from perfmodel.specs.models.parts import MAX_LAYERS, MAX_TOKENS
+from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 
 
 def _state(

@@ -2,7 +2,7 @@
 
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.huggingface.layers import Fields, layer_types
-from perfmodel.specs.models.parts import MAX_TOKENS
+from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:

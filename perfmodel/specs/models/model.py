@@ -12,8 +12,8 @@ from perfmodel.parse import parse_text
 from perfmodel.reading import read_rows
 from perfmodel.specs import data_folder
 from perfmodel.specs.boundary import files
+from perfmodel.specs.models.components import MLA, MoE, RopeScaling
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
-from perfmodel.specs.models.parts import MLA, MoE, RopeScaling
 from perfmodel.specs.models.shape import ModelSpec
 
 __all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", "load_model", "precision_of"]

@@ -6,8 +6,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from perfmodel.specs.boundary.frozen import Text
-from perfmodel.specs.models.formats import kv_format, weight_format
-from perfmodel.specs.models.parts import (
+from perfmodel.specs.models.components import (
     MLA,
     AttentionHeads,
     Compressed,
@@ -24,6 +23,7 @@ from perfmodel.specs.models.parts import (
     SomeLayers,
     Tokens,
 )
+from perfmodel.specs.models.formats import kv_format, weight_format
 
 
 class ModelSpec(AttentionHeads):

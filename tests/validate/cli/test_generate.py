@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.validate.cli import app as verbs
 from perfmodel.validate.cli import generated
 from perfmodel.validate.cli.generated import level_lines, table

@@ -11,7 +11,7 @@ import pytest
 
 from perfmodel.answers.question.query import Query
 from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.calibrations.fits import Z
+from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.uncertainty import iteration_log_error, ratio_log_error
 from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs, speedup_pairs

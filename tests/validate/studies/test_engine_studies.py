@@ -11,7 +11,7 @@ import yaml
 
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.calibrations.constants import ABSENT
-from perfmodel.specs.calibrations.fits import Scatter, square
+from perfmodel.specs.calibrations.fit_errors import Scatter, square
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.studies import engines as study
 from perfmodel.validate.studies.engines import (

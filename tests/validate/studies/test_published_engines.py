@@ -2,7 +2,8 @@
 
 import pytest
 
-from perfmodel.answers.question.query import Query, resolve
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
 from perfmodel.costs import forward
 from perfmodel.speculation.chain import predict
 from perfmodel.speculation.workload import Workload

@@ -1,0 +1,312 @@
+"""How an argument is declared: what it means, and how what is given is read.
+
+A question is a frozen dataclass (`question`) whose fields are annotated with arguments (`arguments.py` has
+those that several share); a field that only one question has declares its own `argument`. Making a question
+reads all that is given, text such as ``"32k"`` or Python's values, once: its fields have one type each. The
+command line makes its flags of the same arguments. `asks` turns a function of a question into one of its
+arguments.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache, wraps
+from inspect import Signature, getdoc, signature
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+from perfmodel.answers.question.readers import (
+    READERS,
+    Parsed,
+    Read,
+    count,
+    counts,
+    whole,
+)
+from perfmodel.errors import InputError, as_names, in_names, refuse, unknown_name
+from perfmodel.parse import items, parse_text
+
+TINY, HUGE = 5e-324, 1.7976931348623157e308
+POSITIVE, SHARE = (TINY, HUGE), (0.0, 1.0)
+"""Limits of an argument: the least and the largest number, both allowed."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Argument:
+    """One argument: `help`, how its value is written on the command line, and more flags than the one of its
+    name.
+
+    read: makes the value of what is given, or refuses it; by default as its annotation says (`READERS`).
+    many: the same for lists, where a command takes them. repeated: a flag that may be given several times.
+    default: how the default is shown. optional: None is a value. limits, choices: what a value must be
+    (choices are its metavar too). flag: as it is typed, ``--draft-kv`` of ``draft_kv`` unless it is declared
+    with another; of one that is given by position (`place`) its metavar.
+    group: its heading in ``--help``. fallback: the default, read. listed: the verb that lists its names, for
+    completion in a shell.
+    """
+
+    help: str
+    metavar: str = ""
+    also: str = ""
+    read: Read | None = None
+    many: Read | None = None
+    repeated: bool = False
+    default: str | None = None
+    optional: bool = False
+    limits: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+    place: bool = False
+    group: str = "Question"
+    fallback: Any = None
+    listed: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """The limits in words."""
+        low, high = self.limits or POSITIVE
+        noun = "whole number" if self.read in (count, counts, whole) else "number"
+        ends = (
+            f"above 0{f' and at most {high:g}' * (high < HUGE)}"
+            if low == TINY
+            else f"from {low:g} to {high:.0f}"
+        )
+        return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
+
+    def value(self, given: Any, name: str) -> Any:
+        """What is given, read and checked. Raises InputError naming the flag of the parameter `name`."""
+        if given is None and self.optional:
+            return None
+        assert self.read is not None
+        value = self.read(given, self.flag)
+        if self.limits is not None:
+            within(value, self.flag, *self.limits, self.allowed)
+        if self.choices and value not in self.choices:
+            raise unknown_name(self.flag, name.replace("_", " "), value, self.choices)
+        return value
+
+    def __repr__(self) -> str:
+        return repr(self.help)
+
+
+def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
+    """Refuse (InputError) a number, or one of several, outside low ... high, both included; None is fine."""
+    for each in items(given):
+        if each is not None and not low <= each <= high:
+            raise refuse(shown, None, allowed, each)
+
+
+def argument(
+    help: str = "",
+    metavar: str = "",
+    also: str = "",
+    read: Read | None = None,
+    *,
+    default: Any = MISSING,
+    shown: str | None = None,
+    **more: Any,
+) -> Any:
+    """A field of a question: its `Argument` with more of what that takes, its default, and how people are
+    shown it. Without `help` the argument is its annotation's.
+    """
+    if not help:
+        return field(default=default)
+    declared = Argument(help, metavar, also, read, default=shown, **more)
+    return field(default=default, metadata={"argument": declared})
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(field_specifiers=(argument,))
+def question(kind: type[T]) -> type[T]:
+    """A frozen dataclass whose fields get what `Question.read` makes of the values that are given."""
+    made: Any = dataclass(frozen=True)(kind)
+    assign = made.__init__
+
+    @in_names
+    @wraps(assign)
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        assign(self, **self.read(args, given))
+
+    made.__init__ = __init__
+    return made
+
+
+def listed(alias: Any) -> Argument:
+    """The argument of an annotation below, taking a list."""
+    (argument,) = get_args(alias)[1:]
+    assert isinstance(argument, Argument)
+    assert argument.many is not None
+    return replace(argument, read=argument.many)
+
+
+def _arguments(kind: Any) -> dict[str, Argument]:
+    """Of a question, as help lists them: positional ones, then its own, then those of the classes it
+    extends.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    classes = [vars(parent).get("__annotations__", {}) for parent in kind.__mro__]
+
+    def place(field: Field[Any]) -> int:
+        own_class = next(i for i, names in enumerate(classes, 1) if field.name in names)
+        return own_class if field.kw_only else 0
+
+    placed = sorted(fields(kind), key=place)
+    declared = {}
+    for one in placed:
+        argument = declared_by(one.name, hints[one.name], one.metadata.get("argument"))
+        if argument is not None:
+            fallback = None if one.default is MISSING else argument.value(one.default, one.name)
+            declared[one.name] = replace(argument, fallback=fallback)
+    return declared
+
+
+def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument | None:
+    """A parameter's argument, its annotation's or its field's own, as its type has it; None without one."""
+    found = own or next(
+        (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)), None
+    )
+    if found is None:
+        return None
+    bare = _bare(hint)
+    parsed = get_origin(bare) is Parsed
+    if parsed:
+        bare = get_args(bare)[0]
+    types = get_args(bare) if isinstance(bare, UnionType) else (bare,)
+    kinds = tuple(kind for kind in types if kind is not NoneType)
+    read = found.read or READERS.get(kinds, parse_text)
+    several = found.repeated or (kinds == (tuple[str, ...],) and not parsed)
+    typed = found.metavar if found.place else found.flag or flag(name)
+    return replace(found, flag=typed, read=read, repeated=several, optional=NoneType in types)
+
+
+arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
+"""Name -> argument of a question's class, those that may be given by position first, those of all questions
+last.
+"""
+
+
+def flag(name: str) -> str:
+    """``draft_kv`` as it is marked in messages and typed on the command line: ``--draft-kv``."""
+    return "--" + name.replace("_", "-")
+
+
+@question
+class Question:
+    """A question whose fields are read, and whose limits are checked, when it is made (InputError)."""
+
+    @classmethod
+    def read(cls, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Field -> value, of what is given by position and by name.
+
+        Raises InputError for an argument that there is not, one that is missing, and what cannot be read.
+        """
+        known = {f.name: f for f in fields(cls)}
+        placed = [f.name for f in known.values() if not f.kw_only]
+        if len(args) > len(placed) or given.keys() & placed[: len(args)]:
+            raise TypeError(f"{cls.__name__}() takes {', '.join(placed)} by position or by name, each once")
+        for name in given.keys() - known.keys():
+            raise unknown_name(f"{cls.__name__}()", "argument", name, known)
+        values = dict(zip(placed, args, strict=False)) | given
+        for name, f in known.items():
+            if name not in values and f.default is MISSING:
+                raise InputError(f"{flag(name)}: must be given")
+        read = {
+            name: argument.value(values[name], name) if name in values else argument.fallback
+            for name, argument in arguments(cls).items()
+        }
+        return cls.settled(read)
+
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The values that were read, where some follow from others. Raises InputError."""
+        return values
+
+    @in_names
+    def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Refuse what no answer could take (InputError)."""
+
+    def within(self, name: str, low: float, high: float, allowed: str) -> None:
+        """Refuse a number that the rest of the question keeps in low ... high, both included; None is
+        fine.
+        """
+        within(getattr(self, name), flag(name), low, high, allowed)
+
+    def __dir__(self) -> list[str]:
+        return [*arguments(type(self)), "as_dict"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The question with all defaults, for the answer."""
+        return {name: getattr(self, name) for name in arguments(type(self))}
+
+
+P = ParamSpec("P")
+Q = TypeVar("Q", bound=Question)
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Verb(Protocol[P, A_co]):
+    """A function of a question's arguments, or of a question made before with some of its arguments
+    changed.
+    """
+
+    question: type[Any]
+    __name__: str
+
+    @overload
+    def __call__(self, question: Question, /, **changes: Any) -> A_co: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> A_co: ...
+
+
+def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
+    """Let a function of a question take that question's arguments; `question` is its class, for the command
+    line.
+    """
+    assert isinstance(kind, type)
+
+    def decorate(answer: Callable[[Q], A]) -> Verb[P, A]:
+        @in_names
+        @wraps(answer)
+        def verb(*args: Any, **kwargs: Any) -> A:
+            if args and isinstance(args[0], Question):
+                given, *more = args
+                if more:
+                    raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
+                shared = {name: getattr(given, name) for name in arguments(kind) if hasattr(given, name)}
+                left_open = {
+                    name for name in shared if shared[name] is None and not arguments(kind)[name].optional
+                }
+                args, kwargs = (), {name: shared[name] for name in shared.keys() - left_open} | kwargs
+            for name in kwargs.keys() - arguments(kind).keys():
+                raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(kind))
+            question: Any = kind(*args, **kwargs)
+            return answer(question)
+
+        bare = [p.replace(annotation=_bare(p.annotation)) for p in signature(kind).parameters.values()]
+        lines = [f"    {name}: {as_names(argument.help)}" for name, argument in arguments(kind).items()]
+        verb.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
+        verb.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
+        verb.question = kind  # type: ignore[attr-defined]
+        return verb  # type: ignore[return-value]
+
+    return decorate
+
+
+def _bare(annotation: Any) -> Any:
+    """An annotation without its argument, as people read it."""
+    return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation

@@ -1,0 +1,215 @@
+"""The scenario that a question resolves to: names are read, refused or left open here."""
+
+from dataclasses import dataclass, replace
+
+from perfmodel.answers.question import arguments as arg
+from perfmodel.answers.question.acceptance_of import measured_acceptance
+from perfmodel.answers.question.engine_support import usual_draft
+from perfmodel.answers.question.placement import SERVING, check_engine, check_groups, check_head
+from perfmodel.answers.question.query import CommonOptions, Query, acceptances_of
+from perfmodel.costs import check_tensor_parallel, largest_degree
+from perfmodel.costs.roofline import Machine
+from perfmodel.drafts import make_draft
+from perfmodel.drafts.base import Draft
+from perfmodel.errors import InputError, refuse
+from perfmodel.kv import parse_kv
+from perfmodel.specs.calibrations.by_engine import ELSEWHERE, calibration_of, engine_of
+from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.models.formats import Precision, kv_format
+from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, in_gguf, is_gguf, of_mix
+from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import predict
+from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
+
+UNUSED = Acceptance.from_alpha(0.0, source="none needed")
+"""Stands in where no answer depends on what is accepted."""
+NO_ACCEPTANCE = "none needed at gamma 0"
+GIVEN = "as given"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a question names, read."""
+
+    target: ModelSpec
+    gpu: GPUSpec
+    calibration: Calibration
+
+    @classmethod
+    def of(cls, question: CommonOptions) -> "Named":
+        """Raises InputError for a name that is unknown, or a file that cannot be read."""
+        gpu, target, file = load_gpu(question.hardware), load_model(question.model), is_gguf(question.model)
+        mix = question.weights and of_mix(question.weights.partition(",")[0].lower())
+        calibration = calibration_of(gpu, question.engine, question.calibration, bool(file or mix))
+        if question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None:
+            gpu = _shared(question, gpu, engine_of(calibration))
+        if question.host_bandwidth is not None and not question.cpu_moe and question.gpu_layers is None:
+            raise InputError("--host-bandwidth: needs --cpu-moe or --gpu-layers, which leave the host a part")
+        if calibration.stack == ELSEWHERE and not file:
+            target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
+        return cls(target, gpu, calibration)
+
+    def precision(self, question: CommonOptions) -> Precision:
+        """The formats that the question asks for, on this device and engine."""
+        weights = question.weights
+        if weights is not None and self.calibration.stack == ELSEWHERE:
+            weights = in_gguf(weights)
+        return precision_of(self.target, self.gpu.peak, weights, question.kv_dtype)
+
+
+def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpec:
+    """A device that shares a model with others, in turn, or with the host; refused on other engines.
+
+    Of devices in turn one computes at a time, with the memory of all.
+    """
+    devices, host = question.layer_split, "--cpu-moe" if question.cpu_moe else "--gpu-layers"
+    if engine in SERVING:
+        raise refuse(
+            "--engine", None, f"llamacpp, which has {'--layer-split' if devices > 1 else host}", engine
+        )
+    if (question.cpu_moe or question.gpu_layers is not None) and question.host_bandwidth is None:
+        raise InputError(f"{host}: needs --host-bandwidth, the GB/s that the host reads its memory at")
+    if gpu.memory is None:
+        return gpu
+    memory = gpu.memory.model_copy(update={"value": gpu.memory.value * devices})
+    return gpu.model_copy(update={"memory": memory})
+
+
+def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
+    """Build the scenario of a question. Raises InputError for an impossible question.
+
+    acceptance: replaces the acceptance of the question. named: the parts of the question that were already
+    read.
+    """
+    found = named or Named.of(query)
+    target, gpu, tp = found.target, found.gpu, query.tp
+    precision = found.precision(query)
+    draft_kv_type = precision.kv
+    if query.draft_kv_dtype is not None:
+        draft_kv_type = kv_format(query.draft_kv_dtype, "--draft-kv-dtype")
+    ep, dp = query.ep, query.dp
+    check_groups(target, tp, ep, dp)
+    check_engine(found.calibration, gpu, target, precision, tp, ep, dp)
+    if tp > 1 and query.layer_split > 1:
+        raise refuse("--tp", None, "1 with --layer-split: llama.cpp splits by layers or by tensors", tp)
+    if acceptance is None:
+        query = with_draft(query, found)
+    draft = make_draft(
+        query.draft or "self",
+        target,
+        Precision(precision.weights, draft_kv_type),
+        tp,
+        parse_kv(draft_kv(query)),
+        tensor_parallel=query.draft_tp,
+        weights=query.draft_weights,
+        own_on=gpu.peak if query.weights is None else None,
+    )
+    check_head(query.draft, target)
+    if query.draft_tp is None and (allowed := largest_degree(draft.model, tp)) != tp:
+        draft = replace(draft, tensor_parallel=allowed)
+    check_tensor_parallel(draft.model, draft.tensor_parallel, "--draft-tp")
+    if draft.tensor_parallel > tp:
+        raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
+    for weights, flag in ((precision.weights, "--weights"), (draft.precision.weights, "--draft-weights")):
+        gpu.check_peaks(weights.computes, query.hardware, flag)
+    return Scenario(
+        target=target,
+        machine=Machine(
+            gpu,
+            found.calibration,
+            tp,
+            query.kv_reread,
+            attention_backend=query.attention_backend,
+            host_experts=_host_experts(query, target) if query.cpu_moe else 0.0,
+            host_layers=0.0 if query.gpu_layers is None else _host_layers(query.gpu_layers, target),
+            host_bytes_per_s=1.0 if query.host_bandwidth is None else query.host_bandwidth * 1e9,
+        ),
+        precision=precision,
+        draft=draft,
+        acceptance=_acceptance(query, target, draft) if acceptance is None else acceptance,
+        kv_page=query.kv_page,
+        topk_reuse=query.topk_reuse,
+        state_rollback=query.state_rollback,  # type: ignore[arg-type]  # checked when the question was made
+        context_std=float(query.context_std),
+        expert_parallel=ep,
+        data_parallel=dp,
+    )
+
+
+def _host_experts(query: Query, target: ModelSpec) -> float:
+    """Share of the layers with routed experts that the host reads theirs of."""
+    if not target.moe:
+        raise refuse("--cpu-moe", None, f"0 for {target.name}, which has no routed experts", query.cpu_moe)
+    return max(0, min(query.cpu_moe - target.num_dense_layers, target.num_moe_layers)) / target.num_moe_layers
+
+
+def _host_layers(kept: int, target: ModelSpec) -> float:
+    """Share of the layers that the host runs; the output counts as one, as it does in llama.cpp."""
+    return max(0.0, 1.0 - kept / (target.num_hidden_layers + 1))
+
+
+def with_draft(query: Query, named: Named | None = None) -> Query:
+    """The question with the draft whose acceptance is looked up, where it leaves open who drafts."""
+    if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
+        return query
+    found = named or Named.of(query)
+    return replace(
+        query, draft=usual_draft(query.model, found.target, engine_of(found.calibration), query.engine)
+    )
+
+
+def draft_kv(query: Query) -> str:
+    """What the draft reads: as given, a sparse default for a self-draft, all for a draft of its own."""
+    if query.draft_kv is not None:
+        return query.draft_kv
+    alone = query.draft is None or query.draft.partition(":")[0].strip().lower() == "self"
+    return arg.SELF_DRAFT_KV if alone else "full"
+
+
+def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
+    """What stands in for an argument that was left open and decides the answer, as a sentence."""
+    if query.draft is None and scenario.draft.kind != "self":
+        return (f"draft was not given: {scenario.draft.name}",)
+    if query.draft_kv is not None or scenario.draft.kind != "self":
+        return ()
+    return (f"draft_kv was not given: the self-draft reads {arg.SELF_DRAFT_KV}",)
+
+
+def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
+    """The question's gamma, or the best one from `least` on where it leaves that open."""
+    if query.gamma is not None:
+        return query.gamma
+    best = predict(scenario, Workload.of(query.batch, query.context), query.max_gamma)
+    return max(int(best.gamma_optimal), least)
+
+
+def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
+    given = acceptances_of(query)
+    if len(given) > 1:
+        flags = " and ".join("--" + n.replace("_", "-") for n in given)
+        raise InputError(f"{flags}: only one of them may be given")
+    if query.alpha is not None:
+        return Acceptance.from_alpha(query.alpha, source=GIVEN)
+    if query.tokens_per_iteration is not None:
+        if query.gamma is None:
+            raise InputError(
+                "--tokens-per-iteration: needs --gamma N, the draft length at which it was measured"
+            )
+        gamma = query.gamma
+        if gamma == 0:
+            raise InputError("--tokens-per-iteration: must be measured at --gamma 1 or more, given gamma 0")
+        query.within("tokens_per_iteration", 1, gamma + 1, f"a number from 1 to gamma + 1 = {gamma + 1}")
+        return Acceptance.from_tokens_per_iteration(
+            query.tokens_per_iteration, gamma, source=f"{GIVEN}, by tokens per iteration"
+        )
+    if query.gamma == 0:
+        return Acceptance.from_alpha(0.0, source=NO_ACCEPTANCE)
+    rows = None
+    if query.acceptance is not None:
+        from perfmodel.specs.acceptance.acceptance_file import read_acceptance
+
+        rows = read_acceptance(query.acceptance)
+    return measured_acceptance(query.model, target, draft, float(query.context), rows, query.task)
