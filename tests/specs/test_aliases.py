@@ -79,14 +79,3 @@ def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kin
 )
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:
     assert model.hub_id(name) == served
-
-
-def test_every_name_of_a_bundled_model_has_the_id_that_reads_like_it() -> None:
-    """Of an id the id itself, else one that this model lists; for its own name its own."""
-    for name in files.bundled_names("models"):
-        spec = model.load_bundled(name)
-        ids = [spec.hf_id, *(a for a in spec.aliases if "/" in a)]
-        assert model.hub_id(name) == spec.hf_id
-        for i in ids:
-            assert model.hub_id(i) == i
-            assert model.hub_id(i.rpartition("/")[2]) in ids

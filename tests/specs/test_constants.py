@@ -216,17 +216,6 @@ def test_what_is_no_correlation_is_refused(rows: tuple[tuple[float, ...], ...], 
         StatedFit(parameters=("a", "b", "c"), correlation=rows)
 
 
-def test_a_correlation_may_be_whole() -> None:
-    """1 or -1 beside the diagonal is one parameter told twice: the least eigenvalue is 0."""
-    for beside in (1.0, -1.0):
-        assert StatedFit(parameters=("a", "b"), correlation=((1.0,), (beside, 1.0))).correlation[1] == (
-            beside,
-            1.0,
-        )
-    with pytest.raises(ValueError, match="one row per parameter"):
-        StatedFit(parameters=("a", "b"), correlation=((1.0, 0.0), (0.0, 1.0)))
-
-
 def test_the_deviation_of_a_scatter_is_that_of_its_interval() -> None:
     """90 % of a normal distribution lie within 1.645 deviations."""
     assert Scatter(log_rms=0.2, rows=1, source="a test").deviation == 0.2

@@ -13,7 +13,6 @@ from perfmodel.specs import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
 from perfmodel.validate.studies.traffic import (
-    BY,
     DEEPSEEK,
     STUDIES,
     Compared,
@@ -21,7 +20,6 @@ from perfmodel.validate.studies.traffic import (
     compare,
     folds,
     gaps,
-    held_out,
     runs,
 )
 from perfmodel.validate.studies.traffic_fit import (
@@ -37,14 +35,6 @@ from perfmodel.validate.studies.traffic_fit import (
 
 def run_of(study: str, steps: int, concurrency: int):
     return next(run for run in runs(study) if (run.steps, run.concurrency) == (steps, concurrency))
-
-
-def test_each_run_has_a_fold_without_it():
-    for study in STUDIES:
-        for run in runs(study):
-            assert {key(run) for key in BY.values()} <= set(folds())
-    run = run_of(DEEPSEEK, 0, 16)
-    assert held_out(run, "study").model_dump() == folds()[DEEPSEEK][run.engine], "of the prompts of 8K alone"
 
 
 def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
