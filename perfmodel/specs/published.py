@@ -26,9 +26,7 @@ class MeasuredPoint:
     sequence, and `asked_context` what an own plan asked for, where that differs: samples grow, the more the
     longer the draft. `tree` is (nodes, levels) where the draft is a tree, both counting the root, and
     `widths` the nodes of each level, where they are known; then `gamma` is None and `draft_s` the mean of its
-    passes. Two levels have no `gamma` either but `gammas`: the draft's tokens in an inner round, and the
-    fewest that the target drafts of them over `middle_kv`; `draft_s` is then an inner round. `rounds` and
-    `verified` are means: inner rounds of an iteration, and tokens of a sequence that its verification runs.
+    passes.
     """
 
     set_name: str
@@ -46,10 +44,6 @@ class MeasuredPoint:
     gamma: int | None = None
     tree: tuple[int, int] | None = None
     widths: tuple[int, ...] | None = None
-    middle_kv: str | None = None
-    gammas: tuple[int, int] | None = None
-    rounds: float | None = None
-    verified: float | None = None
     target_s: float | None = None
     draft_s: float | None = None
     verify_s: float | None = None
@@ -66,29 +60,23 @@ class MeasuredPoint:
 
     @property
     def drafts(self) -> float | None:
-        """How often `draft_s` is spent in an iteration: draft steps, a tree's levels but the last, or inner
-        rounds.
-        """
-        return self.tree[1] - 1 if self.tree else self.rounds if self.gammas else self.gamma
+        """How often `draft_s` is spent in an iteration: draft steps, or a tree's levels but the last."""
+        return self.tree[1] - 1 if self.tree else self.gamma
 
     @property
     def query(self) -> float:
         """Tokens of a sequence that a verification runs."""
-        return self.tree[0] if self.tree else self.verified or 1.0 if self.gammas else (self.gamma or 0) + 1.0
+        return self.tree[0] if self.tree else (self.gamma or 0) + 1.0
 
     @property
     def drafted(self) -> str:
-        """What an iteration drafts, in a table: gamma, the nodes of a tree's levels, or both levels'
-        gammas.
-        """
-        if self.gammas:
-            return f"{self.gammas[1]} by {self.gammas[0]}"
+        """What an iteration drafts, in a table: gamma, or the nodes of a tree's levels."""
         return "-".join(map(str, self.widths)) if self.widths else f"{self.gamma}"
 
     @property
     def read(self) -> str:
-        """KV methods that are drafted with, the upper level's first."""
-        return f"{self.middle_kv} < {self.draft_kv}" if self.middle_kv else self.draft_kv or ""
+        """The KV method that is drafted with."""
+        return self.draft_kv or ""
 
     @property
     def iteration_s(self) -> float | None:

@@ -108,7 +108,6 @@ class Cell:
             "context": p.context,
             "gamma": p.gamma,
             "tree": p.widths,
-            "gammas": p.gammas,
             "calibration": self.calibration,
             "fitted": self.fitted,
             "measured": self.measured,
@@ -270,7 +269,7 @@ PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "model": lambda p: f"/{file_label(p.target)}",
     "draft": lambda p: f"/draft {file_label(p.draft)}" if p.draft else None,
     "kv": lambda p: f"/{p.read}" if p.draft_kv else None,
-    "drafted": lambda p: "/trees" if p.widths else "/two levels" if p.gammas else None,
+    "drafted": lambda p: "/trees" if p.widths else None,
     "context": lambda p: f"/{band(p.context)}",
 }
 """Partitions of the cells of a set and device, each also cut by quantity. None: the cell is in no part."""

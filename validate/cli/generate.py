@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -10,20 +10,15 @@ from perfmodel.answers.question.arguments import TOKENS
 from perfmodel.answers.question.declaration import Argument, question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
-from perfmodel.kv import parse_kv
-from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.models.formats import weight_format
-from perfmodel.validate.cli.acceptance import as_text
 from perfmodel.validate.cli.arguments import Decoding
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
-from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Model
     from perfmodel.validate.decoder.pair import Pair
     from perfmodel.validate.decoder.request import Request
-    from perfmodel.validate.harness.side_by_side import Run
 
 DEFAULT_CONTEXT = 4096
 
@@ -84,17 +79,6 @@ class GenerateQuestion(Decoding):
             group="Acceptance",
         ),
     ] = None
-    middle_kv: Annotated[
-        str | None,
-        Argument(
-            "KV method with which the target itself drafts, above a small --draft.",
-            "METHOD[:BUDGET]",
-            group="Draft",
-        ),
-    ] = None
-    inner_gamma: Annotated[
-        int, Argument("Tokens of --draft per round below --middle-kv.", "N", group="Draft")
-    ] = 2
     hardware: Annotated[
         str | None, Argument("Device of the prediction; without it there is none.", "NAME|PATH")
     ] = None
@@ -138,25 +122,12 @@ class GenerateQuestion(Decoding):
             script=None if self.alpha is None else tuple(scripted_weights(self.alpha, self.gamma)),
             attention=self.attention,
             pointwise=self.pointwise,
-            middle_kv=self.middle_kv,
-            inner_gamma=self.inner_gamma if self.middle_kv else 0,
             kv_dtype=self.kv_dtype,
         )
 
 
-ObservedOut = Annotated[
-    Path | None,
-    Argument(
-        "Output file with the acceptance of each cache, for `whatif --acceptance` and `advise`.",
-        "FILE",
-        "--output",
-        group="Output",
-    ),
-]
-
-
 @takes(GenerateQuestion)
-def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
+def generate(question: GenerateQuestion) -> None:
     """Decode with and without speculation: text, tokens/s, acceptance of each draft cache, predicted and
     measured.
     """
@@ -171,12 +142,6 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
     from perfmodel.validate.harness.side_by_side import compare
 
     q = question
-    if out is not None:
-        if q.alpha is not None or q.tree is not None or q.middle_kv is not None:
-            raise InputError(
-                "--out: holds the observed acceptance of chains: without --alpha, --tree and --middle-kv"
-            )
-        destination(out, flag="--out")
     pair = Pair(
         q.checkpoint or q.model or bundled_checkpoint(),
         q.weights,
@@ -207,7 +172,7 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
         methods = tuple(method for method in q.draft_kv or () if method != "all")
         if not methods:
             own_prefill = not asked.fp8 and (second or target).spec.num_sliding_layers == 0
-            alone = q.middle_kv or q.draft.startswith("ngram") or pair.is_head(target.spec)
+            alone = q.draft.startswith("ngram") or pair.is_head(target.spec)
             methods = ("full",) if alone else kv.every_method(asked.context, q.gamma, own_prefill)
         requests, trees = [replace(asked, draft_kv=method) for method in methods], list[Planned]()
         try:
@@ -226,33 +191,6 @@ def generate(question: GenerateQuestion, out: ObservedOut = None) -> None:
                 baseline, runs, q.hardware, [generated.predicted(pair, run, q.hardware) for run in runs]
             )
             generated.details(runs, trees)
-            if out is not None:
-                write(out, as_text(observed(target, second, pair, texts, runs)), "--out")
-
-
-def observed(
-    target: "Model", draft: "Model | None", pair: "Pair", texts: list[list[int]], runs: "list[Run]"
-) -> AcceptanceFile:
-    """Acceptance observed in the runs, in the form of `validate acceptance`: one row per method and budget.
-
-    A budget above the context reads everything, and a draft's own prefill is a method's published form: both
-    are left out. The context is that of the middle of the generation.
-    """
-    from perfmodel.validate.harness.acceptance import code, entry, table
-
-    request = runs[0].request
-    context = sum(map(len, texts)) / len(texts) + request.new_tokens / 2
-    entries: dict[tuple[str, int | None], dict[str, Any]] = {}
-    for run in runs:
-        method = parse_kv(run.request.draft_kv)
-        if not method.needs_own_prefill and (method.budget is None or method.budget < context):
-            row = entry(target, draft, pair.kind, method, context, run.generation.histograms)
-            entries.setdefault((method.name, method.budget), row)
-    return table(
-        f"perfmodel validate generate, {code()}, {request.sampling}, {len(texts)} prompts, "
-        f"{request.new_tokens} new tokens, gamma {request.gamma}, {pair.spelled}",
-        list(entries.values()),
-    )
 
 
 def _made_up(asked: "Request", pair: "Pair", model: "Model", stated: bool, seed: int) -> list[list[int]]:

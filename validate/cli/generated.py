@@ -1,24 +1,18 @@
-"""The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees and
-levels.
-"""
+"""The output of ``perfmodel validate generate``: texts, measured and predicted runs, gains of trees."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.cli.output import Column
 from perfmodel.cli.output import table as show
-from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
-from perfmodel.speculation.two_levels import inner_rounds
 from perfmodel.validate.decoder.tree import TreeCounts
-from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.harness.estimate import predicted_times
 
 if TYPE_CHECKING:
@@ -34,7 +28,7 @@ SHOWN_TOKENS = 60
 def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, float] | None:
     """Tokens/s of the baseline and the speedup of a run; None where no prediction is possible.
 
-    Acceptance is as observed: of a chain by its tokens per iteration, of each of two levels by its rate.
+    Acceptance is as observed, by the tokens per iteration.
     """
     request, gained = run.request, run.generation.tokens_per_iteration
     if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
@@ -54,24 +48,16 @@ def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, fl
         kv_dtype=kv,
         tokens_per_iteration=gained,
     )
-    tree, upper = None, None
+    tree = None
     if (
         request.tree is not None
     ):  # whose acceptance is by rank; the chain's is not used, and 0 stands in for it
-        tree, query = Tree(request.tree, widths(request.tree), gained), replace(query, **_accepted(0.0))
-    if isinstance(run.counts, LevelCounts):
-        inner, outer = map(_accepted, run.counts.alphas)
-        upper = resolve(replace(query, draft="self", draft_tp=None, draft_kv=request.middle_kv, **outer))
-        query = replace(query, **inner)
-    gammas = (request.inner_gamma, request.gamma)
+        tree = Tree(request.tree, widths(request.tree), gained)
+        query = replace(query, tokens_per_iteration=None, alpha=0.0)
     target_s, _, speedup = predicted_times(
-        resolve(query), request.batch, request.context, gammas, tree, upper
+        resolve(query), request.batch, request.context, request.gamma, tree
     )
     return request.batch / target_s, speedup
-
-
-def _accepted(alpha: float) -> dict[str, Any]:
-    return {"tokens_per_iteration": None, "alpha": alpha}
 
 
 def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run") -> None:
@@ -98,7 +84,7 @@ def table(
         + f", T_T {baseline.verify_s * 1e3:.2f} ms"
     )
     header = ["draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"]
-    most = max(run.request.max_accepted for run in runs)
+    most = max(run.request.gamma for run in runs)
     rows = [_row(run, baseline, p) for run, p in zip(runs, predicted, strict=True)]
     show([*header, "tokens/it", "alpha", Column(f"accepted 0..{most}", left=True)], rows)
     for line in _remarks(baseline, runs):
@@ -141,12 +127,9 @@ def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
 
 
 def details(runs: "list[Run]", trees: "list[Planned]") -> None:
-    """The measured and expected gain of each tree, or of each of two levels."""
+    """The measured and expected gain of each tree."""
     for planned, run in zip(trees, runs, strict=False):
         click.echo("\n".join(tree_lines(planned, run)))
-    for run in runs:
-        for line in level_lines(run):
-            click.echo(line)
 
 
 def tree_lines(planned: "Planned", run: "Run") -> list[str]:
@@ -175,26 +158,3 @@ def _expected(parents: tuple[int, ...], rates: Sequence[float]) -> float:
 
 def _listed(rates: Sequence[float]) -> str:
     return " ".join(f"{rate:.2f}" for rate in rates)
-
-
-def level_lines(run: "Run") -> list[str]:
-    """The measured gain of each of two levels, and that expected from the two measured rates; empty for one
-    level.
-    """
-    counts, request = run.counts, run.request
-    if not isinstance(counts, LevelCounts):
-        return []
-    inner, outer = map(Acceptance.from_alpha, counts.alphas)
-    rounds = inner_rounds(inner, request.inner_gamma, request.gamma)
-    gained = np.cumsum(outer.survival(request.max_accepted))[request.gamma :]
-    per_round = float(inner.survival(request.inner_gamma).sum())
-    return [
-        f"{request.cache_name}: gamma {request.inner_gamma} below, {request.gamma} above; measured "
-        "(expected of the rates):",
-        f"  small draft for the sparse target: rate {counts.alphas[0]:.2f}; tokens/round "
-        f"{counts.tokens_per_round:.2f} ({per_round:.2f}); rounds/it {counts.rounds:.2f} "
-        f"({rounds.expected:.2f})",
-        f"  sparse target for the full one: rate {counts.alphas[1]:.2f}; drafted/it {counts.drafted:.2f} "
-        f"({rounds.expected_drafted:.2f}); tokens/it {counts.tokens_per_iteration:.2f} "
-        f"({float(gained @ rounds.drafted):.2f})",
-    ]

@@ -6,5 +6,5 @@ forward pass), `attention` and `cache` (what a pass reads), `kv.base` and `kv.sn
 reads instead), `sampling` (who decides). What these ten call besides is a formula or a container:
 `pointwise`, `shard`, `generation`, `request`, `fp8` (numbers of eight bits).
 
-Other drafts are `ngram`, `tree`, `two_levels` and `eagle`; `factory` makes any of them, `graphs` captures it.
+Other drafts are `ngram`, `tree` and `eagle`; `factory` makes any of them, `graphs` captures it.
 """

@@ -21,12 +21,6 @@ from perfmodel.validate.decoder.state import State
 from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
 from perfmodel.validate.decoder.tree_sampling import TreeScript
-from perfmodel.validate.decoder.two_levels import (
-    CollectingRunner,
-    LevelCounter,
-    TwoLevelDecoder,
-    TwoLevelDrafter,
-)
 
 
 def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
@@ -39,36 +33,26 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
     if isinstance(draft, TreeDrafter):
         paths = None if script is None else TreeScript(draft.tree, script)
         return TreeDecoder(target, draft, request.sampling, paths, request.eos)
-    rules = request.sampling, Script(script, model.device) if script else None, request.eos
-    if isinstance(draft, TwoLevelDrafter):
-        return TwoLevelDecoder(target, draft, *rules)
-    return Decoder(target, draft, *rules)
+    counts = Script(script, model.device) if script else None
+    return Decoder(target, draft, request.sampling, counts, request.eos)
 
 
-def watched(decoder: Decoder) -> TreeCounter | LevelCounter | None:
-    """What from now on counts a tree's children or two levels' tokens, beside the histogram; a chain needs
-    none.
-    """
-    if isinstance(decoder, TreeDecoder):
-        counter: TreeCounter | LevelCounter = TreeCounter(decoder.tree)
-    elif isinstance(decoder, TwoLevelDecoder):
-        counter = LevelCounter(decoder.levels)
-    else:
+def watched(decoder: Decoder) -> TreeCounter | None:
+    """What from now on counts a tree's children, beside the histogram; a chain needs none."""
+    if not isinstance(decoder, TreeDecoder):
         return None
+    counter = TreeCounter(decoder.tree)
     decoder.observers.append(counter)
     return counter
 
 
 def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
-    """A model with room for prompt, output and the tokens of an iteration; two levels write further ahead.
+    """A model with room for prompt, output and the tokens of an iteration.
 
     rolls: room for a chunk of the prompt or the tokens of an iteration alone, since a `RollingView` keeps the
     others.
     """
-    spec, ahead = (
-        model.spec,
-        request.queries + (request.inner_gamma + 2 if request.middle_kv is not None else 0),
-    )
+    spec, ahead = model.spec, request.queries
     tokens = request.context + request.new_tokens
     window = spec.sliding_window if spec.num_sliding_layers else None
     if window is not None and window <= ahead:
@@ -81,7 +65,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
         raise InputError(
             "--draft-kv: own_prefill=true rotates what it keeps, which an fp8 cache would round: take bf16"
         )
-    slots = max(WINDOW_CHUNK, request.queries, _slots(request)) if rolls else tokens + ahead
+    slots = max(WINDOW_CHUNK, ahead + 1) if rolls else tokens + ahead  # what rolls lags by a token
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
     cache = (RollingCache if rolls else KVCache)(shape, model.device, FP8 if request.fp8 else model.dtype)
     attention = backends.choose(
@@ -109,8 +93,6 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
             tokens = f"the {ours.vocab_size} tokens of {ours.name}"
             raise InputError(f"--draft: {theirs.name} must have {tokens}, given {theirs.vocab_size}")
     view = _view(request.draft_kv, runner, request)
-    if request.middle_kv is not None:
-        return _two_levels(target, CollectingRunner(runner, view, _slots(request), own), request)
     if request.tree is None:
         return ModelDrafter(ViewRunner(runner, view, request.gamma + own, own), request.gamma, sampling)
     tree = Topology(request.tree, target.model.device)
@@ -118,38 +100,17 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
 
 
 def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
-    if request.tree is not None or request.middle_kv is not None or request.draft_kv != "full":
+    if request.tree is not None or request.draft_kv != "full":
         raise InputError(
-            "--draft: a head drafts chains over a whole cache of its own: without --tree, --middle-kv, "
-            "--draft-kv"
+            "--draft: a head drafts chains over a whole cache of its own: without --tree and --draft-kv"
         )
     runner = _runner(head, request)
     passes = HeadRunner(target, runner, head, _view("full", runner, request), request.queries)
     return ModelDrafter(passes, request.gamma, request.sampling)
 
 
-def _two_levels(target: Runner, small: CollectingRunner, request: Request) -> TwoLevelDrafter:
-    method = parse_kv(request.middle_kv or "full")
-    if method.needs_own_prefill:
-        raise InputError("--middle-kv: own_prefill=true can be predicted but not run by the decoder")
-    view, sampling = _view(request.middle_kv or "full", target, request), request.sampling
-    if view.by_query and not sampling.greedy:
-        raise InputError(
-            f"--middle-kv: {method.name} selects by the drafted tokens' own queries, so that sampling from "
-            "what it sees would not be exact: use a method that selects before, or temperature 0"
-        )
-    middle = CollectingRunner(target, view, _slots(request), own=False)
-    script = Script(request.inner_script, target.model.device) if request.inner_script else None
-    return TwoLevelDrafter(middle, small, (request.inner_gamma, request.gamma), sampling, script)
-
-
-def _slots(request: Request) -> int:
-    """Collected tokens, and those of another round."""
-    return request.max_accepted + request.inner_gamma + 3
-
-
 def _view(method: str, runner: Runner, request: Request) -> View:
-    return kv.view(parse_kv(method), runner, request.new_tokens, request.max_accepted)
+    return kv.view(parse_kv(method), runner, request.new_tokens, request.gamma)
 
 
 @torch.inference_mode()

@@ -1,11 +1,9 @@
 """CUDA graphs: an iteration recorded once and replayed, so that no kernel waits for its launch.
 
 What makes it possible lies elsewhere: lengths, positions and counts are device tensors changed in place, and
-with fixed bounds every shape is the same in every iteration. Where the host decides how much is drafted, a
-round is a graph, and so is what follows for each number of tokens to verify.
+with fixed bounds every shape is the same in every iteration.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -14,7 +12,6 @@ from perfmodel.errors import InputError
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
 
 WARM_UP = 3
 
@@ -35,14 +32,9 @@ def capture(decoder: Decoder, state: State) -> None:
 
 
 def warm_up(decoder: Decoder, state: State) -> None:
-    """Run everything that is to be recorded, in real iterations: of two levels every width, else
-    `WARM_UP`.
-    """
-    steps: list[Callable[[State], object]] = [decoder.step] * WARM_UP
-    if isinstance(decoder, TwoLevelDecoder):
-        steps = [partial(decoder.step_at, width) for width in decoder.widths]
-    for step in steps:
-        step(state)
+    """Run `WARM_UP` real iterations of the kind that is to be recorded."""
+    for _ in range(WARM_UP):
+        decoder.step(state)
         decoder.refresh()
 
 

@@ -16,11 +16,8 @@ class Request:
 
     draft: ``self``, ``ngram[:LONGEST]`` or ``model`` (a separate one, handed to `make_decoder`). tree:
     parents of the nodes of a token tree (see `topology`) of gamma levels below the root, None for a chain.
-    middle_kv: the target's sparse cache that stands between a separate draft and the target itself (see
-    `two_levels`), drafting gamma tokens from rounds of `inner_gamma` of the draft's; None for one level.
-    script: scripted acceptance, None to observe what the models do: relative frequencies of 0 ..
-    `max_accepted` accepted tokens; of a tree the probabilities that a node's 1st, 2nd, ... child is accepted.
-    inner_script: frequencies of 0 .. inner_gamma accepted tokens of the draft below the sparse cache.
+    script: scripted acceptance, None to observe what the models do: relative frequencies of 0 .. gamma
+    accepted tokens; of a tree the probabilities that a node's 1st, 2nd, ... child is accepted.
     kv_dtype: of all caches: ``auto``, the type of the activations, or ``fp8``. attention_choices: of
     `backends.choose`.
     """
@@ -37,9 +34,6 @@ class Request:
     pointwise: str = "auto"
     eos: tuple[int, ...] = ()
     tree: tuple[int, ...] | None = None
-    middle_kv: str | None = None
-    inner_gamma: int = 0
-    inner_script: tuple[float, ...] | None = None
     kv_dtype: str = "auto"
     attention_choices: tuple[AttentionChoice, ...] = ()
 
@@ -53,15 +47,12 @@ class Request:
         ):
             if value < least:
                 raise InputError(f"--{name}: must be {least} or more, given {value}")
-        if self.middle_kv is not None:
-            self._check_levels()
         if self.tree is not None:
             return self._check_tree(self.tree)
-        for script, most in ((self.script, self.max_accepted), (self.inner_script, self.inner_gamma)):
-            if script is not None and len(script) != most + 1:
-                raise InputError(
-                    f"scripted acceptance: must be gamma + 1 = {most + 1} counts, given {len(script)}"
-                )
+        if self.script is not None and len(self.script) != self.gamma + 1:
+            raise InputError(
+                f"scripted acceptance: must be gamma + 1 = {self.gamma + 1} counts, given {len(self.script)}"
+            )
 
     def _check_tree(self, parents: tuple[int, ...]) -> None:
         check_parents(parents)
@@ -72,34 +63,15 @@ class Request:
         if self.script is not None:
             TreeAcceptance.of(self.script)
 
-    def _check_levels(self) -> None:
-        if (
-            self.draft != "model"
-            or self.tree is not None
-            or (self.script is None) != (self.inner_script is None)
-        ):
-            raise InputError(
-                "--middle-kv: must stand over a separate --draft model, without --tree and --alpha"
-            )
-        if self.inner_gamma < 1 or self.gamma < 1:
-            raise InputError(
-                "--inner-gamma, --gamma: must be 1 or more with --middle-kv, given "
-                f"{self.inner_gamma}, {self.gamma}"
-            )
-
     def plain(self) -> "Request":
         """The same without speculation."""
         script = None if self.script is None else (1.0,)
-        return replace(
-            self, gamma=0, tree=None, middle_kv=None, inner_gamma=0, script=script, inner_script=None
-        )
+        return replace(self, gamma=0, tree=None, script=script)
 
     @property
     def cache_name(self) -> str:
-        """What is read for drafting, from the level that verifies down."""
-        if self.draft.startswith("ngram"):
-            return self.draft
-        return self.draft_kv if self.middle_kv is None else f"{self.middle_kv} < {self.draft_kv}"
+        """What is read for drafting."""
+        return self.draft if self.draft.startswith("ngram") else self.draft_kv
 
     @property
     def fp8(self) -> bool:
@@ -107,14 +79,9 @@ class Request:
         return self.kv_dtype == "fp8"
 
     @property
-    def max_accepted(self) -> int:
-        """Most draft tokens that one iteration can accept."""
-        return self.gamma if self.middle_kv is None else self.gamma + self.inner_gamma
-
-    @property
     def queries(self) -> int:
         """Tokens that a verification runs for each sequence, at most."""
-        return self.max_accepted + 1 if self.tree is None else len(self.tree)
+        return self.gamma + 1 if self.tree is None else len(self.tree)
 
 
 def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, batch: int, room: int) -> None:

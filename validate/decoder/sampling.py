@@ -88,13 +88,10 @@ tokens.
 """
 
 
-def accept_greedy(draft_tokens: Tensor, logits: Tensor, drafted: Tensor | None = None) -> AcceptedTokens:
-    """draft_tokens [batch, gamma] against logits [batch, gamma + 1, vocab]: the target's argmax decides.
-
-    drafted [batch]: how many there are in each sequence, where it is not gamma.
-    """
+def accept_greedy(draft_tokens: Tensor, logits: Tensor) -> AcceptedTokens:
+    """draft_tokens [batch, gamma] against logits [batch, gamma + 1, vocab]: the target's argmax decides."""
     best = logits.argmax(-1)
-    count = _leading(draft_tokens == best[:, :-1], drafted)
+    count = _leading(draft_tokens == best[:, :-1])
     return AcceptedTokens(count, best.gather(1, count[:, None])[:, 0])
 
 
@@ -103,29 +100,27 @@ def accept_sampled(
     draft_probs: Tensor | None,
     target_probs: Tensor,
     generator: torch.Generator,
-    drafted: Tensor | None = None,
 ) -> AcceptedTokens:
     """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
 
     draft_probs [batch, gamma, vocab] is what draft_tokens [batch, gamma] were drawn from, None where there
-    was no chance; target_probs [batch, gamma + 1, vocab]; drafted [batch] as in `accept_greedy`. What comes
-    out is distributed as direct sampling from the target.
+    was no chance; target_probs [batch, gamma + 1, vocab]. What comes out is distributed as direct sampling
+    from the target.
     """
     if draft_probs is None:
         draft_probs = torch.zeros_like(target_probs[:, :-1]).scatter_(2, draft_tokens[..., None], 1.0)
     p = target_probs[:, :-1].gather(2, draft_tokens[..., None])[..., 0]
     q = draft_probs.gather(2, draft_tokens[..., None])[..., 0]
     # 1. A draft token stands with probability min(1, p / q), if all before it do.
-    count = _leading(torch.empty_like(p).uniform_(generator=generator) * q < p, drafted)
+    count = _leading(torch.empty_like(p).uniform_(generator=generator) * q < p)
     # 2. Where one is refused, the next token is drawn from what p has over q there: max(0, p - q), scaled to
     # 1. 3. Where none is, it is drawn from p itself; and also where rounding left nothing of that difference.
     index = count[:, None, None].expand(-1, 1, target_probs.shape[-1])
     p, q = target_probs.gather(1, index)[:, 0], F.pad(draft_probs, (0, 0, 0, 1)).gather(1, index)[:, 0]
-    over = (p - q if drafted is None else p - q * (count < drafted)[:, None]).clamp(min=0)
+    over = (p - q).clamp(min=0)
     return AcceptedTokens(count, draw(torch.where(over.sum(-1, keepdim=True) > 0, over, p), generator))
 
 
-def _leading(stands: Tensor, drafted: Tensor | None) -> Tensor:
-    """How many stand before the first that does not, [batch], of stands [batch, gamma]; at most `drafted`."""
-    count = stands.long().cumprod(1).sum(1)
-    return count if drafted is None else torch.minimum(count, drafted)
+def _leading(stands: Tensor) -> Tensor:
+    """How many stand before the first that does not, [batch], of stands [batch, gamma]."""
+    return stands.long().cumprod(1).sum(1)

@@ -51,11 +51,6 @@ class Decoder:
         self.observers: list[Callable[[State, AcceptedTokens], object]] = []
         self.replay: Callable[[State], object] | None = None
 
-    @property
-    def drafted(self) -> Tensor | None:
-        """How many draft tokens each sequence has, [batch]; None where all have as many."""
-        return None
-
     def step(self, state: State) -> None:
         """One iteration for the whole batch, on the device alone: sequences advance by their own counts."""
         self.conclude(state, *self.propose(state))
@@ -95,9 +90,9 @@ class Decoder:
     ) -> AcceptedTokens:
         """What the models say."""
         if self.sampling.greedy:
-            return accept_greedy(draft_tokens, logits, self.drafted)
+            return accept_greedy(draft_tokens, logits)
         probs = self.sampling.probabilities(logits)
-        return accept_sampled(draft_tokens, draft_probs, probs, state.generator, self.drafted)
+        return accept_sampled(draft_tokens, draft_probs, probs, state.generator)
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
         """Record the tokens and advance the caches; what was refused is rolled back by not advancing over

@@ -28,7 +28,7 @@ ANY_ALPHA = 0.8
 class PassPart:
     """A pass over `tokens` of all sequences, which a quantity contains `times` times.
 
-    The mean over a tree's levels and an inner round of two levels have several.
+    The mean over a tree's levels has several.
     """
 
     machine: Machine
@@ -52,8 +52,6 @@ class Group:
     batch: Array
     context: Array
     passes: dict[str, list[PassPart]]
-    in_rounds: bool
-    """Whether `draft_s` is the time of an inner round of two levels, its end included."""
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
         """Calibrated seconds by quantity; only those that the points have a use for."""
@@ -64,8 +62,6 @@ class Group:
         if "verify_s" in self.passes:
             scenario = with_calibration(self.scenario, calibration)
             times["overhead_s"] = np.asarray(scenario.overhead_s(self.batch, self.context))
-            if self.in_rounds:
-                times["draft_s"] = times["draft_s"] + scenario.end_s(self.batch)
         return times
 
     def pass_time(self, quantity: str) -> PassTime[Floats]:
@@ -74,9 +70,6 @@ class Group:
         names = [name for name in PassTime.__dataclass_fields__ if name != "terms_s"]
         sums = {name: sum(n * getattr(time, name) for n, time in found) for name in names}
         terms = {name: sum(n * time.terms_s[name] for n, time in found) for name in found[0][1].terms_s}
-        if quantity == "draft_s" and self.in_rounds:
-            end = self.scenario.end_s(self.batch)
-            sums["predicted_s"], terms["fixed"] = sums["predicted_s"] + end, terms["fixed"] + end
         return PassTime(**sums, terms_s=terms)
 
     def bytes_read(self, quantity: str) -> Array:
@@ -95,7 +88,7 @@ class PointSet:
         self.layout = layout
         by_kind: dict[tuple[object, ...], list[int]] = {}
         for i, p in enumerate(points):
-            drafted = (p.draft, p.draft_kv, p.gamma is None, p.widths, p.middle_kv, p.gammas)
+            drafted = (p.draft, p.draft_kv, p.gamma is None, p.widths)
             key = (p.hardware, p.tp, p.target, p.weights, p.kv_dtype, *drafted)
             by_kind.setdefault(key, []).append(i)
         self.groups = [_group(points, np.array(index), layout) for index in by_kind.values()]
@@ -149,33 +142,24 @@ def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
 
 def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: Calibration) -> Group:
     first = points[index[0]]
-    drafting = scenario_of(first, layout)
-    # of two levels: the target drafting for itself
-    upper = replace(first, draft="self", draft_kv=first.middle_kv)
-    scenario = drafting if first.gammas is None else scenario_of(upper, layout)
+    scenario = scenario_of(first, layout)
     batch = np.array([points[i].batch for i in index], dtype=float)
     context = np.array([points[i].context for i in index], dtype=float)
     query = np.array([points[i].query for i in index])
     passes = {"target_s": [PassPart(scenario.machine, scenario.target_ops(batch, context), batch)]}
     if first.draft is not None:
         passes["draft_s"] = [
-            PassPart(of.draft_machine, of.draft_ops(batch, context, n), batch * n, times)
-            for of, n, times in _draft_passes(first, drafting, scenario)
+            PassPart(scenario.draft_machine, scenario.draft_ops(batch, context, n), batch * n, times)
+            for n, times in _draft_passes(first)
         ]
-    if first.gamma is not None or first.widths or first.gammas:
+    if first.gamma is not None or first.widths:
         passes["verify_s"] = [
             PassPart(scenario.machine, scenario.target_ops(batch, context, query), batch * query)
         ]
-    return Group(scenario, index, batch, context, passes, first.gammas is not None)
+    return Group(scenario, index, batch, context, passes)
 
 
-def _draft_passes(
-    p: MeasuredPoint, drafting: Scenario, middle: Scenario
-) -> list[tuple[Scenario, float, float]]:
-    """(draft scenario, tokens per sequence, number of times) of the passes in `draft_s`."""
-    if p.widths:
-        run = p.widths[:-1]
-        return [(drafting, float(width), run.count(width) / len(run)) for width in dict.fromkeys(run)]
-    if p.gammas:
-        return [(drafting, 1.0, float(p.gammas[0])), (middle, p.gammas[0] + 1.0, 1.0)]
-    return [(drafting, 1.0, 1.0)]
+def _draft_passes(p: MeasuredPoint) -> list[tuple[float, float]]:
+    """(tokens per sequence, number of times) of the passes in `draft_s`."""
+    run = p.widths[:-1] if p.widths else (1,)
+    return [(float(width), run.count(width) / len(run)) for width in dict.fromkeys(run)]

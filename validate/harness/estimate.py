@@ -1,23 +1,22 @@
 """The engine's answers about a plan's points before anything runs: refusals, memory and time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation import capacity, tree_cost
-from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
-from perfmodel.speculation.two_levels import TwoLevels, memory_of_both, predict_two_levels
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.records.plan import Plan, model_reference
 from perfmodel.validate.records.plan_points import PlanPoint
 
 
-def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> tuple[Scenario, ...]:
-    """The question of a point; for two levels that of the lower and that of the upper level.
+def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> Scenario:
+    """The question of a point.
 
     calibration: by name or path, by default the device's own.
     """
@@ -35,31 +34,25 @@ def scenarios_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -
         kv_dtype=plan.precision.kv,
         calibration=calibration,
     )
-    if point.middle_kv is None:
-        return (resolve(query),)
-    small = replace(query, alpha=point.inner_alpha)
-    return resolve(small), resolve(replace(query, draft="self", draft_kv=point.middle_kv))
+    return resolve(query)
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
     """Refuses (InputError) points that could be timed but not compared: a pair that cannot draft, a device
     without a peak.
     """
-    for point in {(p.target, p.draft, p.draft_kv, p.middle_kv, p.parents): p for p in plan.points()}.values():
-        for scenario in scenarios_of(plan, point, calibration):
-            own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
-            if own != drafted:
-                raise InputError(
-                    f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given "
-                    f"{drafted}"
-                )
-            most = max((point.parents or ()).count(node) for node in {*(point.parents or ())} | {0})
-            if most > own:
-                raise InputError(
-                    f"{plan.name}: tree: must have at most {own} children at a node, given {most}"
-                )
-            scenario.target_pass_s(1.0, 1.0)
-            scenario.draft_pass_s(1.0, 1.0)
+    for point in {(p.target, p.draft, p.draft_kv, p.parents): p for p in plan.points()}.values():
+        scenario = scenario_of(plan, point, calibration)
+        own, drafted = scenario.target.vocab_size, scenario.draft.model.vocab_size
+        if own != drafted:
+            raise InputError(
+                f"{plan.name}: draft: must have {point.target}'s {own} vocabulary entries, given {drafted}"
+            )
+        most = max((point.parents or ()).count(node) for node in {*(point.parents or ())} | {0})
+        if most > own:
+            raise InputError(f"{plan.name}: tree: must have at most {own} children at a node, given {most}")
+        scenario.target_pass_s(1.0, 1.0)
+        scenario.draft_pass_s(1.0, 1.0)
 
 
 def fitting(plan: Plan, calibration: str | None = None) -> Plan:
@@ -88,21 +81,17 @@ class Estimate:
 
 def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
     """All points of a plan. Caches are taken to be filled with random values at the device's bandwidth."""
-    return [_one(plan, point, *scenarios_of(plan, point, calibration)) for point in plan.points()]
+    return [_one(plan, point, scenario_of(plan, point, calibration)) for point in plan.points()]
 
 
-def _one(plan: Plan, point: PlanPoint, scenario: Scenario, upper: Scenario | None = None) -> Estimate:
+def _one(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
     batch, context, fraction = float(point.batch), float(point.context), capacity.DEFAULT_MEMORY_FRACTION
     drafted, tree = point.queries[-1] - 1, None
-    if upper is None:
-        room = capacity.memory_of(scenario, batch, context, drafted, fraction)
-    else:
-        room = memory_of_both(scenario, upper, batch, context, drafted, fraction)
+    room = capacity.memory_of(scenario, batch, context, drafted, fraction)
     if point.parents is not None:
         gained = expected_tokens(point.parents, TreeAcceptance.of(point.rates or ()))
         tree = Tree(point.parents, widths(point.parents), gained)
-    gammas = (point.inner_gamma or 0, point.gamma)
-    target_s, iteration_s, speedup = predicted_times(scenario, batch, context, gammas, tree, upper)
+    target_s, iteration_s, speedup = predicted_times(scenario, batch, context, point.gamma, tree)
     needed = float(room.weight_bytes + room.kv_bytes + room.draft_weight_bytes + room.draft_kv_bytes)
     protocol = plan.protocol
     loops = (protocol.samples + protocol.warmup) * protocol.iterations * len(protocol.modes)
@@ -111,25 +100,15 @@ def _one(plan: Plan, point: PlanPoint, scenario: Scenario, upper: Scenario | Non
 
 
 def predicted_times(
-    scenario: Scenario,
-    batch: float,
-    context: float,
-    gammas: tuple[int, int],
-    tree: Tree | None,
-    upper: Scenario | None,
+    scenario: Scenario, batch: float, context: float, gamma: int, tree: Tree | None
 ) -> tuple[float, float, float]:
-    """T_T, an iteration (seconds) and the speedup, as `whatif`, `tree` and `hierarchy` compute them.
+    """T_T, an iteration (seconds) and the speedup, as `whatif` and `tree` compute them.
 
-    gammas: drafted tokens of an inner round of two levels, and of an iteration. tree: the drafted tree, if
-    not a chain. upper: the scenario of two levels above `scenario`.
+    tree: the drafted tree, if not a chain.
     """
     if tree is not None:
         target_s = scenario.target_pass_s(batch, context)
         iteration_s = tree_cost.iteration_s(scenario, batch, context, tree)
         return float(target_s), float(iteration_s), float(tree.tokens_per_iteration * target_s / iteration_s)
-    told: Prediction | TwoLevels
-    if upper is not None:
-        told = predict_two_levels(scenario, upper, batch, context, *gammas)
-    else:
-        told = predict(scenario, Workload.of(batch, context, gammas[1]))
+    told = predict(scenario, Workload.of(batch, context, gamma))
     return float(told.target_s), float(told.iteration_s), float(told.speedup)

@@ -109,14 +109,12 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
     started = int(runner.runs["sd"].state.length.sum())
     seconds: dict[str, list[float]] = {name: [] for name in runner.runs}
     gained: dict[str, list[int]] = {name: [] for name in runner.runs}
-    tallies: dict[str, list[int]] = {name: [] for name in runner.tally()}
     for sample in range(-protocol.warmup, protocol.samples):
         if sample == 0:
             runner.histogram.zero_()
         for name in _in_turn(runner.runs, sample):
             runner.snapshot.restore()
             synchronize(device)
-            runner.tally()
             clock.mark()
             runner.runs[name].run(protocol.iterations, protocol.read_every)
             clock.mark()
@@ -124,14 +122,11 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
             if sample >= 0:
                 seconds[name].append(lap)
                 gained[name].append(int(runner.runs[name].state.length.sum()) - started)
-                for counted, count in runner.tally().items() if name == "sd" else ():
-                    tallies[counted].append(count)
     return {
         "iterations": protocol.iterations,
         "samples": {f"{name}_s": values for name, values in seconds.items()},
         "tokens": gained,
         "histogram": runner.histogram.sum(0).tolist(),
-        **tallies,
         "mean_growth_tokens": statistics.fmean(gained["sd"]) / runner.batch / 2,
     }
 
@@ -142,21 +137,17 @@ def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) 
     """
     protocol = plan.protocol
     samples: dict[str, list[float]] = {name: [] for name in SAMPLES["phases"]}
-    tallies: dict[str, list[int]] = {name: [] for name in runner.tally()}
     for sample in range(-protocol.warmup, protocol.samples):
         for name in _in_turn(runner.phases, sample):
             runner.snapshot.restore()
             for _ in range(protocol.iterations):
-                runner.tally()
                 laps = _phases_once(runner.phases[name], clock, device)
                 if sample < 0:
                     continue
-                for counted, count in runner.tally().items() if name == "sd" else ():
-                    tallies[counted].append(count)
                 for phase, lap in zip(PHASES[name], laps, strict=True):
                     if phase:
                         samples[f"{name}_{phase}_s"].append(lap)
-    return {"iterations": protocol.iterations, "samples": samples, **tallies}
+    return {"iterations": protocol.iterations, "samples": samples}
 
 
 def _in_turn(names: Iterable[str], sample: int) -> list[str]:

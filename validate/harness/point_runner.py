@@ -20,7 +20,6 @@ from perfmodel.validate.decoder.script import scripted_weights
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.decoder.two_levels import TwoLevelDecoder, TwoLevelDrafter
 from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.records.plan import Plan, model_reference
 from perfmodel.validate.records.plan_points import PlanPoint
@@ -67,16 +66,11 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; if `recorded`, a graph for each of them and each number of
-    tokens.
-
-    The decoder itself replays the drafting of two levels, whose graphs were captured before.
-    """
+    """The four parts of an iteration one by one; if `recorded`, a graph for each of them."""
 
     def __init__(self, run: DecoderRun, recorded: bool) -> None:
         decoder, state, results = run.decoder, run.state, dict[str, Any]()
         self.decoder, self.generator, self._results = decoder, state.generator, results
-        self._graphs: dict[tuple[str, int], Callable[[], object]] = {}
         self.parts: dict[str, Callable[[], object]] = {
             "draft": lambda: decoder.propose(state),
             "verify": lambda: decoder.verify(state, results["draft"][0]),
@@ -85,27 +79,17 @@ class PhaseRunner:
             ),
             "commit": lambda: decoder.commit(state, results["draft"][0], results["accept"]),
         }
-        if recorded and isinstance(decoder, TwoLevelDecoder):
-            for width in decoder.widths:
-                results["draft"] = decoder.levels.proposed(width)
-                self._record(*[*self.parts][1:])
-        elif recorded:
-            self._record(*self.parts)
+        self._run = {part: partial(self._keep, part) for part in self.parts}
+        if recorded:
+            self._run = {part: record(work, self.generator) for part, work in self._run.items()}
 
     def run(self, part: str) -> None:
         """Runs one of `parts`: "draft" is all draft steps (nothing in the baseline), "commit" includes
         periodic work.
         """
-        self._graphs.get(self._key(part), partial(self._keep, part))()
+        self._run[part]()
         if part == "commit":
             self.decoder.refresh()
-
-    def _record(self, *parts: str) -> None:
-        for part in parts:
-            self._graphs[self._key(part)] = record(partial(self._keep, part), self.generator)
-
-    def _key(self, part: str) -> tuple[str, int]:
-        return part, 0 if part == "draft" else self._results["draft"][0].shape[1]
 
     def _keep(self, part: str) -> None:
         self._results[part] = self.parts[part]()
@@ -149,8 +133,8 @@ class PointRunner:
         self, models: LoadedModels, plan: Plan, point: PlanPoint, choices: tuple[AttentionChoice, ...] = ()
     ) -> None:
         target, draft = models.pair(point)
-        iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1, (point.inner_gamma or 0) + 2)
-        room = iterations * (point.max_accepted + 1) + 1
+        iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1)
+        room = iterations * (point.gamma + 1) + 1
         decoder = make_decoder(target, replace(_request(plan, point, room), attention_choices=choices), draft)
         state = start_random(decoder, max(point.lengths), room, plan.protocol.seed, point.lengths)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
@@ -174,18 +158,9 @@ class PointRunner:
         """Speculative iterations so far by accepted drafted tokens, [batch, most + 1]."""
         return self.runs["sd"].state.histogram
 
-    def tally(self) -> dict[str, int]:
-        """For two levels: inner rounds, and verified tokens per sequence, since the last call."""
-        draft = self.runs["sd"].decoder.draft
-        if not isinstance(draft, TwoLevelDrafter):
-            return {}
-        told, draft.rounds, draft.verified = {"rounds": draft.rounds, "verified": draft.verified}, 0, 0
-        return told
-
 
 def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
     """The point as a decoder request, with scripted acceptance."""
-    inner = point.inner_gamma or 0
     return Request(
         batch=point.batch,
         context=max(point.lengths),
@@ -193,11 +168,8 @@ def _request(plan: Plan, point: PlanPoint, new_tokens: int) -> Request:
         gamma=point.gamma,
         draft="self" if point.draft == "self" else "model",
         draft_kv=point.draft_kv,
-        script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.max_accepted)),
+        script=point.rates or tuple(scripted_weights(point.alpha or 0.0, point.gamma)),
         attention=plan.attention,
         tree=point.parents,
-        middle_kv=point.middle_kv,
-        inner_gamma=inner,
-        inner_script=tuple(scripted_weights(point.inner_alpha or 0.0, inner)) if inner else None,
         kv_dtype="fp8" if plan.precision.kv == "fp8" else "auto",
     )

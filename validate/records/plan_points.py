@@ -19,13 +19,12 @@ Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Spread = Annotated[float, Meta(gt=0, lt=1)]
 Rate = Annotated[float, Meta(ge=0, le=1)]
 CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
-LEVELS = ("middle_kv", "inner_gamma", "inner_alpha")
 
 
 class GridBlock(Frozen):
     """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
 
-    Chains are drafted, unless it has a `tree`, or a `middle_kv`.
+    Chains are drafted, unless it has a `tree`.
     """
 
     target: Annotated[str, Meta(description="name of a model, or of a file in `validate/plans/shapes`")]
@@ -52,28 +51,14 @@ class GridBlock(Frozen):
         tuple[float, ...] | None,
         Meta(description="trees: scripted acceptance of the 1st, 2nd, ... child of a node"),
     ] = None
-    middle_kv: Annotated[
-        Names | None,
-        Meta(
-            description="two levels: KV methods with which the target itself drafts, in rounds of the "
-            "small draft"
-        ),
-    ] = None
-    inner_gamma: Annotated[
-        Counts | None, Meta(description="two levels: tokens of the small draft per round")
-    ] = None
     spread: Annotated[
         Spread | None,
         Meta(description="contexts of a batch are evenly spaced: context x (1 - spread) to (1 + spread)"),
     ] = None
-    inner_alpha: Annotated[
-        Rate | None, Meta(description="two levels: scripted acceptance of these tokens")
-    ] = None
 
     def __post_init__(self) -> None:
-        for key, methods in (("draft_kv", self.draft_kv), ("middle_kv", self.middle_kv)):
-            for text in methods or ():
-                parse_kv(text, key)
+        for text in self.draft_kv:
+            parse_kv(text, "draft_kv")
         sequoias = {text.startswith("sequoia") for text in self.tree or ()}
         if len(sequoias) > 1:
             raise ValueError("tree: must be trees as drawn or sequoia trees, not both in one block")
@@ -82,37 +67,22 @@ class GridBlock(Frozen):
             kind, needs = (
                 ("sequoia trees", {*TREE, "gamma"}) if True in sequoias else ("trees as drawn", set(TREE))
             )
-        elif self.middle_kv is not None:
-            kind, needs = "two levels", {*CHAIN, *LEVELS}
-        for key in (*CHAIN, *TREE, *LEVELS):
+        for key in (*CHAIN, *TREE):
             if (getattr(self, key) is None) == (key in needs):
                 raise ValueError(f"{key}: must {'' if key in needs else 'not '}be given with {kind}")
-        if self.middle_kv is not None and (self.draft == "self" or min(self.context) < 2):
-            raise ValueError(
-                "middle_kv: must stand over a draft of another model, and contexts of 2 tokens or more"
-            )
         for text, gamma in product(self.tree or (), self.gamma or (None,)):
             _parents(text, gamma, self.rates or ())
 
     @property
     def count(self) -> int:
         """How many points there are."""
-        lists = (
-            self.context,
-            self.batch,
-            self.draft_kv,
-            self.gamma,
-            self.tree,
-            self.middle_kv,
-            self.inner_gamma,
-        )
+        lists = self.context, self.batch, self.draft_kv, self.gamma, self.tree
         return math.prod(len(values) for values in lists if values is not None)
 
     def points(self) -> Iterator["PlanPoint"]:
         """Target and context are the outer loops, so that models and caches change as rarely as possible."""
-        shapes = product(self.tree or (None,), self.middle_kv or (None,), self.inner_gamma or (None,))
-        for context, batch, kv, (tree, middle, inner), gamma in product(
-            self.context, self.batch, self.draft_kv, list(shapes), self.gamma or (None,)
+        for context, batch, kv, tree, gamma in product(
+            self.context, self.batch, self.draft_kv, self.tree or (None,), self.gamma or (None,)
         ):
             parents = None if tree is None else _parents(tree, gamma, self.rates or ())
             deep = cast(int, gamma) if parents is None else depths(parents)[-1]
@@ -129,9 +99,6 @@ class GridBlock(Frozen):
                 tree=tree,
                 parents=parents,
                 rates=self.rates,
-                middle_kv=middle,
-                inner_gamma=inner,
-                inner_alpha=self.inner_alpha,
                 spread=self.spread,
             )
 
@@ -146,8 +113,8 @@ def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[in
 
 
 class PlanPoint(Frozen, forbid_unknown_fields=False):
-    """One point to measure: a chain of gamma tokens; a tree (its `parents`) of gamma levels below the root;
-    or two levels, of gamma tokens or more from rounds of inner_gamma.
+    """One point to measure: a chain of gamma tokens, or a tree (its `parents`) of gamma levels below the
+    root.
     """
 
     target: Annotated[str, Meta(description="model, or a shape of `validate/plans/shapes`")]
@@ -162,7 +129,7 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
         Meta(
             ge=1,
             le=4096,
-            description="drafted tokens per iteration (trees: levels below the root; two levels: minimum)",
+            description="drafted tokens per iteration, or a tree's levels below the root",
         ),
     ]
     alpha: Annotated[Rate | None, Meta(description="scripted acceptance of a chain; trees have rates")] = None
@@ -174,16 +141,6 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
     rates: Annotated[
         tuple[float, ...] | None, Meta(description="scripted acceptance of the 1st, 2nd, ... child of a node")
     ] = None
-    middle_kv: Annotated[
-        str | None, Meta(description="two levels: KV method with which the target itself drafts")
-    ] = None
-    inner_gamma: Annotated[
-        Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="two levels: tokens of the small draft per round"),
-    ] = None
-    inner_alpha: Annotated[
-        Rate | None, Meta(description="two levels: scripted acceptance of these tokens")
-    ] = None
     spread: Annotated[
         Spread | None, Meta(description="spread of the contexts of a batch about `context`")
     ] = None
@@ -191,14 +148,14 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
     @property
     def name(self) -> str:
         """Of the point within its plan."""
-        kv = self.draft_kv if self.middle_kv is None else f"{self.middle_kv}<{self.draft_kv}"
-        parts = [f"{self.target}/{self.draft}/{kv}/b{self.batch}/s{self.context}", f"g{self.gamma}"]
+        parts = [
+            f"{self.target}/{self.draft}/{self.draft_kv}/b{self.batch}/s{self.context}",
+            f"g{self.gamma}",
+        ]
         if self.tree is not None:
             parts += [f"t{self.tree}", "r" + ",".join(f"{rate:g}" for rate in self.rates or ())]
         else:
             parts.append(f"a{self.alpha:g}")
-        if self.middle_kv is not None:
-            parts.append(f"i{self.inner_gamma}/a{self.inner_alpha:g}")
         if self.spread is not None:
             parts.append(f"ragged{self.spread:g}")
         return "/".join(parts)
@@ -210,16 +167,8 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
         return tuple(round(self.context + step * (i - (self.batch - 1) / 2)) for i in range(self.batch))
 
     @property
-    def max_accepted(self) -> int:
-        """Most draft tokens that one iteration can accept."""
-        return self.gamma + (self.inner_gamma or 0)
-
-    @property
     def queries(self) -> tuple[int, ...]:
-        """Tokens per sequence in the passes of an iteration, the largest last; two levels verify gamma + 1 or
-        more.
-        """
+        """Tokens per sequence in the passes of an iteration, the largest last."""
         if self.parents is not None:
             return (*widths(self.parents)[:-1], len(self.parents))
-        inner = () if self.inner_gamma is None else (self.inner_gamma + 1, self.gamma + 1)
-        return (1, *inner, self.max_accepted + 1)
+        return 1, self.gamma + 1

@@ -26,10 +26,8 @@ SAMPLES: dict[str, dict[str, str]] = {
         "ar_target_s": "one target pass of the baseline (T_T)",
         "ar_accept_s": "sampling the baseline's token",
         "ar_commit_s": "storing that token in the caches",
-        "sd_draft_s": "all draft passes of an iteration: gamma x T_D, a tree's levels, all inner "
-        "rounds of two levels",
-        "sd_verify_s": "the target's verification (T_V) of gamma + 1 tokens, a tree's nodes, or all "
-        "drafted tokens",
+        "sd_draft_s": "all draft passes of an iteration: gamma x T_D, or a tree's levels",
+        "sd_verify_s": "the target's verification (T_V) of gamma + 1 tokens, or of a tree's nodes",
         "sd_accept_s": "accepting drafted tokens, and sampling the bonus token",
         "sd_commit_s": "storing these tokens in the caches and the draft's view, with periodic work",
     },
@@ -96,13 +94,6 @@ class PointRow(PlanPoint):
         tuple[Count, ...] | None,
         Meta(description="number of speculative iterations with 0, 1, ... accepted tokens, over all samples"),
     ] = None
-    rounds: Annotated[
-        tuple[Count, ...],
-        Meta(description="two levels: inner rounds per sample (`end_to_end`) or iteration (`phases`)"),
-    ] = ()
-    verified: Annotated[
-        tuple[Count, ...], Meta(description="two levels: verified tokens per sequence, for the same")
-    ] = ()
     mean_growth_tokens: Annotated[
         float,
         Meta(
@@ -120,10 +111,9 @@ class PointRow(PlanPoint):
     def __post_init__(self) -> None:
         _check_samples(self, self.mode)
         self._check_drafted()
-        most = self.max_accepted
-        if self.histogram is not None and len(self.histogram) != most + 1:
+        if self.histogram is not None and len(self.histogram) != self.gamma + 1:
             raise ValueError(
-                f"histogram: must have gamma + 1 = {most + 1} counts, given {len(self.histogram)}"
+                f"histogram: must have gamma + 1 = {self.gamma + 1} counts, given {len(self.histogram)}"
             )
         outside = {len(self.samples[name]) for name in ("sd_accept_s", "sd_commit_s") if name in self.samples}
         if len(outside) > 1:
@@ -138,12 +128,6 @@ class PointRow(PlanPoint):
                 )
         elif self.alpha is None:
             raise ValueError("alpha: must be given where there is no tree")
-        if (self.middle_kv is None) != (self.inner_gamma is None):
-            raise ValueError("middle_kv, inner_gamma: must be given together")
-        timed = self.samples.get("sd_s" if self.mode == "end_to_end" else "sd_draft_s", ())
-        for name, counts in (("rounds", self.rounds), ("verified", self.verified)):
-            if len(counts) != (len(timed) if self.middle_kv is not None else 0) or 0 in counts:
-                raise ValueError(f"{name}: must be a count of each of the {len(timed)} samples of two levels")
 
 
 class KernelRow(_Part):

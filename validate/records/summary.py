@@ -24,8 +24,8 @@ def points(record: Record) -> tuple[MeasuredPoint, ...]:
     """The points of a measurement with a time in either mode; times are medians, in seconds.
 
     target_s, draft_s, verify_s and overhead_s are from `phases` rows; ar_tpot_s, sd_tpot_s,
-    tokens_per_iteration and speedup from `end_to_end` rows. draft_s is one draft step, one level of a tree on
-    average, or one inner round of two levels. One mode never supplies a figure of the other. A shape of
+    tokens_per_iteration and speedup from `end_to_end` rows. draft_s is one draft step, or one level of a tree
+    on average. One mode never supplies a figure of the other. A shape of
     ``validate/plans/shapes`` is named by its file, which `load_model` reads.
     """
     modes: dict[str, dict[str, PointRow]] = {}
@@ -56,26 +56,18 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
         asked_context=row.context,
         draft=row.draft if row.draft == "self" else model_reference(row.draft),
         draft_kv=row.draft_kv,
-        **_drafted(row, whole, parts),
+        **_drafted(row),
         **(_end_to_end(whole) if whole else {}),
         **(_phases(parts) if parts else {}),
     )
 
 
-def _drafted(row: PointRow, whole: PointRow | None, parts: PointRow | None) -> dict[str, Any]:
-    """A chain, a tree or two levels; rounds of whole samples, tokens of verifications that were
-    timed alone.
-    """
+def _drafted(row: PointRow) -> dict[str, Any]:
+    """A chain or a tree."""
     if row.parents is not None:
         by_level = widths(row.parents)
         return {"tree": (len(row.parents), len(by_level)), "widths": by_level}
-    if row.inner_gamma is None:
-        return {"gamma": row.gamma}
-    drafted: dict[str, Any] = {"middle_kv": row.middle_kv, "gammas": (row.inner_gamma, row.gamma)}
-    if whole:
-        drafted["rounds"] = statistics.fmean(whole.rounds) / (whole.iterations or 1)
-    loops = 1 if parts else row.iterations or 1
-    return drafted | {"verified": statistics.fmean((parts or row).verified) / loops}
+    return {"gamma": row.gamma}
 
 
 def _end_to_end(row: PointRow) -> dict[str, Any]:
@@ -91,11 +83,9 @@ def _end_to_end(row: PointRow) -> dict[str, Any]:
 
 def _phases(row: PointRow) -> dict[str, Any]:
     outside = zip(row.samples["sd_accept_s"], row.samples["sd_commit_s"], strict=True)
-    drafting = row.samples["sd_draft_s"]
-    each = row.rounds or (row.gamma,) * len(drafting)
     return {
         "target_s": statistics.median(row.samples["ar_target_s"]),
-        "draft_s": statistics.median(seconds / count for seconds, count in zip(drafting, each, strict=True)),
+        "draft_s": statistics.median(row.samples["sd_draft_s"]) / row.gamma,
         "verify_s": statistics.median(row.samples["sd_verify_s"]),
         "overhead_s": statistics.median(accept + commit for accept, commit in outside),
     }

@@ -9,16 +9,13 @@ import pytest
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
 from perfmodel.validate.cli import app as verbs
 from perfmodel.validate.cli import generated
-from perfmodel.validate.cli.generated import level_lines, table
+from perfmodel.validate.cli.generated import table
 from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import save_tensors
 from perfmodel.validate.harness.side_by_side import Run
 from perfmodel.validate.studies.train import configuration
@@ -134,57 +131,13 @@ def test_the_prediction_is_asked_for_what_was_run(folder, monkeypatch) -> None:
         assert "tokens/s (predicted for h100-sxm-80gb: 2000.0), T_T " in text
         cells = row(text, "snapkv:40")
         assert cells[4] == "1.25"
-        (scenario, *sizes, tree, upper), gained = asked.pop(), pytest.approx(float(cells[8]), abs=0.005)
+        (scenario, *sizes, tree), gained = asked.pop(), pytest.approx(float(cells[8]), abs=0.005)
         assert (scenario.precision.weights.name, scenario.draft.kv.budget) == ("bf16", 40)
         if tree is None:
-            assert sizes == [2, 80, (0, 4)]
+            assert sizes == [2, 80, 4]
             assert scenario.acceptance.tokens_per_iteration(4) == gained
         else:
-            assert (sizes, tree.widths, tree.tokens_per_iteration) == ([2, 80, (0, 2)], (1, 3, 6), gained)
-        assert upper is None
-
-
-def test_two_levels_are_predicted(folder, monkeypatch) -> None:
-    """The engine is asked for both levels, with the rates that were measured in them."""
-    asked: list[Query] = []
-    monkeypatch.setattr(generated, "resolve", lambda query: (asked.append(query), resolve(query))[1])
-    text = output(
-        *(
-            "--checkpoint",
-            folder,
-            "--draft",
-            folder,
-            "--draft-kv",
-            "streamingllm:16",
-            "--middle-kv",
-            "snapkv:40",
-        ),
-        *("--gamma", "3", "--inner-gamma", "2", "--hardware", "h100", "--dtype", "bf16"),
-    )
-    assert "snapkv:40 < streamingllm:16: gamma 2 below, 3 above; measured (expected of the rates):" in text
-    assert "accepted 0..5" in text
-    cells = row(text, "snapkv:40 < streamingllm:16")
-    assert 0 < float(cells[6]) < float(cells[10]), "predicted is less than tokens per iteration"
-    sparse, small = asked
-    assert (small.draft, small.draft_kv) == (folder, "streamingllm:16")
-    assert (sparse.draft, sparse.draft_kv) == ("self", "snapkv:40")
-    rates = [line.split("rate ")[1].split(";")[0] for line in text.splitlines() if ": rate " in line]
-    assert [f"{small.alpha:.2f}", f"{sparse.alpha:.2f}"] == rates
-
-
-def test_the_levels_rates_and_expectations_by_hand() -> None:
-    """gamma_1 = 1 with half of 8 small tokens accepted: rounds gain 1.5; gamma_2 = 2: 1.5 rounds, m is 2 or 3
-    with 3/4 and 1/4. The full target accepts 6 tokens in 4 iterations, stopping short in 2 of them: 6 of
-    8.
-    """
-    counts = LevelCounts((4, 4), iterations=4, accepted=6, complete=2)
-    request = Request(1, 8, 8, 2, "model", middle_kv="snapkv:4", inner_gamma=1)
-    made = Run(request, Generation([[1]], [[0, 0, 0, 0]]), 1.0, 1, 1, 0.0, 0.0, 1.0, counts=counts)
-    gained = 1 + 0.75 + 0.75**2 + 0.25 * 0.75**3
-    assert level_lines(made)[1:] == [
-        "  small draft for the sparse target: rate 0.50; tokens/round 1.50 (1.50); rounds/it 2.00 (1.50)",
-        f"  sparse target for the full one: rate 0.75; drafted/it 3.00 (2.25); tokens/it 2.50 ({gained:.2f})",
-    ]
+            assert (sizes, tree.widths, tree.tokens_per_iteration) == ([2, 80, 2], (1, 3, 6), gained)
 
 
 def test_the_figures_of_a_run_in_a_line(capsys) -> None:

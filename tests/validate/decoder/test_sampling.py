@@ -101,15 +101,6 @@ def test_trees(models, shape, sampling) -> None:
         assert all(counter.counts.taken[:2]), "children of the first ranks must be accepted"
 
 
-@pytest.mark.parametrize("sampling", [Sampling(1.3), Sampling(1.0, 0.8)], ids=["1.3", "top-p"])
-@pytest.mark.parametrize(("inner", "gamma"), [(1, 1), (2, 3)])
-def test_two_levels(models, inner, gamma, sampling) -> None:
-    """Rejections at both levels, and as many verified tokens in each sequence as its inner rounds gave."""
-    _, counter = decoded(models, sampling, gamma, "model", middle_kv="snapkv:3,window=1", inner_gamma=inner)
-    assert all(counter.counts.inner[:2])
-    assert 0 < counter.counts.complete < counter.counts.iterations
-
-
 def test_top_p_keeps_the_smallest_sufficient_set() -> None:
     logits = torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64).log()
     kept = Sampling(1.0, top_p=0.65).probabilities(logits)

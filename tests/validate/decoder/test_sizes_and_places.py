@@ -222,19 +222,10 @@ def test_free_memory(monkeypatch, tmp_path) -> None:
 
 
 def test_what_a_request_says_of_itself() -> None:
-    plain, levels = (
-        Request(1, 8, 8, 3, "ngram:2"),
-        Request(1, 8, 8, 3, "model", middle_kv="topk:4", inner_gamma=2),
-    )
-    tree = Request(1, 8, 8, 2, tree=(-1, 0, 0, 1, 1))
-    assert [(r.max_accepted, r.queries, r.cache_name) for r in (plain, levels, tree)] == [
-        (3, 4, "ngram:2"),
-        (5, 6, "topk:4 < full"),
-        (2, 5, "full"),
-    ]
-    assert levels.plain() == Request(1, 8, 8, draft="model")
+    chain, tree = Request(1, 8, 8, 3, "ngram:2"), Request(1, 8, 8, 2, tree=(-1, 0, 0, 1, 1))
+    assert [(r.queries, r.cache_name) for r in (chain, tree)] == [(4, "ngram:2"), (5, "full")]
+    assert tree.plain() == Request(1, 8, 8)
     assert Request(1, 8, 8, 1, script=(0.0, 1.0)).plain().script == (1.0,)
-    assert Request(1, 8, 8, 1, "model", middle_kv="full", inner_gamma=1).queries == 3
 
 
 def test_prompts_up_to_the_last_token() -> None:

@@ -142,15 +142,10 @@ def test_a_plain_step_printed_in_several_rows_is_one_measurement() -> None:
     assert rows["verify_s"].tolist() == rows["draft_s"].tolist() == [False, True, True, True, True, True]
 
 
-def test_what_a_draft_time_is_the_mean_or_sum_of() -> None:
-    """One of three passes below a tree's root is of one node, two of two; a round of two drafts, and three
-    checked.
-    """
-    tree, levels = replace(POINT, widths=(1, 2, 2, 4)), replace(POINT, gammas=(2, 4))
-    below, upper = object(), object()
-    assert _draft_passes(tree, below, upper) == [(below, 1.0, 1 / 3), (below, 2.0, 2 / 3)]
-    assert _draft_passes(levels, below, upper) == [(below, 1.0, 2.0), (upper, 3.0, 1.0)]
-    assert _draft_passes(POINT, below, upper) == [(below, 1.0, 1.0)]
+def test_what_a_draft_time_is_the_mean_of() -> None:
+    """One of three passes below a tree's root is of one node, two of two."""
+    assert _draft_passes(replace(POINT, widths=(1, 2, 2, 4))) == [(1.0, 1 / 3), (2.0, 2 / 3)]
+    assert _draft_passes(POINT) == [(1.0, 1.0)]
 
 
 NAN = float("nan")

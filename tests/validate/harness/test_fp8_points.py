@@ -9,7 +9,7 @@ from perfmodel.costs.shards import shard
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, memory_of
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear
 from perfmodel.validate.decoder.weights import weight_bytes
-from perfmodel.validate.harness.estimate import scenarios_of
+from perfmodel.validate.harness.estimate import scenario_of
 from perfmodel.validate.harness.micro.jobs import Job
 from perfmodel.validate.harness.micro.kernels import KernelMaker
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
@@ -29,7 +29,7 @@ def plan(tmp_path: Path) -> Plan:
 
 def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> None:
     (point,) = plan.points()
-    (scenario,), models = scenarios_of(plan, point), LoadedModels(plan, CPU)
+    scenario, models = scenario_of(plan, point), LoadedModels(plan, CPU)
     runner, (target, _) = PointRunner(models, plan, point), models.pair(point)
     scales = sum(part.scale.numel() for part in target.modules() if isinstance(part, Fp8Linear))
     engines = shard(spec_of("tiny"), 1, scenario.precision)
@@ -48,7 +48,7 @@ def test_the_prediction_is_of_the_bytes_that_the_decoder_holds(plan: Plan) -> No
 def test_the_engine_has_the_format_of_the_device(tmp_path: Path, device: str, weights: str) -> None:
     """Widened before the product on a CPU, multiplied as they are by tensor cores."""
     made = load_plan(str(write(tmp_path, precision=EIGHT, grid=GRID, device=device)))
-    (scenario,) = scenarios_of(made, made.points()[0])
+    scenario = scenario_of(made, made.points()[0])
     assert (scenario.precision.weights.name, scenario.precision.kv.name) == (weights, "fp8")
     assert (scenario.draft.precision.weights.name, scenario.draft.precision.kv.name) == (weights, "fp8")
     assert made.precisions().weights == scenario.precision.weights

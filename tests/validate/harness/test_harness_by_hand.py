@@ -34,7 +34,7 @@ from perfmodel.validate.harness.acceptance import (
     entry,
 )
 from perfmodel.validate.harness.clock import Clock
-from perfmodel.validate.harness.estimate import estimate, scenarios_of
+from perfmodel.validate.harness.estimate import estimate, scenario_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.harness.side_by_side import compare, difference, run
 from perfmodel.validate.harness.standard_errors import ratio_error, standard_error
@@ -156,7 +156,7 @@ def test_an_estimate_adds_up(tmp_path) -> None:
     """Eight samples of two iterations in each of two modes, and caches that are filled once."""
     plan = load_plan(str(write(tmp_path, protocol={"iterations": 2}, grid=[{**BLOCK, "batch": [2]}])))
     (found,) = estimate(plan)
-    (scenario,) = scenarios_of(plan, found.point)
+    scenario = scenario_of(plan, found.point)
     assert found.target_s == pytest.approx(float(scenario.target_pass_s(2.0, 64.0)), rel=1e-12)
     assert found.needed_bytes == 2 * 90432 + 2 * (64 + 3 + 16) * 256, (
         "weights; two caches, the draft's of 16 tokens"

@@ -14,7 +14,7 @@ from perfmodel.cli import run
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.harness.estimate import scenarios_of
+from perfmodel.validate.harness.estimate import scenario_of
 from perfmodel.validate.harness.micro.fit import KernelFit, attention_choices, calibration_from
 from perfmodel.validate.harness.micro.host import host_spec
 from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes
@@ -222,7 +222,7 @@ def test_a_pass_never_seen_is_predicted_from_kernels(fitted, gpu, plan) -> None:
         point = next(p for p in plan.points() if p.target == target)
         times = []
         for calibration in (truth, fitted):
-            scenario = with_calibration(scenarios_of(plan, point)[0], calibration)
+            scenario = with_calibration(scenario_of(plan, point), calibration)
             times.append(
                 (
                     float(scenario.target_pass_s(3.0, context, query)),

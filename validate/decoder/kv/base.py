@@ -27,8 +27,6 @@ class View(ABC):
 
     window: int = 0
     """Prompt tokens whose queries `build` wants to see."""
-    by_query: ClassVar[bool] = False
-    """Whether `attend` selects by the queries that it is given, for all of them together."""
     own_prefill: ClassVar[bool] = False
     """Whether its keys and values come from passes over the view itself, those over the prompt included."""
     changing: ClassVar[tuple[str, ...]] = ()

@@ -16,8 +16,6 @@ class QuestView(View):
     read.
     """
 
-    by_query = True
-
     def __init__(self, method: Quest, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         super().__init__(method, runner, new_tokens, max_accepted)
         source = runner.cache
