@@ -124,24 +124,7 @@ def band(
     """
     scenario = scenario_of(asked)
     (axes,) = panels(size=(7.2, 3.8))
-    speedup_line(axes, scenario, batch, span, gamma, measured, points=points)
-    above(axes, 3)
-    return label(axes, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
-
-
-def speedup_line(
-    axes: Axes,
-    scenario: Scenario,
-    batch: float,
-    span: "Span",
-    gamma: int,
-    measured: Iterable[tuple[float, float]],
-    *,
-    colour: Any = STAGES["baseline"],
-    name: str = "predicted",
-    points: int = 25,
-) -> None:
-    """Draws a batch's speedup over contexts: its interval if there is one, and measurements as dots."""
+    colour = STAGES["baseline"]
     contexts = np.geomspace(*span, points)
     values = speedups(scenario, batch, contexts, np.array([gamma]))[..., 0]
     found = [
@@ -154,7 +137,7 @@ def speedup_line(
         axes.fill_between(
             contexts, low, high, color=colour, alpha=0.25, linewidth=0, label=f"{COVERAGE:.0%} interval"
         )
-    axes.plot(contexts, values, color=colour, label=name)
+    axes.plot(contexts, values, color=colour, label="predicted")
     if dots := list(measured):
         axes.plot(
             [c for c, _ in dots],
@@ -168,6 +151,8 @@ def speedup_line(
     axes.axhline(1.0, color="black", linewidth=1.0)
     log_axis(axes, "x", *span, "context, cached tokens per sequence")
     axes.set(ylabel="speedup")
+    above(axes, 3)
+    return label(axes, "Speedup, and how sure it is", f"batch {batch:g}; {caption(scenario, gamma)}")
 
 
 def _summary(shown: list[Any], note: str, arrows: bool) -> str:

@@ -11,7 +11,6 @@ from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.speculation.lengths import inflection_context
-from perfmodel.validate.accuracy import report_pictures
 from perfmodel.validate.accuracy.compare import (
     LABELS,
     Cell,
@@ -21,7 +20,7 @@ from perfmodel.validate.accuracy.compare import (
     file_label,
 )
 from perfmodel.validate.accuracy.markdown import table
-from perfmodel.validate.accuracy.trends import best_gammas, chain_of, inflections
+from perfmodel.validate.accuracy.trends import chain_of, inflections
 from perfmodel.validate.fit.counted_points import PointSet, scenario_of
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.fit.folds import FOLDS
@@ -59,29 +58,12 @@ def text(machine: str, results: Path, hardware: str | None = None, calibration: 
     return "\n".join(lines).rstrip() + "\n"
 
 
-def pictures(
-    machine: str, results: Path, hardware: str | None = None, calibration: str | None = None
-) -> list[Path]:
-    """Draws the pictures that `text` links to, next to the page."""
-    drawn = []
-    for record in measurements(machine, results):
-        used = calibration_of(record, hardware, calibration)
-        cells = compare_record(record, used, hardware)
-        drawn += report_pictures.draw(cells, used, results / machine / picture_stem(record))
-    return drawn
-
-
 def measurements(machine: str, results: Path) -> list[Record]:
     """The whole-pass records of a machine. Raises InputError if there is none."""
     found = [record for record in records(results, machine) if record.data.kind == "measure"]
     if not found:
         raise InputError(f"machine: must have a measurement in {results.name}/, given {machine!r}")
     return found
-
-
-def picture_stem(record: Record) -> str:
-    """Pictures are named by plan and time."""
-    return f"{record.data.plan.name}-{record.path.stem.partition('-')[0]}"
 
 
 def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
@@ -117,12 +99,11 @@ def _figure(c: Cell) -> str:
 
 def _section(record: Record, hardware: str | None, calibration: Calibration) -> list[str]:
     cells = compare_record(record, calibration, hardware)
-    data, stem = record.data, picture_stem(record)
+    data = record.data
     environment, protocol = data.environment, data.protocol
     fitted = ", ".join(calibration.fitted_on) or "nothing"
     seen = record.name in calibration.fitted_on
-    chains = [c for c in cells if c.point.gamma is not None]
-    speedups = [c for c in chains if c.quantity == "speedup"]
+    speedups = [c for c in cells if c.point.gamma is not None and c.quantity == "speedup"]
     return [
         f"## {data.plan.title}",
         "",
@@ -138,10 +119,6 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         f"fitted on {fitted}). "
         + ("**It was fitted on this very set.**" if seen else "No time of this set was used to fit it."),
         "",
-        f"![predicted against measured]({stem}-errors.png)",
-        "",
-        *([f"![what the passes are made of]({stem}-passes.png)", ""] if chains else []),
-        *([f"![speedup over context]({stem}-speedup.png)", ""] if chains else []),
         *_part("Errors", table(*error_table(cells))),
         *_bounds(cells),
         *_timer(record, protocol),
@@ -149,7 +126,6 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         "",
         *_scaled(record, hardware or record.hardware, calibration),
         *_part("Every point (predicted / measured / error)", table(*point_table(cells))),
-        *_gammas(speedups),
         *_inflections(speedups, calibration),
         *_terms(cells, calibration),
         *_failures(record),
@@ -203,16 +179,6 @@ def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str
     )
     errors = table(ERROR_HEAD, [_error_row(name, e) for name, e in found.held_out.items()])
     return _part("Scaled to whole passes", errors, words)
-
-
-def _gammas(speedups: Sequence[Cell]) -> list[str]:
-    found = best_gammas(speedups)
-    if not found:
-        return []
-    same = sum(measured == predicted for measured, predicted in found.values())
-    rows = [[_pair(*key[:3]), *(str(n) for n in (*key[3:], *best))] for key, best in found.items()]
-    lines = table(["pair", "B", "S", "measured", "predicted"], rows)
-    return _part("Best γ of those measured", lines, f"Equal in {same} of {len(found)} cases.")
 
 
 def _inflections(speedups: Sequence[Cell], calibration: Calibration) -> list[str]:

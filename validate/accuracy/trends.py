@@ -1,4 +1,4 @@
-"""Results of a measured grid beyond single points: the best draft length, and the inflection context."""
+"""The inflection context of a measured grid."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,23 +15,6 @@ Found = dict[Key, tuple[int | None, int | None]]
 def chain_of(c: Cell) -> Key:
     """Target, draft, KV method, gamma."""
     return c.point.target, c.point.draft, c.point.draft_kv, c.point.gamma
-
-
-def best_gammas(speedups: Sequence[Cell]) -> Found:
-    """The gamma with the best speedup, for each target, draft, KV method, batch and context with several
-    gammas.
-    """
-    groups = grouped(
-        speedups, lambda c: (*chain_of(c)[:3], c.point.batch, c.point.asked_context or c.point.context)
-    )
-    return {
-        key: (
-            max(group, key=lambda c: c.measured).point.gamma,
-            max(group, key=lambda c: c.predicted).point.gamma,
-        )
-        for key, group in groups.items()
-        if len(group) > 1
-    }
 
 
 def inflections(speedups: Sequence[Cell], tolerance: float) -> Found:

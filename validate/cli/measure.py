@@ -109,7 +109,7 @@ def report(
     results: arg.ResultsFolder = None,
     check: Annotated[bool, Argument("Fail if the page is not up to date.")] = False,
 ) -> int:
-    """Write the report of a machine: every predicted and measured figure, with pictures."""
+    """Write the report of a machine: every predicted and measured figure."""
     from perfmodel.validate.accuracy import report as page
 
     where = machine_folder(machine, results or RESULTS) / "report.md"
@@ -119,8 +119,6 @@ def report(
         click.echo(f"{where}: {'stale: run perfmodel validate report ' + machine if stale else 'up to date'}")
         return int(stale)
     write(where, text, "--results")
-    for name in page.pictures(machine, results or RESULTS, hardware, calibration):
-        click.echo(f"wrote {name}")
     click.echo(f"wrote {where}")
     return 0
 

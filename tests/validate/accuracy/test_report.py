@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from perfmodel.cli import run
@@ -17,30 +16,10 @@ COMMITTED = [machine for machine in MACHINES if not machine.startswith("local-")
 
 
 @pytest.mark.parametrize("machine", COMMITTED)
-def test_page_and_pictures_of_committed_sets_are_up_to_date(machine, tmp_path) -> None:
-    shutil.copytree(RESULTS / machine, tmp_path / machine, ignore=shutil.ignore_patterns("*.png"))
+def test_the_page_of_committed_sets_is_up_to_date(machine, tmp_path) -> None:
+    shutil.copytree(RESULTS / machine, tmp_path / machine)
     shutil.copy(RESULTS / "withdrawn.yaml", tmp_path)
-    for more in (["--check"], []):
-        assert run(["validate", "report", machine, "--results", str(tmp_path), *more]) == 0
-    made, kept = ({path.name: path for path in (at / machine).glob("*.png")} for at in (tmp_path, RESULTS))
-    assert set(made) == set(kept)
-    assert all(alike(made[name], kept[name]) for name in kept), f"run: perfmodel validate report {machine}"
-
-
-def test_a_stale_picture_would_be_noticed() -> None:
-    one, two, *_ = sorted(path for machine in COMMITTED for path in (RESULTS / machine).glob("*.png"))
-    assert alike(one, one)
-    assert not alike(one, two)
-
-
-def alike(one: Path, two: Path) -> bool:
-    """Two pictures of the same size that differ in one of a thousand places at most: edges of letters,
-    say.
-    """
-    from matplotlib.image import imread
-
-    a, b = imread(one), imread(two)
-    return a.shape == b.shape and float(np.mean(np.abs(a - b).max(-1) > 0.1)) < 1e-3
+    assert run(["validate", "report", machine, "--results", str(tmp_path), "--check"]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +37,10 @@ def report(results: Path, *more: str) -> int:
 def test_the_page_has_every_part_and_is_reproducible(results) -> None:
     assert report(results) == 0
     page, text = results / "t-1" / "report.md", (results / "t-1" / "report.md").read_text(encoding="utf-8")
-    for part in ("Errors", "Every point", "Best γ", "S_inflection", "What the predicted passes are spent on"):
+    for part in ("Errors", "Every point", "S_inflection", "What the predicted passes are spent on"):
         assert f"### {part}" in text
-    linked = [name for name in results.glob("t-1/*.png") if f"({name.name})" in text]
-    assert len(linked) == 3
-    before = {path.name: path.read_bytes() for path in [page, *linked]}
     assert report(results) == 0
-    assert {path.name: path.read_bytes() for path in [page, *linked]} == before
+    assert page.read_text(encoding="utf-8") == text
     assert str(results) not in text
 
 
