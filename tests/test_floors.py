@@ -26,7 +26,7 @@ HEAVY = ("matplotlib", "pandas", "scipy", "torch", "transformers", "pyarrow")
 AT_MODULE_LEVEL = {
     "matplotlib": ("perfmodel.plots",),
     "pandas": ("perfmodel.plots", "perfmodel.validate"),
-    "torch": tuple(f"perfmodel.validate.{name}" for name in ("decoder", "harness", "lm", "studies.train")),
+    "torch": tuple(f"perfmodel.validate.{name}" for name in ("decoder", "harness", "lm")),
 }
 
 

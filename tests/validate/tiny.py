@@ -47,6 +47,36 @@ BOS, EOS, UNKNOWN = 0, 1, 2
 CHAT = "{{ bos_token }}{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} {% endfor %}you :"
 
 
+SHAPE = (
+    "model_type hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads "
+    "head_dim vocab_size max_position_embeddings rope_theta rms_norm_eps tie_word_embeddings"
+)
+"""Keys of a config.json that are fields of a `ModelSpec`."""
+
+
+def configuration(spec: ModelSpec) -> dict[str, object]:
+    """The Hugging Face config.json of a shape."""
+    shape = {key: getattr(spec, key) for key in SHAPE.split()}
+    return {"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", **shape}
+
+
+def save_tensors(model: Any) -> dict[str, Any]:
+    """The tensors of a whole decoder model by Hugging Face name (no tensor parallelism)."""
+    import torch
+
+    from perfmodel.validate.decoder.pieces import pieces
+
+    parameters = dict(model.named_parameters())
+    out: dict[str, Any] = {}
+    for name, parts in pieces(model):
+        whole = parameters[name].detach().reshape(-1, *parts[0].shape[1:])
+        rows = [part.shape[0] if part.dim else (part.stop or part.shape[0]) - part.start for part in parts]
+        for part, tensor in zip(parts, whole.split(rows), strict=True):
+            before = [out[part.name]] if part.name in out else []
+            out[part.name] = torch.cat([*before, tensor])
+    return out
+
+
 def write_folder(path: Path, model: Any, shards: int = 1) -> Path:
     """The folder of a model of 61 tokens; words are tokens 3 and on, texts begin with `BOS`.
 
@@ -55,9 +85,6 @@ def write_folder(path: Path, model: Any, shards: int = 1) -> Path:
     from safetensors.torch import save_file
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
-
-    from perfmodel.validate.decoder.weights import save_tensors
-    from perfmodel.validate.studies.train import configuration
 
     assert model.spec.vocab_size == 61
     words = ["<s>", "</s>", "<unk>", *WORDS, *(f"w{number}" for number in range(58 - len(WORDS)))]

@@ -288,16 +288,3 @@ def head_of(name: str, target: ModelSpec) -> Eagle | None:
     precision = Precision(weight_format("bf16"), kv_format("bf16"))
     draft = make_draft(name, target, precision, 1, parse_kv("full"))
     return draft if isinstance(draft, Eagle) else None
-
-
-def save_tensors(model: Model) -> dict[str, Tensor]:
-    """The whole model's tensors by Hugging Face name (no tensor parallelism)."""
-    parameters = dict(model.named_parameters())
-    out: dict[str, Tensor] = {}
-    for name, parts in pieces(model):
-        whole = parameters[name].detach().reshape(-1, *parts[0].shape[1:])
-        rows = [part.shape[0] if part.dim else (part.stop or part.shape[0]) - part.start for part in parts]
-        for part, tensor in zip(parts, whole.split(rows), strict=True):
-            before = [out[part.name]] if part.name in out else []
-            out[part.name] = torch.cat([*before, tensor])
-    return out

@@ -19,7 +19,5 @@ def bundled_checkpoint() -> str:
 
 
 def is_trained_here(folder: Path | None) -> bool:
-    """Whether a folder's model was trained by `validate/studies/train.py`, so that its held-out text is
-    known.
-    """
+    """Whether a folder has the bundled model, whose held-out text is known."""
     return folder is not None and (folder / "recipe.json").is_file()

@@ -1,4 +1,4 @@
-"""Bytes of the Python standard library's own sources, split by file into train and held-out."""
+"""The Python standard library's own sources that the bundled model was not trained on, as bytes."""
 
 import sysconfig
 import zlib
@@ -8,7 +8,6 @@ import numpy as np
 
 from perfmodel.errors import InputError, refuse
 
-SEPARATOR = 0
 HELD_OUT_PERCENT = 5
 
 
@@ -19,7 +18,9 @@ def source_files() -> list[Path]:
 
 
 def is_held_out(path: Path) -> bool:
-    """True for about one file in twenty, by its path inside the library: the same files on every machine."""
+    """True for about one file in twenty, by its path inside the library: the same files on every machine. The
+    model was trained on the others.
+    """
     name = path.relative_to(sysconfig.get_paths()["stdlib"]).as_posix()
     return zlib.crc32(name.encode()) % 100 < HELD_OUT_PERCENT
 
@@ -29,14 +30,6 @@ def _order(count: int, seed: int) -> np.ndarray:
     if seed < 0:
         raise refuse("--seed", None, "0 or more", seed)
     return np.random.default_rng(seed).permutation(count)
-
-
-def corpus(held_out: bool, seed: int = 0) -> np.ndarray:
-    """All files of one side of the split in a seeded order, each followed by a zero byte; uint8."""
-    files = [p for p in source_files() if is_held_out(p) == held_out]
-    order = _order(len(files), seed)
-    texts = [files[i].read_bytes().replace(b"\0", b"") + bytes([SEPARATOR]) for i in order]
-    return np.frombuffer(b"".join(texts), dtype=np.uint8)
 
 
 def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:

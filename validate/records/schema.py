@@ -14,7 +14,7 @@ from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree_shape import check_parents, depths
 from perfmodel.validate.records.plan import Mode, Plan
-from perfmodel.validate.records.plan_points import PlanPoint, Size
+from perfmodel.validate.records.plan_points import GridBlock, PlanPoint, Size
 
 SCHEMA_VERSION = 2
 SAMPLES: dict[str, dict[str, str]] = {
@@ -168,9 +168,20 @@ class KernelRow(_Part):
         return min(self.samples["call_s"])
 
 
+class RecordedBlock(GridBlock):
+    """A block as records keep it. Some have keys of a way of drafting that is no longer run, always null."""
+
+    middle_kv: None = None
+    inner_gamma: None = None
+    inner_alpha: None = None
+
+
 class RecordedPlan(Plan):
     """The plan with all defaults, as it was run."""
 
+    grid: Annotated[
+        tuple[RecordedBlock, ...], Meta(min_length=1, description="blocks of [GridBlock](#gridblock)")
+    ]
     shapes: Annotated[dict[str, ModelSpec], Meta(description="model -> its full shape at that time")]
 
 

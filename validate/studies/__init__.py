@@ -12,5 +12,4 @@ They read the published rows and records of a checkout, and no wheel has them. R
   rows), `mixed` and `left_out` (the fits), `sources`.
 - The gate, ``validate accuracy``: `record` (what is recorded: with `inputs`, `engine_errors`,
   `best_gamma`), `gate` (what fails), `page` (docs/accuracy.md).
-- `train`: the byte-level model in ``validate/lm/checkpoint``.
 """

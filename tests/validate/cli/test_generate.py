@@ -16,9 +16,8 @@ from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.weights import save_tensors
 from perfmodel.validate.harness.side_by_side import Run
-from perfmodel.validate.studies.train import configuration
+from tests.validate.tiny import configuration, save_tensors
 
 app = verbs.commands["generate"]
 SHORT = ["--context", "80", "--new-tokens", "12", "--batch", "2"]

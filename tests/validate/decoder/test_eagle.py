@@ -15,7 +15,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.weights import load_head
-from perfmodel.validate.studies.train import causal
+from tests.validate.decoder.dense import causal
 from tests.validate.decoder.test_graphs import eager_and_replayed
 from tests.validate.tiny import refused, tiny_spec
 

@@ -9,8 +9,8 @@ import torch
 from perfmodel.specs.models.model import MoE
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.weights import Piece, RandomWeights, build, load, save_tensors
-from tests.validate.tiny import tiny_spec
+from perfmodel.validate.decoder.weights import Piece, RandomWeights, build, load
+from tests.validate.tiny import save_tensors, tiny_spec
 
 transformers = pytest.importorskip("transformers")
 

@@ -15,10 +15,9 @@ from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.weights import load, save_tensors
-from perfmodel.validate.studies.train import configuration
+from perfmodel.validate.decoder.weights import load
 from tests.validate.decoder.methods import PUBLISHED
-from tests.validate.tiny import refused, tiny_spec
+from tests.validate.tiny import configuration, refused, save_tensors, tiny_spec
 
 CPU = torch.device("cpu")
 

@@ -17,7 +17,7 @@ from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, accept_greedy, accept_sampled
 from perfmodel.validate.decoder.script import Script, scripted_weights
-from perfmodel.validate.studies.train import causal
+from tests.validate.decoder.dense import causal
 from tests.validate.tiny import refused
 
 VOCAB, NEW, BATCH, PROMPT = 5, 4, 4000, [1, 3, 2, 0, 4, 4, 1]
