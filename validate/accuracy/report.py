@@ -25,7 +25,6 @@ from perfmodel.validate.fit.counted_points import PointSet, scenario_of
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.fit.folds import FOLDS
 from perfmodel.validate.fit.stack import fit_stack
-from perfmodel.validate.records.schema import RecordedProtocol
 from perfmodel.validate.records.store import Record, records, withdrawn
 from perfmodel.validate.records.summary import points, quiet_line, repeatability
 from perfmodel.validate.solving import grouped
@@ -121,7 +120,6 @@ def _section(record: Record, hardware: str | None, calibration: Calibration) -> 
         "",
         *_part("Errors", table(*error_table(cells))),
         *_bounds(cells),
-        *_timer(record, protocol),
         f"{quiet_line(record)}.",
         "",
         *_scaled(record, hardware or record.hardware, calibration),
@@ -153,17 +151,6 @@ def _bounds(cells: Sequence[Cell]) -> list[str]:
         f"it holds for the {sum(c.binding for c in bounded)} whose working set exceeds the last-level cache"
     )
     return [f"{below}; {held}.", "", *(f"- {fault}" for fault in faults), *([""] if faults else [])]
-
-
-def _timer(record: Record, protocol: RecordedProtocol) -> list[str]:
-    stretches = [min(v) for row in record.rows for v in row.samples.values()]
-    if not stretches:
-        return []
-    shortest = min(stretches)
-    share = protocol.timer_overhead_s / shortest
-    return [
-        f"Timing itself takes {share:.4%} of the shortest stretch that was timed ({shortest * 1e3:.3f} ms)."
-    ]
 
 
 def _scaled(record: Record, hardware: str, calibration: Calibration) -> list[str]:

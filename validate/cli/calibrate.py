@@ -18,7 +18,7 @@ from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
 from perfmodel.validate.records.store import RESULTS, newest
 from perfmodel.validate.records.summary import points, quiet_line
-from perfmodel.writing import Content, destination, write_all
+from perfmodel.writing import destination, write_all
 
 
 @question
@@ -89,11 +89,8 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     recipes = [recipe_of(name)] if name else list(RECIPES.values())
     reports = [module.as_dict(module.report(one)) for one in recipes]
     if write:
-        today, places = datetime.date.today(), module.path_of("x").parent.glob("*.literature.yaml")
-        files: dict[Path, Content] = {
-            module.path_of(one.name): module.refreshed(one, today) for one in recipes
-        }
-        write_all(files | {place: module.with_literature_error(place.stem) for place in places}, "--write")
+        today = datetime.date.today()
+        write_all({module.path_of(one.name): module.refreshed(one, today) for one in recipes}, "--write")
     if json:
         return print_json({"schema_version": 2, "rows": reports})
     for report in reports:

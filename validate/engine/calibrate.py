@@ -3,7 +3,6 @@ about both.
 """
 
 import datetime
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from perfmodel.answers.question.query import Query
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Constant
@@ -20,9 +19,9 @@ from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
 from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
-from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing, needed
+from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.harness.journal import as_record, encode
-from perfmodel.validate.solving import grouped, significant
+from perfmodel.validate.solving import significant
 
 UNREACHABLE = 0.5
 """Held-out error (median of absolute logs) from which the rows are of another configuration than the
@@ -71,7 +70,7 @@ def calibrate(
     seen: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near
     them.
     """
-    kept, aside = fitting.usable(differences(distinct(timings)))
+    kept, aside = fitting.usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
     for base in bases:
         rows = fitting.rows_of(kept, query, base, aside)
@@ -94,45 +93,6 @@ def calibrate(
 def distinct(timings: Sequence[Timing]) -> list[Timing]:
     """Every row once, however many files hold it."""
     return list({replace(t, where=""): t for t in reversed(timings)}.values())[::-1]
-
-
-def differences(timings: list[Timing]) -> list[Timing]:
-    """Whole runs replaced by the steps between two that differ in output length alone. Raises InputError."""
-    totals = [t for t in timings if t.kind == "total"]
-    made = [t for t in timings if t.kind != "total"]
-    for runs in grouped(totals, lambda t: (t.batch, t.prompt, t.gamma)).values():
-        runs.sort(key=_output)
-        if runs[0].output == runs[-1].output:
-            raise refuse(
-                runs[0].where,
-                None,
-                "beside a run of another output length, so that the prompt cancels out",
-                None,
-            )
-        made += [_step_between(one, two) for one, two in itertools.pairwise(runs) if one.output != two.output]
-    return made
-
-
-def _output(total: Timing) -> float:
-    return needed(total.where, "output", total.output)
-
-
-def _step_between(one: Timing, two: Timing) -> Timing:
-    seconds = (two.seconds - one.seconds) / (_output(two) - _output(one)) * one.tokens_per_iteration
-    if seconds <= 0:
-        raise refuse(two.where, "latencies", f"longer than those of {one.where}", two.seconds)
-    context = needed(one.where, "input", one.prompt) + (_output(one) + _output(two)) / 2
-    return Timing(
-        where=f"{two.where} less {one.where}",
-        seconds=seconds,
-        batch=one.batch,
-        context=context,
-        gamma=one.gamma,
-        tokens_per_iteration=one.tokens_per_iteration,
-        prompt=one.prompt,
-        output=two.output,
-        how="difference of whole runs over that of their tokens",
-    )
 
 
 def _stated(

@@ -26,10 +26,10 @@ class Timing:
     """One measured step of an engine.
 
     kind: an ``iteration`` of the serving loop (at gamma 0 one baseline step), one bare target ``pass`` over
-    gamma + 1 tokens of each sequence, a ``pass_with_draft``, or the ``total`` of a run of `output` tokens,
-    prompt included. seconds: of it. batch: sequences decoded together. context: cached tokens of one in the
-    middle of the run. tokens_per_iteration: gained by one sequence, bonus token included; 1 at gamma 0. how:
-    what `seconds` was made from. prefill_share: estimated share of `seconds` that is other requests' prefill.
+    gamma + 1 tokens of each sequence, or a ``pass_with_draft``. seconds: of it. batch: sequences decoded
+    together. context: cached tokens of one in the middle of the run. tokens_per_iteration: gained by one
+    sequence, bonus token included; 1 at gamma 0. how: what `seconds` was made from. prefill_share: estimated
+    share of `seconds` that is other requests' prefill.
     """
 
     where: str
@@ -37,7 +37,7 @@ class Timing:
     batch: float
     context: float
     gamma: int
-    kind: Literal["iteration", "pass", "pass_with_draft", "total"] = "iteration"
+    kind: Literal["iteration", "pass", "pass_with_draft"] = "iteration"
     tokens_per_iteration: float = 1.0
     output: float | None = None
     prompt: float | None = None

@@ -3,18 +3,15 @@
 """
 
 import datetime
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from perfmodel.specs.boundary.files import data_directory
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit, square
-from perfmodel.validate.fit.errors import Errors, errors_by_quantity, errors_of
+from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import Fit, points_of
 from perfmodel.validate.fit.folds import FOLDS, has_folds, held_out, whole_fit
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
@@ -23,10 +20,6 @@ from perfmodel.validate.solving import significant
 
 HELD_OUT = ("point", "batch", "draft", "model")
 """Kinds of fold that the observed error is taken from: the largest of them."""
-LITERATURE = ("a100-sxm-80gb", "h100-sxm-80gb")
-"""Devices whose literature constants can be held against measured speedups."""
-OTHER = dict(zip(LITERATURE, reversed(LITERATURE), strict=True))
-OTHER_WORDS = "magicdec on " + " and ".join(LITERATURE)
 PASSES = ("target_s", "draft_s", "verify_s")
 STRONG = 0.8
 """Correlation from which two constants are named together."""
@@ -197,46 +190,3 @@ def refreshed(recipe: Recipe, today: datetime.date) -> str:
     if before is not None and as_shipped(made, before.date) == before:
         today = before.date
     return as_yaml(as_shipped(made, today), COMMENT)
-
-
-def literature_error(gpu: str, of: Callable[[str], str] = lambda device: device) -> tuple[Errors, str]:
-    """Speedup error of literature calibrations on MagicDec's rows: the device's own, or all if it has none.
-
-    of: the device whose literature calibration predicts the rows of another.
-    """
-    known = [r for r in RECIPES.values() if r.stack == "magicdec" and (r.gpu == gpu or gpu not in LITERATURE)]
-    sets = [(points_of(r), load_calibration(f"{of(r.gpu)}.literature")) for r in known]
-    predicted = np.concatenate([points.speedup(points.predict(c)) for points, c in sets])
-    measured = np.concatenate(
-        [np.array([p.speedup for p in points.points], dtype=float) for points, _ in sets]
-    )
-    error = errors_of(predicted, measured)
-    assert error is not None
-    return error, " and ".join(r.set_name + " on " + r.gpu for r in known)
-
-
-def with_literature_error(name: str) -> str:
-    """The text of a literature calibration closed by the errors that such calibrations were seen to make."""
-    gpu, text = name.removesuffix(".literature"), path_of(name).read_text(encoding="utf-8")
-    kept = [
-        line
-        for line in text.splitlines()
-        if not line.startswith(("observed_error:", "  speedup:", "transfer_error:"))
-    ]
-    own = "these constants" if gpu in LITERATURE else "no rows of this device: the constants of both devices"
-    (error, rows), (transferred, _) = (
-        literature_error(gpu),
-        literature_error("", lambda device: OTHER[device]),
-    )
-    where = f"{OTHER_WORDS}, each device's constants on the other's rows"
-    kept += [
-        "observed_error:  # of log(predicted / measured)",
-        f"  speedup: {_mapping(error, own + ' on the rows of ' + rows)}",
-        f"transfer_error: {_mapping(transferred, where)}",
-    ]
-    return "\n".join(kept) + "\n"
-
-
-def _mapping(error: Errors, source: str) -> str:
-    """The scatter on a line of YAML."""
-    return f'{{log_rms: {significant(error.log_rms, 3):g}, rows: {error.rows}, source: "{source}"}}'

@@ -79,7 +79,7 @@ class PhaseRunner:
             ),
             "commit": lambda: decoder.commit(state, results["draft"][0], results["accept"]),
         }
-        self._run = {part: partial(self._keep, part) for part in self.parts}
+        self._run: dict[str, Callable[[], object]] = {part: partial(self._keep, part) for part in self.parts}
         if recorded:
             self._run = {part: record(work, self.generator) for part, work in self._run.items()}
 

@@ -71,57 +71,6 @@ OF_STEPS = ("device", "model", "new", "data")
 """How parts begin that are shown of steps alone."""
 
 
-def _expect(found: Record) -> list[str]:
-    """Within studies: by engine or stack and by what was measured of the question, both errors that
-    matter.
-    """
-    steps, ratios = found["engines"]["steps"], found["engines"]["ratios"]
-    rows = []
-    for engine, title in ENGINES.items():
-        for words, by, over in EXPECTED:
-            if engine in steps[by] or engine in ratios[over]:
-                cells = [_with_interval(of.get(engine)) for of in (steps[by], ratios[over])]
-                rows.append([f"{title}: {words}", *cells])
-    for words, over in (
-        ("a kind of draft without a fit", "draft"),
-        ("a context beyond the fitted ones", "context"),
-    ):
-        rows.append([f"any engine: {words}", "-", _with_interval(ratios[over]["all"])])
-    rows.append(["any engine: another vendor's device", _with_interval(steps["maker"].get("sglang")), "-"])
-    for name, recipe in RECIPES.items():
-        held, part = found["replays"]["held-out"]["partitions"], f"{recipe.set_name}/{recipe.gpu}"
-        if f"{part}/speedup" in held:
-            inside = found["coverage"][name]["point"]
-            covered = f"coverage {inside['inside']} of {inside['rows']}"
-            speedup = f"{_percent(held[f'{part}/speedup']['mape'])} % ({covered})"
-            rows.append(
-                [f"{name}, its own models", f"{_percent(held[f'{part}/target_s']['mape'])} %", speedup]
-            )
-    return table(
-        ["you ask about", "a step", "iteration over step (stacks: speedup)"], rows, text_columns=(0, 1, 2)
-    )
-
-
-EXPECTED = (
-    ("a measured model and device", "seen", "seen"),
-    ("the same under another version", "version", "version"),
-    ("another model", "model", "model"),
-    ("another device with known kernels", "gpu", "model"),
-    ("another device with the kernels of a third", "transferred", "model"),
-)
-"""The held-out group of steps and of ratios, in words."""
-
-
-def _with_interval(e: Record | None) -> str:
-    if e is None:
-        return "-"
-    return f"{_percent(e['mape'])} %" + (
-        f" (± {_percent(e['width'], 0)} %, coverage {_percent(e['inside'] / e['rows'], 0)} %)"
-        if "inside" in e
-        else ""
-    )
-
-
 def _decide(found: Record) -> list[str]:
     """The errors behind decisions."""
     sides, gamma = found["engines"]["sides"]["seen"], found["gamma_optimal"]["held-out"]
@@ -313,7 +262,6 @@ def _engine_ratios(found: Record) -> list[str]:
 TABLES: dict[str, Callable[[Record], list[str]]] = {
     "sources": _sources,
     "sources_by_draft": partial(_sources, by_draft=True),
-    "expect": _expect,
     "decide": _decide,
     "summary": _summary,
     "held_out": _held_out,

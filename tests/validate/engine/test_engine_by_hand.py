@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.models.model import load_model
 from perfmodel.validate.engine import driver
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.calibrate import _step_between, distinct, speedup_pairs
+from perfmodel.validate.engine.calibrate import distinct, speedup_pairs
 from perfmodel.validate.engine.client import Chunk, StreamedAnswer
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.driver import ServerLoad, Stretch, stretch_of
@@ -277,16 +276,9 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
         refused(held, check_enough, [timing(1, 0, 1.0, where=f"a{i}: run") for i in range(files)])
 
 
-def test_runs_of_one_draft_length_that_differ_in_their_output() -> None:
-    """(3.0 - 2.0) s over 60 tokens, 2 in an iteration; in the middle of outputs of 40 and 100."""
-    one = timing(4, 3, 2.0, kind="total", prompt=500.0, output=40.0, tokens_per_iteration=2.0)
-    step = _step_between(one, replace(one, seconds=3.0, output=100.0, where="y"))
-    assert (step.seconds, step.context, step.where) == (pytest.approx(2 / 60), 570.0, "y less x")
-    assert (step.batch, step.gamma, step.prompt, step.output, step.kind) == (4, 3, 500.0, 100.0, "iteration")
-    for seconds in (2.0, 1.0):
-        with pytest.raises(InputError, match="y: latencies: must be longer than those of x"):
-            _step_between(one, replace(one, seconds=seconds, output=100.0, where="y"))
-    assert distinct([one, replace(one, where="again"), step]) == [one, step]
+def test_a_row_in_several_files_counts_once() -> None:
+    one, other = timing(4, 3, 2.0), timing(4, 3, 3.0)
+    assert distinct([one, replace(one, where="again"), other]) == [one, other]
 
 
 def test_a_speedup_has_a_plain_step_of_its_batch_within_a_tenth_of_its_context() -> None:

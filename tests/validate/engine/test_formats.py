@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from perfmodel.validate.engine.calibrate import differences
 from perfmodel.validate.engine.formats import FORMATS, printed_block, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
 from perfmodel.validate.engine.text import floats, is_count
@@ -63,22 +62,6 @@ def test_several_results_appended_to_one_file_are_several_steps(tmp_path) -> Non
     path = tmp_path / "runs.json"
     path.write_text("\n".join((FILES / f"vllm-serve-plain-{n}.json").read_text() for n in (1, 4)))
     assert [t.batch for t in read(path, Said())] == [1, 4]
-
-
-def test_whole_runs_give_a_step_by_their_difference() -> None:
-    def run(output: int) -> list:
-        return read(FILES / f"vllm-latency-{output}.json", Said(batch=8, input=512, output=output))
-
-    (step,) = differences([*run(64), *run(128)])
-    assert step.seconds == pytest.approx((1.82 - 1.30) / 64)
-    assert (step.batch, step.gamma, step.context) == (8, 0, 512 + 96)
-    refused("another output length", differences, run(64))
-    refused(
-        r"batch: must be stated, as in --from vllm-latency-64\.json,batch=N",
-        read,
-        FILES / "vllm-latency-64.json",
-        Said(),
-    )
 
 
 SERVED = json.loads((FILES / "vllm-serve-draft3-1.json").read_text())
@@ -191,7 +174,6 @@ RUNS: dict[str, dict[str, Any]] = {
         "output_sequence_length": {"avg": 50},
         "request_count": {"avg": 9},
     },
-    "vllm_latency": {"avg_latency": 1.0, "latencies": [1.0, 2.0, 4.0]},
     "guidellm": {"metadata": {}, "benchmarks": []},
     "llmd": {"scenario": {}, "run": {}, "results": {}},
 }
@@ -238,7 +220,6 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
         ("aiperf", {}, {}, (1, 125, 0, 1, 0.02, 100, 50, 0)),
         ("aiperf", {"input_config": {"concurrency": 0, "a": [{}, {"b": {"concurrency": 3}}]}}, {}, (3, 125, 0,
             1, 0.02, 100, 50, 1.0 / 1.5)),
-        ("vllm_latency", {}, {"batch": 8, "input": 100, "output": 50}, (8, 125, 0, 1, 2.0, 100, 50, 0)),
     ],
 )  # fmt: skip
 def test_a_run_by_hand(name, change, said, step) -> None:
@@ -301,7 +282,6 @@ def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
     assert t.samples == (0.01, 0.03)
     for name, change, says in (
         ("llama_server", {"predicted_n": 1}, "below predicted_n"),
-        ("vllm_latency", {"latencies": []}, "seconds: must be from"),
         ("guidellm", {"benchmarks": {}}, "one or more benchmarks"),
     ):
         refused(says, FORMATS[name].read, "x", RUNS[name] | change, Said(batch=1, input=1, output=1))

@@ -1,6 +1,7 @@
 """The small model that comes with the source tree, and its held-out text."""
 
 import json
+import math
 import sysconfig
 import zlib
 from pathlib import Path

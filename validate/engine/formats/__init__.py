@@ -45,9 +45,6 @@ FORMATS = {
     "vllm_serve": BenchFormat(
         "vllm bench serve --save-result", ({"max_concurrency", "endpoint_type", "duration"},), vllm.serve
     ),
-    "vllm_latency": BenchFormat(
-        "vllm bench latency --output-json", ({"avg_latency", "latencies"},), vllm.latency
-    ),
     "sglang": BenchFormat(
         "sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang
     ),

@@ -1,4 +1,4 @@
-"""vLLM's own benchmarks: ``vllm bench serve``, ``forward`` and ``latency``."""
+"""vLLM's own benchmarks: ``vllm bench serve`` and ``forward``."""
 
 import statistics
 from dataclasses import replace
@@ -17,7 +17,7 @@ from perfmodel.validate.engine.formats.fields import (
     thinned,
     unfailed,
 )
-from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
+from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 ONE_CHUNK = 0.05
 """Fraction by which the tokens of a chunk may differ from an iteration's while each chunk is one
@@ -97,17 +97,3 @@ def forward(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
         samples=thinned([us / 1e6 for us in numbers(where, rank, "latency_us.samples_us")]),
     )
     return [timing]
-
-
-def latency(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
-    """``vllm bench latency --output-json`` (0.20 to 0.33): one whole run, prompt included.
-
-    Batch and lengths are not in it. Two files that differ in output length alone make a step: the difference
-    of their times over that of their tokens.
-    """
-    drafted = speculation(where, said, None, None)
-    batch, prompt, output = (needed(where, key, getattr(said, key)) for key in ("batch", "input", "output"))
-    samples = tuple(numbers(where, run, "latencies"))
-    seconds = statistics.median(samples) if samples else 0.0
-    more: dict[str, Any] = {"kind": "total", "how": "median of whole runs", "samples": samples}
-    return [fields.step(where, seconds, batch, (prompt, output), drafted, **more)]
