@@ -114,7 +114,8 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     share = o.share @ nearer
     burst = (1.0 + 1.0 / load.burstiness) / 2.0  # Allen and Cunneen: waiting grows with the variance of gaps
     per_pass = prompts_per_pass(steps, lengths, limits, n)
-    meeting = at_any_time(steps, lengths, n, served * burst, share, per_pass)
+    bunched = max(burst, 1.0 / load.burstiness)  # prompts of a burst meet each other
+    meeting = at_any_time(steps, lengths, n, served, bunched, share, per_pass)
     ttft = first_token(steps, lengths, n, share, per_pass, meeting)
     room, chance = o.waiting / served * burst, np.maximum(o.full, TINY)
     ttft = ttft + sometimes(chance, room / chance)
@@ -204,8 +205,9 @@ def _cycle_within(
     rates = np.minimum(np.maximum.accumulate(tried / (decoding + ttft.mean)), most)
     shorter = np.minimum(1.0, tried / rates / (decoding + ttft.mean))
     decoding, at = np.maximum.accumulate(decoding * shorter), places[fewer.size :]
-    times = ttft.mean, ttft.variance, ttft.third, np.broadcast_to(ttft.least, tried.shape)
-    return decoding[at], Moments(*(of[at] for of in times)), others[at], rates[at]
+    times = ttft.mean, ttft.variance, ttft.third, ttft.least
+    there = Moments(*(np.broadcast_to(of, tried.shape)[at] for of in times))
+    return decoding[at], there, others[at], rates[at]
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:

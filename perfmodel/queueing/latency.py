@@ -47,20 +47,25 @@ class Meeting:
 
 
 def at_any_time(
-    steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, seen: Array, per_pass: Array
+    steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, burst: float, seen: Array, per_pass: Array
 ) -> Meeting:
-    """Poisson arrivals: the rest of a running pass, and the long passes are met more often than they run."""
+    """Poisson arrivals: the rest of a running pass, and the long passes are met more often than they run.
+
+    burst: variance of what arrives, and so of the prompts that are met, over that of Poisson arrivals.
+    """
     rate = np.asarray(rate, float)[:, None]
     decode, prompt = _passes(steps, batch)
     load = np.clip(rate * prompt, 0.0, FULL)
     pass_s = decode / (1.0 - load)
-    variance = prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2) * rate * pass_s / (1.0 - load**2)
+    variance = burst * prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2) * rate * pass_s / (1.0 - load**2)
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
-    together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0])
+    together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0]) * burst
     # its share of the passes it rides in
     service = prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
-    queue = service * (1.0 + (steps.prompt_cv(lengths) * prompt / service) ** 2) / (2.0 * (1.0 - busy))
+    queue = (
+        burst * service * (1.0 + (steps.prompt_cv(lengths) * prompt / service) ** 2) / (2.0 * (1.0 - busy))
+    )
     alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
     # one by one, the prompt in the running pass is part of the queue, and what is left is a pass of decoding
     wait = uniform(decode).times(alone) + uniform(met).times(1.0 - alone)

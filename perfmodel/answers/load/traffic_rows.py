@@ -286,6 +286,12 @@ def _warnings(
         told.append(
             "prompts share passes and are split among them: use the TTFT of --replay, up to 30 % more"
         )
+    elif (
+        question.opens
+        and question.burstiness < 1
+        and served.requests_per_s[at] > BUSY * served.saturation_rate
+    ):
+        told.append("requests arrive in bursts: use the means of --replay, TPOT up to 20 % more")
     elif short:
         told.append(f"decoding an answer takes less time than {short} prompts: use the mean of --replay")
     if served.metastable[at]:
