@@ -55,7 +55,8 @@ INSTEAD = {
     "advise": dict.fromkeys(RATES, BY_DRAFT),
     "pareto": dict.fromkeys(RATES, BY_DRAFT),
     "hierarchy": dict.fromkeys(
-        ("--draft", "--draft-model"), "the small model is --small, the middle's cache --draft-kv"
+        ("--draft", "--draft-model"),
+        "must be left out here; --small names the small model, --draft-kv the cache of the middle",
     ),
 }
 """Verb -> a flag of other verbs that it lacks -> the flag to use instead."""

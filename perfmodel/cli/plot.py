@@ -130,7 +130,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
     asked = question.over("both")
     query = asked.accepted()
     if query.gamma == 0:
-        raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 everywhere", 0)
+        raise refuse("--gamma", None, "1 or more, or auto: the speedup of the baseline is always 1", 0)
     made = plots.surface(
         resolve(query),
         gamma=query.gamma,
@@ -152,7 +152,7 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
         raise unknown_name("--over", "axis", over, ("context", "batch"))
     if not question.gamma:
         raise refuse(
-            "--gamma", None, "a whole number from 1 on here", "auto" if question.gamma is None else 0
+            "--gamma", None, "a whole number of 1 or more here", "auto" if question.gamma is None else 0
         )
     asked = question.over(over)
     scenario = resolve(asked.at_first_point(), UNUSED)  # what is accepted does not matter

@@ -89,12 +89,10 @@ class Exploration(Grid):
             ("--acceptance", self.acceptance),
         ):
             if given is not None:
-                raise InputError(
-                    f"{flag}: the page has a slider for acceptance; --alpha says where it starts"
-                )
+                raise InputError(f"{flag}: the page has a slider for acceptance; --alpha sets its start")
         for name in ("alpha", "gamma"):
             if len(self.axis(name)) > 1:
-                raise refuse(f"--{name}", None, "one value, where its slider starts", len(self.axis(name)))
+                raise refuse(f"--{name}", None, "one value, the start of its slider", len(self.axis(name)))
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -149,9 +147,7 @@ def payload(
     start, pool = grid.axis("gamma")[0], Pool()
     cases: list[dict[str, Any]] = []
     if start is not None and not 1 <= start <= min(last):
-        raise refuse(
-            "--gamma", None, f"auto or from 1 to {min(last)}, where the slider of draft lengths ends", start
-        )
+        raise refuse("--gamma", None, f"auto or from 1 to {min(last)}, the range of its slider", start)
     for (query, scenario), end in zip(heads, last, strict=True):
         progress(len(cases), len(heads))
         cases.append(_case(pool, grid, query, scenario, end))

@@ -54,7 +54,7 @@ def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree"
     levels = min(levels, nodes, MAX_LEVELS)
     parents = Growth(rates, nodes, levels).best(nodes, levels).parents
     if len(parents) < 2:
-        raise refuse(flag, None, "worth drafting: some child is accepted", f"rates {rates.rates}")
+        raise refuse(flag, None, "a tree with an accepted child", f"rates {rates.rates}")
     return parents
 
 

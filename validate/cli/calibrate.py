@@ -65,7 +65,9 @@ class CalibrateQuestion(Question):
     def check(self) -> None:
         """See `Question.check`."""
         if self.judge is not None and self.stack is not None:
-            raise InputError("--judge, --stack: must not both be given; --stack judges itself, by halves")
+            raise InputError(
+                "--judge, --stack: only one of them may be given; --stack judges itself by halves"
+            )
         if self.results is not None and self.from_microbench is None:
             raise InputError("--results: only with --from-microbench; other fits read published rows")
 
@@ -82,7 +84,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
         return _from_microbench(question, question.from_microbench, out)
     if name in ("engines", "llamacpp", "sources"):
         if json:
-            raise InputError(f"{name}: takes only --write; what is held out is fixed (docs/accuracy.md)")
+            raise InputError(f"{name}: takes only --write; the held-out groups are fixed (docs/accuracy.md)")
         return {"engines": _engines, "llamacpp": _llamacpp, "sources": _sources}[name](write)
     from perfmodel.validate.fit import calibrate as module
 

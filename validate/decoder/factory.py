@@ -77,7 +77,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
 def _draft(target: Runner, request: Request, draft_model: Model | None) -> Drafter:
     kind, _, option = request.draft.partition(":")
     if kind == "ngram" and request.tree is not None:
-        raise InputError(f"--tree: must be grown by a draft that runs a model, given {request.draft!r}")
+        raise InputError(f"--tree: must be used with a draft that runs a model, given {request.draft!r}")
     if kind == "ngram" and (not option or option.isdigit()):
         return NGramDrafter(request.gamma, int(option or LONGEST))
     if kind not in ("self", "model") or option or (kind == "model") != (draft_model is not None):

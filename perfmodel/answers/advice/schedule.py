@@ -111,7 +111,7 @@ class ScheduleQuery(Options):
             raise refuse("--context", None, f"at most {MAX_CONTEXTS} contexts", len(self.context))
         if self.rate is not None and acceptances_of(self):
             raise InputError(
-                "--rate: stands for --alpha, --tokens-per-iteration and --acceptance; give one of them"
+                "--rate: replaces --alpha, --tokens-per-iteration and --acceptance; give only one of them"
             )
 
 

@@ -140,7 +140,10 @@ def traffic(question: TrafficQuery) -> Traffic:
         if question.turns > 1:
             total += f" in {question.turns} turns ({question.longest} tokens)"
         raise refuse(
-            "--input-len", None, f"with the output at most {scenario.target.name}'s {most} positions", total
+            "--input-len",
+            None,
+            f"at most the {most} positions of {scenario.target.name}, with the output",
+            total,
         )
     question, spread = _with_spread(question, scenario.target.name)
     replica = _replica(question, scenario, known)

@@ -29,7 +29,7 @@ class InverseQuery(Query):
     def check(self) -> None:
         super().check()
         if self.gamma == 0:
-            raise refuse("--gamma", None, "1 or more, or auto: the baseline has speedup 1 whatever holds", 0)
+            raise refuse("--gamma", None, "1 or more, or auto: the speedup of the baseline is always 1", 0)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -61,7 +61,7 @@ def check_engine(
         fits = [n for n in range(1, model.num_attention_heads + 1) if max(heads, n) % min(heads, n) == 0]
         fits = [n for n in fits if model.num_attention_heads % n == 0]
         raise InputError(
-            f"--tp: {stack} starts only where KV heads divide evenly: {model.name} has {heads} (one of "
+            f"--tp: {stack} needs KV heads that divide evenly: {model.name} has {heads} (one of "
             f"{', '.join(map(str, fits))}), given {attends}"
         )
     if model.moe and precision.weights.of("experts").name == WEIGHT_FORMATS["fp8-block"].name:

@@ -47,7 +47,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
         ({**TREE, "rates": [0.6, 0.5]}, "tree rates: must be 0 or more and at most 1 in sum"),
         ({**TREE, "tree": ["2y"]}, "tree: must be sequoia:NODES or children by level"),
         ({**TREE, "tree": ["2x2", "sequoia:6"]}, "must be trees as drawn or sequoia trees, not both"),
-        ({**SEQUOIA, "rates": [0.0]}, "tree: must be worth drafting"),
+        ({**SEQUOIA, "rates": [0.0]}, "tree: must be a tree with an accepted child"),
         ({**SEQUOIA, "tree": ["sequoia:" + "9" * 5000]}, "must be sequoia:NODES with 2 to 1024 nodes"),
         ({**TREE, "draft_kv": ["snapkv"]}, "draft_kv: snapkv needs budget"),
         ({**BLOCK, "alpha": None}, "alpha: must be given with chains"),
