@@ -1,6 +1,7 @@
 """Choices: throughput against time per token, as `advise` finds it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,12 +32,20 @@ def pareto(found: Advice) -> Figure:
             continue
         places = np.array([_place(point) for point in fronts[name]]).T
         axes.plot(*places, "-", color=colour, marker=marker, markersize=2.5, label=name)
-        aligned = {"ha": "right" if side > 0 else "left", "va": "bottom" if side > 0 else "top"}
+        aligned: dict[str, Any] = {
+            "ha": "right" if side > 0 else "left",
+            "va": "bottom" if side > 0 else "top",
+        }
         for point in _spread(fronts[name]):
-            apart = {"xytext": (-5 * side, 5 * side), "textcoords": "offset points"}
+            apart: dict[str, Any] = {"xytext": (-5 * side, 5 * side), "textcoords": "offset points"}
             axes.annotate(f"{point.batch}", _place(point), color=colour, fontsize=7.5, **apart, **aligned)
     if (chosen := found.chosen) is not None:
-        star = {"color": BRIGHT[3], "markeredgecolor": "black", "markersize": 13, "linestyle": "none"}
+        star: dict[str, Any] = {
+            "color": BRIGHT[3],
+            "markeredgecolor": "black",
+            "markersize": 13,
+            "linestyle": "none",
+        }
         axes.plot(*_place(chosen), "*", **star, zorder=4, label=_in_words(chosen))
     if found.query.max_tpot_ms is not None:
         axes.axvline(found.query.max_tpot_ms, color=DARK, linestyle=":", label="bound")

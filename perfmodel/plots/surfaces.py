@@ -220,6 +220,6 @@ def _dots(axes: "Axes", found: Sequence[Measured]) -> list[Any]:
         colour = bands[int(np.searchsorted(LEVELS, speedup, "right"))]
         axes.plot(tokens, sequences, "o", color=colour, markersize=4.5, clip_on=False, zorder=4)
         outline = [withStroke(linewidth=2.0, foreground="white", alpha=0.85)]
-        look = {"fontsize": 8, "va": "top", "path_effects": outline}
+        look: dict[str, Any] = {"fontsize": 8, "va": "top", "path_effects": outline}
         axes.annotate(f"{speedup:.2f}", (tokens, sequences), (6, 0), textcoords="offset points", **look)
     return [dots]
