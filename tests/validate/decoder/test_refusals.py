@@ -194,7 +194,7 @@ TREE = {"tree": branching("2x2")}
         ("bits=3", {"draft_kv": "quantized,bits=3"}),
         ("group=3", {"draft_kv": "quantized,bits=4,group=3"}),
         ("keep_means=False", {"draft_kv": "retrieval:64,every=2,keep_means=false"}),
-        ("--tree: must be grown by a draft that runs a model", TREE | {"draft": "ngram"}),
+        ("--tree: must be used with a draft that runs a model", TREE | {"draft": "ngram"}),
         ("--gamma: must be the 2 levels below the root, given 3", TREE | {"gamma": 3}),
         ("tree rates: must be 0 or more and at most 1 in sum", TREE | {"script": (0.5, 0.6)}),
         ("at most the 61 tokens of the vocabulary", {"tree": branching("62"), "gamma": 1}),
