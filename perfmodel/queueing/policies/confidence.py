@@ -66,13 +66,11 @@ def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
     spread: standard deviation of the acceptance that the draft is sure of.
     """
     alpha = float(alpha_from_tokens_per_iteration(steps.tokens_per_iteration, float(steps.gamma)))
-    rates: Array = np.full(steps.gamma, alpha)
-    if steps.survival is not None:
-        rates = conditional_from_survival(steps.survival)
-    own, share = (np.array([alpha]), np.ones(1))
-    if spread and 0 < alpha < 1:
-        own, share = beta_weights(*beta_of(alpha, spread))
-    sure = np.cumprod(np.minimum(rates * own[:, None] / max(alpha, 1e-9), 1.0), 1).ravel()
+    rates = alpha if steps.survival is None else conditional_from_survival(steps.survival)
+    differs = spread and 0 < alpha < 1
+    own, share = beta_weights(*beta_of(alpha, spread)) if differs else (np.array([alpha]), np.ones(1))
+    each = np.minimum(np.full(steps.gamma, rates) * own[:, None] / max(alpha, 1e-9), 1.0)
+    sure = np.cumprod(each, 1).ravel()
     share = np.repeat(share, steps.gamma)
     order = np.argsort(-sure, kind="stable")
     tokens = np.concatenate([[0.0], np.cumsum(share[order])])
