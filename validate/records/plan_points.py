@@ -24,7 +24,7 @@ CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
 class GridBlock(Frozen):
     """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
 
-    Chains are drafted, unless it has a `tree`.
+    Its points draft chains unless it has a `tree`.
     """
 
     target: Annotated[str, Meta(description="name of a model, or of a file in `validate/plans/shapes`")]
