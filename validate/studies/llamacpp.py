@@ -194,13 +194,14 @@ class Passes(FittedRows[Pass]):
         rows = [self.rows[i] for i in index]
         run = rows[0].run
         constants = DeviceConstants(load_gpu(run.hardware))
-        draft = {"draft": run.draft or None, "alpha": 0.7}
+        draft: dict[str, Any] = {"draft": run.draft or None, "alpha": 0.7}
         asked = Query(batch=1, context=1, gamma=run.gamma or 0, **draft, **run.query_arguments())
         scenario = with_calibration(resolve(asked), constants.calibration(start))
         batch, context = (
             np.array([getattr(r.run, n) for r in rows], float) for n in ("batch", "context_tokens")
         )
-        return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])
+        # of constants a group asks these two functions alone
+        return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])  # type: ignore[arg-type]
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
         """Of a source, of its servers, and of rows."""

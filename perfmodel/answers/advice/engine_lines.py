@@ -159,7 +159,7 @@ def llamacpp_line(query: Query, tokens: int) -> str | None:
     served = ServedTarget.of(query, served_id(query.model, None), scenario)
     rows, context = (Range(1, query.batch, tokens, 1.0),), query.context
     table = LengthTable(rows, context, context, 1.0, tokens, 1.0, ())
-    return served.file and export(table, scenario.draft, served).llamacpp_line
+    return export(table, scenario.draft, served).llamacpp_line if served.file else None
 
 
 def no_line(why: str) -> Export:
