@@ -24,8 +24,9 @@ test: lint  ## lint, types and tests (all but the slow ones)
 test-slow: $(VENV)/.dev browser  ## the slow tests: built packages, long runs
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow
 
-test-engine: $(VENV)/.dev  ## a real engine on this CPU (vLLM, 3 GB in .engine/): its parsers, a calibration, held-out points; not in CI
+test-engine: $(VENV)/.dev  ## real engines on this CPU (vLLM, 3 GB in .engine/; llama.cpp, which needs cmake and ninja): their parsers, a calibration, held-out points; not in CI
 	$(BIN)/python -m tests.engine.live .engine
+	mkdir -p .engine/llamacpp && $(BIN)/python -m tests.engine.llama_live .engine/llamacpp
 
 attack: $(VENV)/.dev  ## hostile inputs, kills and full disks, mutants: about 20 minutes; rewrites docs/reliability.md; PARTS="faults mutants" for some
 	nice $(BIN)/python -m tests.attack $(PARTS)

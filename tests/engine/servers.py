@@ -1,4 +1,4 @@
-"""vLLM on loopback, one server at a time, each stopped when its block ends."""
+"""Servers on loopback, one at a time, each stopped when its block ends."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,17 +16,25 @@ START_S = 300.0
 
 @contextmanager
 def served(engine: Path, log: Path, config: dict[str, object] | None = None) -> Iterator[str]:
-    """The URL of a server of the tiny target, with a speculative configuration where one is given."""
+    """The URL of vLLM with the tiny target, with a speculative configuration where one is given."""
+    words: list[str | Path] = [engine / "bin" / "vllm", "serve", engine / "models" / "target"]
+    words += ["--served-model-name", "tiny", "--max-model-len", "4096", "--max-num-seqs", "16"]
+    words += ["--dtype", "bfloat16", "--no-enable-prefix-caching"]
+    words += ["--speculative-config", json.dumps(config)] if config else []
+    with started(words, log) as url:
+        yield url
+
+
+@contextmanager
+def started(words: Sequence[str | Path], log: Path) -> Iterator[str]:
+    """The URL of a server of these words."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [engine / "bin" / "vllm", "serve", engine / "models" / "target", "--served-model-name", "tiny"]
-    words += ["--host", "127.0.0.1", "--port", str(port), "--max-model-len", "4096", "--max-num-seqs", "16"]
-    words += ["--dtype", "bfloat16", "--no-enable-prefix-caching"]
-    words += ["--speculative-config", json.dumps(config)] if config else []
+    place = ["--host", "127.0.0.1", "--port", str(port)]
     with log.open("w") as out:
         process = subprocess.Popen(
-            words, stdout=out, stderr=subprocess.STDOUT, env=environment(), start_new_session=True
+            [*words, *place], stdout=out, stderr=subprocess.STDOUT, env=environment(), start_new_session=True
         )
         try:
             url = f"http://127.0.0.1:{port}"
