@@ -93,7 +93,7 @@ _V1 = "engine V1, the default from 0.8 on, schedules during the pass before"
 _H20 = f"20 steps of {QWEN}; alibaba/InferSim@f2293dab bench_data/gemm/h20: 0.37 to 0.40 of 4 TB/s"
 _FA3 = "16 steps of vLLM's blog of 2026-04-22; FlashAttention 3 in vllm-project/vllm#43232"
 _SGLANG_15 = "11 steps of Qwen3.5 (35B and 397B) on B200 and B300, sgl-cookbook of SGLang 0.5.15"
-_CDNA3 = "42 runs of 6 models on MI300X and MI325X: sgl-cookbook, sglang, InferenceX"
+_CDNA3 = "42 runs of 8 models on MI300X and MI325X: sgl-cookbook, sglang, InferenceX (left_out.py, all rows)"
 _DASHBOARD = (
     "48 ratios of six models with EAGLE-3 on H200, sgl-project/SpecForge@a6b6b023 (dashboard); "
     "a model left out is 7 % off on average"
@@ -127,17 +127,20 @@ PUBLIC = (
         "sglang@0.5.small_kernel_s", 1.0, 0.1, True, "versions from 0.5.5 on are those fitted", elsewhere=1.0
     ),
     Parameter("sglang@0.5.6.iteration_fixed_s", 0.386, 0.2, True, _DASHBOARD),
-    Parameter("all.block_bandwidth", 1.4, 0.35, source=_BLOCK),
-    Parameter("ampere.block_bandwidth", 1.1, 0.2, source="RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
-    Parameter(
-        "blackwell.block_bandwidth",
-        2.2,
-        0.2,
-        source="RTX PRO 6000, 132K, Qwen3.5-397B at TP 4: 24 ns per 512 bytes",
-    ),
-    Parameter("all.shared_allreduce_s", 4.2e-5, 0.1, source=_SHARED),
-    Parameter(
-        "all.shared_allreduce_byte_s", 5.2e-10, 1.0, source="RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB"
+    *(
+        Parameter(place, value, spread, source=source, elsewhere=value)
+        for place, value, spread, source in (
+            ("all.block_bandwidth", 1.4, 0.35, _BLOCK),
+            ("ampere.block_bandwidth", 1.1, 0.2, "RTX 3090, 16K: 1.3 ms a layer for 16.8 MB"),
+            (
+                "blackwell.block_bandwidth",
+                2.2,
+                0.2,
+                "RTX PRO 6000, 132K, Qwen3.5-397B at TP 4: 24 ns per 512 bytes",
+            ),
+            ("all.shared_allreduce_s", 4.2e-5, 0.1, _SHARED),
+            ("all.shared_allreduce_byte_s", 5.2e-10, 1.0, "RTX 5070 Ti over PCIe 4: 10.9 ms for 21 MB"),
+        )
     ),
     *(
         Parameter(f"{board}.{name}", value, spread, name != "gemm_flops_factor", _H20, elsewhere)
@@ -166,20 +169,21 @@ PUBLIC = (
         "4 steps of MiniMax-M2, vllm-project/vllm#51494",
         elsewhere=0.45,  # from 0.18 on
     ),
-    Parameter("cdna3.gemm_factor", 0.749, 0.18, True, _CDNA3),
+    Parameter("cdna3.gemm_factor", 1.074, 0.18, True, _CDNA3),
     Parameter("cdna3.gemm_flops_factor", 0.632, 0.39, source=_CDNA3),
+    Parameter("sglang.cdna3.gemm_flops_factor", 0.281, 0.39, source=_CDNA3),
     *(
         Parameter(f"{scope}.{name}", value, spread, True, _CDNA3)
         for scope, name, value, spread in (
-            ("sglang.cdna3", "small_kernel_s", 2.24, 0.65),
-            ("sglang.cdna3", "quantise_s", 5.86, 0.53),
-            ("sglang.cdna3", "expert_factor", 3.04, 0.16),
-            ("sglang.cdna3", "latent_layer_s", 3.04, 1.0),
-            ("sglang.cdna3", "attention_bandwidth_fraction", 0.866, 0.2),
-            ("sglang@0.5.12/cdna3", "small_kernel_s", 0.824, 0.3),
-            ("sglang@0.5.12/cdna3", "quantise_s", 0.459, 0.39),
-            ("sglang@0.5.12/cdna3", "expert_factor", 0.736, 0.21),
-            ("sglang@0.5.12/cdna3", "latent_layer_s", 0.493, 0.5),
+            ("sglang.cdna3", "small_kernel_s", 3.5, 0.65),
+            ("sglang.cdna3", "quantise_s", 11.3, 0.53),
+            ("sglang.cdna3", "expert_factor", 1.85, 0.16),
+            ("sglang.cdna3", "latent_layer_s", 0.974, 1.0),
+            ("sglang.cdna3", "attention_bandwidth_fraction", 0.534, 0.2),
+            ("sglang@0.5.12/cdna3", "small_kernel_s", 2.3, 0.3),
+            ("sglang@0.5.12/cdna3", "quantise_s", 0.132, 0.39),
+            ("sglang@0.5.12/cdna3", "expert_factor", 0.844, 0.21),
+            ("sglang@0.5.12/cdna3", "latent_layer_s", 0.384, 0.5),
         )
     ),
 )
@@ -196,7 +200,12 @@ DEFAULT_FLAGS = (
         "vllm.hopper.expert_layer_s", 3e-5, 0.4, source="11 steps of gpustack and vLLM's blog of 2026-04-22"
     ),
     Parameter(
-        "vllm@0.20.expert_layer_s", 0.05, 1.0, True, "8 steps of gpt-oss-120b on H200, engine_decode.csv"
+        "vllm@0.20.expert_layer_s",
+        0.05,
+        1.0,
+        True,
+        "8 steps of gpt-oss-120b on H200, engine_decode.csv",
+        elsewhere=0.05,
     ),
 )
 """Costs of engines under their own default flags, in addition to the fitted, tuned runs (InferenceX): not

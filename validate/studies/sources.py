@@ -9,19 +9,22 @@ import datetime
 import json
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import yaml
 
+from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question.query import Query
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.by_engine import ELSEWHERE, calibration_of
 from perfmodel.specs.calibrations.by_engine import ENGINES as KNOWN_ENGINES
 from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs.engines.engines import DRIFT, VERSION
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors, kernels_of
 from perfmodel.specs.models.model import load_model
 from perfmodel.validate.records.store import BUNDLED
@@ -29,10 +32,11 @@ from perfmodel.validate.solving import grouped, shortened, significant
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.engines import recorded, replayed
 from perfmodel.validate.studies.held_out import quantile
-from perfmodel.validate.studies.left_out import Variances, left_out
+from perfmodel.validate.studies.iterations import Iteration
+from perfmodel.validate.studies.left_out import left_out
 from perfmodel.validate.studies.mixed import MixedEffects
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.public_runs import Answered, PublicRun, answers, public_runs
+from perfmodel.validate.studies.public_runs import MOST_GAINED, Answered, PublicRun, answers, public_runs
 from perfmodel.validate.studies.published_engines import engine_decode
 from perfmodel.validate.studies.robust import Array
 
@@ -93,8 +97,7 @@ def fit(date: datetime.date) -> tuple[str, str]:
     """
     rows = [a for a in of_figure("step") if a.run.engine in ENGINES]
     found, sources = mixed(rows), [a.run.source_id for a in rows]
-    row = float(np.mean(np.square(list(found.residuals.values()))))
-    left = left_out(rows, Variances(found.deviations["source"] ** 2, found.deviations["server"] ** 2, row))
+    left = left_out(rows)
     sizes = {name: len(of) for name, of in grouped(sources, lambda source: source).items()}
     deviation = found.left_out(sources)[1]
     whole = {
@@ -174,9 +177,9 @@ class Judged:
 
 
 def judged(figure: str) -> list[Judged]:
-    """Rows of public runs, and ratios of the tables that constants are fitted to, by fits without their
-    study. Ratios of public runs have one constant that saw its source, SGLang's time outside passes. A
-    speedup of llama.cpp is off by what its ratio is, the other way.
+    """Rows of public runs, and iterations of the tables that constants are fitted to. Ratios of public runs
+    have one constant that saw its source, SGLang's time outside passes. A speedup of llama.cpp is off by what
+    its ratio is, the other way.
     """
     rows, left = [], _errors_left_out()[figure]
     for a in of_figure(figure):
@@ -184,11 +187,23 @@ def judged(figure: str) -> list[Judged]:
         draft = a.run.draft.partition(":")[0]
         place = a.run.source_id, a.run.engine, a.run.hardware, load_model(a.run.model).name
         rows.append(Judged(*place, draft, left.get(a.run.id, a.off), a.off, interval))
-    if figure == "ratio":
-        ratios = replayed(recorded())
-        for row, off in zip(ratios.rows, ratios.ratios["model"].off.tolist(), strict=True):
-            place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name
-            rows.append(Judged(*place, row.kind, off, off))
+    return rows if figure == "step" else rows + _of_tables(figure)
+
+
+def _of_tables(figure: str) -> list[Judged]:
+    """Ratios of the tables by fits without their study, or the speedups of chains that follow."""
+    ratios, rows = replayed(recorded()), []
+    for row, off in zip(ratios.rows, ratios.ratios["model"].off.tolist(), strict=True):
+        place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name, row.kind
+        if figure == "ratio":
+            rows.append(Judged(*place, off, off))
+        elif row.gained and row.width == 1:
+            a, measured = whatif(_asked(row, row.gained)), row.gained / row.ratio
+            assert a.speedup
+            assert a.speedup_interval
+            low, high = a.speedup_interval
+            shipped = math.log(a.speedup / measured)
+            rows.append(Judged(*place, -off, shipped, (low / measured, high / measured)))
     return rows
 
 
@@ -197,6 +212,20 @@ def _errors_left_out() -> dict[str, dict[str, float]]:
     step, llama = (json.loads(path.read_text(encoding="utf-8")) for path in (LEFT_OUT, llamacpp.LEFT_OUT))
     opposite = {id: -off for id, off in llama["ratio"].items()}
     return {"step": step | llama["step"], "ratio": llama["ratio"], "speedup": opposite}
+
+
+def _asked(row: Iteration, gained: float) -> Query:
+    """The question of a row, with its version by number."""
+    named = VERSION.search(row.version)
+    return replace(
+        row.query,
+        engine=row.engine + (DRIFT + named[0] if named else ""),
+        batch=round(row.batch),
+        context=round(row.context),
+        gamma=row.steps,
+        alpha=None,
+        tokens_per_iteration=min(gained, row.steps + MOST_GAINED),
+    )
 
 
 def figures() -> dict[str, Any]:
