@@ -39,7 +39,3 @@ def part(model: str | ModelSpec, tp: int = 1, weights: str = "bf16", kv: str = "
 
 def count(p: Shard, batch=1.0, query=1.0, context=100.0, kv=FULL, **kwargs) -> dict[str, Op]:
     return {op.name: op for op in forward(p, batch, query, context, kv, **kwargs)}
-
-
-def read(ops: dict[str, Op]) -> float:
-    return float(sum(op.cost.weight_bytes for op in ops.values()))
