@@ -41,20 +41,23 @@ def write(path: Path, shape: tuple[int, int, int, int, int, float]) -> None:
     layers, hidden, heads, kv_heads, mlp, wrong = shape
     draw, kv = np.random.default_rng(layers), hidden // heads * kv_heads
     out = gguf.GGUFWriter(path, "llama")
-    out.add_block_count(layers)
-    out.add_context_length(CONTEXT)
-    out.add_embedding_length(hidden)
-    out.add_feed_forward_length(mlp)
-    out.add_head_count(heads)
-    out.add_head_count_kv(kv_heads)
-    out.add_layer_norm_rms_eps(1e-6)
-    out.add_vocab_size(VOCAB)
-    out.add_tokenizer_model("llama")
     names = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
-    names += [f"<{i}>" for i in range(len(names), VOCAB)]
-    out.add_token_list(names)
-    out.add_token_scores([0.0] * VOCAB)
-    out.add_token_types([2, 3, 3, *[6] * 256, *[1] * (VOCAB - 259)])
+    stated = {
+        "block_count": layers,
+        "context_length": CONTEXT,
+        "embedding_length": hidden,
+        "feed_forward_length": mlp,
+        "head_count": heads,
+        "head_count_kv": kv_heads,
+        "layer_norm_rms_eps": 1e-6,
+        "vocab_size": VOCAB,
+        "tokenizer_model": "llama",
+        "token_list": names + [f"<{i}>" for i in range(len(names), VOCAB)],
+        "token_scores": [0.0] * VOCAB,
+        "token_types": [2, 3, 3, *[6] * 256, *[1] * (VOCAB - 259)],
+    }
+    for name, value in stated.items():
+        getattr(out, f"add_{name}")(value)
     embedding = draw.standard_normal((VOCAB, hidden), dtype=np.float32)
     head = np.zeros_like(embedding)
     for token, follows in enumerate(successors(wrong)):
@@ -71,10 +74,8 @@ def write(path: Path, shape: tuple[int, int, int, int, int, float]) -> None:
             out.add_tensor(f"blk.{i}.{name}.weight", np.ones(hidden, np.float32))
     out.add_tensor("output_norm.weight", np.ones(hidden, np.float32))
     out.add_tensor("output.weight", head.astype(np.float16))
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    for name in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(out, name)()
 
 
 def config(shape: tuple[int, int, int, int, int, float]) -> dict[str, object]:
