@@ -25,26 +25,3 @@ def test_every_stage_runs() -> None:
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "rehearsed: every stage ran" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("", "bash benchmarks/gpu.sh check"),
-        ("nothing t-1 h100-sxm-80gb", "stage: must be check, kernels"),
-        ("kernels t-1 h100-sxm-80gb", "PERFMODEL_COMMIT: must be given"),
-    ],
-)
-def test_what_the_script_is_asked_wrongly(tmp_path: Path, words: str, says: str) -> None:
-    """The last in a tree without git, which must say which commit it is."""
-    (tmp_path / "benchmarks").mkdir()
-    script = tmp_path / "benchmarks" / "gpu.sh"
-    script.write_text((ROOT / "benchmarks" / "gpu.sh").read_text())
-    env = {key: value for key, value in os.environ.items() if key != "PERFMODEL_COMMIT"} | {
-        "OUT": str(tmp_path)
-    }
-    env |= {} if "COMMIT" in says else {"PERFMODEL_COMMIT": "0123456789abcdef"}
-    command = ["bash", str(script), *words.split()]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert says in done.stderr

@@ -68,16 +68,3 @@ def test_the_interval_of_a_replay_is_that_of_passes_so_much_slower() -> None:
     assert answer.replay is not None
     found, closed = answer.replay[0].tpot_interval, answer.rows[0].tpot_interval
     assert found == pytest.approx(closed, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [({}, 0.15), ({"acceptance_std": 0.02}, 0.02), ({"model": "gpt-oss-20b"}, 0.05)],
-)
-def test_how_far_acceptance_differs_is_published_given_or_assumed(
-    given: dict[str, object], found: float
-) -> None:
-    asked = {"model": "gpt-oss-120b", "hardware": "h200", "input_len": 1000, "output_len": 100} | given
-    answer = traffic(request_rate=1, draft="eagle3", alpha=0.6, gamma=3, **asked)
-    assert answer.acceptance_std == found
-    assert ("assumed" in answer.acceptance_std_source) == (found == 0.05)

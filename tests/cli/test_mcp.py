@@ -1,6 +1,5 @@
 """An assistant asks the questions of the command line, over the SDK's own client."""
 
-import sys
 from typing import Any
 
 import anyio
@@ -62,11 +61,3 @@ def test_a_mistake_is_one_sentence_that_the_assistant_reads(name: str, given: An
     assert answer.is_error
     assert says in answer.content[0].text
     assert "--" not in answer.content[0].text
-
-
-@pytest.mark.parametrize("mode", ["auto", "legacy"])  # legacy: protocols before 2026, of most assistants
-def test_the_command_serves_over_stdin_and_stdout(mode: str) -> None:
-    over = mcp.StdioServerParameters(command=sys.executable, args=["-m", "perfmodel", "mcp"])
-    tools, answer = asked(over, ("whatif", ASKED["whatif"]), mode=mode)
-    assert len(tools) == 4
-    assert answer.structured_content["speedup"] == pm.whatif(**ASKED["whatif"]).speedup

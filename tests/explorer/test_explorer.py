@@ -1,19 +1,15 @@
 """The explorer: its page holds the engine's numbers, and is whole in one file."""
 
-import itertools
 import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.explorer import page as explore
 from perfmodel.speculation.chain import predict
-from perfmodel.speculation.uncertainty import log_error, speedup_interval
 from perfmodel.speculation.workload import Workload
 from tests.explorer.small import ROUNDING, of_pass, payload_of, queries, value, written
 
@@ -50,27 +46,6 @@ def test_every_time_is_the_engines(content: dict[str, Any]) -> None:
                 alone["inflection"]["inflection_context"] if gamma else 1
             )
             assert case["calibration"] | alone["calibration"] == case["calibration"]
-
-
-@pytest.mark.parametrize("calibration", [None, "ideal", "l40s-48gb.literature"])
-def test_the_interval_is_the_engines(calibration: str | None) -> None:
-    tp = 1 if calibration else 4
-    query = Query(
-        "llama-3.1-8b", "h100", 1, 1, tp=tp, draft_kv="snapkv:2k", alpha=0.6, calibration=calibration
-    )
-    scenario, gammas = resolve(query), np.arange(5)
-    error = log_error(scenario, np.array([[1.0], [48.0]]), np.array([[2048.0, 50000.0]]), gammas)
-    for (b, batch), (c, context), gamma in itertools.product(
-        enumerate((1, 48)), enumerate((2048, 50000)), range(5)
-    ):
-        speedup = 1.5 if gamma else 1.0
-        interval = speedup_interval(scenario, batch, context, gamma, speedup)
-        assert (error is None) == (calibration == "ideal")
-        if error is None:
-            assert gamma == 0 or interval is None
-        else:
-            assert interval
-            assert np.exp(explore.Z * error[b, c, gamma]) == pytest.approx(speedup / interval[0], rel=1e-9)
 
 
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
-from perfmodel.errors import InputError
 from perfmodel.plots import passes as plots_passes
 from perfmodel.speculation import capacity
 from perfmodel.speculation.chain import predict, speedups
@@ -187,24 +186,6 @@ def test_what_does_not_fit_is_hatched_and_named() -> None:
     for batch, context in ((1.2, 1100.0), (250.0, 130000.0)):
         fits = bool(capacity.memory_of(SCENARIO, batch, context, 2.0, 0.92).fits)
         assert patch.contains_point((context, batch)) is not fits
-
-
-def test_residuals_show_every_cell_and_mark_what_is_beyond() -> None:
-    cells = [
-        c
-        for c in compare(["magicdec", "speculation_other"])
-        if c.quantity in ("target_s", "draft_s", "speedup")
-    ]
-    panels = [axes for axes in plots.residuals(cells).axes if axes.get_visible()]
-    for axes, quantity in zip(panels, ("target_s", "draft_s", "speedup"), strict=True):
-        mine = [c for c in cells if c.quantity == quantity]
-        dots = [line for line in axes.lines if len(line.get_xdata()) == 1]
-        assert len(dots) == len(mine)
-        assert sum(line.get_marker() in (6, 7) for line in dots) == sum(abs(c.error) > 0.4 for c in mine)
-        assert f"{len(mine)} rows" in axes.get_title(loc="left")
-    assert any(abs(c.error) > 0.4 for c in cells)
-    with pytest.raises(InputError, match="there is no cell"):
-        plots.residuals([])
 
 
 def test_equal_numbers_give_equal_bytes(tmp_path: Path) -> None:

@@ -179,22 +179,6 @@ def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
     assert told.ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=0.12)
 
 
-def test_clients_that_think_between_turns() -> None:
-    more = {"turns": 5, "turn_input_len": 300, "input_len": 800, "think_time": 4, "request_rate": None}
-    asked = TrafficQuery("llama-3.1-8b", "h100", **ASK | more | {"max_concurrency": "2,40"})
-    assert asked.reuse is not None
-    steps = step_times(scenario("llama-3.1-8b"), asked.lengths, asked.limits, [0], reuse=asked.reuse)[0]
-    told = serve(steps, asked.load(asked.loads), asked.limits, 0.05)
-    for at, clients in enumerate((2, 40)):
-        met = replay(
-            steps, asked.lengths, asked.limits, draw(asked.reuse, 400 * clients, None, 1.0, 2), clients
-        )
-        count = met.output_tokens.size
-        assert told.requests_per_s[at] == pytest.approx(count / met.duration_s, rel=0.06)
-        assert told.tpot.mean[at] == pytest.approx(met.tpot_s.mean(), rel=0.03)
-        assert told.running[at] == pytest.approx(met.running, rel=0.06)
-
-
 def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
     """0.8 at 1,000 and 0.2 at 16,000 tokens: 0.5 in between by the logarithm, the nearest beyond."""
     row = {"target": "llama-3.1-8b", "draft": "eagle3", "draft_kv": "full"}

@@ -1,7 +1,6 @@
 """What the verbs that measure print and refuse, on figures made up: every line by hand."""
 
 import json
-from types import SimpleNamespace
 
 import yaml
 
@@ -12,12 +11,8 @@ from perfmodel.validate.accuracy.compare import Cell
 from perfmodel.validate.cli.acceptance import as_text, summary
 from perfmodel.validate.cli.check import _share
 from perfmodel.validate.cli.compare import _show
-from perfmodel.validate.cli.generate import _made_up
-from perfmodel.validate.cli.measure import time_points
-from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.harness.estimate import estimate
-from perfmodel.validate.records.plan import Plan, load_plan
+from perfmodel.validate.records.plan import load_plan
 from tests.validate.tiny import BLOCK, refused, write
 
 
@@ -72,25 +67,6 @@ def test_a_plan_before_it_is_run(tmp_path, capsys) -> None:
         assert " ".join(line.split()) == f"{one.point.name} {one.needed_bytes / 1e9:.2f} GB{fits} {times}"
 
 
-def test_prompts_that_nobody_gave(target, monkeypatch) -> None:
-    """As long as was said, else as the model has positions for; their cache, in halves on two ranks, has to
-    fit.
-    """
-    pair, needed = Pair("tinyllama-1.1b"), list[float]()
-    for context, stated, length in ((4096, False, 2048 - 12), (4096, True, 4096), (100, False, 100)):
-        found = _made_up(Request(3, context, 12), pair, target, stated, 1)
-        assert [len(row) for row in found] == [length] * 3
-        assert 0 <= min(map(min, found)) < max(map(max, found)) == 60
-    assert found != _made_up(Request(3, 100, 12), pair, target, False, 2)
-    monkeypatch.setattr(
-        "perfmodel.validate.decoder.memory.check_fits", lambda what, size, _: needed.append(size)
-    )
-    assert len(_made_up(Request(1, 8, 3000), SimpleNamespace(tp=2, folder=None), target, False, 1)[0]) == 1
-    assert needed == [3001 * (2 * 2 * 2 * 8) * 8 / 2], (
-        "keys and values of two layers and heads of 8, each 8 bytes"
-    )
-
-
 def test_a_calibration_from_kernels_says_how_far_whole_passes_are_off(capsys) -> None:
     assert run(["validate", "calibrate", "--from-microbench", "cpu-1", "--judge", "cpu-1"]) == 0
     stated = yaml.safe_load(capsys.readouterr().out)["observed_error"]
@@ -120,20 +96,3 @@ def test_a_comparison_in_lines(capsys) -> None:
             lines[8:]
             == ["3a-01 a100-sxm-80gb llama-2-7b-32k tinyllama-1.1b 32 1024 target_s 2 1 -50.0"] * worst
         )
-
-
-def test_points_that_do_not_fit_a_gpu_are_left_out(tmp_path, monkeypatch, capsys) -> None:
-    """A CPU's plan is run as it is."""
-    ran: list[Plan] = []
-    monkeypatch.setattr(
-        "perfmodel.validate.harness.measure.run_plan", lambda plan, *_, **__: ran.append(plan)
-    )
-    plan = load_plan(str(write(tmp_path, grid=[{**BLOCK, "batch": [1, 10**8]}])))
-    for device, points, said in (
-        ("cpu", 2, ""),
-        ("cuda", 1, "1 points do not fit h100-sxm-80gb and are left out"),
-    ):
-        monkeypatch.setattr("perfmodel.validate.harness.environment.busy_share", lambda: 0.0)
-        assert time_points(plan.model_copy(update={"device": device}), "t-1", None, False, tmp_path) is None
-        assert len(ran.pop().points()) == points
-        assert capsys.readouterr().err.strip() == said

@@ -11,10 +11,7 @@ import pytest
 
 from perfmodel.answers.question.query import Query
 from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.calibrations.fit_errors import Z
-from perfmodel.speculation.chain import Passes
-from perfmodel.speculation.uncertainty import iteration_log_error, ratio_log_error
-from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs, speedup_pairs
+from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of
@@ -94,47 +91,6 @@ def test_what_no_fit_has_seen(seen, asked, iteration, speedup) -> None:
     errors = (seconds / rows.measured - 1)[: len(wanted)]
     assert np.abs(errors).mean() == pytest.approx(iteration, abs=0.001)
     assert np.abs(np.expm1(speedup_logs(rows, seconds))).mean() == pytest.approx(speedup, abs=0.001)
-
-
-def held_out(
-    query: Query, timed: list[Timing], seen, bases: list[str]
-) -> list[tuple[bool, float, bool, float]]:
-    """Of iterations that a fit has not seen, and speedups over the timed baseline: inside, half-width."""
-    subject = EngineSubject.of(query, "vllm", "x")
-    made = calibrate(
-        [t for t in timed if seen(t)], query, [load_calibration(b) for b in bases], subject, ("x",)
-    )
-    rows = rows_of(timed, query, made.calibration)
-    off, s, found = np.log(rows.predict(made.calibration) / rows.measured), rows.scenario, []
-    for i, plain in speedup_pairs(timed):
-        t = timed[i]
-        if seen(t):
-            continue
-        ratio = ratio_log_error(s, Passes(s, t.batch, t.context, np.array([t.gamma])))
-        of_iteration, of_ratio = (Z * e for e in (iteration_log_error(s, 0.0, ratio), ratio))
-        ratio_off = off[i] - off[plain]
-        found.append((abs(off[i]) < of_iteration, of_iteration, abs(ratio_off) < of_ratio, of_ratio))
-    return found
-
-
-def test_intervals_hold_what_no_fit_has_seen_and_are_no_wider_than_that() -> None:
-    """32 iterations and speedups of two servers, by draft length and by batch."""
-    mine, cpu = replace(SERVED, draft=DRAFT), read_sources(sources_of(files("0235", "148")))
-    of_cpu = [
-        *held_out(mine, cpu, lambda t: t.gamma in (0, 5), ["ideal"]),
-        *held_out(mine, cpu, lambda t: t.gamma in (0, 2, 5), ["ideal"]),
-        *held_out(mine, cpu, lambda t: t.batch != 4, ["ideal"]),
-        *held_out(mine, cpu, lambda t: t.batch != 4 and t.gamma in (0, 5), ["ideal"]),
-    ]
-    of_gpu = [
-        *held_out(QUERY, timings(), lambda t: t.gamma in (0, 7), ["h200-sxm-141gb.vllm"]),
-        *held_out(QUERY, timings(), lambda t: t.batch not in (2, 8, 32), ["h200-sxm-141gb.vllm"]),
-    ]
-    inside = np.mean([*of_cpu, *of_gpu], axis=0)[[0, 2]]
-    assert np.all((inside >= 0.85) & (inside <= 1.0)), inside
-    widths = [np.expm1(np.median(found, axis=0))[[1, 3]] for found in (of_cpu, of_gpu)]
-    assert np.all(widths[0] <= (0.15, 0.25)), widths
-    assert np.all(widths[1] <= (0.10, 0.15)), widths
 
 
 def test_three_rates_with_and_without_a_draft_follow_from_its_bench_files() -> None:

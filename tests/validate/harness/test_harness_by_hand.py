@@ -2,8 +2,6 @@
 
 import gc
 import math
-import os
-import time
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -99,35 +97,6 @@ def test_the_first_row_does_not_count_as_the_longest(monkeypatch) -> None:
         now[0], ran[:] = 0.0, []
         session._measure(rows, CPU, RankShard(), journal, deadline)
         assert ran == [*range(count)]
-
-
-@pytest.mark.parametrize(
-    ("printed", "clocks"),
-    [
-        (
-            "1980, 2619, 41, 0x0000000000000001\n1410, 2619, 64, 0x0000000000000004\n1700, 26",
-            {"sm_mhz": 1410, "mem_mhz": 2619, "temperature_c": 64, "throttle": "0x4"},
-        ),
-        ("[N/A], [N/A], 41, [N/A]\n", None),
-    ],
-)
-def test_clocks_while_a_row_is_measured(monkeypatch, tmp_path, printed, clocks) -> None:
-    """The slowest and hottest that was seen; being idle between two launches is no throttling."""
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\necho $@ > {tmp_path}/asked\nprintf '{printed}'\nexec sleep 60\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with environment.watched(CUDA) as state:
-        while not (tmp_path / "asked").is_file():
-            time.sleep(0.01)
-        time.sleep(0.2)
-    assert state.get("clocks") == clocks
-    assert (tmp_path / "asked").read_text().endswith("-i 1\n")
-    monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    for device in (CPU, CUDA):
-        with environment.watched(device) as state:
-            pass
-        assert state == {}
 
 
 @torch.inference_mode()
