@@ -97,7 +97,8 @@ class Browser:
         return json.loads(text)
 
     def open(self, path: Path, width: int = 1000, height: int = 1300, scheme: str = "light") -> None:
-        """Load a file and wait until it stands: the page before it may still answer after `navigate`."""
+        """Load a file and wait until it stands."""
+        self._go("about:blank")  # a page before it would load itself again when the scheme changes
         self.ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -107,16 +108,19 @@ class Browser:
         )
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.complaints, self.requests = [], []
-        self.run("window.leaving = true")
-        self.ask("Page.navigate", url=path.as_uri())
-        deadline = time.monotonic() + 60
-        new = "!window.leaving && document.readyState === 'complete' && location.protocol === 'file:'"
-        stands = False
+        self._go(path.as_uri())
+
+    def _go(self, url: str) -> None:
+        """Navigate, and wait for the new page: the old one may still answer."""
+        self.ask("Page.navigate", url=url)
+        deadline, stands = time.monotonic() + 60, False
         while not stands:
             assert time.monotonic() < deadline
             time.sleep(0.02)
             with contextlib.suppress(AssertionError):  # the page leaves while it is asked
-                stands = self.run(new)
+                stands = self.run(
+                    f"document.readyState === 'complete' && location.href === {json.dumps(url)}"
+                )
 
     def run(self, code: str) -> Any:
         """The value of an expression in the page."""
