@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from perfmodel.cli import output
 from tests.commands import examples, run
 
 LLAMA = "--model llama-3.1-8b --hardware h100"
@@ -46,11 +45,6 @@ def test_nothing_is_broken_at_80_columns(command, capsys, monkeypatch) -> None:
     assert words(shown.replace("not shown in 80 columns:", "")) <= words(piped)
     pasted = ("vllm serve ", "python -m sglang.", "proposed [bs_lo")
     assert max(len(line.rstrip()) for line in shown.splitlines() if not line.startswith(pasted)) <= 80
-
-
-def test_a_column_without_a_cell_is_left_out(capsys) -> None:
-    output.table(("load", "SLO", "KV"), [("1/s", "", "9%"), ("2/s", "", "")])
-    assert capsys.readouterr().out.split() == ["load", "KV", "─" * 9, "1/s", "9%", "2/s"]
 
 
 def test_what_does_not_fit_says_so_first_and_never_in_green(capsys, monkeypatch) -> None:

@@ -14,14 +14,6 @@ from perfmodel.speculation.workload import Workload
 from tests.explorer.small import ROUNDING, of_pass, payload_of, queries, value, written
 
 
-def test_the_page_holds_a_case_for_each_combination(content: dict[str, Any]) -> None:
-    assert content["batch"] == [1, 8, 48]
-    assert content["context"] == [2048, 32000, 102400]
-    names = [(case["model"], case["hardware"], case["draft_kv"].split(":")[0]) for case in content["cases"]]
-    models, devices, methods = zip(*names, strict=True)
-    assert len(set(names)) == len(names) == 8 == len(set(models)) * len(set(devices)) * len(set(methods))
-
-
 def test_every_time_is_the_engines(content: dict[str, Any]) -> None:
     for case in content["cases"][::3]:
         for place, query in list(queries(content, case))[::4]:

@@ -14,7 +14,7 @@ from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
 from perfmodel.specs.calibrations.constants import AllReduce, Constant, interpolated
 from perfmodel.specs.calibrations.engine_constants import EngineConstants
-from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit, square
+from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 
@@ -189,14 +189,6 @@ def test_knots_rise_and_are_above_0(knots) -> None:
 
 
 # What holds a fit's constants together is a correlation, and an error leaves an answer finite.
-
-
-def test_a_lower_triangle_becomes_the_whole() -> None:
-    assert square(((1.0,), (0.5, 1.0), (-0.2, 0.1, 1.0))).tolist() == [
-        [1, 0.5, -0.2],
-        [0.5, 1, 0.1],
-        [-0.2, 0.1, 1],
-    ]
 
 
 @pytest.mark.parametrize(
