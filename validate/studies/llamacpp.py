@@ -229,7 +229,7 @@ class LeftOut:
 
     step: dict[str, float]
     ratio: dict[str, float]
-    servers: dict[str, tuple[object, ...]]
+    sources: dict[str, str]
 
     @classmethod
     def of(cls, rows: Sequence[Pass], off: Array) -> "LeftOut":
@@ -240,13 +240,13 @@ class LeftOut:
         return cls(
             {id: of["step"] for id, of in by.items() if "iteration" not in of},
             {id: of["iteration"] - of["step"] for id, of in whole.items()},
-            {row.run.id: row.run.server for row in rows},
+            {row.run.id: row.run.source_id for row in rows},
         )
 
     def scatter(self, figure: str, source: str) -> dict[str, Any]:
         """The error to state."""
         off: dict[str, float] = getattr(self, figure)
-        errors = HeldOutErrors(np.array([*off.values()]), [""] * len(off), [self.servers[id] for id in off])
+        errors = HeldOutErrors(np.array([*off.values()]), [""] * len(off), [self.sources[id] for id in off])
         return errors.scatter("", source, borrowed=1.0).model_dump()
 
 
