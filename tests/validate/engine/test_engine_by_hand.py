@@ -188,7 +188,11 @@ def test_a_plan_has_every_batch_at_the_shorter_prompt_and_the_ends_at_the_longer
     refused("no engine named 'x'", commands, replace(PLAN, engine="x"))
     for engine, saved, files in (
         ("sglang", "--output-file K7.jsonl; done", "K*.jsonl"),
-        ("llama.cpp", "--gamma 7 --url http://127.0.0.1:8102", "K0.jsonl results/a/engine-*-K*.json"),
+        (
+            "llama.cpp",
+            "--gamma 7 --engine llama.cpp --url http://127.0.0.1:8102",
+            "K0.jsonl results/a/engine-*-K*.json",
+        ),
     ):
         *_, bench, _, last = commands(replace(PLAN, engine=engine))
         assert bench.endswith(saved)
