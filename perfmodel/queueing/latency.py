@@ -59,9 +59,9 @@ def at_any_time(
     pass_s = decode / (1.0 - load)
     variance = burst * prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2) * rate * pass_s / (1.0 - load**2)
     met = pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance + pass_s), where=pass_s > 0)
-    together = np.where(batch > 0, load * met, rate * prompt * steps.decode_s[0]) * burst
+    together = np.where(batch > 0, load * met, rate * prompt * steps.running_s[0]) * burst
     # its share of the passes it rides in
-    service = prompt + steps.decode_at(np.maximum(batch, 1.0)) / per_pass
+    service = prompt + _passes(steps, np.maximum(batch, 1.0))[0] / per_pass
     busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
     queue = (
         burst * service * (1.0 + (steps.prompt_cv(lengths) * prompt / service) ** 2) / (2.0 * (1.0 - busy))
@@ -100,7 +100,7 @@ def first_token(
     batch, per_pass: over ``[n]`` or ``[load, n]``, n from 0; per_pass: prompts that fit in a pass.
     """
     decode, prompt = _passes(steps, batch)
-    own = np.maximum(decode, steps.decode_s[0])  # a pass for a prompt alone reads the weights too
+    own = np.maximum(decode, steps.running_s[0])  # a pass for a prompt alone reads the weights too
     ahead = Moments(steps.own_s + steps.passes_ahead * m.pass_s)
     mean = own_passes_of(steps, lengths, per_pass, batch) * own + prompt
     own_passes = Moments(mean, (steps.prompt_cv(lengths) * prompt) ** 2, least=steps.own_s + 0.5 * prompt)
@@ -133,7 +133,8 @@ def _prompts(seconds: Array, prompt: Array) -> Moments:
 def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
     """Seconds of a decoding pass, 0 without a batch, and of a prompt in it."""
     running = np.maximum(batch, 1.0)
-    return np.where(batch > 0, steps.decode_at(running), 0.0), steps.prompt_at(running)
+    seconds = np.interp(running, steps.batches, steps.running_s)
+    return np.where(batch > 0, seconds, 0.0), steps.prompt_at(running)
 
 
 def own_passes_of(steps: StepTimes, lengths: Lengths, per_pass: Array, batch: Array) -> Array:

@@ -116,6 +116,12 @@ class StepTimes:
         """`decode_s` between whole batches."""
         return np.interp(batch, self.batches, self.decode_s)
 
+    @property
+    def running_s(self) -> Array:
+        """Seconds of a pass as it runs: `decode_s` of a table is for equal gains."""
+        gained = np.array([t.tokens_per_iteration for t in self.table])
+        return self.decode_s * (gained / self.tokens_per_iteration) if self.table else self.decode_s
+
     def prompt_at(self, batch: Array) -> Array:
         """`prompt_s` between whole batches."""
         return np.interp(batch, self.batches, self.prompt_s)

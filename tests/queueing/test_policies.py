@@ -12,12 +12,30 @@ from perfmodel.queueing.steps import StepTimes
 ASKED = {"model": "qwen3-8b", "hardware": "h100", "input_len": 1000, "output_len": 500, "draft": "eagle3"}
 
 
-@pytest.mark.parametrize(("alpha", "steps"), [(0.15, 1), (0.3, 3), (0.85, 3), (0.95, 7)])
-def test_adaptive_steps_settle_by_accepted_tokens(alpha, steps) -> None:
-    """From 3: 0.18 accepted tokens are at most 1 - 0.75, 2.71 more than 3 - 0.5; 0.42, 1.95 neither."""
+@pytest.mark.parametrize(
+    ("alpha", "table"),
+    [
+        (0.15, [(1, 1), (8, 0)]),
+        (0.3, [(1, 3), (8, 0)]),
+        (0.85, [(1, 3), (32, 1), (64, 0)]),
+        (0.97, [(1, 7), (8, 3), (32, 1), (64, 0)]),
+    ],
+)
+def test_adaptive_steps_settle_by_accepted_tokens_and_running_requests(alpha, table) -> None:
+    """From 3 steps, of which 0.18, 0.42, 2.19 and 2.83 are accepted: up above 2.5 (and 4.5 of 5 steps), down
+    at 0.25 below 8 requests and at 0.5 from there, to 1 step and then to none.
+    """
     found = pm.traffic(**ASKED, alpha=alpha, request_rate=1, gamma="adaptive")
     (limits,) = found.drafts
-    assert {tokens for _, _, tokens in limits.table} == {steps}
+    assert [(first, tokens) for first, _, tokens in limits.table] == table
+
+
+def test_a_table_that_ends_without_drafts_has_the_first_token_of_the_length_that_runs() -> None:
+    asked = {**ASKED, "alpha": 0.6, "request_rate": "1,40"}
+    alone, table = (
+        next(row for row in pm.traffic(**asked, gamma=gamma).rows if row.gamma) for gamma in (3, "adaptive")
+    )
+    assert table.ttft_s.mean == pytest.approx(alone.ttft_s.mean, rel=1e-3)
 
 
 def test_a_budget_takes_the_surest_tokens() -> None:

@@ -1,41 +1,51 @@
-"""The steps that SGLang's adaptive speculation settles at, by how many drafted tokens are accepted."""
+"""The steps that SGLang's adaptive speculation settles at, by running requests and by the drafted tokens that
+are accepted.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
-STEPS, FIRST = (1, 3, 7), 3
-"""Candidates of its file's default; and the steps of a server that begins."""
-UP, DOWN = -0.5, -0.75
-"""More accepted tokens on average than steps + UP: on to the next candidate; at most the last one + DOWN:
-back to that.
-"""
+CANDIDATES = {1: (1, 3, 5, 7), 8: (0, 1, 3), 32: (0, 1), 64: (0,)}
+"""Running requests from which on they hold -> candidate steps."""
+DOWN = {1: -0.25, 8: 0.0, 32: 0.0, 64: 0.0}
+"""The same -> accepted tokens above the threshold at which the next smaller candidate is taken."""
+FIRST, HALF = 3, 0.5
+"""Steps of a server that begins; between a candidate and a threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive(LengthPolicy):
-    """One number of steps whatever runs, from the mean accepted tokens; its swings at small batches are left
-    out.
+    """One number of steps for each range of running requests, from the mean of the accepted tokens.
+
+    Its swings between two candidates are left out, and so is a server's start.
     """
 
-    help: ClassVar[str] = "what SGLang's adaptive steps settle at"
+    help: ClassVar[str] = "the steps at which SGLang's adaptive speculation settles"
     noun: ClassVar[str] = "the adaptive steps"
-    source: ClassVar[str] = "adaptive_spec_params.py of SGLang, defaults of --speculative-adaptive (recalled)"
+    source: ClassVar[str] = "defaults of adaptive_spec_params.py in SGLang 0.5.23"
 
     def lengths(self, longest: int) -> Sequence[int]:
-        """The candidates, as far as the draft goes."""
-        return [steps for steps in STEPS if steps <= longest]
+        """All candidates that the draft can reach."""
+        return sorted({k for steps in CANDIDATES.values() for k in steps if k <= longest})
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One length, at every load."""
-        steps = [k for k in STEPS if k in replica.passes]
-        at = min(steps.index(FIRST), len(steps) - 1) if FIRST in steps else 0
-        accepted = [replica.passes[k].tokens_per_iteration - 1.0 for k in steps]
-        while at and accepted[at] <= steps[at - 1] + DOWN:
-            at -= 1
-        while at + 1 < len(steps) and accepted[at] > steps[at] + UP:
-            at += 1
-        table = [steps[at]] * replica.passes[steps[at]].seats
-        return [replica.switching(self, table, replica.sustained({steps[at]}) if table else 0.0)]
+        """One table, whatever the load."""
+        accepted = {k: times.tokens_per_iteration - 1.0 for k, times in replica.passes.items()}
+        settled = {first: settles(steps, DOWN[first], accepted) for first, steps in CANDIDATES.items()}
+        seats = min(replica.passes[k].seats for k in settled.values())
+        table = [settled[max(first for first in settled if first <= n)] for n in range(1, seats + 1)]
+        return [replica.switching(self, table, replica.sustained(set(table)) if table else 0.0)]
+
+
+def settles(candidates: Sequence[int], down: float, accepted: Mapping[int, float]) -> int:
+    """The candidate at which a server stays, of those with a known mean of accepted tokens."""
+    steps = [k for k in candidates if k in accepted]
+    first = at = steps.index(FIRST) if FIRST in steps else len(steps) // 2
+    while at and accepted[steps[at]] <= abs(steps[at - 1] - HALF) + down:
+        at -= 1
+    while first <= at < len(steps) - 1 and accepted[steps[at]] > steps[at] - HALF:
+        at += 1
+    return steps[at]
