@@ -42,9 +42,9 @@ def doubts_of(verb: str, draft: str = "self", context: int = 8192, **changes: An
 
 
 def test_every_verb_is_asked() -> None:
-    """`sensitivity` moves inputs of a what-if, which has the warnings; of a grid see below."""
+    """`sensitivity` and a page move inputs of a what-if, which has the warnings; of a grid see below."""
     verbs = {name for name in pm.__all__ if hasattr(getattr(pm, name), "question")}
-    assert verbs - {"sensitivity", "sweep"} == set(VERBS)
+    assert verbs - {"sensitivity", "sweep", "explore"} == set(VERBS)
 
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("traffic", "inflection")])

@@ -68,5 +68,5 @@ def test_the_best_tree_of_some_nodes() -> None:
     assert sequoia(3, 9, rates) == (-1, 0, 1)
     assert sequoia(3, 2, rates) == (-1, 0, 0)
     assert sequoia(2, 2, rates) == (-1, 0)
-    with pytest.raises(InputError, match="worth drafting"):
+    with pytest.raises(InputError, match="an accepted child"):
         sequoia(4, 3, TreeAcceptance.of([0.0, 0.0]))
