@@ -45,7 +45,10 @@ def _answer(connection: socket.socket, answer: Answer, rng: random.Random | None
             return
         length = int((re.search(rb"(?i)content-length: (\d+)", head) or [0, 0])[1])
         while len(body) < length:  # what is left unread when a connection closes resets it
-            body += connection.recv(65536) or bytes(length)
+            more = connection.recv(65536)
+            if not more:  # the caller was killed as it sent
+                return
+            body += more
         for piece in answer(head.split(b" ")[1].decode(), head, body):
             while rng and len(piece) > 1:
                 cut = rng.randrange(1, len(piece))
