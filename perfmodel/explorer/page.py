@@ -186,7 +186,8 @@ class Page:
     html: str = field(repr=False)
 
     def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 60em; border: 0"></iframe>'
+        shown = 'title="Speedup surfaces" style="width: 100%; height: 60em; border: 0"'
+        return f'<iframe {shown} srcdoc="{escape(self.html)}"></iframe>'
 
 
 @asks(Exploration)
