@@ -9,7 +9,7 @@ from perfmodel.answers.question.declaration import Argument
 from perfmodel.answers.text import size
 from perfmodel.cli.help import LLAMA, OUTPUT, command
 from perfmodel.cli.options import takes
-from perfmodel.cli.output import Progress
+from perfmodel.cli.output import progress
 from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.writing import destination, write
 
@@ -27,11 +27,9 @@ def app(question: Exploration, output: Output) -> None:
     no network. It has sliders for acceptance and draft length. --batch and --context take lists and ranges,
     which are the axes of the map.
     """
-    where, bar = destination(output, ".html", ".htm"), Progress("surfaces")
-    try:
-        content = payload(question, progress=bar)
-    finally:
-        bar.end()
+    where = destination(output, ".html", ".htm")
+    with progress(question.rows // question.points, "surfaces") as bar:
+        content = payload(question, progress=bar.update)
     text = page(content).encode()
     write(where, text)
     click.echo(f"{len(content['cases'])} surfaces, {size(len(text))}, in {output}", err=True)

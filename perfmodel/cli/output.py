@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +17,12 @@ import click
 
 from perfmodel.answers.answer import Answer, Rows
 
-WIDTH, PIPED = 112, 100
-"""Of sentences at the most, and of all where there is no terminal."""
+WIDTH, PIPED, TERMINAL = 112, 100, 80
+"""Of sentences at the most, of all where there is no terminal, and of one that does not say."""
 GAP, TIGHT, EDGES = 3, (2, 1), 2
 """Blanks between the columns of a table, between them where it is too wide otherwise, and around it."""
 FAIR = 24
 """Width that a column of text should have before columns move closer for its sake."""
-PATIENCE_S = 1.0
-"""After which the remaining time is printed."""
 BROKEN = 8
 """Width below which no column of text is made narrower."""
 NARROWEST = 20
@@ -55,9 +52,8 @@ def print_json(data: Any) -> None:
 
 def width() -> int:
     """Columns of the output."""
-    if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
-        return max(shutil.get_terminal_size().columns, NARROWEST)
-    return PIPED
+    unknown = TERMINAL if sys.stdout.isatty() else PIPED
+    return max(shutil.get_terminal_size((unknown, 0)).columns, NARROWEST)
 
 
 def _styled(text: str, style: str) -> str:
@@ -122,17 +118,18 @@ def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_l
     filled = [place for place in range(len(all_of)) if any(row[place] for row in rows) or not rows]
     places, whole = [*filled], width()
     while True:
-        sizes = [_Sizes.of(all_of[place], [row[place] for row in rows]) for place in places]
-        needs = {GAP: sum(s.fair for s in sizes)} | dict.fromkeys(TIGHT, sum(s.least for s in sizes))
-        gaps = [gap for gap, need in needs.items() if need + gap * (len(sizes) - 1) + EDGES <= whole]
+        sizes = [_sizes(all_of[place], [row[place] for row in rows]) for place in places]
+        least, fair, cells, headings = map(list, zip(*sizes, strict=True))
+        needs = {GAP: sum(fair)} | dict.fromkeys(TIGHT, sum(least))
+        gaps = [gap for gap, need in needs.items() if need + gap * (len(places) - 1) + EDGES <= whole]
         spare = [place for place in places if all_of[place].spare]
         if gaps or not spare:
             break
         places.remove(max(spare, key=lambda place: all_of[place].spare))
-    gap = gaps[0] if gaps else TIGHT[-1]
-    shown = [all_of[place] for place in places]
-    widths = _widths(sizes, whole - gap * (len(places) - 1) - EDGES)
-    _narrow(widths, shown, whole - gap * (len(places) - 1) - EDGES)
+    gap, shown = [*gaps, TIGHT[-1]][0], [all_of[place] for place in places]
+    room = whole - gap * (len(places) - 1) - EDGES
+    widths = _widths(least, (fair, cells), headings, room)
+    _narrow(widths, shown, room)
     click.echo()
     _print_row([c.name for c in shown], shown, widths, gap, "bold", low=True)
     click.echo(" " + "─" * (sum(widths) + gap * (len(widths) - 1)))
@@ -179,40 +176,30 @@ def fit(fits: bool, max_batch: int) -> str:
     return "yes" if fits else f"no, {max_batch}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizes:
+def _sizes(column: Column, cells: Sequence[str]) -> tuple[int, int, int, int]:
     """Widths of a column: the least, which breaks no number or word; a fair one; its widest cell's; its
     heading's.
     """
-
-    least: int
-    fair: int
-    cells: int
-    heading: int
-
-    @classmethod
-    def of(cls, column: Column, cells: Sequence[str]) -> "_Sizes":
-        word = max(map(len, column.name.split()), default=0)
-        whole = max([word, *map(len, cells)])
-        words = [len(part) for cell in cells for part in cell.split()]
-        least = max([word, *words]) if column.left else whole
-        return cls(
-            least, max(least, min(whole, FAIR)) if column.left else whole, whole, max(whole, len(column.name))
-        )
+    word = max(map(len, column.name.split()), default=0)
+    whole = max([word, *map(len, cells)])
+    least = max([word, *(len(part) for cell in cells for part in cell.split())]) if column.left else whole
+    return least, max(least, min(whole, FAIR)), whole, max(whole, len(column.name))
 
 
-def _widths(sizes: Sequence[_Sizes], room: int) -> list[int]:
-    """The least widths, grown into the available room: first to whole cells, where most is missing, then to
+def _widths(
+    least: list[int], goals: Sequence[Sequence[int]], headings: Sequence[int], room: int
+) -> list[int]:
+    """The least widths, grown into the available room: to each goal in turn, where most is missing, then to
     headings.
     """
-    widths = [s.least for s in sizes]
-    for goals in ([s.fair for s in sizes], [s.cells for s in sizes]):
-        while sum(widths) < room and widths != goals:
-            lacks = [goal - width for goal, width in zip(goals, widths, strict=True)]
+    widths = [*least]
+    for goal in goals:
+        while sum(widths) < room and widths != [*goal]:
+            lacks = [wanted - width for wanted, width in zip(goal, widths, strict=True)]
             widths[lacks.index(max(lacks))] += 1
-    for number, s in enumerate(sizes):
-        if sum(widths) - widths[number] + s.heading <= room:
-            widths[number] = s.heading
+    for number, heading in enumerate(headings):
+        if sum(widths) - widths[number] + heading <= room:
+            widths[number] = heading
     return widths
 
 
@@ -225,35 +212,19 @@ def _narrow(widths: list[int], columns: Sequence[Column], room: int) -> None:
         widths[max(text, key=lambda number: widths[number])] -= 1
 
 
-class Progress:
-    """How much is done, and how long the rest takes at this rate, on stderr if that is a terminal."""
-
-    def __init__(self, unit: str) -> None:
-        self.unit, self.shown, self.begun = unit, sys.stderr.isatty(), False
-        self.start_s = time.monotonic()
-
-    def __call__(self, done: int, of: int) -> None:
-        """Prints it."""
-        if self.shown:
-            self.begun = True
-            spent_s = time.monotonic() - self.start_s
-            left = f", {spent_s * (of / done - 1):.0f} s left  " if done and spent_s > PATIENCE_S else ""
-            print(f"\r{done:,} of {of:,} {self.unit}{left}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Finish the line."""
-        if self.begun:
-            print(file=sys.stderr)
+def progress(length: int, unit: str) -> Any:
+    """click's bar of so many `unit`, a context, on stderr if that is a terminal."""
+    hidden = not sys.stderr.isatty()
+    return click.progressbar(length=length, label=unit, show_pos=True, file=sys.stderr, hidden=hidden)
 
 
 def each(answer: Callable[[Any], Any], questions: Sequence[Any]) -> list[Any]:
     """The answers to questions one by one, with progress where there are several."""
-    bar, found = Progress("answers"), []
-    try:
+    if len(questions) == 1:
+        return [answer(questions[0])]
+    found = []
+    with progress(len(questions), "answers") as bar:
         for question in questions:
             found.append(answer(question))
-            if len(questions) > 1:
-                bar(len(found), len(questions))
-    finally:
-        bar.end()
+            bar.update(1)
     return found

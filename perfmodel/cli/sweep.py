@@ -10,7 +10,7 @@ from perfmodel.answers.grid.sweep_files import write_sweep
 from perfmodel.answers.question.declaration import Argument
 from perfmodel.cli.help import LLAMA, OUTPUT, command
 from perfmodel.cli.options import takes
-from perfmodel.cli.output import Progress
+from perfmodel.cli.output import progress
 
 SHOWN = 12
 """Warnings of a grid that are printed."""
@@ -29,11 +29,8 @@ def app(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
     --model, --hardware, --tp, --draft-kv, --alpha, --batch, --context and --gamma take lists; counts also
     take ranges: 1..16, 1000..64000+1000, 1..256x2. An interrupted sweep leaves no file.
     """
-    bar = Progress("rows")
-    try:
-        doubts = write_sweep(grid, output, overwrite=overwrite, progress=bar)
-    finally:
-        bar.end()
+    with progress(grid.rows, "rows") as bar:
+        doubts = write_sweep(grid, output, overwrite=overwrite, progress=bar.update)
     for note in doubts[:SHOWN]:
         click.echo(f"warning: {note}", err=True)
     if more := len(doubts[SHOWN:]):

@@ -94,6 +94,11 @@ class Exploration(Grid):
             if len(self.axis(name)) > 1:
                 raise refuse(f"--{name}", None, "one value, the start of its slider", len(self.axis(name)))
 
+    @property
+    def points(self) -> int:
+        """Batches times contexts: the points of one surface."""
+        return len(self.axis("batch")) * len(self.axis("context"))
+
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Batches and contexts rise, each once."""
@@ -125,9 +130,9 @@ class Pool:
 
 
 def payload(
-    grid: Exploration, *more: Exploration, progress: Callable[[int, int], None] = lambda done, of: None
+    grid: Exploration, *more: Exploration, progress: Callable[[int], object] = lambda surfaces: None
 ) -> dict[str, Any]:
-    """All data of the page, in JSON types; `progress` receives the number of finished cases and of all cases.
+    """All data of the page, in JSON types; `progress` receives 1 for each case that is finished.
 
     more: questions with other calibrations and the first one's batches and contexts, whose surfaces follow.
     Raises InputError for a question that cannot be answered, and for more data than a page can hold.
@@ -137,10 +142,9 @@ def payload(
     last = [scenario.longest(query.max_gamma) for query, scenario in heads]
     if min(last) < 1:
         raise refuse("--max-gamma", None, "a whole number from 1", grid.max_gamma)
-    points = len(batches) * len(contexts)
-    if points > MAX_POINTS:
-        raise refuse("--batch, --context", None, f"at most {MAX_POINTS} points a surface", points)
-    everywhere = points * sum(end + 1 for end in last)
+    if grid.points > MAX_POINTS:
+        raise refuse("--batch, --context", None, f"at most {MAX_POINTS} points a surface", grid.points)
+    everywhere = grid.points * sum(end + 1 for end in last)
     if everywhere > MAX_VALUES:
         lists = "--model, --hardware, --tp, --draft-kv, --batch, --context, --max-gamma"
         raise refuse(lists, None, f"at most {MAX_VALUES} points of all surfaces", everywhere)
@@ -149,9 +153,8 @@ def payload(
     if start is not None and not 1 <= start <= min(last):
         raise refuse("--gamma", None, f"auto or from 1 to {min(last)}, the range of its slider", start)
     for (query, scenario), end in zip(heads, last, strict=True):
-        progress(len(cases), len(heads))
         cases.append(_case(pool, grid, query, scenario, end))
-    progress(len(cases), len(heads))
+        progress(1)
     return {
         "version": version("perfmodel"),
         "coverage": COVERAGE,

@@ -144,14 +144,14 @@ def test_an_interrupted_sweep_leaves_what_was_there(suffix, tmp_path, monkeypatc
     path, done = tmp_path / f"grid{suffix}", []
     path.write_text("before", encoding="utf-8")
 
-    def stop(rows: int, of: int) -> None:
+    def stop(rows: int) -> None:
         done.append(rows)
         if len(done) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         write_sweep(QUESTION, path, overwrite=True, progress=stop)
-    assert done == [6, 12, 18]
+    assert done == [6, 6, 6]
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert path.read_text(encoding="utf-8") == "before"
 

@@ -19,14 +19,17 @@ DIGITS = 13
 """Significant digits of a figure in a CSV file, at the least."""
 MOST_DIGITS = 18
 """That an integer of 64 bits holds."""
-Progress = Callable[[int, int], None]
 
 
 def write_sweep(
-    grid: Grid, path: str | Path, *, overwrite: bool = False, progress: Progress = lambda done, of: None
+    grid: Grid,
+    path: str | Path,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[int], object] = lambda rows: None,
 ) -> tuple[str, ...]:
-    """Answers the grid into a .csv or (with pyarrow) a .parquet file; `progress` receives finished and total
-    rows.
+    """Answers the grid into a .csv or (with pyarrow) a .parquet file; `progress` receives the rows of each
+    block that is written.
 
     Returns the doubts of its questions at their longest context, each once.
 
@@ -46,12 +49,10 @@ def write_sweep(
     return tuple(told)
 
 
-def _counted(grid: Grid, progress: Progress) -> Iterator[Block]:
-    done = 0
+def _counted(grid: Grid, progress: Callable[[int], object]) -> Iterator[Block]:
     for block in blocks(grid):
         yield block
-        done += block.rows
-        progress(done, grid.rows)
+        progress(block.rows)
 
 
 def _csv(path: Path, rows: Iterator[Block]) -> None:
