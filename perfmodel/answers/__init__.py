@@ -1,3 +1,1 @@
-"""Answers: one file for each question of a user, in Python here and on the command line in
-`perfmodel.cli`.
-"""
+"""Answers: one file for each question of a user. `perfmodel.cli` has the same verbs for the command line."""

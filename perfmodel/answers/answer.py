@@ -1,4 +1,6 @@
-"""Base of every answer: a typed, frozen record that becomes JSON by `as_dict` and a table in a notebook."""
+"""Base of every answer: a typed, frozen record. `as_dict` turns it into JSON, and a notebook shows it as a
+table.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -11,7 +13,7 @@ T = TypeVar("T")
 
 
 def items(record: Any) -> dict[str, Any]:
-    """Name -> value of everything in a record, its `COMPUTED` properties after its fields."""
+    """Name -> value of every field of a record, then of its `COMPUTED` properties."""
     if not isinstance(record, Answer) and hasattr(record, "as_dict"):
         return dict(record.as_dict())
     names = [f.name for f in fields(record)] + list(getattr(type(record), "COMPUTED", ()))
@@ -19,7 +21,7 @@ def items(record: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """In JSON types: records become mappings, tuples lists and numpy's numbers Python's."""
+    """Converts to JSON types: records to mappings, tuples to lists and numpy's numbers to Python's."""
     if is_dataclass(value):
         return {name: plain(inner) for name, inner in items(value).items()}
     if isinstance(value, dict):
@@ -30,12 +32,14 @@ def plain(value: Any) -> Any:
 
 
 class Answer:
-    """Base of all answers. `COMPUTED` names the properties that the JSON has in addition to the fields."""
+    """Base of all answers. `COMPUTED` names the properties that JSON has in addition to the fields."""
 
     COMPUTED: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        """Gives the class its hash: that of a frozen dataclass fails on a field that is a mapping."""
+        """Gives the class its own hash, because the hash of a frozen dataclass fails on a field that is a
+        mapping.
+        """
         super().__init_subclass__()
         cls.__hash__ = Answer.__hash__  # type: ignore[method-assign]
 
@@ -46,16 +50,18 @@ class Answer:
         return [name for name in super().__dir__() if not name.isupper()]
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON contract: plain types, None for missing values."""
+        """The answer as JSON has it: plain types, None for missing values."""
         return {"schema_version": SCHEMA_VERSION, **plain(self)}
 
     @property
     def failed(self) -> bool:
-        """Whether the command line exits with 1: the answer is that it cannot be done. By default not."""
+        """Whether the answer is that it cannot be done; the command line then exits with 1. By default
+        False.
+        """
         return False
 
     def headline(self) -> str:
-        """The answer in a line."""
+        """The answer in one line."""
         return ", ".join(f"{name} {text}" for name, text in _facts(self).items())
 
     def __repr__(self) -> str:
@@ -74,7 +80,7 @@ class Answer:
 
 @dataclass(frozen=True, repr=False)
 class Rows(Answer, Sequence[T], Generic[T]):
-    """Several answers of a kind, in order."""
+    """Several answers of one kind, in order."""
 
     rows: tuple[T, ...]
 

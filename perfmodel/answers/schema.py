@@ -1,4 +1,4 @@
-"""JSON Schema of an answer, from its type: the contract of ``--json`` and of `Answer.as_dict`."""
+"""JSON Schema of an answer, from its type. It is the contract of ``--json`` and of `Answer.as_dict`."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -21,17 +21,17 @@ ANSWERS = (
 )
 """Verbs whose answers have a published schema: all but a sweep, which is a table."""
 MORE: dict[type, dict[str, Any]] = {PassTime: {"comm_s": float, "fixed_s": float, "limiter": str}}
-"""Type -> what its `as_dict` has in addition to its fields."""
+"""Type -> the keys that its `as_dict` has in addition to its fields."""
 
 
 def schema(verb: Verb[..., Any]) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of what a verb returns, as `Answer.as_dict` has it."""
+    """The JSON Schema (2020-12) of the answer of a verb, in the form of `Answer.as_dict`."""
     found = msgspec.json.schema(answer_type(verb))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": verb.__name__, **found}
 
 
 def given_schema(question: type[Question]) -> dict[str, Any]:
-    """The JSON Schema of what may be given for the arguments of a question, as in Python and in text."""
+    """The JSON Schema of the values that a question's arguments accept, as in Python and in text."""
     hints = get_type_hints(question)
     taken = {
         name: {
@@ -46,7 +46,9 @@ def given_schema(question: type[Question]) -> dict[str, Any]:
 
 
 def _taken(hint: Any) -> Any:
-    """The type of what may be given for a field, without what JSON cannot hold: a path is a string."""
+    """The type of the values that a field accepts, without types that JSON does not have: a path becomes a
+    string.
+    """
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Parsed:
         return _taken(inner[1])
@@ -59,7 +61,7 @@ def _taken(hint: Any) -> Any:
 
 
 def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
-    """The type of the JSON of what a verb returns, for `msgspec.convert`."""
+    """The type of the JSON answer of a verb, for `msgspec.convert`."""
     whole = _record(get_type_hints(unwrap(verb))["return"])
     versioned = [("schema_version", Literal[SCHEMA_VERSION])]
     described = {"__doc__": whole.__doc__}
@@ -70,7 +72,9 @@ def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
 
 @cache
 def _record(kind: Any) -> type[msgspec.Struct]:
-    """Fields and computed properties of a dataclass, and no others. `kind` may be an alias with types."""
+    """The fields and computed properties of a dataclass, and no others. `kind` may be an alias with type
+    arguments.
+    """
     made: Any = get_origin(kind) or kind
     hints = get_type_hints(made)
     names = arguments(made) if issubclass(made, Question) else [f.name for f in fields(made)]
@@ -87,7 +91,7 @@ def _computed(kind: Any) -> tuple[str, ...]:
 
 
 def _json(hint: Any, given: dict[Any, Any]) -> Any:
-    """A type as JSON has it. given: of the type's variables; one that is open is a number."""
+    """A type in the form of JSON. given: values of the type variables; an open variable becomes a number."""
     if isinstance(hint, TypeVar):
         return given.get(hint, float)
     origin, inner = get_origin(hint), get_args(hint)

@@ -7,7 +7,7 @@ PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
 
 
 def seconds(value: float | None) -> str:
-    """85.2 us, 25.30 ms, 1.20 s, 86,400 s; a word where it is not known."""
+    """85.2 us, 25.30 ms, 1.20 s, 86,400 s; a word for an unknown time."""
     if value is None:
         return UNKNOWN
     if value < 1e-3:
@@ -40,12 +40,12 @@ def _prefixed(value: float) -> str:
 
 
 def tokens(value: float | None) -> str:
-    """A length in whole tokens, rounded up, or the word for an infinite one."""
+    """A length in whole tokens, rounded up; a word for an infinite one."""
     return NONE if value is None else f"{-int(-value // 1):,}"
 
 
 def ratio_text(value: float | None) -> str:
-    """A speedup: 1.34x; a word where it is not known."""
+    """A speedup: 1.34x; a word for an unknown one."""
     return UNKNOWN if value is None else f"{value:.2f}x"
 
 
@@ -55,12 +55,12 @@ def devices(hardware: str, tp: float) -> str:
 
 
 def limiter(name: str) -> str:
-    """The limiter of a pass in one word."""
+    """The limiter of a pass as one word."""
     return LIMITERS.get(name, name)
 
 
 def draft_in_words(draft: str, draft_kv: str) -> str:
-    """``draft: eagle3, full KV cache``: which model drafts, and the part of the cache that it reads."""
+    """``draft: eagle3, full KV cache``: the model that drafts, and the part of the cache that it reads."""
     name = "the target itself" if draft == "self" else draft
     method = draft_kv.partition(",")[0]
     return f"draft: {name}, {'full KV cache' if method == 'full' else method}"

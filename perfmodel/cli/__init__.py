@@ -66,7 +66,7 @@ EXTRA_OF |= {"scipy": "fit", "httpx": "engine", "matplotlib": "plot", "mcp": "mc
 
 
 def command(verb: str) -> click.Command:
-    """One verb, imported: `app` of its module in this folder. Raises InputError for an unknown one."""
+    """Imports one verb: `app` of its module in this folder. Raises InputError for an unknown one."""
     if verb not in COMMANDS:
         raise unknown_name("perfmodel", "command", verb, COMMANDS)
     module = import_module("perfmodel.validate.cli" if verb == "validate" else f"perfmodel.cli.{verb}")
@@ -105,8 +105,9 @@ TERMINATED = 143
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 fine, 1 a check failed, 2 the input was wrong, 130 Ctrl-C,
-    143 SIGTERM. The last two remove the files that are not finished.
+    """Run the command line and exit: 0 success, 1 a failed check, 2 wrong input, 130 Ctrl-C, 143 SIGTERM.
+
+    The last two remove unfinished files.
     """
     signal.signal(signal.SIGTERM, _terminate)
     status = run(sys.argv[1:] if arguments is None else arguments)
@@ -121,7 +122,9 @@ def _terminate(*_: object) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Exit status of one command line; a user's mistake is one line on stderr, a bug keeps its traceback."""
+    """The exit status of one command line. A user's mistake is one line on stderr; a bug keeps its
+    traceback.
+    """
     if sys.stdout is None:  # closed by whoever called; what is printed goes nowhere
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     # names of files hold anything
@@ -174,7 +177,7 @@ def _print_nowhere() -> None:
 
 
 def _sentence(error: Any) -> str:
-    """One line for a mistake, with arguments as flags."""
+    """One line about a mistake, with arguments spelled as flags."""
     text = error.as_flags if isinstance(error, InputError) else error.format_message()
     if isinstance(error, click.NoSuchOption):
         near = ", ".join(sorted(error.possibilities or ()))

@@ -23,7 +23,7 @@ COLOURS = {
 }
 DRAFT = Column("draft", left=True)
 SHOWN = 6
-"""Points of a front."""
+"""Most points of a front that are printed."""
 
 
 @command(example=f"{LLAMA} --context 32k")
@@ -116,7 +116,7 @@ def _picks(a: Advice) -> list[tuple[str, Pick]]:
 
 
 def _searched(a: Advice) -> str:
-    """The search space, so that nobody has to know the defaults."""
+    """The search space in words, because its defaults decide the answer."""
     q, c = a.query, a.calibration
     batches, degrees = q.batches[[0, -1]], "/".join(map(str, q.tp))
     drafted = next((p for _, p in _picks(a) if p.acceptance_source), None)
@@ -140,7 +140,7 @@ def _front(a: Advice) -> None:
 
 
 def _spread(front: Sequence[FrontPoint]) -> Sequence[FrontPoint]:
-    """At most `SHOWN` points of a front, its ends among them."""
+    """At most `SHOWN` points of a front, including both ends."""
     if len(front) <= SHOWN:
         return front
     return [front[round(i * (len(front) - 1) / (SHOWN - 1))] for i in range(SHOWN)]

@@ -1,4 +1,4 @@
-"""``perfmodel calibrations``: how far each device and stack is from the ideal roofline."""
+"""``perfmodel calibrations``: the distance of each device and stack from the ideal roofline."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,9 @@ def _microseconds(value: float) -> str:
 
 
 def _rests_on(c: Calibration) -> str:
-    """The data that the constants were fitted to; for an engine's file the models measured on this device."""
+    """The data that the constants were fitted to. For an engine's file, the models measured on this
+    device.
+    """
     if c.errors:
         iterations = [model for model in c.speculating_models if model not in c.measured_models]
         measured = {"steps": c.measured_models, "iterations": iterations}
@@ -35,7 +37,7 @@ def _rests_on(c: Calibration) -> str:
 
 
 def _faults(c: Calibration) -> list[str]:
-    """Faults that reading one file cannot find: an unknown device, and a fit without its data set."""
+    """Faults that are not visible in one file alone: an unknown device, and a fit without its data set."""
     unsaid = c.kind == "fitted" and not c.fitted_on
     faults = ["fitted_on: must name what a fitted calibration was fitted on"] * unsaid
     try:

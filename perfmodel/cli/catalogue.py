@@ -1,4 +1,4 @@
-"""``list``, ``show`` and ``check`` for one kind of data file; each kind declares its columns and checks."""
+"""``list``, ``show`` and ``check`` for one kind of data file. Each kind declares its columns and checks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,10 @@ from perfmodel.errors import InputError
 
 @dataclass(frozen=True)
 class Fact:
-    """One column of a table: key in JSON, heading, value of a spec, its form for people, whether it is text,
-    and whether a narrow terminal may drop it (see `output.Column`).
+    """One column of a table.
+
+    key: its name in JSON. value: takes it from a spec. show: formats it. left: whether it is text. spare:
+    whether a narrow terminal may drop it (see `output.Column`).
     """
 
     key: str
@@ -35,31 +37,31 @@ class Fact:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """One kind: how to name, load, tabulate, describe and check its members."""
+    """One kind of data file: how to name, load, tabulate, describe and check its members."""
 
     verb: str
     noun: str
     example: str
-    """One of them, for the examples of ``--help``."""
+    """One member, for the examples of ``--help``."""
     names: Callable[[], Sequence[str]]
     load: Callable[[str, str], Any]
-    """A member by name or path, and the argument that an error is to name."""
+    """Loads a member by name or path. The second argument is the name that an error uses for the first."""
     columns: tuple[Fact, ...]
     describe: Callable[[Any], dict[str, Any]]
     faults: Callable[[Any], list[str]]
     argument: str = "NAME|PATH"
-    """How one is named on the command line."""
+    """The form of a member's name on the command line."""
 
     def members(self) -> list[Any]:
         """Every bundled member."""
         return [self.load(name, self.argument) for name in self.names()]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every bundled member, in JSON types."""
+        """The values of every bundled member, in JSON types."""
         return [{c.key: c.value(spec) for c in self.columns} for spec in self.members()]
 
     def cells(self) -> list[list[str]]:
-        """Every bundled member, for people."""
+        """The formatted cells of every bundled member."""
         return [[c.text(spec) for c in self.columns] for spec in self.members()]
 
 
@@ -123,14 +125,14 @@ def app_of(catalogue: Catalogue) -> App:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: the word for it, as the files spell it."""
+    """Replaces infinity, which JSON does not have, by the word that the files use."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     return ".inf" if value == float("inf") else value
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Dotted key and text of every leaf that is set; a quantity (a mapping with a value and a source) is one
+    """Dotted key and text of every leaf that is set. A quantity (a mapping with a value and a source) is one
     leaf.
     """
     lines: list[tuple[str, str]] = []

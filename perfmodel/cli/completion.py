@@ -6,7 +6,8 @@ import click
 from click.shell_completion import shell_complete
 
 VARIABLE = "_PERFMODEL_COMPLETE"
-"""Asks for the script of a shell (``bash_source``), or is set by that script when it asks for completions."""
+"""The variable asks for the script of a shell (``bash_source``). The script sets it to ask for completions.
+"""
 
 
 def names(verb: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -17,5 +18,5 @@ def names(verb: str, ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 def answer(command: click.Command, asked: str) -> int:
-    """Print the script, or what a script asks for: exit status."""
+    """Print the script, or the answer to the script, and return the exit status."""
     return shell_complete(command, {}, "perfmodel", VARIABLE, asked)

@@ -1,4 +1,4 @@
-"""``perfmodel engines``: what a calibration can be of, and what was measured of each."""
+"""``perfmodel engines``: the engines of ``--engine``, and the measurements of each."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from perfmodel.specs.engines.engines import Engine, engines
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """One word of ``--engine``. fitted: what is measured of a serving engine; None of the others."""
+    """One word of ``--engine``. fitted: the measurements of a serving engine; None for other words."""
 
     name: str
     fitted: Engine | None
@@ -21,7 +21,7 @@ class EngineFacts:
 
 
 def load(name: str, flag: str) -> EngineFacts:
-    """An engine by its word. Raises InputError for another one."""
+    """An engine by its word. Raises InputError for an unknown word."""
     word = parse_engine(name, flag).partition("@")[0]
     return EngineFacts(word, engines().engines.get(word))
 

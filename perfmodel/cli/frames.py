@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def models() -> "DataFrame":
-    """The bundled models, a row each: parameters, layers, heads, KV bytes per token, weights and longest
+    """The bundled models, one per row: parameters, layers, heads, KV bytes per token, weights and longest
     context.
 
     Raises InputError if pandas is not installed.
@@ -21,8 +21,8 @@ def models() -> "DataFrame":
 
 
 def gpus() -> "DataFrame":
-    """The bundled devices, a row each: memory, bandwidth, dense peaks and link in SI units, and the
-    calibration that answers by default.
+    """The bundled devices, one per row: memory, bandwidth, dense peaks and link in SI units, and the default
+    calibration.
 
     Raises InputError if pandas is not installed.
     """
@@ -32,8 +32,8 @@ def gpus() -> "DataFrame":
 
 
 def engines() -> "DataFrame":
-    """The engines, a row each: measured versions, devices with a calibration, and devices with measured steps
-    and iterations.
+    """The engines, one per row: measured versions, devices with a calibration, and devices with measured
+    steps and iterations.
 
     Raises InputError if pandas is not installed.
     """

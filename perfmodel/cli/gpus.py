@@ -19,7 +19,7 @@ def _si(stated: Quantity | None) -> float | None:
 
 
 SPARE = {"fp32": 7, "fp4": 4, "int8": 3, "fp8": 2}
-"""Peaks that a narrow terminal may do without."""
+"""Peaks that a narrow terminal may drop."""
 
 
 def _peak(precision: Precision) -> Fact:
@@ -33,7 +33,7 @@ def _answers_with(gpu: GPUSpec) -> str:
 
 
 def _faults(gpu: GPUSpec) -> list[str]:
-    """A fault that reading one file cannot find: the calibration that it names must exist."""
+    """Faults that are not visible in the device's file alone: the calibration that it names must exist."""
     try:
         load_calibration(gpu.calibration, "calibration")
     except InputError as error:

@@ -1,5 +1,5 @@
-"""Commands and groups of commands whose ``--help`` is in groups, with defaults as values and one example;
-aliases of flags work and are not listed.
+"""Commands whose ``--help`` has groups of flags, defaults and one example. Aliases of flags work but are not
+listed.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,18 @@ from perfmodel.errors import unknown_name
 
 QUESTION, OUTPUT = "Question", "Output"
 GROUPS = (QUESTION, "Prefix cache", "Rollout", "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
-"""Headings of flags, in the order of ``--help``; an `Argument` names one."""
+"""Headings of flags, in the order of ``--help``; each `Argument` names one."""
 COMMON = ("model", "hardware", "batch", "context", "alpha")
-"""Arguments that most questions need; marked where a verb has all of them."""
+"""Arguments that most questions need. Help marks a verb that has all of them."""
 MARK = "* the flags that most questions need"
 LLAMA = "--model llama-3.1-8b --hardware h100"
-"""What most examples are about."""
+"""The subject of most examples."""
 
 
 class Flag(click.Option):
-    """A flag below the heading `group` of ``--help``. shown: its default as people read it, None for none."""
+    """A flag below the heading `group` of ``--help``. shown: its default as help prints it; None without
+    one.
+    """
 
     def __init__(self, names: Sequence[str], group: str, shown: str | None, **settings: Any) -> None:
         super().__init__(names, **settings)
@@ -29,7 +31,7 @@ class Flag(click.Option):
 
 
 class Place(click.Argument):
-    """An argument that is given by position, without a flag. words, shown: its meaning and its default."""
+    """A positional argument. words: its meaning. shown: its default."""
 
     def __init__(self, names: Sequence[str], words: str, shown: str | None, **settings: Any) -> None:
         super().__init__(names, **settings)
@@ -41,14 +43,14 @@ class Place(click.Argument):
 
 
 class GroupedCommand(click.Command):
-    """A command whose ``--help`` is in groups. example: what follows the command in its example."""
+    """A command whose ``--help`` is in groups. example: the words after the command in its example."""
 
     def __init__(self, *settings: Any, example: str | None = None, **more: Any) -> None:
         super().__init__(*settings, **more)
         self.example = example
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the arguments by position, then the flags by heading."""
+        """Write the positional arguments, then the flags by heading."""
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
         params: list[Any] = self.get_params(ctx)
         common = COMMON if {*COMMON} <= {param.name for param in params} else ()
@@ -76,7 +78,7 @@ class GroupedCommand(click.Command):
 
 
 class App(click.Group):
-    """A group of such commands, which lists them where the given one does not exist."""
+    """A group of such commands. For an unknown command it lists them."""
 
     command_class = GroupedCommand
 
@@ -84,7 +86,7 @@ class App(click.Group):
         super().__init__(help=help, no_args_is_help=True)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order in which they are declared."""
+        """Names in the order of their declaration."""
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -95,11 +97,11 @@ class App(click.Group):
 
 
 command = partial(click.command, cls=GroupedCommand)
-"""A command in no group."""
+"""Makes a command that belongs to no group."""
 
 
 def _flags(param: Any) -> str:
-    """The flag's own name, a short one before it, and how its value is written."""
+    """A short flag, the flag itself, and the form of its value."""
     short = [flag for flag in param.opts if not flag.startswith("--")]
     own = next(flag for flag in param.opts if flag.startswith("--"))
     value = "" if param.is_flag else f" {param.metavar}"
@@ -107,7 +109,7 @@ def _flags(param: Any) -> str:
 
 
 def _help_text(words: str, param: Any) -> str:
-    """Meaning of a flag, and its default."""
+    """The meaning of a flag, and its default."""
     default = getattr(param, "shown", None)
     shown = "" if default is None else f" [default: {default}]"
     return f"{words}{' [required]' * param.required}{shown}"

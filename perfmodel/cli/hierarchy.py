@@ -1,5 +1,5 @@
-"""``perfmodel hierarchy``: a small model drafts for the target over a sparse cache, which drafts for the
-target.
+"""``perfmodel hierarchy``: a small model drafts for the target with a sparse cache, whose tokens the target
+verifies.
 """
 
 from collections.abc import Sequence

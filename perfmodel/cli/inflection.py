@@ -1,4 +1,4 @@
-"""``perfmodel inflection``: the three lengths that people mix up."""
+"""``perfmodel inflection``: three context lengths that are often confused."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""``perfmodel inverse``: the question turned round."""
+"""``perfmodel inverse``: the conditions for a target speedup."""
 
 from collections.abc import Sequence
 

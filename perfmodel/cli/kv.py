@@ -9,7 +9,7 @@ from perfmodel.kv import KVMethod, method, names, parse_kv
 
 
 def load(text: str, flag: str) -> KVMethod:
-    """A KV method: a bare name has the options of its example, any other spelling its own."""
+    """A KV method. A bare name has the options of its example, any other spelling its own options."""
     return parse_kv(method(text).example if text in names() else text, flag)
 
 

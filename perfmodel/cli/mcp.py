@@ -1,7 +1,7 @@
-"""``perfmodel mcp``: a server of the Model Context Protocol whose tools are questions of the command line.
+"""``perfmodel mcp``: a server of the Model Context Protocol whose tools are verbs of the command line.
 
-The official SDK (extra ``mcp``) speaks the protocol. A tool's parameters are the declared arguments of its
-question, its result is the answer with the JSON Schema of its type.
+The official SDK (extra ``mcp``) speaks the protocol. The parameters of a tool are the declared arguments of
+its question. Its result is the answer, with the JSON Schema of its type.
 """
 
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 TOOLS: dict[str, Verb[..., Any]] = {verb.__name__: verb for verb in (whatif, advise, traffic, schedule)}
-"""What an assistant may ask."""
+"""The verbs that an assistant may use."""
 INSTRUCTIONS = (
     "perfmodel predicts LLM decoding with and without speculative decoding, from a calibrated roofline. "
     "whatif answers one point, advise chooses a draft, traffic answers a request rate, schedule writes draft "
@@ -90,7 +90,7 @@ def _tool(kind: Any, name: str, verb: Verb[..., Any]) -> Any:
 
 
 def _asked(name: str, given: dict[str, Any]) -> Any:
-    """The answer of a tool. Raises InputError for an unknown one, and for what the question refuses."""
+    """The answer of a tool. Raises InputError for an unknown tool, and for a question that is refused."""
     if name not in TOOLS:
         raise InputError(f"tool: must be one of {', '.join(TOOLS)}, given {name}")
     return TOOLS[name](**given)

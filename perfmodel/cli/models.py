@@ -8,7 +8,9 @@ from perfmodel.specs.boundary.files import bundled_names
 from perfmodel.specs.models.model import ModelSpec, load_model
 
 TOLERANCE = 0.02
-"""How far a computed parameter count may be from the published one, which is often rounded to two digits."""
+"""Allowed relative difference between computed and published parameter counts; the latter often have two
+digits.
+"""
 
 
 def _attention(m: ModelSpec) -> str:
@@ -33,7 +35,7 @@ def _describe(m: ModelSpec) -> dict[str, Any]:
 
 
 def _faults(m: ModelSpec) -> list[str]:
-    """Published parameter counts that the shape does not give."""
+    """Published parameter counts that differ from the count of the shape."""
     p = m.published
     if p is None:
         return []

@@ -18,7 +18,7 @@ from perfmodel.cli.help import OUTPUT, Flag, Place
 from perfmodel.errors import InputError
 
 MAX_POINTS = 1000
-"""Answers of one command: some ten seconds of them."""
+"""Most answers of one command: some ten seconds of work."""
 Command = Callable[..., Any]
 Verbose = Annotated[bool, Argument("Print all details.", also="-v", group=OUTPUT)]
 Json = Annotated[bool, Argument("Print JSON instead of text.", group=OUTPUT)]
@@ -47,7 +47,7 @@ def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> 
 
 
 def flagged(command: Command) -> Command:
-    """Turns a command's parameters into flags, or places, each read before the call."""
+    """Turns a command's parameters into flags or positional arguments, each read before the call."""
     own = _declared(command)
 
     @wraps(command)
@@ -79,7 +79,7 @@ def _is_given(value: Any) -> bool:
 
 
 def _with(command: Command, declared: Declared) -> Command:
-    """The command with the parameters that click is to make of its arguments."""
+    """The command with the parameters that click makes from its arguments."""
     made = [_parameter(name, argument, default) for name, (argument, default) in declared.items()]
     vars(command)["__click_params__"] = made[::-1]
     return command
@@ -88,7 +88,7 @@ def _with(command: Command, declared: Declared) -> Command:
 def made(
     kind: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int
 ) -> Iterator[Question]:
-    """A question for each combination of the given values; only arguments named in `several` may be lists."""
+    """A question for each combination of the given values. Only arguments named in `several` may be lists."""
     lists: dict[str, tuple[Any, ...]] = {}
     for name, argument in arguments(kind).items():
         if argument.many is None or argument.many is argument.read or name not in typed:
@@ -119,7 +119,7 @@ def _how_many(many: Read, text: str) -> int:
 
 
 def _parameter(name: str, argument: Argument, default: Any) -> click.Parameter:
-    """Of the command line: it converts nothing, because its `Argument` reads the text."""
+    """A parameter of the command line. It converts nothing, because its `Argument` reads the text."""
     switch, needed = default is False, default is _EMPTY
     unshown = default in (None, ()) or switch or needed or argument.repeated
     common: dict[str, Any] = {

@@ -20,18 +20,20 @@ from perfmodel.answers.answer import Answer, Rows
 WIDTH, PIPED, TERMINAL = 112, 100, 80
 """Of sentences at the most, of all where there is no terminal, and of one that does not say."""
 GAP, TIGHT, EDGES = 3, (2, 1), 2
-"""Blanks between the columns of a table, between them where it is too wide otherwise, and around it."""
+"""Blanks between the columns of a table, the smaller number for a table that is too wide, and blanks around
+it.
+"""
 FAIR = 24
 """Width that a column of text should have before columns move closer for its sake."""
 BROKEN = 8
-"""Width below which no column of text is made narrower."""
+"""Width below which a column of text does not shrink."""
 NARROWEST = 20
-"""Least width of wrapped text, for a terminal or rest of a line that is narrower."""
+"""Least width of wrapped text, used where the terminal or the rest of a line is narrower."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
-    """Print an answer as JSON, or by `text`; exit with 1 where it says that something cannot be done."""
+    """Print an answer as JSON, or by `text`. Exit with 1 if the answer is that it cannot be done."""
     if json:
         print_json(answer.as_dict())
     else:
@@ -41,12 +43,12 @@ def show(answer: Answer, json: bool, text: Callable[[Any], None]) -> None:
 
 
 def show_rows(answers: Sequence[Any], json: bool, text: Callable[[Any], None]) -> None:
-    """As `show`, of several answers: in JSON always as rows."""
+    """As `show` for several answers. JSON always has rows."""
     show(Rows(tuple(answers)), json, text)
 
 
 def print_json(data: Any) -> None:
-    """The one way in which JSON is printed."""
+    """Print JSON; all commands use this function."""
     click.echo(json_module.dumps(data, indent=2, allow_nan=False))
 
 
@@ -64,19 +66,19 @@ def _styled(text: str, style: str) -> str:
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
-    """Lines of a text; no word is broken but those that are longer than a line."""
+    """The lines of a text. Only words longer than a line are broken."""
     lines = text.splitlines() or [""]
     return [part for line in lines for part in textwrap.wrap(line, columns, break_on_hyphens=False) or [""]]
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a sentence, wrapped at `WIDTH` at the latest."""
+    """Print a sentence, wrapped at most at `WIDTH` columns."""
     for line in _wrapped(text, min(width(), WIDTH)):
         click.echo(_styled(line, style))
 
 
 def say_whole(text: str) -> None:
-    """Print a line to be copied: never wrapped."""
+    """Print a line for copying, without wrapping."""
     click.echo(text)
 
 
@@ -87,7 +89,8 @@ def warn(notes: Iterable[str]) -> None:
 
 
 def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
-    """Prints the warnings of several answers, each once, with the answers that have it if not all have.
+    """Prints the warnings of several answers once each, with the answers to which each applies unless it
+    applies to all.
 
     noted: the place of an answer, such as ``batch 8, context 4096``, and its warnings.
     """
@@ -100,8 +103,10 @@ def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. left: text, which may be broken between words, unlike a number. spare: dropped
-    where the terminal is too narrow, the largest first.
+    """One column of a table.
+
+    left: whether it is text, which may be broken between words, unlike a number. spare: if not 0, a narrow
+    terminal drops the column, the largest value first.
     """
 
     name: str
@@ -110,9 +115,9 @@ class Column:
 
 
 def table(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], bold_last: bool = False) -> None:
-    """Print rows of cells below their columns, the first to the left and numbers to the right.
+    """Print rows of cells below their columns. The first column is left-aligned, numbers are right-aligned.
 
-    A column without a single cell is left out.
+    A column without any cell is left out.
     """
     all_of = [c if isinstance(c, Column) else Column(c, left=not number) for number, c in enumerate(columns)]
     filled = [place for place in range(len(all_of)) if any(row[place] for row in rows) or not rows]
@@ -149,7 +154,7 @@ def _print_row(
     style: str,
     low: bool = False,
 ) -> None:
-    """One row, its cells broken into lines that begin at the top, or end at the bottom (`low`)."""
+    """One row. Its cells are broken into lines that align at the top, or with `low` at the bottom."""
     broken = [_wrapped(cell, size) for cell, size in zip(cells, widths, strict=True)]
     high = max(map(len, broken))
     filled = [[""] * (high - len(b)) + b if low else b + [""] * (high - len(b)) for b in broken]
@@ -172,7 +177,7 @@ def facts(pairs: dict[str, str]) -> None:
 
 
 def fit(fits: bool, max_batch: int) -> str:
-    """Whether a batch fits, and the largest that does, as a cell of a table."""
+    """The cell of a table that says whether a batch fits, and the largest one that does."""
     return "yes" if fits else f"no, {max_batch}"
 
 
@@ -204,7 +209,7 @@ def _widths(
 
 
 def _narrow(widths: list[int], columns: Sequence[Column], room: int) -> None:
-    """Narrows the widest columns of text until all fit into the available room, or all are `BROKEN`: their
+    """Narrows the widest columns of text until all columns fit, or until all have the width `BROKEN`, where
     words are broken.
     """
     text = [number for number, column in enumerate(columns) if column.left or not number]

@@ -1,4 +1,4 @@
-"""The output of ``perfmodel whatif``: one answer in about eight lines, in full, or several as a table."""
+"""The output of ``perfmodel whatif``: one answer in about eight lines, one in full, or several as a table."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn
 from perfmodel.specs.calibrations.by_engine import ELSEWHERE, ENGINES
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
-"""Of a verdict; yellow where it is open."""
+"""Colour of each verdict; an open one is yellow."""
 
 
 def single(a: WhatIf, asked: Query, verbose: bool) -> None:
@@ -49,7 +49,7 @@ def single(a: WhatIf, asked: Query, verbose: bool) -> None:
 
 
 def several(answers: Sequence[WhatIf]) -> None:
-    """Several answers, a line each."""
+    """Several answers, one per line."""
     say(_subject(answers[0].query), "bold")
     rows = []
     for a in answers:
@@ -75,7 +75,7 @@ def several(answers: Sequence[WhatIf]) -> None:
 
 
 def _sources(answers: Sequence[WhatIf]) -> str:
-    """Where the acceptances are from, and which contexts have which where they differ."""
+    """The sources of the acceptances, with the contexts of each where they differ."""
     contexts: dict[str, dict[str, None]] = {}
     for a in answers:
         contexts.setdefault(a.acceptance.source, {})[f"{a.query.context}"] = None
@@ -93,12 +93,12 @@ def _gain(a: WhatIf) -> str:
 
 
 def calibration(c: Calibrated) -> str:
-    """Its name, and the measurements that its numbers rest on."""
+    """The name of the calibration, and the measurements behind its numbers."""
     return f"{c.name} ({c.rests_on or c.kind})"
 
 
 def _verdict(a: WhatIf) -> tuple[str, str]:
-    """In a sentence, and why."""
+    """The verdict as a sentence, and its reason."""
     if a.verdict == "does_not_fit":
         would, _, why = a.reason.partition("; ")
         return f"{SENTENCES[a.verdict]}; {would}", why
@@ -168,7 +168,7 @@ def _passes(a: WhatIf) -> None:
 
 
 def _more(a: WhatIf) -> dict[str, str]:
-    """Everything that the short answer leaves out."""
+    """The parts of the full answer that the short one leaves out."""
     r, turn, m = a.cost_ratios, a.inflection, a.memory
     told = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_between(a.ar_tpot_interval)}"}
     if a.query.gamma:
@@ -202,7 +202,7 @@ def _more(a: WhatIf) -> dict[str, str]:
 
 
 def _moves(rows: Iterable[Move]) -> None:
-    """The inputs that change the speedup, strongest first."""
+    """The inputs that change the speedup, the strongest first."""
     cells = [
         (
             r.input,
@@ -234,7 +234,7 @@ def _between(interval: tuple[float, float] | None) -> str:
 
 
 def _engine(a: WhatIf) -> str:
-    """The serving engine and its version, or other stack, behind the numbers, and the engine that runs the
+    """The serving engine and version (or other stack) behind the numbers, and the engine that runs the
     draft.
     """
     word, _, version = a.calibration.stack.partition(" ")

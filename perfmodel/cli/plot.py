@@ -67,7 +67,7 @@ class Points(Options):
     alpha: arg.Alpha = argument(default=None)
 
     def over(self, what: str) -> "Points":
-        """With the batches and contexts that were not typed."""
+        """The question with default batches and contexts where they were not given."""
         given: dict[str, Any] = {
             name: self.axis_values(name) or default for name, default in DEFAULTS[what].items()
         }
@@ -78,7 +78,9 @@ class Points(Options):
         return self.query(batch=self.axis_values("batch")[0], context=self.axis_values("context")[0])
 
     def accepted(self) -> Query:
-        """As `one`. Raises InputError where acceptance would be looked up, which belongs to one context."""
+        """As `one`. Raises InputError where the acceptance would be looked up, because a published one
+        belongs to one context.
+        """
         if not acceptances_of(self):
             raise InputError(
                 "--alpha: must be given here: an acceptance that is looked up belongs to one context"
@@ -91,7 +93,7 @@ class Points(Options):
         return found
 
     def span(self, name: str) -> tuple[float, float]:
-        """The least and the largest value of ``batch`` or ``context``. Raises InputError where they are
+        """The smallest and the largest value of ``batch`` or ``context``. Raises InputError where they are
         equal.
         """
         low, high = float(min(self.axis_values(name))), float(max(self.axis_values(name)))
@@ -191,8 +193,8 @@ def gamma(question: Points, output: Output) -> None:
 @app.command(example=f"{LLAMA} --context 32k --output front.svg")
 @takes(AdviseQuery)
 def pareto(question: AdviseQuery, output: Output) -> None:
-    """Throughput against time per token: the fronts of the baseline and of speculation, as `perfmodel
-    advise`.
+    """Throughput against time per token: the Pareto fronts of the baseline and of speculation, as in
+    `perfmodel advise`.
     """
     from perfmodel.answers.advice.advise import advise
 
@@ -208,8 +210,8 @@ def pareto(question: AdviseQuery, output: Output) -> None:
 )
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output) -> None:
-    """Latency between the least and the largest load, with and without drafts: the SLO and the saturation
-    points.
+    """Latency between the smallest and the largest load, with and without drafts, with the SLO and the
+    saturation points.
     """
     name = "request_rate" if question.opens else "max_concurrency"
     low, high = question.loads.min(), question.loads.max()
@@ -228,7 +230,7 @@ def latency(question: TrafficQuery, output: Output) -> None:
 @app.command(example="--set magicdec --output residuals.svg")
 @flagged
 def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> None:
-    """How far predictions are from the committed measurements, a panel for each quantity."""
+    """The errors of predictions against the committed measurements, one panel for each quantity."""
     from perfmodel.validate.accuracy import compare
 
     known = (*compare.SETS, *compare.own_records())
@@ -245,7 +247,7 @@ def _save(figure: Figure, output: Path) -> None:
 
 
 def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, float]]) -> int:
-    """The question's gamma; where that is left open, the best one of the point with the largest speedup."""
+    """The question's gamma; if it is open, the best one at the point with the largest speedup."""
     if query.gamma is not None:
         return query.gamma
     best = predict(scenario, Workload.of(*zip(*points, strict=True)), query.max_gamma)
@@ -253,7 +255,7 @@ def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, 
 
 
 def _published(query: Query) -> list[tuple[float, float, float]]:
-    """Batch, context and speedup of the published measurements. Raises InputError if there is none."""
+    """Batch, context and speedup of the published measurements. Raises InputError if there are none."""
     from perfmodel.answers.point.published_runs import measured_speedups
 
     scenario = resolve(query)

@@ -1,4 +1,4 @@
-"""``perfmodel schedule``: how many tokens to draft at which batch size, ready for a serving engine."""
+"""``perfmodel schedule``: the draft length for each batch size, ready for a serving engine."""
 
 import json as json_module
 
@@ -11,7 +11,7 @@ from perfmodel.cli.panel import calibration
 from perfmodel.cli.verb import verb
 
 GAIN = 1.0005
-"""Least gain over the best fixed length; a smaller one would be printed as 0.0 %."""
+"""Least gain over the best fixed length that is printed; a smaller one would read 0.0 %."""
 
 
 def _print(a: Schedule) -> None:

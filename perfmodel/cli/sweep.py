@@ -13,7 +13,7 @@ from perfmodel.cli.options import takes
 from perfmodel.cli.output import progress
 
 SHOWN = 12
-"""Warnings of a grid that are printed."""
+"""Most warnings of a grid that are printed."""
 Output = Annotated[
     Path,
     Argument("Output file: .csv or .parquet (pyarrow).", "FILE", "-o --out", group=OUTPUT),

@@ -88,7 +88,7 @@ def _print(a: Traffic) -> None:
 
 
 def _rollout(rows: tuple[RolloutRow, ...]) -> str:
-    """The best policy, at the first age."""
+    """The best policy at the first age."""
     if not rows:
         return "rollout: no request fits in memory"
     first = [row for row in rows if row.age == rows[0].age]
@@ -173,7 +173,7 @@ def _limits(limits: DraftLimits, closed: bool) -> str:
 
 
 def _prefix(v: PrefixVerdict) -> str:
-    """Hits, what is gained and lost, and the best change."""
+    """Hit rates, gains and losses, and the best change."""
     load = f"{v.request_rate:g} requests/s" if v.concurrency is None else clients(v.concurrency)
     said = f"prefix cache at {load}: hit rate {v.hit_rate_without:.0%} without a draft, {v.hit_rate:.0%} "
     said += f"with {in_words(v.gamma)} (blocks of {v.block:,} tokens"

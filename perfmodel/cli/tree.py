@@ -1,4 +1,4 @@
-"""``perfmodel tree``: which tree of drafted tokens, for each batch and context."""
+"""``perfmodel tree``: the best tree of drafted tokens for each batch and context."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A verb whose flags are the arguments of one answer, and which prints that answer or its JSON."""
+"""A verb whose flags are the arguments of one answer. It prints the answer or its JSON."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def verb(
     example: str,
     max_points: int = MAX_POINTS,
 ) -> click.Command:
-    """The command of `answer`, whose docstring is the help; `text` prints the answer.
+    """The command of `answer`, whose docstring becomes the help. `text` prints the answer.
 
     several: arguments that may be lists; `text` then gets a sequence of answers, and the JSON has rows.
     """

@@ -17,8 +17,8 @@ from perfmodel.specs.models.shape import ModelSpec
 class Linear:
     """A dense projection: constants per pass and per token. columns: output columns of all its GEMMs.
 
-    Numbers are arrays where it stands for several projections of one format (`stacks`). gathered: whether it
-    runs for the tokens of all groups of data-parallel attention.
+    Numbers are arrays if it stands for several projections of one format (`stacks`). gathered: whether it
+    runs for the tokens of all data-parallel attention groups.
     """
 
     name: str
@@ -51,12 +51,11 @@ def stacked_by_format(projections: Iterable[Linear], ndim: int) -> tuple[Linear,
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Routed experts of all MoE layers: the work of one token and the cost of reading one touched expert.
+    """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
 
-    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0 means that all experts
-    are equally likely. groups: expert-parallel groups of devices; each expert is split within its group only,
-    and every group reads its share of the touched experts, as measured engine steps show
-    (docs/accuracy_tables.md).
+    popularity: shape of the gamma distribution of the experts' shares of the tokens; 0 means equally likely
+    experts. groups: expert-parallel groups of devices. Each expert is split within its group only, and every
+    group reads its share of the touched experts, as measured engine steps show (docs/accuracy_tables.md).
     """
 
     form: Format
@@ -82,12 +81,11 @@ class Experts:
 
 
 def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:
-    """Expected number of distinct experts, of E, that t tokens touch when each chooses k: E (1 - (1 -
-    k/E)^t).
+    """Expected number of distinct experts, of E, that t tokens touch if each chooses k: E (1 - (1 - k/E)^t).
 
-    With unequal shares x ~ Gamma(a), an expert stays idle with probability e^(-x t), which gives E (1 - (1 +
-    b t)^-a), where b makes one token touch k experts; for large a this is the formula above. popularity: a,
-    see `Experts`.
+    With unequal shares x ~ Gamma(a), an expert stays idle with probability e^(-x t). The number is then E (1
+    - (1 + b t)^-a), with b such that one token touches k experts. For large a it tends to the formula above.
+    popularity: a, see `Experts`.
     """
     if per_token == experts:
         return float(experts)
@@ -107,7 +105,8 @@ def linear(
     weights: float = 0.0,
     biases: float = 0.0,
 ) -> Linear:
-    """`kernels` projections of widths (inputs, outputs); weights: where they are not inputs x outputs.
+    """A projection of `kernels` GEMMs with widths (inputs, outputs). weights: their number, if it is not
+    inputs x outputs.
 
     The first word of the name is that of `formats.PARTS`.
     """
@@ -131,7 +130,7 @@ def linear(
 def linears(model: ModelSpec, devices: int, precision: Precision, groups: int) -> Iterator[Linear]:
     """All dense projections of the layers on one device, in the order of a layer.
 
-    groups: data-parallel attention groups, each with all of attention for its own sequences; later
+    groups: data-parallel attention groups. Each has all of attention for its own sequences; the other
     projections are split across all devices.
     """
     n = devices // groups
@@ -168,7 +167,7 @@ def _attention(
     which: str,
     shared: int,
 ) -> Iterator[Linear]:
-    """shared: of the layers those without keys and values of their own."""
+    """The projections of attention. shared: layers among these without their own keys and values."""
     if not layers:
         return
     hidden, query_heads = model.hidden_size, heads.num_attention_heads // n
@@ -213,7 +212,7 @@ def _latent(model: ModelSpec, mla: MLA, n: int, precision: Precision) -> Iterato
 
 
 def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> Iterator[Linear]:
-    """Held whole on every device (vLLM, models/deepseek_v2.py)."""
+    """The indexer's projections, which every device holds whole (vLLM, models/deepseek_v2.py)."""
     if indexer.layers:
         query = (rank, indexer.num_heads * indexer.head_dim)
         yield linear("index_q", indexer.layers, query, precision)
@@ -221,8 +220,8 @@ def _indexer(indexer: Indexer, rank: int, hidden: int, precision: Precision) -> 
 
 
 def _recurrent(part: LinearAttention, hidden: int, n: int, precision: Precision) -> Iterator[Linear]:
-    """Value heads are divided; key heads (groups) are divided down to one per device and replicated beyond
-    that.
+    """The projections of recurrent layers. Devices share the value heads. They also share key heads (groups)
+    down to one per device, and replicate them beyond that.
     """
     keys = 2 * part.num_key_heads * part.key_head_dim
     key_share = 2 * math.ceil(part.num_key_heads / n) * part.key_head_dim
@@ -257,7 +256,7 @@ def _mlp(model: ModelSpec, n: int, precision: Precision) -> Iterator[Linear]:
 def experts(
     model: ModelSpec, devices: int, precision: Precision, popularity: float, groups: int
 ) -> Experts | None:
-    """The routed experts, each cut across the devices of one group. popularity, groups: see `Experts`."""
+    """The routed experts, each split across the devices of one group. popularity, groups: see `Experts`."""
     moe, layers = model.moe, model.num_moe_layers
     if not moe:
         return None

@@ -1,11 +1,11 @@
 """GEMM times that never fall as rows are added, from measured (noisy) shares of the roofline.
 
-A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. Its time relative to
+A table gives the share of the ideal roofline that a GEMM reaches at each number of rows. The time relative to
 one ideal row, max(1, rows / ridge) / share, must not fall as rows are added. Where a table violates this
 (badly chosen kernels, half-empty tiles, noise), neighbours are pooled to their geometric mean: isotonic
-regression by pool adjacent violators (Ayer et al. 1955). The results are two curves, one for loading up to
-the ridge and one for computing beyond it, so the time of any GEMM rises with its rows, its weights and its
-bytes, whatever its own proportions are.
+regression by pool adjacent violators (Ayer et al. 1955). The result is two curves, one for loading up to the
+ridge and one for computing beyond it. So the time of any GEMM rises with its rows, its weights and its bytes,
+whatever its shape.
 """
 
 import math
@@ -17,16 +17,17 @@ import numpy as np
 from perfmodel.specs.calibrations.constants import Knots, interpolated
 
 _RISE = 1e-9
-"""Difference kept between pooled times: above rounding, below any effect."""
+"""Difference that is kept between pooled times: above rounding, below any effect."""
 _UNMEASURED = 1e-6
-"""Weight of the ridge, between measured places that each count 1."""
+"""Weight of the ridge in the pooling; a measured place has weight 1."""
 
 
 @cache
 def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
-    """(rows, share of the bandwidth) up to the ridge and (rows, share of the peak FLOP/s) from there on.
+    """Two curves: (rows, share of the bandwidth) up to the ridge, and (rows, share of the peak FLOP/s) beyond
+    it.
 
-    ridge: rows at which a GEMM loads its weights for as long as it computes. Both curves are level outside
+    ridge: rows at which a GEMM loads its weights for as long as it computes. Both curves are constant outside
     their knots.
     """
     place = min(max(ridge, shares[0][0]), shares[-1][0])
@@ -44,7 +45,7 @@ def monotone_shares(shares: Knots, ridge: float) -> tuple[Knots, Knots]:
 
 
 def pooled(values: Iterable[float], weights: Iterable[float]) -> list[tuple[float, float, int]]:
-    """Blocks (mean, weight, members) of the closest rising sequence: each block of violators at its mean."""
+    """Blocks (mean, weight, members) of the closest rising sequence. Each block of violators has its mean."""
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):
         blocks.append((value, weight, 1))

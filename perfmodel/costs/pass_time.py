@@ -23,10 +23,10 @@ Number = TypeVar("Number", bound=Floats)
 class PassTime(Generic[Number]):
     """One pass, or passes over ``[batch, context, ...]``, in seconds of the whole tensor-parallel group.
 
-    serial_s: peak rates without overlap; at most twice lower_s, and not a bound of predicted_s. param_load_s,
-    kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap and do not
-    sum to another field. terms_s: predicted_s split into `LIMITERS` at the calibration's rates; the terms sum
-    to predicted_s.
+    serial_s: peak rates without overlap. It is at most twice lower_s, and is not a bound of predicted_s.
+    param_load_s, kv_load_s, activation_s and flop_s: bytes and FLOPs at the device's peak rates; they overlap
+    and do not sum to another field. terms_s: predicted_s split into `LIMITERS` at the calibration's rates;
+    the terms sum to predicted_s.
     """
 
     lower_s: Number
@@ -56,7 +56,7 @@ class PassTime(Generic[Number]):
         return np.asarray(tuple(self.terms_s))[largest] if largest.ndim else tuple(self.terms_s)[int(largest)]
 
     def at(self, index: int = 0) -> "PassTime[float]":
-        """The pass at one place of its only axis, in plain numbers."""
+        """The pass at one index of its only axis, in plain numbers."""
 
         def one(values: Any) -> float:
             flat = np.ravel(values)
@@ -66,7 +66,7 @@ class PassTime(Generic[Number]):
         return PassTime(**single, terms_s={name: one(seconds) for name, seconds in self.terms_s.items()})
 
     def as_dict(self) -> dict[str, object]:
-        """The form of answers: all fields, and the most useful terms by name."""
+        """The form in answers: all fields, and the most useful terms by name."""
         sums = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "terms_s"}
         return sums | {
             "comm_s": self.comm_s,

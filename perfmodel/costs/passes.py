@@ -14,7 +14,7 @@ from perfmodel.specs.models.components import Indexer
 from perfmodel.specs.models.formats import Format
 
 UNBOUNDED = 2.0**60
-"""A context longer than any, where infinity would turn 0 times it into NaN."""
+"""A context longer than any real one. Infinity would make 0 times it NaN."""
 
 
 def forward(
@@ -73,7 +73,7 @@ def forward(
 def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
     """Communication between devices: the all-reduce after each block.
 
-    With data-parallel attention only the devices of a group reduce its attention; each other block gathers
+    With data-parallel attention only the devices of a group reduce its attention. Every other block gathers
     the tokens of all groups and scatters its sums, which moves as many bytes as an all-reduce. With expert
     parallelism a token goes only to the groups that are expected to hold one of its experts (all-to-all).
     """
@@ -99,9 +99,7 @@ def _messages(part: Shard, tokens: Floats, gathered: Floats) -> list[Op]:
 
 
 def core(ops: list[Op]) -> list[Op]:
-    """Linear and attention ops without activation traffic, as the closed forms of docs/model.md
-    count them.
-    """
+    """Linear and attention ops without activation traffic, as in the closed forms of docs/model.md."""
     kept = ((op, replace(op.cost, activation_bytes=0.0)) for op in ops if op.kind in ("linear", "attention"))
     return [Op(op.name, op.kind, op.kernels, cost, op.compute, op.query) for op, cost in kept]
 
@@ -130,10 +128,10 @@ def selection(
 
 
 def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
-    """Host and bookkeeping time for the cache, in addition to attention; it moves few bytes.
+    """Host and bookkeeping time for the cache, in addition to attention. It moves few bytes.
 
-    A pass over the whole cache plans its page table once (`kernels` 1); a step that leaves tokens out keeps a
-    small cache per sequence and layer (`work_items`). The calibration has the cost of both.
+    A pass over the whole cache plans its page table once (`kernels` 1). A step that leaves tokens out
+    maintains a small cache per sequence and layer (`work_items`). The calibration has the cost of both.
     """
     if kv.budget is None:
         return Op("cache upkeep", "upkeep", 1, Cost())
@@ -204,8 +202,8 @@ def _attention(
 ) -> Op:
     """Attention of one group of layers.
 
-    Of a model with an indexer every query token attends to its own `topk` tokens, and the pass reads their
-    union once; a draft's own KV method stands in for the indexer.
+    In a model with an indexer, every query token attends to its own `topk` tokens, and the pass reads their
+    union once. A draft's own KV method replaces the indexer.
     """
     cached = a.span(context)
     topk = a.topk if kv.name == "full" else None
@@ -249,9 +247,9 @@ def _attention(
 
 
 def _choose(part: Shard, index: Indexer, batch: Floats, query: Floats, context: Floats) -> Op:
-    """The indexer: scores of every cached token for every query token, and the largest of them.
+    """The indexer: scores of every cached token for every query token, and the choice of the largest.
 
-    Its keys are cached and its heads run whole on every device.
+    Its keys are cached. Every device runs all of its heads.
     """
     tokens, context = batch * query * index.layers, context / index.stride
     width, key_bytes = index.num_heads * index.head_dim, index.head_dim * INDEX_KEY_BYTES
@@ -267,7 +265,7 @@ def _choose(part: Shard, index: Indexer, batch: Floats, query: Floats, context: 
 
 
 def _recurrent(part: Shard, states: States, batch: Floats, query: Floats, kept: Floats) -> Op:
-    """Recurrent layers: the state is read once a sequence and written as often as it is kept."""
+    """Recurrent layers. The state is read once per sequence and written `kept_states` times."""
     tokens = batch * query
     cost = Cost(
         flops=states.flops_per_token * tokens,

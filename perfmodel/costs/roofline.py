@@ -1,9 +1,9 @@
-"""Counts to seconds: the ideal roofline of each op, and the calibrated time of a pass.
+"""Converts counts to seconds: the ideal roofline of each op, and the calibrated time of a pass.
 
-``lower_s`` is physics (perfect overlap inside an op, none between ops), ``serial_s`` has no overlap at peak
-rates, and ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is Williams et
-al. 2009; the op-level calibration is described and worked through in docs/model.md. Where calibration
-constants enter is `Machine.split`.
+``lower_s`` is the physical bound (perfect overlap inside an op, none between ops). ``serial_s`` has no
+overlap at peak rates. ``predicted_s`` uses the calibration's efficiencies and fixed costs. The roofline is
+Williams et al. 2009; docs/model.md describes the calibration by op with an example. All op constants enter in
+`Machine.split`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -23,35 +23,33 @@ from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.attention import Backend, backend_name, backend_of
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
-"""Peak -> the format whose kernels stand in for others that compute at it."""
+"""Peak -> the format whose kernels stand in for other formats that compute at this peak."""
 PACKED = "q4_k"
-"""The format of llama.cpp that stands in for its others below a byte a weight."""
+"""The format of llama.cpp that stands in for its other formats below one byte per weight."""
 MEASURED_HOST_LINK = 32e9
-"""Bytes/s each way of the host links of the boxes whose all-reduces over PCIe are in the tables: PCIe 4.0
-x16.
-"""
+"""Host links of the servers behind the all-reduce tables over PCIe, in bytes/s each way: PCIe 4.0 x16."""
 _TINY = float(np.finfo(float).tiny)
 Part = tuple[Term, Floats]
 Overlap = tuple[tuple[Part, ...], Floats, float]
-"""What is loaded, what is computed meanwhile, and the power p of their overlap: (sum(loaded)^p +
+"""The loading times, the concurrent computing time, and the power p of their overlap: (sum(loaded)^p +
 computed^p)^(1/p).
 """
 Split = tuple[tuple[Part, ...], Overlap | None]
-"""Calibrated seconds of one op by term: what adds up, and what overlaps. Plain tuples: this is the inner
-loop.
+"""Calibrated seconds of one op by term: terms that add up, and terms that overlap. Plain tuples, for the
+inner loop.
 """
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A device, how many of it, and how well its software stack uses it.
+    """A group of devices of one type, and how well its software stack uses them.
 
-    kv_reread: factor on the verification pass's KV bytes; None takes the calibration's. It is clipped to 1
-    ... query, and stands for whatever the attention backend does. over_host: whether the group's devices
-    talk over PCIe. drafts: whether the passes are a draft's, which cost some engines a time of their own.
-    attention_backend: of a serving engine's kernels; None: the engine's own choice. host_experts: share of
-    the layers with routed experts whose experts a processor reads from the host's memory, at
-    host_bytes_per_s; host_layers: share of all layers that run there.
+    kv_reread: factor on the verification pass's KV bytes. None takes the calibration's. It is clipped to 1
+    ... query, and stands for whatever the attention backend does. over_host: whether the devices of the group
+    communicate over PCIe. drafts: whether the passes are a draft's, for which some engines have a separate
+    time. attention_backend: of a serving engine; None is the engine's own choice. host_experts: share of the
+    MoE layers whose experts a processor reads from the host's memory, at host_bytes_per_s. host_layers: share
+    of all layers that run on the host.
     """
 
     gpu: GPUSpec
@@ -67,7 +65,7 @@ class Machine:
     _byte_s: float = field(init=False, repr=False, compare=False)
     _multiprocessors: float = field(init=False, repr=False, compare=False)
     _backends: tuple[Backend | None, Backend | None] = field(init=False, repr=False, compare=False)
-    """Of a cache of heads, and of a latent one."""
+    """Attention backend over a cache of heads, and over a latent cache."""
 
     def __post_init__(self) -> None:
         count, degree = self.gpu.multiprocessors, self.tensor_parallel
@@ -88,7 +86,7 @@ class Machine:
         """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most
         `query`.
 
-        latent: whether it is that of MLA, whose kernels may be others.
+        latent: whether the cache is MLA's, which may have other kernels.
         """
         if self.kv_reread is not None:
             return np.clip(self.kv_reread, 1.0, query)
@@ -98,11 +96,11 @@ class Machine:
         return 1.0 if slope == 0 else np.minimum(1.0 + slope * (np.asarray(query) - 1.0), query)
 
     def backend(self, latent: bool) -> str | None:
-        """Name of the attention backend over a cache of heads, or a latent one; None where none is known."""
+        """Name of the attention backend over a cache of heads or a latent one; None if none is known."""
         return backend_name(self.calibration.stack, self.gpu.architecture, latent, self.attention_backend)
 
     def split(self, op: Op) -> Split:
-        """Calibrated time of one op, all its kernels, by term: the one place where op constants enter."""
+        """Calibrated time of one op with all its kernels, by term. Op constants enter only here."""
         if self.host_layers:
             return self._partly_on_host(op)
         if op.kind == "linear":
@@ -124,7 +122,7 @@ class Machine:
         return (("comm", op.kernels * self._allreduce_s(op)), ("fixed", norms)), None
 
     def _partly_on_host(self, op: Op) -> Split:
-        """One layer after the other: those on the device, and the bytes of the others at the host's rate.
+        """Layers in turn: those on the device, and the bytes of the others at the host's rate.
 
         The host is no faster than the device.
         """
@@ -158,7 +156,7 @@ class Machine:
         return (("fixed", start),), (loaded, cost.flops * flop_s, power)
 
     def _beside_host(self, op: Op) -> Split:
-        """Routed experts of which some layers' are read from the host's memory, one layer after the other."""
+        """Routed experts, of which some layers' are read from the host's memory. The layers run in turn."""
         kept, cost = 1.0 - self.host_experts, op.cost
         less = Cost(cost.flops * kept, cost.weight_bytes * kept, 0.0, cost.activation_bytes * kept)
         own = replace(op, cost=less, kernels=op.kernels * kept, expert_layers=round(op.expert_layers * kept))
@@ -168,8 +166,8 @@ class Machine:
         return (*alone, ("param_load", self.host_experts * slower)), overlap
 
     def _experts(self, op: Op, kernel: ExpertKernel) -> Split:
-        """Routed experts by their own kernels' constants, which quantising inputs and moving them is part
-        of.
+        """Routed experts, by the constants of their own kernels. These include quantising the inputs and
+        moving them.
         """
         factor = self.calibration.expert_factor.value
         start = op.expert_layers * (factor * kernel.fixed_s + self.calibration.expert_layer_s.value)
@@ -206,11 +204,10 @@ class Machine:
         return (("fixed", start),), (loaded, cost.flops * flop_s, np.inf)
 
     def _longest_s(self, op: Op) -> Floats:
-        """Time until the longest sequence is read, where kernels cut a sequence into as many pieces as a
-        batch leaves.
+        """Time until the longest sequence is read, where kernels cut a sequence into as many pieces as the
+        batch allows.
 
-        Each of its pieces is read by one multiprocessor, after that one's share of the work items beyond one
-        each.
+        One multiprocessor reads each of its pieces, after its share of the other work items.
         """
         each = self._byte_s * self._multiprocessors / self.calibration.multiprocessor_bandwidth.value
         splits = np.maximum(np.floor(self._multiprocessors / np.asarray(op.rows, float)), 1.0)
@@ -219,7 +216,7 @@ class Machine:
         return ((mean + op.longer_bytes) / splits + mean * waiting) * each
 
     def _uncut_s(self, op: Op, backend: Backend) -> Floats:
-        """Time until each sequence and KV head is read, where a kernel cuts it into fewer pieces than fill
+        """Time until every sequence and KV head is read, where a kernel cuts them into too few pieces to fill
         the device: max(bytes of a piece, bytes of all / multiprocessors) at one multiprocessor's rate.
         """
         rate, count = self.calibration.block_bandwidth.value, self._multiprocessors
@@ -263,7 +260,7 @@ class Machine:
         return self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
-        """Calibrated time of a pass of `tokens` tokens over all sequences, in seconds. known: those of its
+        """Calibrated time in seconds of a pass over `tokens` tokens of all sequences. known: the times of its
         ops.
         """
         if known is not None:
@@ -271,7 +268,7 @@ class Machine:
         return summed([self._pass_s(tokens), *(self.op_predicted_s(op) for op in ops)])
 
     def _pass_s(self, tokens: Floats) -> Floats:
-        """What a pass costs beside its ops; all of it is fixed."""
+        """The cost of a pass outside its ops; all of it is fixed."""
         c = self.calibration
         each = c.token_s.value + (c.drafted_token_s.value if self.drafts else 0.0)
         return c.pass_fixed_s.value + each * tokens
@@ -281,12 +278,12 @@ class Machine:
         return _seconds(op, self.split(op))
 
     def op_limiter(self, op: Op) -> str:
-        """What limits one op whose counts are scalars: the largest term of its calibrated time."""
+        """The limiter of one op with scalar counts: the largest term of its calibrated time."""
         terms = _by_term([op], [self.split(op)])
         return max(terms, key=lambda name: float(terms[name]))
 
     def op_lower_s(self, op: Op) -> Floats:
-        """Physical lower bound of one op: max(FLOPs/peak, bytes/bandwidth); an all-reduce sends its payload
+        """Physical lower bound of one op: max(FLOPs/peak, bytes/bandwidth). An all-reduce sends its payload
         once.
         """
         if op.kind == "allreduce":
@@ -294,7 +291,7 @@ class Machine:
         return np.maximum(op.cost.flops / self.peak(op.compute), op.cost.bytes * self._byte_s)
 
     def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime[Floats]:
-        """All of a pass's times; broadcasts over whatever the op counts broadcast over."""
+        """All times of a pass, broadcast over the shapes of the op counts."""
         splits = [self.split(op) for op in ops]
         terms = _by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
@@ -373,12 +370,12 @@ def _seconds(op: Op, split: Split) -> Floats:
 
 
 def _unstacked(op: Op, values: Floats) -> Floats:
-    """The sum over the ops that one stands for."""
+    """The sum over the ops for which a stacked op stands."""
     return np.add.reduce(values, axis=0) if op.stacked and isinstance(values, np.ndarray) else values
 
 
 def _over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:
-    """Sum of something over ops."""
+    """Sum of a function over ops."""
     total: Floats = 0.0
     for op in ops:
         total = total + _unstacked(op, of(op))
@@ -386,7 +383,7 @@ def _over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:
 
 
 def _by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
-    """The time of ops by term; adds up to it. Of a blend t, each part x counts as x dt/dx (Euler's
+    """The time of ops by term; the terms add up to it. In a blend t, each part x contributes x dt/dx (Euler's
     theorem).
     """
     terms: dict[str, Floats] = dict.fromkeys(LIMITERS, 0.0)
@@ -413,7 +410,7 @@ def _total(parts: tuple[Part, ...]) -> Floats:
 
 
 def _blend(a: Floats, b: Floats, power: float) -> Floats:
-    """(a^p + b^p)^(1/p): the sum at p = 1, the larger of both at infinity."""
+    """(a^p + b^p)^(1/p): the sum at p = 1, the larger part at infinity."""
     if power == np.inf:
         return np.maximum(a, b)
     if power == 1:
@@ -424,8 +421,8 @@ def _blend(a: Floats, b: Floats, power: float) -> Floats:
 
 
 def _slope(part: Floats, total: Floats, power: float) -> Floats:
-    """How much a blend grows with one of its two parts: (part/total)^(p-1), at infinity 1 for the larger
-    one.
+    """Derivative of a blend by one of its two parts: (part/total)^(p-1); at infinity 1 for the larger
+    part.
     """
     if power == np.inf:
         return np.equal(part, total) * 1.0
@@ -433,8 +430,8 @@ def _slope(part: Floats, total: Floats, power: float) -> Floats:
 
 
 def curve_of(curves: Collection[str], op: Op) -> str:
-    """Name of the curve, or kernel, of a linear op: of its format, of the usual one of its size or peak, or
-    of bf16.
+    """Name of the curve (or kernel) of a linear op: that of its format, of the usual format with its size or
+    peak, or of bf16.
     """
     name = op.form if op.form in curves else op.form.partition("-g")[0]
     usual = (
@@ -444,12 +441,12 @@ def curve_of(curves: Collection[str], op: Op) -> str:
 
 
 def wave_factor(items: Floats, slots: Floats, multiprocessors: float) -> Floats:
-    """How much longer `items` equal pieces of work take on `slots` places than if they kept the memory busy
-    to the end.
+    """Factor by which `items` equal pieces of work on `slots` places take longer than if they filled the
+    memory bandwidth to the end.
 
-    Below `slots` the kernel cuts the pieces up until they fill the device: factor 1. From there on a piece is
-    not cut (FlashInfer's plan, arXiv 2501.01005), and the last, partial wave takes at least as long as one
-    piece per multiprocessor, however few pieces it has.
+    Below `slots` the kernel cuts the pieces until they fill the device: factor 1. Above, a piece is not cut
+    (FlashInfer's plan, arXiv 2501.01005). The last, partial wave then takes at least as long as one piece per
+    multiprocessor, even with fewer pieces.
     """
     items = np.asarray(items, float)
     left = items % slots

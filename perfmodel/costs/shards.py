@@ -1,4 +1,4 @@
-"""One device's share of a model: everything about a pass that does not depend on batch, context and query."""
+"""One device's share of a model: everything in a pass that does not depend on batch, context and query."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,6 @@ INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 @dataclass(frozen=True, slots=True)
 class Small:
     """An element-wise kernel: launches, and bytes per token. expert_layers: see `Op`, for routed experts.
-
     gathered: see `Linear`.
     """
 
@@ -33,11 +32,11 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The layers that share one attention span (`window` None: the whole context) and one cache layout.
+    """Layers with the same attention span (`window` None: the whole context) and cache layout.
 
-    topk: cached tokens that each query token attends to, chosen by an indexer; None: all in the span. stride:
-    tokens per cached entry; above 1 the kernel is that of the same layers' window. shared: layers among these
-    that keep no cache. prompt_flops_per_pair: in a pass over an empty cache, where MLA is not absorbed: its
+    topk: cached tokens per query token that an indexer chooses; None: all in the span. stride: tokens per
+    cached entry; above 1 the kernel is that of the same layers' window. shared: layers among these that keep
+    no cache. prompt_flops_per_pair: FLOPs in a pass over an empty cache, where MLA is not absorbed and its
     heads have their own keys and values (vLLM, v1/attention/backends/mla/common.py).
     """
 
@@ -67,7 +66,7 @@ class Attention:
 class States:
     """The recurrent layers: bytes of one sequence's state over all of them, and the work of one token.
 
-    bytes_per_input: of one more input of the convolution, which engines keep for each drafted token.
+    bytes_per_input: bytes of one more input of the convolution; engines keep one for each drafted token.
     """
 
     name: str
@@ -80,12 +79,11 @@ class States:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One device's share of a model: everything about a pass that does not depend on batch, context and
-    query.
+    """One device's share of a model: everything in a pass that does not depend on batch, context and query.
 
-    graph_sizes: tokens of the captured CUDA graphs (`graphs.padded`); empty: none. groups: data-parallel
-    attention groups, each with all of attention for its own sequences; 1: none. itemised: whether a pass
-    lists every op; `summed` is the same share with fewer, larger ops of the same total time.
+    graph_sizes: tokens of the captured CUDA graphs (`graphs.padded`); empty without graphs. groups:
+    data-parallel attention groups, each with all of attention for its own sequences; 1 without. itemised:
+    whether a pass lists every op. `summed` is the same share with fewer, larger ops of the same total time.
     """
 
     model: ModelSpec
@@ -107,7 +105,9 @@ class Shard:
     )
 
     def summed(self) -> "Shard":
-        """The share with stacked projections and added element-wise kernels, for the time of a pass only."""
+        """The share with stacked projections and summed element-wise kernels. Only the time of a pass is the
+        same.
+        """
         lumps = []
         for expert_layers, gathered in sorted(
             {(small.expert_layers, small.gathered) for small in self.smalls}
@@ -121,9 +121,7 @@ class Shard:
         return replace(self, smalls=tuple(lumps), itemised=False, _stacks={})
 
     def projections(self, ndim: int, with_head: bool) -> tuple[Linear, ...]:
-        """All projections, with the LM head only on request; `summed` stacks them before the `ndim` token
-        axes.
-        """
+        """All projections, with the LM head on request. `summed` stacks them before the `ndim` token axes."""
         if self.itemised:
             return self.linears
         if (key := (ndim, with_head)) not in self._stacks:
@@ -133,7 +131,7 @@ class Shard:
         return self._stacks[key]
 
     def sequences(self, batch: Floats) -> Floats:
-        """Of a batch, those that the fullest group of devices attends for."""
+        """The sequences of a batch in the fullest data-parallel attention group."""
         return batch if self.groups == 1 else np.ceil(np.asarray(batch, float) / self.groups)
 
     def rows(self, tokens: Floats) -> Floats:
@@ -142,20 +140,20 @@ class Shard:
 
     @property
     def kv_bytes_per_token(self) -> float:
-        """KV bytes of one cached token over all layers on this device (kappa), windows left aside."""
+        """KV bytes of one cached token over all layers on this device (kappa), regardless of windows."""
         grows = (a for a in self.attentions if a.window is None or not self.model.compressed)
         return sum(a.kept_bytes / a.stride for a in grows) + self._index_bytes
 
     @property
     def _index_bytes(self) -> float:
-        """Of one token; whole on every device."""
+        """Bytes of the indexer's key of one token, which every device holds whole."""
         index = self.model.indexer
         return index.layers * index.head_dim * INDEX_KEY_BYTES / index.stride if index else 0.0
 
     def stored_kv_bytes(self, context: Floats, states: Floats = 1.0) -> Floats:
-        """Bytes one sequence of `context` tokens keeps on this device; sliding layers keep their window.
+        """Bytes that one sequence of `context` tokens keeps on this device. Sliding layers keep their window.
 
-        states: copies of a recurrent state, one more for each drafted token where verification keeps them.
+        states: copies of a recurrent state; verification may keep one more for each drafted token.
         """
         cached = sum(
             (a.kept_bytes * self.paged(a.span(context)) for a in self.attentions),
@@ -164,8 +162,8 @@ class Shard:
         return cached + self.states.bytes_per_sequence * states if self.states else cached
 
     def context_of(self, kv_bytes: float) -> float | None:
-        """Context whose cache has `kv_bytes`, ignoring pages; None where windows keep the cache below that
-        size.
+        """The context whose cache has `kv_bytes`, ignoring pages; None where windows keep every cache below
+        that size.
         """
         spans = [
             (a.window or (a.topk and a.topk * a.stride), a.layers * a.layout.token_bytes / a.stride)
@@ -194,12 +192,14 @@ def _divisible(model: ModelSpec) -> int:
 
 
 def largest_degree(model: ModelSpec, devices: int) -> int:
-    """The largest degree that the model allows and that cuts a group of `devices` into equal parts."""
+    """The largest degree that the model allows and that divides `devices`."""
     return math.gcd(_divisible(model), devices)
 
 
 def check_tensor_parallel(model: ModelSpec, devices: int, flag: str = "--tp") -> None:
-    """Refuse a degree that does not divide the query heads (and the value heads of recurrent layers)."""
+    """Refuse (InputError) a degree that does not divide the query heads, or the value heads of recurrent
+    layers.
+    """
     heads = _divisible(model)
     if devices < 1 or heads % devices:
         allowed = [n for n in range(1, heads + 1) if heads % n == 0]
@@ -221,12 +221,12 @@ def shard(
     groups: int = 1,
     expert_groups: int = 1,
 ) -> Shard:
-    """Work out one device's share.
+    """One device's share of a model.
 
-    Query heads, MLP columns and experts divide by the degree; KV heads divide until there is one per device
-    and are replicated past that; an MLA latent and an indexer are replicated always. kv_page: tokens per page
-    of the cache. popularity and expert_groups: see `Experts`; graph_sizes and groups: see `Shard`. Raises
-    InputError where the degree does not divide the query heads.
+    The degree divides query heads, MLP columns and experts. It divides KV heads down to one per device and
+    replicates them beyond that. An MLA latent and an indexer are always replicated. kv_page: tokens per page
+    of the cache. popularity, expert_groups: see `Experts`. graph_sizes, groups: see `Shard`. Raises
+    InputError if the degree does not divide the query heads.
     """
     attends = tensor_parallel // groups
     check_tensor_parallel(model, attends)
@@ -291,7 +291,7 @@ def _attentions(model: ModelSpec, n: int, precision: Precision) -> tuple[Attenti
 def _span(
     model: ModelSpec, n: int, precision: Precision, name: str, layers: int, window: int | None
 ) -> Attention:
-    """One group of layers; of MLA the absorbed form, one KV head that all query heads share."""
+    """One group of layers. MLA is in absorbed form: one KV head that all query heads share."""
     heads = model.heads(sliding=window is not None)
     query_heads = heads.num_attention_heads // n
     if mla := model.mla:
@@ -314,8 +314,8 @@ def _span(
 
 
 def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None:
-    """Bytes per value of a latent that sparse attention reads in fp8: one scale per 128 values, the rotary
-    part in bf16.
+    """Bytes per value of a latent that sparse attention reads in fp8, with one scale per 128 values and the
+    rotary part in bf16.
 
     656 bytes per token in DeepSeek-V3.2 (vLLM, v1/attention/backends/mla/flashmla_sparse.py, "fp8_ds_mla").
     """
@@ -327,7 +327,9 @@ def _sparse_latent_bytes(model: ModelSpec, precision: Precision) -> float | None
 
 
 def _states(model: ModelSpec, n: int, act: float) -> States | None:
-    """Divides the heads of the state; the convolution's keys are replicated as their projections are."""
+    """The recurrent states. Devices share the heads of the state; the convolution's keys are replicated like
+    their projections.
+    """
     if not (part := model.linear_attention):
         return None
     keys = 2 * part.num_key_heads * part.key_head_dim

@@ -52,11 +52,11 @@ def make_draft(
     """Builds a draft from ``self``, a kind (``eagle``, ``medusa:heads=4``, ``parallel:MODEL``), a model, or a
     head's config.json.
 
-    ``eagle3`` is the published head of the target (`specs.published_heads`), else an EAGLE head with three
+    ``eagle3`` is the published head of the target (`specs.published_heads`), or else an EAGLE head with three
     features.
 
-    Degree and weight format default to the target's. own_on: peaks of the device; if given, the draft's
-    default is its own checkpoint's format. Raises InputError for an unknown model or option.
+    Degree and weight format default to the target's. own_on: peaks of the device; with it the default format
+    is that of the draft's own checkpoint. Raises InputError for an unknown model or option.
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")

@@ -20,15 +20,15 @@ class Draft:
     """Fields of every draft kind, and the default behaviour: one token per pass of a whole model.
 
     A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind`
-    is its name on the command line and of its file, `source` the paper, `example` a value that works for any
-    target.
+    is the name of the file and of the kind on the command line, `source` the paper, `example` a value that
+    works for any target.
     """
 
     kind: ClassVar[str]
     source: ClassVar[str]
     example: ClassVar[str]
     limits: ClassVar[Limits] = {}
-    """Option -> the least and the largest number that it may be."""
+    """Option -> its smallest and its largest value."""
     in_one_pass: ClassVar[bool] = False
     """Whether one pass drafts all tokens."""
     views_target_cache: ClassVar[bool] = False
@@ -41,8 +41,8 @@ class Draft:
     """Whether its model is a checkpoint with formats of its own."""
 
     starts_from_features: ClassVar[bool] = False
-    """Whether its first pass takes the target's hidden states of the token before, which no cache keeps: an
-    engine then computes the last cached block of a prefix again.
+    """Whether its first pass takes the target's hidden states of the previous token. No cache keeps these, so
+    an engine computes the last cached block of a prefix again.
     """
 
     model: ModelSpec
@@ -75,22 +75,24 @@ class Draft:
 
     @property
     def name(self) -> str:
-        """The name that the user gave."""
+        """The name in answers; by default the kind."""
         return self.kind
 
     @property
     def shares_weights(self) -> bool:
-        """Whether it runs the target's own weights and needs no memory for weights; by default not."""
+        """Whether it runs the target's own weights and needs no memory for weights; by default False."""
         return False
 
     @property
     def shares_prefill(self) -> bool:
-        """Whether the target's prefill leaves everything it needs except `kv.setup`; by default not."""
+        """Whether the target's prefill leaves everything that it needs except `kv.setup`; by default
+        False.
+        """
         return False
 
     @property
     def max_gamma(self) -> int | None:
-        """The longest possible draft; None: unlimited."""
+        """The longest possible draft; None if unlimited."""
         return None
 
     def passes(self, gamma: Floats) -> Floats:
@@ -115,7 +117,7 @@ class Draft:
 
 
 def layer_bytes(part: costs.Shard) -> float:
-    """Weights of all layers on one device: of GEMMs, of every expert, of norms."""
+    """Bytes of the weights of all layers on one device: GEMMs, all experts and norms."""
     experts = part.experts.held_bytes if part.experts else 0.0
     norms = part.model.norm_params * part.precision.activation_bytes
     return sum(op.weight_bytes for op in part.linears) + experts + norms

@@ -21,9 +21,9 @@ LAYERS = 5
 class DFlash(Draft):
     """`layers` dense layers of the target's shape, or of its own config.json, with their own cache.
 
-    A pass runs the last token and gamma masks of each sequence and samples at the masks. Once per iteration
-    `features` hidden states of the target are projected to one width, and that to the keys and values of
-    every layer (vLLM, models/qwen3_dflash.py). block: positions of a pass; at most block - 1 tokens are
+    A pass runs the last token and gamma masks of each sequence and samples at the masks. Once per iteration,
+    `features` hidden states of the target are projected to one width, and the result to the keys and values
+    of every layer (vLLM, models/qwen3_dflash.py). block: positions of a pass; at most block - 1 tokens are
     drafted. vocab: as for EAGLE. Attention among the block's positions is counted as causal, which is half of
     it: under 1 % from 1k tokens on.
     """
@@ -48,7 +48,7 @@ class DFlash(Draft):
 
     @property
     def max_gamma(self) -> int | None:
-        """All positions of the block but the last token's."""
+        """All positions of the block except the last token's."""
         return self.block - 1
 
     def query(self, gamma: Floats) -> Floats:
@@ -56,7 +56,7 @@ class DFlash(Draft):
         return np.asarray(gamma) + 1.0
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """One pass; the LM head sees the masks alone."""
+        """One pass. The LM head runs at the masks only."""
         return costs.forward(part, batch, query, context, self.kv, head_query=self.sampled(query))
 
     def sampled(self, query: Floats) -> Floats:
@@ -64,7 +64,9 @@ class DFlash(Draft):
         return np.asarray(query) - 1.0
 
     def iteration_ops(self, part: costs.Shard, batch: Floats) -> list[Op]:
-        """Features to one width, and that to keys and values of all layers."""
+        """The projections of the features to one width, and of the result to keys and values of all
+        layers.
+        """
         model = part.model
         into = self._projection(part, batch)
         columns = model.num_attention_layers * model.heads().kv_columns
@@ -74,7 +76,7 @@ class DFlash(Draft):
         ]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """Layers with all their experts, norms, projection, and the LM head where it is its own."""
+        """Layers with all their experts, norms, projection, and its own LM head if it has one."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
         return layer_bytes(part) + into + (part.lm_head.weight_bytes if self.vocab else 0.0)
 

@@ -1,4 +1,4 @@
-"""DFlash2: DFlash's block with short convolutions in each layer, and a selector of the path through its
+"""DFlash2: DFlash's block with short convolutions in each layer, and a selector for the path through its
 candidates.
 """
 
@@ -13,11 +13,11 @@ from perfmodel.operations import Floats, Op
 
 @dataclass(frozen=True, slots=True)
 class DFlash2(DFlash):
-    """Two convolutions a layer, before attention and MLP, whose coefficients each token projects.
+    """Two convolutions per layer, before attention and MLP. Each token projects their coefficients.
 
-    kernel, group: tokens of a convolution, and channels that share coefficients, which are two sets. rank:
-    width in which the selector compares a token with the one before; it reads one row a candidate of two
-    tables of the vocabulary's length, which are in memory and not counted as read (vLLM,
+    kernel: tokens of a convolution. group: channels that share their two sets of coefficients. rank: width in
+    which the selector compares a token with the previous one. The selector reads one row per candidate from
+    two tables of the vocabulary's length. The tables are in memory and not counted as read (vLLM,
     models/qwen3_dflash2.py).
     """
 
@@ -35,7 +35,7 @@ class DFlash2(DFlash):
         return [*DFlash.ops(self, part, batch, context, query), *more]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """DFlash's, the projections, and the selector's two tables, whole on every device."""
+        """DFlash's weights, the projections, and the selector's two tables, whole on every device."""
         projected = sum(
             float(op.cost.weight_bytes) for op in (self._coefficients(part, 1.0), self._selector(part, 1.0))
         )

@@ -16,9 +16,9 @@ from perfmodel.specs.models.model import ModelSpec
 class Domino(DFlash):
     """After DFlash's pass, one step per token: a GRU, a projection to width `emb`, and one to the logits.
 
-    gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json, which must be given: none is
-    published. pool: words that are corrected, the same for the whole block, SGLang's
-    ``--speculative-domino-candidate-pool-size``; 0 for the whole vocabulary.
+    gru, emb: `gru_hidden_dim` and `emb_dim` of the head's config.json. Both must be given, because no head is
+    published. pool: words of the vocabulary that are corrected, the same ones for the whole block (SGLang's
+    ``--speculative-domino-candidate-pool-size``); 0 for the whole vocabulary.
     """
 
     source: ClassVar[str] = (
@@ -33,7 +33,7 @@ class Domino(DFlash):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Not by its word alone: nothing says how wide a head of this target would be."""
+        """Never by its bare word, because the width of a head for this target is unknown."""
         return False
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
@@ -45,7 +45,7 @@ class Domino(DFlash):
         ]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """DFlash's and the corrections' of the whole vocabulary."""
+        """The weights of DFlash and of the corrections for the whole vocabulary."""
         own = self._corrections(part, 1.0, 1.0, 0)
         return DFlash.own_weight_bytes(self, part) + sum(float(op.cost.weight_bytes) for op in own)
 

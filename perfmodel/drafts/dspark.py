@@ -17,7 +17,7 @@ class DSpark(DFlash):
 
     rank: width of the transition from one token to the next, `markov_rank` of the checkpoint's config.json
     (256 in both known ones: DeepSeek-V4-Flash and Ling-3.0-tiny, sgl-project/SpecForge@67fea1af and @08218962
-    configs/). Each drafted token reads rank x vocabulary more weights, one after another (vLLM,
+    configs/). Each drafted token reads rank x vocabulary additional weights, one token after another (vLLM,
     models/qwen3_dspark.py).
     """
 
@@ -37,7 +37,7 @@ class DSpark(DFlash):
         return gamma
 
     def sampled(self, query: Floats) -> Floats:
-        """All of them."""
+        """All positions of the block."""
         return query
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
@@ -45,7 +45,7 @@ class DSpark(DFlash):
         return [*DFlash.ops(self, part, batch, context, query), self._transition(part, batch, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """DFlash's, the transition and the table of its inputs."""
+        """DFlash's weights, the transition, and the table of its inputs."""
         table = float(self._transition(part, 1.0, 1.0).cost.weight_bytes)
         return DFlash.own_weight_bytes(self, part) + 2.0 * table
 

@@ -17,14 +17,15 @@ OWN_VOCAB = 32000
 class Eagle(Draft):
     """A dense layer of the target's shape, or of its own config.json, with its own cache.
 
-    features: hidden states of the target that it takes. 1 is EAGLE and EAGLE-2: every step projects one
-    hidden state and the token's embedding to one width. More is EAGLE-3: they are projected to one width once
-    per iteration, and the first layer's query, key and value projections take that and the embedding (vLLM,
-    models/llama_eagle3.py). vocab: tokens that a head of its own can draft; by default EAGLE and EAGLE-2 use
-    the target's LM head, which every draft step then reads whole, and EAGLE-3 has `OWN_VOCAB`, as its heads
-    commonly do. The embedding is the target's. target_width: width of the target's hidden states, if it
-    differs from the head's (else 0). The first pass of an iteration also processes the accepted tokens; it is
-    counted as one token like the others, which omits under 1 % of an iteration (docs/decisions.md).
+    features: number of the target's hidden states that it takes. With 1 (EAGLE and EAGLE-2) every step
+    projects one hidden state and the token's embedding to one width. With more (EAGLE-3) they are projected
+    to one width once per iteration; the first layer's query, key and value projections take the result and
+    the embedding (vLLM, models/llama_eagle3.py). vocab: tokens that the head's own LM head can draft. By
+    default EAGLE and EAGLE-2 use the target's LM head, which every draft step reads whole, and EAGLE-3 has
+    `OWN_VOCAB`, as its heads commonly do. The embedding is the target's. target_width: width of the target's
+    hidden states if it differs from the head's, else 0. The first pass of an iteration also processes the
+    accepted tokens. It is counted as one token like the others, which omits under 1 % of an iteration
+    (docs/decisions.md).
     """
 
     source: ClassVar[str] = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
@@ -49,7 +50,9 @@ class Eagle(Draft):
         return few_layers(target, cls.kind, 1, options.get("vocab", own))
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """The layer and the LM head, behind a projection (EAGLE) or with a wider first one (EAGLE-3)."""
+        """The layer and the LM head, after a projection (EAGLE) or with a wider first projection
+        (EAGLE-3).
+        """
         rest = Draft.ops(self, part, batch, context, query)
         if self.features == 1:
             return [self._projection(part, batch * query), *rest]
@@ -60,7 +63,7 @@ class Eagle(Draft):
         return [] if self.features == 1 else [self._projection(part, batch)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """Layer, norms, projections, and the LM head where it is its own."""
+        """Layer, norms, projections, and its own LM head if it has one."""
         into = float(self._projection(part, 1.0).cost.weight_bytes)
         wider = 0.0 if self.features == 1 else float(_wider(part, 1.0).cost.weight_bytes)
         own = self.vocab or self.features > 1
@@ -73,8 +76,8 @@ class Eagle(Draft):
 
 
 def _wider(part: costs.Shard, tokens: Floats) -> Op:
-    """The embedding's half of the first layer's input projection: part of the same GEMM, so without
-    a launch.
+    """The embedding's half of the first layer's input projection. It is part of the same GEMM and has no
+    launch of its own.
     """
     first, hidden = part.linears[0], part.model.hidden_size
     columns = first.columns / first.kernels * part.tensor_parallel
@@ -86,13 +89,13 @@ def _wider(part: costs.Shard, tokens: Floats) -> Op:
 def few_layers(
     target: ModelSpec, name: str, layers: int, vocab: int = 0, keep_experts: bool = False
 ) -> ModelSpec:
-    """The target cut to some layers of attention without window and an MLP, and `vocab` tokens (0: the
-    target's).
+    """The target cut to a few layers of full attention and an MLP, with `vocab` tokens (0: the target's).
 
     Without `keep_experts` the layers are those of published heads: dense, with plain attention of the
-    target's heads. In place of a latent they have as many heads of 128 as fill its width over 8 heads of keys
-    and values; in place of experts alone, an MLP of three widths (as the published heads of Qwen3-30B-A3B and
-    MiniMax-M2.5). With it the experts and the token selection stay. The weight formats are not kept.
+    target's heads. They replace a latent by as many heads of 128 as fill its width, over 8 heads of keys and
+    values. They replace a layer of experts by an MLP of three widths (as the published heads of Qwen3-30B-A3B
+    and MiniMax-M2.5). With `keep_experts` the experts and the token selection stay. Weight formats are not
+    kept.
     """
     if vocab and not 1 < vocab <= target.vocab_size:
         raise InputError(
@@ -131,7 +134,7 @@ def few_layers(
 
 
 def _plain_attention(target: ModelSpec) -> dict[str, Any]:
-    """Fields of attention without a latent, a gate or sinks."""
+    """The fields of attention that remove a latent, a gate and sinks."""
     heads, dim, kv = target.num_attention_heads, target.head_dim, target.num_key_value_heads
     if target.mla or target.low_rank:
         heads, dim, kv = max(target.hidden_size // 128, 1), 128, 8

@@ -14,9 +14,9 @@ from perfmodel.specs.models.model import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class Medusa(Draft):
-    """`heads` heads of a residual block (hidden x hidden) and an LM head each; gamma of them run.
+    """`heads` heads, each a residual block (hidden x hidden) and an LM head; gamma of them run.
 
-    `model` is the target, of which only the shape is used. Heads see nothing of each other's tokens, so
+    `model` is the target, of which only the shape is used. Heads do not see each other's tokens, so
     acceptance falls with the position: give it by position.
     """
 
@@ -52,6 +52,6 @@ class Medusa(Draft):
         return [block, head]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """All heads."""
+        """The weights of all heads."""
         block, head = (float(op.cost.weight_bytes) for op in self.ops(part, 1.0, 0.0, 1.0))
         return self.heads * (block + head)

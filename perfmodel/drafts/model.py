@@ -1,5 +1,5 @@
-"""A separate, smaller model drafts for the target (Leviathan et al. 2023), with a full or sparse cache of its
-own.
+"""A separate, smaller model drafts for the target (Leviathan et al. 2023), with its own full or sparse
+cache.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Multi-token prediction: a layer trained with the target predicts one token further, run repeatedly or
-stacked.
+"""Multi-token prediction: a layer that was trained with the target predicts one token further. It runs
+repeatedly or is stacked.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from perfmodel.specs.models.model import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class MTP(Draft):
-    """A layer of the target's kind (experts included) behind a projection of two widths to one.
+    """A layer of the target's kind (experts included) behind a projection from two widths to one.
 
-    modules: layers that are kept, at most the target's `num_nextn_predict_layers`. 1 is run again for every
-    drafted token (DeepSeek-V3 as served); more are stacked, one per drafted token, and no draft is longer
-    than that. Embedding and LM head are the target's.
+    modules: layers that are kept, at most the target's `num_nextn_predict_layers`. One layer runs again for
+    every drafted token (DeepSeek-V3 as served). Several are stacked, one per drafted token, and limit the
+    draft length. Embedding and LM head are the target's.
     """
 
     source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
@@ -32,12 +32,12 @@ class MTP(Draft):
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """The target's, where its checkpoint does not name a format for the module."""
+        """The target's formats, unless its checkpoint names a format for the module."""
         return Weights(target.of("mtp")) if "mtp" in dict(target.own) else target
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Whether the target's checkpoint, or one beside it, is known to have such a layer."""
+        """Whether the target's checkpoint, or a companion of it, is known to have such a layer."""
         return bool(target.num_nextn_predict_layers or target.mtp_head)
 
     @classmethod
@@ -60,7 +60,7 @@ class MTP(Draft):
 
     @property
     def max_gamma(self) -> int | None:
-        """One token per stacked module; no end where one is run again."""
+        """One token per stacked module; unlimited for a single one."""
         return None if self.modules == 1 else self.modules
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:

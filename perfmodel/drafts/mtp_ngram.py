@@ -1,4 +1,6 @@
-"""MTP continued by n-gram look-up: a layer of the target drafts first, the text so far the rest."""
+"""MTP continued by n-gram look-up: an MTP layer of the target drafts first, look-up in the text drafts the
+rest.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,10 +15,10 @@ from perfmodel.specs.models.model import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class MTPNgram(MTP):
-    """The first `steps` tokens take a pass each; those after them are found on the host, without one.
+    """The first `steps` tokens take a pass each. Look-up on the host finds the later ones without a pass.
 
-    Acceptance must be given by position: none is published, and what is found is accepted otherwise than
-    what is predicted.
+    Acceptance must be given by position: none is published, and looked-up tokens are accepted at another rate
+    than predicted ones.
     """
 
     source: ClassVar[str] = "MTP: arXiv 2412.19437; look-up: Saxena 2023 (prompt-lookup-decoding)"
@@ -27,12 +29,12 @@ class MTPNgram(MTP):
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:
-        """Never by its bare word: its acceptance is not known before it is measured."""
+        """Never by its bare word, because its acceptance is unknown before a measurement."""
         return False
 
     @property
     def max_gamma(self) -> int | None:
-        """None: look-up has no end."""
+        """None: look-up has no limit."""
         return None
 
     def passes(self, gamma: Floats) -> Floats:

@@ -16,7 +16,7 @@ LAYERS = 4
 class PEagle(Eagle):
     """`layers` dense layers of the target's shape, or of its own config.json, with their own cache.
 
-    A pass runs the last token and gamma - 1 masks of each sequence; the rest is as in EAGLE-3.
+    A pass runs the last token and gamma - 1 masks of each sequence. The rest is as in EAGLE-3.
     """
 
     source: ClassVar[str] = "Hui et al. 2026 (P-EAGLE), arXiv 2602.01469"

@@ -10,7 +10,7 @@ from perfmodel.drafts.base import Draft
 class SelfDraft(Draft):
     """The target drafts for itself. Every draft step still reads all weights.
 
-    target_weights: name of the target's weight format; a draft at another one keeps a second copy.
+    target_weights: name of the target's weight format. A draft in another format keeps a second copy.
     """
 
     source: ClassVar[str] = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"

@@ -1,1 +1,1 @@
-"""The explorer: speedup surfaces in one HTML page that needs nothing else."""
+"""The explorer: speedup surfaces in one self-contained HTML page."""

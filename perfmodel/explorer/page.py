@@ -1,9 +1,8 @@
-"""The explorer: every time of a set of speedup surfaces, computed here once, in one self-contained HTML file.
+"""The explorer: the times of a set of speedup surfaces, computed once, in one self-contained HTML file.
 
-Acceptance enters a speedup only through the tokens per iteration, so the page holds seconds and computes
-Omega, speedup and the best draft length itself, for any alpha (``explorer/surface.js``, about ten lines of
-arithmetic). It holds the engine's own numbers at the points of the grid, in 32 bits; nothing is fitted or
-interpolated.
+Acceptance changes a speedup only through the tokens per iteration. So the page holds seconds, and computes
+Omega, the speedup and the best draft length itself for any alpha (``explorer/surface.js``). The numbers are
+those of the engine at the points of the grid, in 32 bits. Nothing is fitted or interpolated.
 """
 
 import base64
@@ -46,8 +45,8 @@ Array = NDArray[np.float64]
 
 @question
 class Exploration(Grid):
-    """A question about surfaces: everything has a default, batch and context rise, acceptance is the page's
-    slider.
+    """A question about surfaces. Everything has a default; batch and context rise; the page has a slider for
+    acceptance.
     """
 
     model: Words = argument(
@@ -82,7 +81,7 @@ class Exploration(Grid):
     alpha: MaybeReals = argument("Start of the acceptance slider.", "RATE", default=0.8, group="Acceptance")
 
     def check(self) -> None:
-        """Refuses (InputError) questions that a page with sliders cannot show."""
+        """Refuse (InputError) questions that a page with sliders cannot show."""
         super().check()
         for flag, given in (
             ("--tokens-per-iteration", self.tokens_per_iteration),
@@ -101,15 +100,16 @@ class Exploration(Grid):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Batches and contexts rise, each once."""
+        """The values, with distinct batches and contexts in rising order."""
         axes = {name: tuple(sorted(set(values[name]))) for name in ("batch", "context")}
         return super().settled(values | axes)
 
 
 class Pool:
-    """Arrays by content, each kept once, as 32-bit floats over ``[batch, context, gamma]`` in base64.
+    """Arrays, each distinct one stored once, as 32-bit floats over ``[batch, context, gamma]`` in base64.
 
-    An axis along which nothing changes is kept at length 1: the weights load as long whatever the context.
+    An axis along which nothing changes has length 1: for example, the load time of weights does not depend on
+    context.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Pool:
         self._known: dict[tuple[tuple[int, ...], bytes], int] = {}
 
     def add(self, values: ArrayLike) -> int:
-        """The number under which the page finds the values."""
+        """Adds an array and returns its index in the page."""
         kept = np.atleast_3d(np.asarray(values)).astype("<f4")
         for axis in range(kept.ndim):
             first = kept.take([0], axis)
@@ -134,8 +134,8 @@ def payload(
 ) -> dict[str, Any]:
     """All data of the page, in JSON types; `progress` receives 1 for each case that is finished.
 
-    more: questions with other calibrations and the first one's batches and contexts, whose surfaces follow.
-    Raises InputError for a question that cannot be answered, and for more data than a page can hold.
+    more: questions with other calibrations and the first one's batches and contexts; their surfaces follow.
+    Raises InputError for a question without an answer, and for more data than a page can hold.
     """
     batches, contexts = grid.axis("batch"), grid.axis("context")
     heads = [head for question in (grid, *more) for head in _heads(question)]
@@ -170,7 +170,7 @@ def payload(
 
 
 def page(content: dict[str, Any]) -> str:
-    """The HTML file: template, style, scripts and a payload in one. Equal payloads give equal bytes."""
+    """The HTML file: template, style, scripts and payload. Equal payloads give equal bytes."""
     folder = Path(__file__).parent
     text = (folder / "template.html").read_text(encoding="utf-8")
     data = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace(
@@ -204,7 +204,9 @@ def explore(exploration: Exploration) -> Page:
 
 
 def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
-    """One question for each surface. Raises InputError where two of them would read the same in the page."""
+    """One question for each surface. Raises InputError if two of them would have the same title in the
+    page.
+    """
     seen = set()
     for query, _, scenario in grid.resolved():
         name = (scenario.target.name, scenario.machine.gpu.name, query.tp, scenario.draft.kv.label())
@@ -216,7 +218,7 @@ def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
 
 
 def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last: int) -> dict[str, Any]:
-    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 ... last; gamma 0 is the baseline
+    """One surface: passes over ``[batch, context, gamma]`` with gamma 0 to `last`. gamma 0 is the baseline
     step.
     """
     batch = np.asarray(grid.axis("batch"), float)[:, None, None]
@@ -258,7 +260,7 @@ def _pass(pool: Pool, time: PassTime[Floats]) -> dict[str, int]:
 
 
 def _published(scenario: Scenario, context: float) -> list[float | str] | None:
-    """A measured alpha of exactly this pair at this context, and its source; None without one."""
+    """The measured alpha of exactly this pair at this context, and its source; None without one."""
     draft = scenario.draft
     try:
         row = find_acceptance(scenario.target.name, draft.name, draft.kv.name, draft.kv.budget, context)
@@ -268,8 +270,8 @@ def _published(scenario: Scenario, context: float) -> list[float | str] | None:
 
 
 def _flags(query: Query) -> str:
-    """The flags of ``perfmodel whatif`` that make this surface: its subject, and everything that is not a
-    default.
+    """The flags of ``perfmodel whatif`` for this surface: its subject, and everything that differs from the
+    defaults.
     """
     given = {name: getattr(query, name) for name in POINT[:4]}
     for each in fields(Query):

@@ -33,7 +33,7 @@ def method(name: str) -> type[KVMethod]:
 
 @cache
 def _kinds(name: str) -> dict[str, Any]:
-    """The types of a method's options."""
+    """The possible types of a method's option."""
     return get_type_hints(method(name))
 
 

@@ -1,11 +1,12 @@
-"""The cost of a KV method to a draft: bytes that attention reads, selection, one-off set-up and extra memory.
+"""The cost of a KV method to a draft: bytes that attention reads, selection, one-off set-up and additional
+memory.
 
 Everything is per sequence and layer on one device. `context` (S) is the number of cached tokens, a float or a
-float64 array of any shape; results have its shape, or are 0.0 where there is no such cost. Nothing is rounded
-up: S is real.
+float64 array of any shape. Results have its shape, or are 0.0 where there is no such cost. S is real; nothing
+is rounded up.
 
-At or below its budget a method chooses nothing: the draft reads the target's own cache, as `full` does, and
-selection, set-up and extra memory are zero.
+At or below its budget a method chooses nothing. The draft then reads the target's own cache as `full` does;
+selection, set-up and additional memory are zero.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ SCORE_BYTES = 4.0
 """Bytes of one attention score or one token index as a selection kernel keeps it (fp32, int32)."""
 
 MAX_BUDGET = 2**40
-"""Budgets above this many tokens are taken for a slip of the keyboard."""
+"""Budgets above this many tokens are refused as typing errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,7 @@ class KVLayout:
 
     @property
     def key_bytes(self) -> float:
-        """Bytes of one cached token that scoring it against a query reads: its keys, or the whole
-        MLA latent.
-        """
+        """Bytes of one cached token that scoring reads: its keys, or the whole MLA latent."""
         return min(self.num_kv_heads * self.head_dim, self.values_per_token) * self.bytes_per_value
 
     @property
@@ -67,7 +66,7 @@ class Step:
     kernels: Floats
 
     def times(self, factor: Floats) -> "Step":
-        """All three multiplied, by a mask or by a share of iterations."""
+        """All three numbers times a mask, or times a share of iterations."""
         return Step(self.flops * factor, self.bytes * factor, self.kernels * factor)
 
 
@@ -84,25 +83,26 @@ class KVMethod:
     __slots__ = ()
 
     name: ClassVar[str]
-    """That of its file."""
+    """Name of its file."""
     source: ClassVar[str]
     """Paper with arXiv id."""
     example: ClassVar[str]
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
     predicted_only: ClassVar[bool] = False
-    """Whether the decoder of `perfmodel validate` cannot run it, so no measurement of this project covers it.
+    """Whether only a prediction is possible, because the decoder of `perfmodel validate` cannot run the
+    method.
     """
 
     budget: int | None
-    """K: cached tokens that one draft step reads; None where the method reads a share or all of the context.
+    """K: cached tokens that one draft step reads. None where the method reads a share or all of the context.
     """
 
     def __init_subclass__(cls) -> None:
         cls.name = cls.__module__.rpartition(".")[2]
 
     def __post_init__(self) -> None:
-        """Refuse (InputError) options that cannot be: a budget, where a method has no others to look at."""
+        """Refuse (InputError) impossible options. The base class checks the budget."""
         if self.budget is not None:
             self.check_budget()
 
@@ -160,8 +160,8 @@ class KVMethod:
         return text
 
     def check_budget(self, above: int = 0) -> None:
-        """Raise InputError unless the budget is a whole number of tokens above `above` and of a possible
-        size.
+        """Raise InputError unless the budget is a whole number of tokens above `above` and at most
+        `MAX_BUDGET`.
         """
         allowed = f"a whole number of tokens above {above} and at most 2^40"
         self.check("budget", isinstance(self.budget, int) and above < self.budget <= MAX_BUDGET, allowed)

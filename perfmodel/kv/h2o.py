@@ -1,4 +1,4 @@
-"""Heavy hitters by accumulated attention."""
+"""Keeps the tokens with the largest accumulated attention."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -31,10 +31,10 @@ class H2O(KVMethod):
         )
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Column sums of the prompt's causal attention, recomputed because fused prefill attention keeps no
-        scores.
+        """Column sums of the prompt's causal attention, computed again because fused prefill attention keeps
+        no scores.
 
-        FLOPs of half a score matrix, S^2/2 pairs; bytes: the keys once (tiles stay in cache) and the sums.
+        FLOPs: half a score matrix, S^2/2 pairs. Bytes: the keys once (tiles stay in cache) and the sums.
         """
         flops = 0.5 * context * context * layout.score_flops
         moved = context * (layout.key_bytes + SCORE_BYTES * layout.num_kv_heads)

@@ -1,4 +1,4 @@
-"""Selection piggybacked on verification."""
+"""Selection by the scores of the verification pass."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ class Pillar(KVMethod):
     """Reads the tokens with the highest attention in the last verification, without another pass over the
     cache.
 
-    Either a budget in tokens or a `share` of the context, in (0, 1].
+    The size is either a budget in tokens or a `share` of the context, in (0, 1].
     """
 
     source: ClassVar[str] = "Zhao et al. 2025 (SparseSpec, PillarAttn), arXiv 2512.01278"

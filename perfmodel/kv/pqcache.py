@@ -1,4 +1,4 @@
-"""Product-quantised keys find the tokens."""
+"""Finds tokens by product-quantised keys."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,9 +11,9 @@ from perfmodel.operations import Floats
 class PQCache(KVMethod):
     """Scores `subvectors` codes of `bits` bits per key in every step, then reads the best tokens.
 
-    `iterations` of k-means cluster the keys after the prompt. No option has one published default (codes are
-    chosen by benchmark, k-means by the time that prefill leaves), so all are required. Centroids are small
-    enough to stay in cache: their reads are not counted.
+    `iterations` of k-means cluster the keys after the prompt. All options are required, because none has one
+    published default: codes are chosen by benchmark, k-means by the time that prefill leaves. Reads of
+    centroids are not counted, because they stay in cache.
     """
 
     source: ClassVar[str] = "Zhang et al. 2024, arXiv 2407.12820"
@@ -40,8 +40,8 @@ class PQCache(KVMethod):
         return Step(flops, self._codes(context, layout), 3.0).times(self.beyond_budget(context))
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """K-means: each iteration reads the keys and computes their distances to all centroids; then codes
-        are written.
+        """K-means, then the codes. Each iteration reads the keys and computes their distances to all
+        centroids.
         """
         distances = 2.0 * context * layout.num_kv_heads * layout.head_dim * 2.0**self.bits
         moved = self.iterations * context * layout.key_bytes + self._codes(context, layout)

@@ -1,4 +1,4 @@
-"""The whole cache in fewer bits."""
+"""Reads the whole cache in fewer bits."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,11 +12,11 @@ SCALE_BYTES = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Quantized(KVMethod):
-    """Reads every cached token from a copy of `bits` bits per value, with a scale and a zero point for each
+    """Reads every cached token from a copy with `bits` bits per value, and a scale and a zero point for each
     `group`.
 
     The default group is one head's key or value. `shared`: the target reads the same codes (plus more bits),
-    so only the scales are extra memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).
+    so only the scales need additional memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).
     """
 
     source: ClassVar[str] = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"

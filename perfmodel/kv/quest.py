@@ -9,8 +9,8 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class Quest(KVMethod):
-    """Bounds the score of every page by its channel-wise smallest and largest key; reads the best pages in
-    each step.
+    """Bounds the score of every page by its channel-wise smallest and largest key, and reads the best pages
+    in each step.
 
     Default of 16 tokens per page: Tang et al. 2024.
     """

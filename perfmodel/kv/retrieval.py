@@ -34,19 +34,19 @@ class Retrieval(KVMethod):
         )
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
-        """A rebuild's share of one iteration: scores the means (or averages all keys anew), selects and
-        gathers chunks.
+        """The share of a rebuild in one iteration. A rebuild scores the means (or averages all keys anew),
+        selects and gathers chunks.
         """
         return self._rebuild(context, layout, self.keep_means).times(self.beyond_budget(context) / self.every)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """The first build, which reads all keys; kept means are written too."""
+        """The first build. It reads all keys, and writes the means if they are kept."""
         build = self._rebuild(context, layout, False)
         written = self._means(context, layout) if self.keep_means else 0.0
         return Step(build.flops, build.bytes + written, build.kernels).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The packed copy, and the means where they are kept."""
+        """The packed copy, and the means if they are kept."""
         means = self._means(context, layout) if self.keep_means else 0.0
         return (self.read_bytes(context, layout) + means) * self.beyond_budget(context)
 

@@ -1,4 +1,4 @@
-"""Prompt tokens that the end of the prompt attends to."""
+"""Keeps the prompt tokens to which the end of the prompt attends."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -38,10 +38,11 @@ class SnapKV(KVMethod):
         return np.minimum(float(self.budget + self.generated), context)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Score S keys with the window's queries, sum over the window, pool, choose, gather the budget.
+        """Scores S keys with the window's queries, sums over the window, pools, chooses and gathers the
+        budget.
 
-        Bytes: the keys once; one score per query head and token written and read by the pooling, again by the
-        choice (the window's scores are summed before they leave the kernel); the gather.
+        Bytes: the keys once; one score per query head and token, which pooling writes and reads and the
+        choice reads again (the window's scores are summed before they leave the kernel); the gather.
         """
         scores = context * layout.query_heads
         flops = context * layout.score_flops * self.window + scores * (self.window + self.kernel)

@@ -11,11 +11,11 @@ from perfmodel.operations import Floats
 class StreamingLLM(KVMethod):
     """Reads the first `sinks` tokens and the latest budget - sinks tokens.
 
-    `copy`: the tokens are kept in a ring buffer (else an index view of the target's cache is read).
-    `own_prefill`: as published. The draft's keys and values come from passes in which its window attends, at
-    positions inside the cache, so the prompt is run through the draft once more and fills the ring buffer.
-    Otherwise the draft reads the keys and values of a full prefill, at their positions in the text. Default
-    of 4 sinks: Xiao et al. 2023.
+    `copy`: a ring buffer holds the tokens; without it the draft reads the target's cache through an index.
+    `own_prefill`: as published. The draft's keys and values then come from passes in which its window
+    attends, at positions inside the cache, so the prompt runs through the draft once more and fills the ring
+    buffer. Otherwise the draft reads the keys and values of a full prefill, at their positions in the text.
+    Default of 4 sinks: Xiao et al. 2023.
     """
 
     source: ClassVar[str] = "Xiao et al. 2023, arXiv 2309.17453"
@@ -38,7 +38,7 @@ class StreamingLLM(KVMethod):
         return self.own_prefill
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """Gathers sinks and window into the ring buffer; no work for a view, or where the draft's own prefill
+        """Gathers sinks and window into the ring buffer. No work for a view, or where the draft's own prefill
         fills it.
         """
         if self.own_prefill or not self.copy:
@@ -46,7 +46,7 @@ class StreamingLLM(KVMethod):
         return gather(self.attended_tokens(context), layout).times(self.beyond_budget(context))
 
     def stored_bytes(self, context: Floats, layout: KVLayout) -> Floats:
-        """The ring buffer, however it was filled; one of its own keys is kept at any context."""
+        """The ring buffer. With `own_prefill` it exists at every context."""
         if self.own_prefill:
             return self.read_bytes(context, layout)
         return self.read_bytes(context, layout) * self.beyond_budget(context) if self.copy else 0.0

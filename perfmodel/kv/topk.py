@@ -9,10 +9,10 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class TopK(KVMethod):
-    """Scores every key in every step and reads the best tokens; this bounds the acceptance but saves no time.
+    """Scores every key in every step and reads the best tokens. This bounds the acceptance but saves no time.
 
     Keys and values of the chosen tokens count as the attention's reads, keys of all others as selection:
-    together S/2 + budget/2 tokens' bytes. MLA's latent is key and value at once, so there all of it is read.
+    together the bytes of S/2 + budget/2 tokens. MLA's latent is key and value at once, so all of it is read.
     """
 
     source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
@@ -22,6 +22,6 @@ class TopK(KVMethod):
     budget: int
 
     def select_step(self, context: Floats, layout: KVLayout) -> Step:
-        """Score the keys that are not chosen in the end; find the best."""
+        """Scores the keys that are not chosen in the end, and finds the best."""
         rest = context - self.attended_tokens(context)
         return Step(rest * layout.score_flops, rest * layout.key_bytes, 2.0 * self.beyond_budget(context))

@@ -9,8 +9,8 @@ from perfmodel.operations import Floats
 
 @dataclass(frozen=True, slots=True)
 class TOVA(KVMethod):
-    """Keeps the tokens that the latest query attends to most; evicts the weakest, averaged over heads, in
-    each step.
+    """Keeps the tokens to which the latest query attends most. Each step evicts the weakest one by the mean
+    over heads.
     """
 
     source: ClassVar[str] = "Oren et al. 2024, arXiv 2401.06104"

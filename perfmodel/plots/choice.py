@@ -11,16 +11,16 @@ from perfmodel.errors import InputError
 from perfmodel.plots.theme import BRIGHT, DARK, Figure, above, asked, label, panels, styled
 
 SIDES = {"baseline": (-1, BRIGHT[0], "s"), "speculating": (1, BRIGHT[5], "o")}
-"""Front -> the side of its line that its numbers are on, above (1) or below, its colour and its marker."""
+"""Front -> the side of its line with its numbers (1 above, -1 below), its colour and its marker."""
 NAMED = 4
-"""Points of a front that are labelled with their batch."""
+"""Most points of a front that are labelled with their batch."""
 
 
 @styled
 def pareto(found: Advice) -> Figure:
     """Throughput against time per token of the best baseline and the best speculating points, from `advise`.
 
-    Numbers are batch sizes; the star is the one chosen, the dotted line the bound on time per token. Raises
+    Numbers are batch sizes. The star is the chosen point, the dotted line the bound on time per token. Raises
     InputError where nothing fits in memory. Returns the figure.
     """
     fronts = {"baseline": found.pareto.baseline, "speculating": found.pareto.speculating}
@@ -69,7 +69,7 @@ def _place(p: Pick | FrontPoint) -> tuple[float, float]:
 
 
 def _spread(front: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """A few points, evenly apart along the front's throughput, its last one among them."""
+    """A few points at even distances along the front's throughput, including its last one."""
     rates = np.array([p.throughput_tokens_per_s for p in front])
     places = {int(np.abs(rates - rate).argmin()) for rate in np.linspace(0.25, 1.0, NAMED) * rates[-1]}
     return [front[place] for place in sorted(places)]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from perfmodel.plots.surfaces import Span
 
 PITCH = 4.4
-"""Rows that a point takes: its name, three bars and a gap."""
+"""Rows of a point in `breakdown`: its name, three bars and a gap."""
 MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), "pass": ("whole pass", "o")}
 TERA = 1e12
 
@@ -51,9 +51,9 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
     """FLOP/s over FLOPs per byte of the linear layers, of attention and of the whole pass, a panel for each
     pass.
 
-    The lines are the device's limits, one for each peak in use; points lie below them by the software's
-    efficiency as calibrated. Passes that do not exist (a draft without a model, all but the baseline step at
-    gamma 0) have no panel. Returns the figure.
+    The lines are the device's limits, one for each peak in use. Points lie below them by the calibrated
+    efficiency of the software. Passes that do not exist (a draft without a model, all but the baseline step
+    at gamma 0) have no panel. Returns the figure.
     """
     scenario = scenario_of(asked)
     passes = _passes(scenario, batch, context, gamma)
@@ -91,10 +91,10 @@ def roofline(asked: Query | Scenario, batch: float, context: float, gamma: int) 
 
 @styled
 def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> Figure:
-    """The predicted time of each pass by component (left), and the time per token (right), at (batch,
-    context)s.
+    """The predicted time of each pass by component (left), and the time per token (right), for each (batch,
+    context).
 
-    The parts sum to the predicted time; a tick in a bar is the physical lower bound of its pass. Returns the
+    The parts sum to the predicted time. A tick in a bar is the physical lower bound of its pass. Returns the
     figure.
     """
     scenario = scenario_of(asked)
@@ -128,7 +128,7 @@ def breakdown(asked: Query | Scenario, points: Iterable[tuple[float, float]], ga
 
 
 def row_of(place: int, stage: str) -> float:
-    """Row of the bar of a pass of the point with this number in `breakdown`, from above."""
+    """Row, counted from above, of the bar of a pass in `breakdown`, for the point with this number."""
     return place * PITCH + 1.0 + ("baseline", "draft", "verify").index(stage)
 
 
@@ -143,10 +143,10 @@ def ratios(
     ideal: bool = True,
     points: int = 121,
 ) -> Figure:
-    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or with the axes
-    exchanged.
+    """T_D/T_T (left) and T_V/T_T (right) over a span of contexts, a line for each batch; or with exchanged
+    axes.
 
-    ideal: also, dashed, on the roofline without fixed costs and at full efficiency. Returns the figure.
+    ideal: adds dashed lines on the roofline without fixed costs at full efficiency. Returns the figure.
     """
     scenario = scenario_of(asked)
     places = panels(2, (7.6, 4.0))
@@ -188,7 +188,7 @@ def ratios(
 def _passes(
     scenario: Scenario, batch: float, context: float, gamma: int
 ) -> dict[str, tuple[Machine, list[Op], float]]:
-    """Stage -> machine, ops and new tokens of its pass, of those that are made."""
+    """Stage -> machine, ops and new tokens of its pass, for the passes that exist."""
     passes = {"baseline": (scenario.machine, scenario.target_ops(batch, context), batch)}
     if np.any(scenario.draft.passes(gamma)):
         query = float(scenario.draft.query(gamma))
@@ -223,7 +223,7 @@ def _seconds_by_part(timer: Machine, ops: list[Op], new: float) -> dict[str, flo
 
 
 def _stack(axes: Axes, row: float, parts: dict[str, float]) -> list[str]:
-    """One bar of coloured parts; returns the colours that are seen."""
+    """One bar of coloured parts. Returns the colours that are visible."""
     start = 0.0
     for colour, length in parts.items():
         axes.barh(row, length, 0.8, left=start, color=colour, zorder=2)
@@ -242,7 +242,7 @@ def _per_token(axes: Axes, place: int, p: Prediction) -> None:
 
 
 def _bar_names(axes: Axes, names: list[str], bars: tuple[str, ...]) -> None:
-    """Labels of the bars, with those of the points above them."""
+    """Labels of the bars, below those of the points."""
     rows = [place * PITCH + 1.0 + bar for place in range(len(names)) for bar in range(len(bars))]
     axes.set_yticks(rows, list(bars) * len(names))
     axes.tick_params(axis="y", length=0)
@@ -262,7 +262,7 @@ def _bar_names(axes: Axes, names: list[str], bars: tuple[str, ...]) -> None:
 
 
 def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
-    """Peak in TFLOP/s -> the formats that compute at it, of those that occur."""
+    """Peak in TFLOP/s -> the formats in use that compute at it."""
     roofs: dict[float, str] = {}
     for compute in sorted({op.compute for op in ops if float(op.cost.flops) > 0}):
         peak = machine.peak(compute) / TERA
@@ -271,8 +271,8 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
 
 
 def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str], named: bool) -> None:
-    """Draws the slope of the bandwidth up to a level for each peak, with a label on the slope and, on
-    request, on the peaks.
+    """Draws the slope of the bandwidth up to a level for each peak. The slope has a label, and on request the
+    peaks.
     """
     from matplotlib.transforms import offset_copy
 

@@ -118,9 +118,10 @@ def band(
     measured: Iterable[tuple[float, float]] = (),
     points: int = 25,
 ) -> Figure:
-    """Predicted speedup over a span of contexts with its interval, and measured (context, speedup)s as dots.
+    """Predicted speedup over a span of contexts with its interval, and measured (context, speedup) pairs as
+    dots.
 
-    Where the calibration states no observed error there is no interval. Returns the figure.
+    There is no interval if the calibration states no observed error. Returns the figure.
     """
     scenario = scenario_of(asked)
     (axes,) = panels(size=(7.2, 3.8))

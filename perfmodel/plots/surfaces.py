@@ -1,4 +1,4 @@
-"""Over batch and context: where speculation pays and by how much, and which draft length is best there."""
+"""Pictures over batch and context: where speculation pays, by how much, and the best draft length."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -83,9 +83,9 @@ def surface(
 ) -> "Figure":
     """Predicted speedup over both spans, at one gamma or (None) at the best one of every point.
 
-    The black line is break even; dashed is the inflection context, from which a larger batch of `batch_range`
-    costs no speedup (one gamma only). Points that do not fit in memory are hatched. Dots have the colour of
-    the measured value. Returns the figure.
+    The black line is break even. The dashed line is the inflection context, from which a larger batch of
+    `batch_range` does not reduce the speedup (one gamma only). Points that do not fit in memory are hatched.
+    Dots have the colour of the measured value. Returns the figure.
     """
     scenario = scenario_of(asked)
     batches, contexts = np.geomspace(*batch, points), np.geomspace(*context, points)
@@ -136,8 +136,8 @@ def surface(
 def gamma_curves(
     asked: Query | Scenario, points: Iterable[tuple[float, float]], *, max_gamma: int = DEFAULT_MAX_GAMMA
 ) -> "Figure":
-    """Speedup over the draft length, a line for each (batch, context), its best length marked. Returns the
-    figure.
+    """Speedup over the draft length, a line for each (batch, context), with its best length marked. Returns
+    the figure.
     """
     scenario = scenario_of(asked)
     where = list(points)
@@ -166,8 +166,8 @@ def gamma_curves(
 def _levels(values: Array) -> tuple[list[float], list[Any]]:
     """Levels from just below the values to just above, including 1, and a colour for each band.
 
-    Values beyond all levels have an extra band. A colour depends only on its speedup, so that two pictures
-    can be compared, and no two bands share one.
+    Values beyond all levels have an additional band. A colour depends only on its speedup, so two pictures
+    can be compared. No two bands share a colour.
     """
     low, high = min(float(values.min()), 1.0), max(float(values.max()), 1.0)
     first, last = int(np.searchsorted(LEVELS, low, "right")) - 1, int(np.searchsorted(LEVELS, high))
@@ -187,7 +187,7 @@ def _bands() -> list[tuple[float, ...]]:
 
 
 def _fits(scenario: Scenario, batches: Array, contexts: Array, gamma: Ints, fraction: float) -> Mask:
-    """Where memory suffices, over [batch, context]; everywhere on a device with unknown memory."""
+    """Whether memory suffices, over [batch, context]; True everywhere on a device with unknown memory."""
     shape = (batches.size, contexts.size)
     if scenario.machine.gpu.memory is None:
         return np.ones(shape, bool)
@@ -196,7 +196,7 @@ def _fits(scenario: Scenario, batches: Array, contexts: Array, gamma: Ints, frac
 
 
 def _memory(axes: "Axes", batches: Array, contexts: Array, fits: Mask) -> list[Any]:
-    """Hatches what does not fit; its entry of the legend."""
+    """Hatches the points that do not fit; returns the entry of the legend."""
     if fits.all():
         return []
     from matplotlib.patches import Patch
@@ -208,7 +208,7 @@ def _memory(axes: "Axes", batches: Array, contexts: Array, fits: Mask) -> list[A
 
 
 def _dots(axes: "Axes", found: Sequence[Measured]) -> list[Any]:
-    """Dots in the colour of the measured value, not clipped at the edges, with their numbers."""
+    """Dots in the colour of the measured value with their numbers; the edges do not clip them."""
     from matplotlib.patheffects import withStroke
 
     if not found:

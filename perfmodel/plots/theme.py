@@ -34,10 +34,10 @@ else:  # loaded on use only; the other modules take these names from here
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
-"""For lines and points, in this order (Tol's "bright")."""
+"""Colours of lines and points, in this order (Tol's "bright")."""
 GREY, DARK, PALE = "#bbbbbb", "#444444", "#eeeeee"
 STAGES = {"baseline": BRIGHT[0], "draft": BRIGHT[1], "verify": BRIGHT[2], "overhead": GREY}
-"""The parts of an iteration, in every picture."""
+"""Colours of the parts of an iteration, the same in every picture."""
 STAGE_NAMES = {
     "baseline": "baseline step",
     "draft": "draft step",
@@ -55,9 +55,11 @@ PARTS = {
 """Components of the time of a pass: word and colour (Tol's "light")."""
 BELOW = ("#f6d3c9", "#e58267", "#b2182b", "#4d0712")
 ABOVE = ("#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b")
-"""From break even to the largest slowdown and speedup; red and blue also differ in how fast they darken."""
+"""Colours from break even to the largest slowdown and speedup. Red and blue also differ in how fast they
+darken.
+"""
 SEQUENCE = ("#cae0e4", "#90c2cf", "#5a9fb8", "#3b7a9e", "#2b5680", "#22335c", "#160f30")
-"""From few to many, light to dark."""
+"""Colours from few to many, light to dark."""
 STYLE = Path(__file__).with_name("perfmodel.mplstyle")
 FORMATS = (".png", ".svg")
 DPI = 160
@@ -65,7 +67,7 @@ DPI = 160
 
 @contextmanager
 def style() -> Iterator[None]:
-    """matplotlib set up as all pictures have it. Raises InputError where it is not installed."""
+    """Sets up matplotlib for all pictures. Raises InputError if it is not installed."""
     try:
         from matplotlib import style as looks
     except ModuleNotFoundError:
@@ -75,7 +77,7 @@ def style() -> Iterator[None]:
 
 
 def styled(draw: Draw) -> Draw:
-    """A drawing function in the style."""
+    """Makes a drawing function use the style."""
     return in_names(style()(draw))  # type: ignore[return-value]
 
 
@@ -85,7 +87,7 @@ def scenario_of(asked: Query | Scenario) -> Scenario:
 
 
 def panels(columns: int = 1, size: tuple[float, float] = (7.2, 4.4), rows: int = 1) -> "list[Axes]":
-    """Axes of a new figure that no window manager knows of, row by row."""
+    """Axes of a new figure outside any window manager, row by row."""
     from matplotlib.figure import Figure
 
     return list(Figure(figsize=size).subplots(rows, columns, squeeze=False).ravel())
@@ -108,14 +110,14 @@ def label(axes: "Axes", title: str, caption: str) -> "Figure":
 
 
 def sign(words: str, **look: Any) -> "Line2D":
-    """A line or marker of a legend that is in no picture."""
+    """A line or marker for a legend that is drawn in no picture."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=words, **look)
 
 
 def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":
-    """A legend between title and axes, where it covers no data; returns it."""
+    """A legend between title and axes, where it covers no data. Returns it."""
     if handles is None:
         handles = axes.get_legend_handles_labels()[0]
     legend = axes.legend(
@@ -133,7 +135,7 @@ def above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) ->
 
 
 def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
-    """Everything that a reader needs to repeat the question, without defaults."""
+    """Everything that repeats the question, without defaults."""
     machine, draft, taken = scenario.machine, scenario.draft, scenario.acceptance
     parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}"]
     view = draft.kv.label().partition(",")[0]
@@ -152,14 +154,14 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
 
 
 def unusual(record: Any) -> list[str]:
-    """The fields of a record that are not at their defaults, by name."""
+    """The fields of a record that differ from their defaults, by name."""
     usual = {f.name: f.default for f in fields(record) if f.init and f.default is not MISSING}
     given = {name: getattr(record, name) for name in usual}
     return [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if value != usual[name]]
 
 
 def asked(question: Question) -> str:
-    """The arguments of a question that are not at their defaults, as they are given."""
+    """The arguments of a question that differ from their defaults, as they are given."""
     declared = arguments(type(question))
     said = {n: v for n, v in question.as_dict().items() if getattr(question, n) != declared[n].fallback}
     return "; ".join(f"{name.replace('_', ' ')} {_plain(value)}" for name, value in said.items())
@@ -170,7 +172,9 @@ def _plain(value: Any) -> str:
 
 
 def told_apart(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
-    """Labels of (batch, context) points by their differences, and the common part for the caption."""
+    """Labels of (batch, context) points by the parts in which they differ, and the common part for the
+    caption.
+    """
     columns = [[f"batch {b:g}" for b, _ in points], [f"context {tokens(c)}" for _, c in points]]
     same = [column[0] for column in columns if len({*column}) == 1 and len(points) > 1]
     kept = [column for column in columns if column[0] not in same] or columns
@@ -178,7 +182,7 @@ def told_apart(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[s
 
 
 def tokens(value: float) -> str:
-    """A count of tokens or sequences on an axis: 4096 is 4k, 100000 is 98k, 1.5k where that is exact."""
+    """A count of tokens or sequences on an axis: 4096 is 4k, 100000 is 98k; 1.5k where that is exact."""
     if value < 1000:
         return f"{value:.4g}"
     for suffix, unit in (("M", 2**20), ("k", 2**10)):
@@ -215,7 +219,7 @@ def shades(count: int) -> list[Any]:
 
 @in_names
 def save(figure: "Figure", path: str | Path) -> Path:
-    """Writes a picture as .png or .svg; the same numbers give the same bytes. Raises InputError for a wrong
+    """Writes a picture as .png or .svg. The same numbers give the same bytes. Raises InputError for a wrong
     path.
     """
     where = destination(path, *FORMATS)

@@ -15,8 +15,8 @@ def traffic(found: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     """Mean (line) and 99th percentile (dotted) of both latencies over the loads of an answer, a colour per
     draft length.
 
-    slo: limits to draw, in milliseconds, as in the question. A cross on the axis marks the saturation of a
-    length. Raises InputError for fewer than two loads.
+    slo: limits to draw, in milliseconds, as in the question. A cross on the axis marks the saturation rate of
+    a length. Raises InputError for fewer than two loads.
     """
     from matplotlib.ticker import FuncFormatter
 

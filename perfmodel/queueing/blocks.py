@@ -1,9 +1,8 @@
-"""The prefix cache of a replay, block by block: what is found, what running requests hold, and what is
-evicted.
+"""The prefix cache of a replay, block by block: hits, blocks of running requests, and evictions.
 
-A *node* is a run of blocks that begins where its prompt's node before it ends: a prefix of all, a session's
-context, or one hash of a trace. Blocks that no request runs on stay until room is needed, and the least
-recently used go first; a request lets go of its last blocks first, as vLLM does.
+A *node* is a sequence of blocks that begins where the previous node of its prompt ends: a common prefix, a
+session's context, or one hash of a trace. Blocks without a running request stay until their room is needed;
+the least recently used are evicted first. A request releases its last blocks first, as in vLLM.
 """
 
 from collections import OrderedDict
@@ -18,11 +17,11 @@ Path: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What requests have in common, over ``[request]``.
+    """The parts that requests share, over ``[request]``.
 
-    paths: (node, tokens) of the prompt, from its first token on, as far as others may have them. keeps: node
-    that the rest of its context belongs to (-1: none). follows: request whose answer comes before it is sent
-    (-1: none), and think_s: so many seconds before.
+    paths: (node, tokens) of the prompt, from its first token, as far as other requests may have them. keeps:
+    node of the rest of its context (-1: none). follows: request whose answer precedes it (-1: none). think_s:
+    seconds between that answer and this request.
     """
 
     paths: Sequence[Path]
@@ -31,15 +30,16 @@ class Shared:
     think_s: Sequence[float] = ()
 
     def first(self, count: int) -> "Shared":
-        """Of so many requests."""
+        """The same for the first `count` requests."""
         return Shared(*(getattr(self, each.name)[:count] for each in fields(self)))
 
 
 @dataclass(slots=True)
 class BlockCache:
-    """Tokens by node: size of all that are cached, users: running requests that hold one, idle: held by none,
-    least recently used first. own: of running requests, in blocks that nobody shares, and in those that are
-    computed although they are cached. read, found: prompt tokens that were computed, and that were not.
+    """Tokens by node. size: all cached tokens. users: running requests that hold the node. idle: nodes
+    without such requests, least recently used first. own: tokens of running requests in private blocks, and
+    in cached blocks that are computed again. read, found: prompt tokens that were computed, and that were
+    found.
     """
 
     law: HitLaw
@@ -58,7 +58,7 @@ class BlockCache:
         return self.found / max(self.found + self.read, 1)
 
     def find(self, request: int, prompt: int) -> tuple[int, int]:
-        """Tokens of a prompt that need not be computed, and those for which it would take room."""
+        """Tokens of a prompt that need not be computed, and the idle tokens that the prompt would hold."""
         matched, missed, needed = 0, False, prompt
         for node, tokens in self.shared.paths[request]:
             held = min(self.size.get(node, 0), tokens)
@@ -71,7 +71,7 @@ class BlockCache:
         return hit, needed + matched - hit
 
     def enter(self, request: int, prompt: int, hit: int, needed: int) -> None:
-        """Take the room that `find` said."""
+        """Takes the room that `find` returned."""
         fresh, double = 0, needed - prompt
         for node, tokens in self.shared.paths[request]:
             held = min(self.size.get(node, 0), tokens) if node in self.users else 0
@@ -87,8 +87,9 @@ class BlockCache:
         self.found += hit
 
     def leave(self, request: int, decoded: float, keep: bool = True) -> float:
-        """Tokens of room that are given back. decoded: the request's since it came. keep: whether its
-        session goes on.
+        """Returns the tokens of room that a finished request gives back.
+
+        decoded: tokens that it decoded since its arrival. keep: whether its session goes on.
         """
         own, double = self.own.pop(request)
         rest, kept, left = int(own + decoded), self.shared.keeps[request] if keep else -1, list[int]()
@@ -108,7 +109,7 @@ class BlockCache:
         return freed
 
     def trim(self, room: float) -> None:
-        """Evict whole blocks until what is idle fits."""
+        """Evicts whole blocks until the idle ones fit."""
         while self.idle_tokens > max(room, 0.0):
             node, tokens = next(iter(self.idle.items()))
             blocks = -int((room - self.idle_tokens) // self.law.block) * self.law.block

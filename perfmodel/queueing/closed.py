@@ -1,13 +1,12 @@
-"""The server's answer in closed form: running batch, throughput and latencies over any number of loads at
-once.
+"""The server in closed form: running batch, throughput and latencies at any number of loads at once.
 
-Open loop: the chain of `queueing.occupancy`. Closed loop: C clients, each decoding in a share f of the
-passes, see (C - 1) f others decode and their prompts arrive, so that
+Open loop: the chain of `queueing.occupancy`. Closed loop: C clients. Each decodes in a share f of the passes,
+and meets (C - 1) f others that decode, with their prompts, so that
 
-    s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau        f = (D - 1) / A / ((D - 1) / A + passes of the
-    TTFT)
+    s = T(1 + (C - 1) f) + (C - 1) f A / (D - 1) tau
+    f = (D - 1) / A / ((D - 1) / A + passes of the TTFT)
 
-(the arrival theorem of Reiser and Lavenberg 1980: a client sees the system of C - 1).
+by the arrival theorem (Reiser and Lavenberg 1980): a client sees the system of C - 1.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -34,27 +33,29 @@ from perfmodel.queueing.occupancy import TINY, Occupancy, capacity, occupancy, p
 from perfmodel.queueing.steps import StepTimes
 
 BLOCK = 512
-"""Loads answered at once: memory stays flat beside the result."""
+"""Number of loads that are computed at once, which keeps memory constant."""
 HALVINGS = 16
 FEW, FURTHER = 8, 28
-"""Batches up to which each is a node, and how many nodes there are from there on."""
+"""Every batch up to the first number is a node; the second is the number of nodes beyond it."""
 FEWER_CLIENTS = 16
-"""Numbers of clients, up to those asked about, whose throughput is a lower bound."""
+"""Number of smaller client counts whose throughput gives a lower bound."""
 OF_ROOM = 0.1
-"""Assumed: deviation of a client's wait for room over its mean."""
+"""Assumed: standard deviation over mean of a client's wait for room."""
 OVERFLOWS = 1e-4
-"""Share of time with all seats taken from which on one of ten thousand requests finds them so."""
+"""Share of time with all seats taken above which one in ten thousand requests waits for a seat."""
 REGULAR = 1.0 / 6.0
-"""Variance over mean of the prompts that a client meets: each other one sends about once while it decodes."""
+"""Variance over mean of the number of prompts that a client meets. Every other client sends about once while
+it decodes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedLoad:
-    """Over ``[load]``. Times in seconds, of requests; saturated: more arrives than is served, and TTFT has no
-    end.
+    """Results over ``[load]``; times in seconds. saturated: more requests arrive than are served, and the
+    TTFT is infinite.
 
-    running: requests that decode, mean over time. share: of time by n, over ``[load, n]``. metastable: at
-    this rate a batch above the one told would hold itself up.
+    running: mean number of requests that decode. share: share of time with n requests, over ``[load, n]``.
+    metastable: at this rate a larger batch than the reported one would also persist.
     """
 
     lengths: Lengths
@@ -69,8 +70,8 @@ class ServedLoad:
 
     @property
     def e2e(self) -> Moments:
-        """To the last token: what follows the first is a product of independent numbers, tokens and time of
-        each.
+        """Time to the last token. The part after the first token is a product of independent numbers: tokens,
+        and the time of each.
         """
         mean, variance, each = self.lengths.decoded, self.lengths.output_std**2, self.tpot
         both = mean**2 * each.variance + variance * (each.mean**2 + each.variance)
@@ -78,7 +79,7 @@ class ServedLoad:
 
 
 def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> ServedLoad:
-    """Answer every load at one draft length. spread: standard deviation of acceptance between requests."""
+    """Computes every load at one draft length. spread: standard deviation of acceptance between requests."""
     given = np.atleast_1d(np.asarray(load.rate if load.clients is None else load.clients, float))
     answer = _open if load.clients is None else _closed
     parts = [
@@ -88,7 +89,7 @@ def serve(steps: StepTimes, load: Load, limits: Limits, spread: float = 0.0) -> 
 
 
 def mean_tpot_s(steps: StepTimes, load: Load, limits: Limits) -> Array:
-    """The mean of `ServedLoad.tpot` alone, at every load."""
+    """The mean of `ServedLoad.tpot` at every load, without the other figures."""
     lengths = load.lengths
     if load.clients is not None:
         clients, _ = at_server(steps, load, limits, np.atleast_1d(np.asarray(load.clients, float)))
@@ -134,10 +135,11 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
 
 
 def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, at: int) -> Array:
-    """Requests with a first token: those that decode, and those that wait meanwhile for prompts of others.
+    """Mean number of requests with a first token: those that decode, and those that wait meanwhile for
+    others' prompts.
 
-    most, at: the saturation rate, and the requests of a saturated server. While a prompt is read, others
-    arrive, and they are read before decoding continues.
+    most, at: the saturation rate, and the number of requests of a saturated server. While a prompt is read,
+    others arrive; they are read before decoding continues.
     """
     prompt = steps.prompt_at(np.maximum(o.running, 1.0))
     load = np.minimum(rate * prompt, FULL)
@@ -151,7 +153,7 @@ def _running(steps: StepTimes, o: Occupancy, rate: Array, most: float, at: int) 
 
 @cache
 def _nodes(states: int) -> tuple[Array, Array]:
-    """Some batches, and the shares of all that count for each: sums over n are kept for lines in n."""
+    """Some batches, and weights with which sums over all n are linear interpolations between them."""
     n = np.unique(np.round(np.concatenate([np.arange(FEW), np.geomspace(FEW, states - 1, FURTHER)])))
     n = n[n < states]
     at = np.arange(states, dtype=float)
@@ -178,8 +180,8 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
-    """Clients that do not think: a with a + rate(a) think_s = clients; at least 1, and the share of time with
-    one.
+    """Clients at the server, not thinking: a with a + rate(a) think_s = clients. It is at least 1; also the
+    share of time with one.
     """
     if not load.think_s:
         return clients, np.ones(1)
@@ -194,10 +196,10 @@ def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> t
 def _cycle_within(
     steps: StepTimes, lengths: Lengths, limits: Limits, inside: Array, most: float
 ) -> tuple[Array, Moments, Array, Array]:
-    """`_cycle`, and requests per second: never fewer than of fewer clients, never above capacity (`most`).
+    """`_cycle`, and requests per second: at least the rate of fewer clients, at most the capacity (`most`).
 
-    By Little's law a client's cycle lasts clients / rate: where that is shorter, so is decoding; it is never
-    shorter than of fewer clients.
+    By Little's law a client's cycle lasts clients / rate. If that is shorter than `_cycle`, decoding is
+    shorter too, but never shorter than with fewer clients.
     """
     fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
@@ -211,7 +213,7 @@ def _cycle_within(
 
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
-    """The share of passes in which a client decodes, found by search."""
+    """The share of passes in which a client decodes, by bisection."""
     decoding = lengths.decoded / steps.tokens_per_iteration
     low, high = np.zeros_like(clients), np.ones_like(clients)
     for _ in range(HALVINGS):
@@ -236,7 +238,9 @@ def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients:
 def _cycle(
     steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array
 ) -> tuple[Array, Moments, Array]:
-    """Seconds that a client decodes, its time to the first token, and how many others decode meanwhile."""
+    """Seconds for which a client decodes, its time to the first token, and the number of others that decode
+    meanwhile.
+    """
     share = _decoding_share(steps, lengths, limits, clients)
     others = (clients - 1.0) * share
     batch = 1.0 + others

@@ -1,12 +1,12 @@
-"""When a request's tokens come: the first, all others, and the last, as moments of what a request meets on
-its way.
+"""The times of a request's first, later and last tokens, as moments of the delays that it meets.
 
-    TTFT  own time + rest of the running pass + passes handed out ahead + other prompts + its own passes +
-    room TPOT  (passes of its output, prompts met among them) / (D - 1)
+    TTFT = own time + rest of the running pass + passes handed out ahead + other prompts + its own passes
+           + wait for room
+    TPOT = (passes of its output, with the prompts in them) / (D - 1)
 
-Prompts queue as in an M/G/1 queue whose server goes on vacation for a decoding pass (Doshi 1986). A pass
-takes m prompts: for large m all that arrived during a pass ride in the next one (gated); for m = 1 they are
-served one by one.
+Prompts queue as in an M/G/1 queue whose server takes a vacation for each decoding pass (Doshi 1986). A pass
+takes m prompts. For large m all prompts that arrive during a pass join the next one (gated); for m = 1 they
+are served one by one.
 """
 
 from dataclasses import dataclass
@@ -22,23 +22,25 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 SLOWED = 0.85
-"""Variance of the batch's mean over a request's stay, over the batch's own: it changes as slowly as requests
-do.
+"""Variance of the batch's mean over a request's stay, over the variance of the batch itself. The batch
+changes as slowly as requests do.
 """
 BETA_STEPS = 400
 LEAST_CONCENTRATION = 0.2
-"""Sum of a Beta distribution's parameters: with less, acceptance is next to always 0 or 1."""
+"""Least sum of a Beta distribution's parameters. With a smaller sum, acceptance is almost always near 0 or
+1.
+"""
 FULL = 0.98
-"""Load of the prompt queue beyond which its waiting is told as at this load: what is above is saturated
+"""Load of the prompt queue above which its waiting time is computed at this load; a higher load is saturated
 anyway.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What a request that arrives finds, over ``[load, n]``, in seconds.
+    """The state that an arriving request finds, over ``[load, n]``, in seconds.
 
-    wait: until the next pass begins. others: prompts before its own and beside it. pass_s: a mean pass.
+    wait: until the next pass begins. others: prompts before its own or in the same pass. pass_s: a mean pass.
     """
 
     wait: Moments
@@ -49,9 +51,10 @@ class Meeting:
 def at_any_time(
     steps: StepTimes, lengths: Lengths, batch: Array, rate: Array, burst: float, seen: Array, per_pass: Array
 ) -> Meeting:
-    """Poisson arrivals: the rest of a running pass, and the long passes are met more often than they run.
+    """Poisson arrivals: a request waits for the rest of a running pass, and meets long passes in proportion
+    to their duration.
 
-    burst: variance of what arrives, and so of the prompts that are met, over that of Poisson arrivals.
+    burst: variance of the arrivals, and so of the prompts met, over that of Poisson arrivals.
     """
     rate = np.asarray(rate, float)[:, None]
     decode, prompt = _passes(steps, batch)
@@ -73,12 +76,12 @@ def at_any_time(
 
 
 def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, idle: Array) -> Meeting:
-    """Clients that send when their answer ends, so as a pass ends: they wait for all of the one that then
-    begins.
+    """Clients that send when their answer ends, which is when a pass ends. They wait for the whole pass that
+    then begins.
 
-    ends: others that do so after the same pass. Half of them are before, and the other half beside as far as
-    there is room in the pass; a prompt that does not fit beside another takes one pass more. idle: other
-    clients that do not decode: no more prompts than theirs can be ahead.
+    ends: other clients that send after the same pass. Half of them are ahead. The other half share the pass
+    as far as there is room; a prompt without room needs one more pass. idle: other clients that do not
+    decode; no more prompts than theirs can be ahead.
     """
     decode, prompt = _passes(steps, batch)
     ends = ends[:, None]
@@ -94,10 +97,10 @@ def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, 
 def first_token(
     steps: StepTimes, lengths: Lengths, batch: Array, seen: Array, per_pass: Array, m: Meeting
 ) -> Moments:
-    """Time to the first token of requests that find `batch` others decoding with probability `seen`, room
-    apart.
+    """Time to the first token of requests that find `batch` others decoding with probability `seen`, without
+    waits for room.
 
-    batch, per_pass: over ``[n]`` or ``[load, n]``, n from 0; per_pass: prompts that fit in a pass.
+    batch, per_pass: over ``[n]`` or ``[load, n]``, n from 0. per_pass: prompts that fit in a pass.
     """
     decode, prompt = _passes(steps, batch)
     own = np.maximum(decode, steps.running_s[0])  # a pass for a prompt alone reads the weights too
@@ -108,9 +111,10 @@ def first_token(
 
 
 def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Array:
-    """Seconds beyond its own until a pass takes a request of a closed loop, which always misses the first.
+    """Seconds in addition to its own time until a pass takes a request of a closed loop; it always misses the
+    first pass.
 
-    Where its own time is longer than that pass, the request comes at any time of a later one.
+    If its own time is longer than that pass, the request arrives at any time of a later one.
     """
     pass_s = decode + ends * prompt
     met = (pass_s**2 + ends * prompt**2) / (2.0 * np.maximum(pass_s, TINY))
@@ -118,34 +122,34 @@ def missed_s(steps: StepTimes, decode: Array, prompt: Array, ends: Array) -> Arr
 
 
 def backlog(ends: Array, per_pass: Array) -> Array:
-    """How much longer a prompt of a closed loop queues because earlier passes left prompts over, 1 or
-    more.
+    """Factor (1 or more) by which a prompt of a closed loop waits longer because earlier passes left prompts
+    over.
     """
     busy = np.minimum(ends / per_pass, 1.0 - 1e-6)
     return np.asarray(1.0 / (1.0 - busy ** np.maximum(np.floor(per_pass), 1.0)))
 
 
 def _prompts(seconds: Array, prompt: Array) -> Moments:
-    """A Poisson number of prompts that take so long together on average."""
+    """Time of a Poisson number of prompts whose mean total is given."""
     return Moments(seconds, seconds * prompt, seconds * prompt**2)
 
 
 def _passes(steps: StepTimes, batch: Array) -> tuple[Array, Array]:
-    """Seconds of a decoding pass, 0 without a batch, and of a prompt in it."""
+    """Seconds of a decoding pass (0 without a batch), and of a prompt in it."""
     running = np.maximum(batch, 1.0)
     seconds = np.interp(running, steps.batches, steps.running_s)
     return np.where(batch > 0, seconds, 0.0), steps.prompt_at(running)
 
 
 def own_passes_of(steps: StepTimes, lengths: Lengths, per_pass: Array, batch: Array) -> Array:
-    """Expected number of passes that a request's own prompt is read in."""
+    """Expected number of passes that read a request's own prompt."""
     if steps.cached is None:
         return whole_passes(1.0 / per_pass, lengths.input_cv)
     return steps.cached.passes(per_pass * steps.prompt_tokens(lengths, batch))
 
 
 def whole_passes(mean: Array, cv: float) -> Array:
-    """Expected number of passes, rounded up, of prompts that take a uniform number with this mean and
+    """Expected number of passes, rounded up, for prompts that take a uniform number with this mean and
     variation.
     """
     half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
@@ -169,9 +173,8 @@ def per_token(
 ) -> Moments:
     """Time per output token over the requests, around its `mean`.
 
-    What differs: acceptance (`spread`, its standard deviation between requests), how an output's iterations
-    turn out, how many prompts of others it meets, and the batch (its pass over the mean one, as requests see
-    it).
+    Sources of variation: acceptance between requests (`spread`, a standard deviation), the iterations of an
+    output, the number of other prompts met, and the batch (its pass over the mean pass that requests see).
     """
     between, skew, within = _gain_spread(steps.gamma, round(steps.tokens_per_iteration, 9), spread)
     chance = within / lengths.decoded
@@ -186,12 +189,11 @@ def per_token(
 
 @cache
 def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float, float]:
-    """Of 1/Omega over requests: variance and third moment over mean powers; and the variance of an
-    iteration's gain.
+    """Variance and third moment of 1/Omega over requests, divided by powers of its mean, and the variance of
+    an iteration's gain.
 
-    The last is over the mean gain, so that it is the squared deviation of one token's iterations. Acceptance
-    is Beta-distributed with the constant that gains `gained`, and 1/E[1/Omega] stays that: engines count
-    iterations.
+    The last is divided by the mean gain, so it is the squared deviation of one token's iterations. Acceptance
+    has a Beta distribution. It keeps 1/E[1/Omega] at `gained`, because engines count iterations.
     """
     if gained <= 1:
         return 0.0, 0.0, 0.0
@@ -208,15 +210,13 @@ def _gain_spread(gamma: int, gained: float, spread: float) -> tuple[float, float
 
 
 def beta_of(alpha: float, spread: float) -> tuple[float, float]:
-    """Parameters of the Beta distribution with this mean and standard deviation, as far as there is one."""
+    """Parameters of the Beta distribution with this mean and standard deviation, as far as it exists."""
     concentration = max(alpha * (1.0 - alpha) / spread**2 - 1.0, LEAST_CONCENTRATION)
     return alpha * concentration, (1.0 - alpha) * concentration
 
 
 def beta_weights(a: float, b: float) -> tuple[Array, Array]:
-    """Values of a Beta distribution and their weights: even steps of theta, where the value is its sine
-    squared.
-    """
+    """Values of a Beta distribution and their weights, at even steps of theta with value sin^2(theta)."""
     theta = (np.arange(BETA_STEPS) + 0.5) * (np.pi / 2.0 / BETA_STEPS)
     density = (2.0 * a - 1.0) * np.log(np.sin(theta)) + (2.0 * b - 1.0) * np.log(np.cos(theta))
     weights = np.exp(density - density.max())

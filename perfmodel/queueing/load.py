@@ -1,5 +1,5 @@
-"""What arrives at a server: requests of some lengths, at a rate or from so many clients, and what the server
-allows.
+"""The load of a server: requests with their lengths, at a rate or from a number of clients; and the limits of
+the server.
 """
 
 from dataclasses import dataclass
@@ -20,37 +20,37 @@ class Lengths:
 
     @property
     def decoded(self) -> float:
-        """Tokens that come out of decoding passes: all but the first, which the prompt's own pass gives."""
+        """Tokens that decoding passes produce: all but the first, which the prompt's own pass produces."""
         return self.output_mean - 1.0
 
     @property
     def context(self) -> float:
-        """Mean cached tokens of a request that decodes: P + E[D^2] / (2 E[D]), for longer outputs stay
+        """Mean cached tokens of a request that decodes: P + E[D^2] / (2 E[D]), because longer outputs stay
         longer.
         """
         return self.input_mean + (self.output_mean**2 + self.output_std**2) / (2.0 * self.output_mean)
 
     @property
     def context_std(self) -> float:
-        """Standard deviation of the cached tokens over the requests that decode together, at most a
-        uniform's.
+        """Standard deviation of the cached tokens over concurrently decoding requests; at most that of a
+        uniform distribution.
         """
         spread = np.hypot(self.input_std, self.output_mean / np.sqrt(12.0))
         return float(min(spread, self.context / np.sqrt(3.0)))
 
     @property
     def input_cv(self) -> float:
-        """Standard deviation of the prompt over its mean."""
+        """Standard deviation over mean of the prompt length."""
         return self.input_std / self.input_mean
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests per second of an open loop, or clients of a closed one that each wait for their answer.
+    """Requests per second of an open loop, or clients of a closed loop, each of which waits for its answer.
 
-    Exactly one of `rate` and `clients` is given, an array. burstiness: as in `vllm bench serve`, the
-    shape of gamma-distributed gaps between arrivals: 1 is Poisson, below 1 burstier. think_s: mean time after
-    an answer before a client sends again.
+    Exactly one of `rate` and `clients` is given, as an array. burstiness: as in `vllm bench serve`, the shape
+    of gamma-distributed gaps between arrivals; 1 is Poisson, below 1 burstier. think_s: mean time between an
+    answer and the client's next request.
     """
 
     lengths: Lengths
@@ -62,9 +62,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server allows at once. max_num_seqs: requests that run; max_num_batched_tokens: tokens of one
-    pass.
-    """
+    """Limits of a server. max_num_seqs: running requests. max_num_batched_tokens: tokens of one pass."""
 
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192

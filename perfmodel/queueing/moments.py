@@ -1,7 +1,8 @@
 """Sums and percentiles of random times from three moments.
 
-Means, variances and third central moments of independent parts add. A percentile is that of the Pearson III
-(shifted gamma) distribution with those moments, by Wilson and Hilferty (1931), whose inverse is closed too.
+Means, variances and third central moments of independent parts add up. A percentile is that of the Pearson
+III (shifted gamma) distribution with these moments, by the approximation of Wilson and Hilferty (1931). Its
+inverse has a closed form too.
 """
 
 from dataclasses import dataclass
@@ -11,16 +12,18 @@ import numpy as np
 from perfmodel.operations import Array, Floats
 
 NORMAL = {0.5: 0.0, 0.9: 1.2815515655446004, 0.99: 2.3263478740408408}
-"""Share below -> quantile of the standard normal distribution."""
+"""Probability -> quantile of the standard normal distribution."""
 MOST_SKEW = 2.0
-"""Of an exponential; the approximation of Wilson and Hilferty is poor beyond."""
+"""Skewness of an exponential; above it the approximation of Wilson and Hilferty is poor."""
 LEAST_SKEW = 1e-3
-"""By which a normal distribution is told, where the approximation divides by nothing."""
+"""Skewness below which a normal distribution is used, because the approximation divides by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A random time: mean, variance and third central moment, in powers of its unit; never below `least`."""
+    """A random time: mean, variance and third central moment, in powers of its unit. It is never below
+    `least`.
+    """
 
     mean: Floats
     variance: Floats = 0.0
@@ -37,7 +40,7 @@ class Moments:
         )
 
     def times(self, factor: Floats) -> "Moments":
-        """The time multiplied by a number."""
+        """The time times a number."""
         f = np.asarray(factor)
         return Moments(f * self.mean, f**2 * self.variance, f**3 * self.third, f * self.least)
 
@@ -51,13 +54,13 @@ class Moments:
         return deviation, np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew) / 6.0
 
     def quantile(self, share: float) -> Array:
-        """The time that a share of 0.5, 0.9 or 0.99 stays below."""
+        """The quantile at 0.5, 0.9 or 0.99."""
         deviation, sixth = self._shape
         z = ((1.0 + sixth * NORMAL[share] - sixth**2) ** 3 - 1.0) / (3.0 * sixth)
         return np.maximum(self.mean + deviation * z, self.least)
 
     def below(self, limit: Floats) -> Array:
-        """The share of times at or below a limit."""
+        """The probability of a time at or below a limit."""
         deviation, sixth = self._shape
         over, endless = limit - np.asarray(self.mean), np.full_like(deviation, np.inf)
         away = np.divide(over, deviation, out=endless, where=deviation > 0)
@@ -69,7 +72,7 @@ class Moments:
 
 
 def mixed(weights: Array, part: Moments) -> Moments:
-    """The mixture along the last axis, with weights that add up to 1 there."""
+    """The mixture along the last axis, with weights that sum to 1 there."""
     mean = np.sum(weights * part.mean, -1)
     off = part.mean - mean[..., None]
     square = off * off
@@ -79,19 +82,19 @@ def mixed(weights: Array, part: Moments) -> Moments:
 
 
 def uniform(width: Floats) -> Moments:
-    """Uniform from 0 to `width`."""
+    """The uniform distribution from 0 to `width`."""
     return Moments(np.asarray(width) / 2.0, np.square(width) / 12.0, np.zeros_like(np.asarray(width, float)))
 
 
 def sometimes(chance: Floats, mean: Floats) -> Moments:
-    """0, or with a chance exponential with this mean."""
+    """0, or with probability `chance` exponential with this mean."""
     p, m = np.asarray(chance, float), np.asarray(mean, float)
     first, second, third = p * m, 2.0 * p * m**2, 6.0 * p * m**3
     return Moments(first, second - first**2, third - 3.0 * first * second + 2.0 * first**3)
 
 
 def normal_share(z: Floats) -> Array:
-    """Share of a standard normal distribution below z, within 2e-7 (Abramowitz and Stegun 7.1.26)."""
+    """Probability of a standard normal variable below z, within 2e-7 (Abramowitz and Stegun 7.1.26)."""
     x = np.abs(np.asarray(z, float)) / np.sqrt(2.0)
     t = 1.0 / (1.0 + 0.3275911 * x)
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))

@@ -1,14 +1,14 @@
-"""How many requests decode at once under a rate: a birth-death chain with bunched births, and the rate where
-it ends.
+"""The number of concurrently decoding requests at a rate: a birth-death chain with bunched births, and its
+saturation rate.
 
-With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate whatever n
-is, and each adds tau. Requests then leave at mu(n) = n A / ((D - 1) s(n)), so that of single births pi(n) is
-the product of rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly
-1979). Above the most seats the chain goes on at mu(seats): requests that wait for room.
+With n decoding requests a pass lasts s(n) = T(n) / (1 - rate tau(n)): prompts arrive at the rate for every n,
+and each adds tau. Requests leave at mu(n) = n A / ((D - 1) s(n)). For single births pi(n) is therefore the
+product of rate / mu(k), k = 1 ... n (processor sharing: the same for every distribution of lengths; Kelly
+1979). Above the number of seats the chain continues with mu(seats): requests wait for room.
 
-While prompts are read nothing decodes, and more requests arrive: on a clock of decoding alone they come in
-bunches, a branching process whose variance over its mean tends to 1 / (1 - rate tau)^2 (Hawkes and Oakes
-1974).
+While prompts are read nothing decodes, and more requests arrive. On a clock of decoding alone requests thus
+arrive in bunches, a branching process whose variance over its mean tends to 1 / (1 - rate tau)^2 (Hawkes and
+Oakes 1974).
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ NEGLIGIBLE, TINY = 1e-9, 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Over ``[rate, n]`` for n = 0 ... seats: `share` of time, requests that wait for room among those at the
-    last n.
+    """Results over ``[rate, n]`` for n = 0 ... seats. `share`: share of time; the last n includes requests
+    that wait for room.
 
-    running, waiting: mean requests that decode, and that wait for room. full: share of time without room.
-    pass_s: seconds of a pass at n from 1, prompts included. saturated: more arrives than can leave.
-    metastable: with all seats taken less would leave than arrives.
+    running, waiting: mean number of requests that decode, and that wait for room. full: share of time without
+    room. pass_s: seconds of a pass at n from 1, with its prompts. saturated: more requests arrive than can
+    leave. metastable: with all seats taken, fewer would leave than arrive.
     """
 
     share: Array
@@ -43,11 +43,11 @@ class Occupancy:
 
 
 def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float, int]:
-    """Largest rate that can be served, requests per second, and the n of a saturated server: 0 where not one
-    request fits.
+    """Largest rate that can be served, in requests per second, and the n of a saturated server; both 0 if not
+    one request fits.
 
-    The maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)), as far as the prompts that such a rate brings
-    fit in the token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P a pass.
+    The rate is the maximum over n of 1 / ((D - 1) T(n) / (n A) + tau(n)). The prompts at that rate must fit
+    in the token budget that decoding leaves: n A / (D - 1) <= (budget - n (K + 1)) / P per pass.
     """
     if not steps.seats:
         return 0.0, 0
@@ -62,7 +62,7 @@ def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float,
 
 
 def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: Array) -> Array:
-    """Prompts that the token budget of a pass takes beside a decoding batch."""
+    """Prompts that fit in the token budget of a pass in addition to a decoding batch."""
     left = limits.max_num_batched_tokens - np.asarray(batch) * (steps.gamma + 1.0)
     return np.maximum(left, 1.0) / steps.prompt_tokens(lengths, batch)
 
@@ -70,7 +70,7 @@ def prompts_per_pass(steps: StepTimes, lengths: Lengths, limits: Limits, batch: 
 def occupancy(
     steps: StepTimes, lengths: Lengths, rate: Array, most: float, burstiness: float = 1.0
 ) -> Occupancy:
-    """The chain at each rate; `most` is the rate from which on it is saturated, where all seats are taken."""
+    """The chain at each rate. `most`: the rate from which it is saturated, with all seats taken."""
     rate = np.asarray(rate, float)[:, None]
     saturated = rate[:, 0] >= most
     kept = np.where(saturated[:, None], most * (1 - NEGLIGIBLE), rate)
@@ -103,7 +103,7 @@ def occupancy(
 def _bunching(
     steps: StepTimes, lengths: Lengths, prompts: Array, pass_s: Array, prompt_s: Array, burstiness: float
 ) -> Array:
-    """Variance over mean of the arrivals, on a clock of decoding, while a request decodes."""
+    """Variance over mean of the arrivals while a request decodes, on a clock of decoding alone."""
     stay = lengths.decoded * pass_s / steps.tokens_per_iteration / (prompt_s + TINY) * (1.0 - prompts)
     # what of a bunch of prompts falls into the same stay
     lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)
@@ -111,11 +111,12 @@ def _bunching(
 
 
 def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
-    """Share of time at n = 0 ... seats, and how many wait for room, where requests come in geometric bunches.
+    """Share of time at n = 0 ... seats, and the number of waiting requests, for requests in geometric
+    bunches.
 
-    The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), m the mean bunch,
-    or what acts like it. Beyond the last seat weights fall by a constant factor; where they would rise, two
-    loads of one rate are possible, and the lower one is told.
+    The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), where m is the
+    effective mean bunch. Beyond the last seat weights fall by a constant factor. If they would rise, two
+    loads are possible at one rate, and the lower one is reported.
     """
     # mu(n-1) / mu(n), and mu(0) = 0
     slower = np.concatenate([np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1)

@@ -1,13 +1,14 @@
-"""What a prefix cache saves of the prompts, and what a draft costs it.
+"""The tokens that a prefix cache saves, and those that a draft costs it.
 
-Of a prompt of L tokens whose first m are cached an engine finds whole blocks of U tokens, and never the last
-token:
+For a prompt of L tokens whose first m are cached, an engine finds whole blocks of U tokens, and never the
+last token:
 
     hits = max(0, floor(min(m, L - 1) / U) - d) U
 
-d is 1 where the draft starts from the target's hidden states, which no cache keeps, so that the last block is
-computed again (vllm#54360). A cache is evicted least recently used first, from what the running batch leaves
-of the room: among the requests of that time one has to hold the prefix, or a session has to come back.
+d is 1 if the draft starts from the target's hidden states, which no cache keeps; the last block is then
+computed again (vllm#54360). The least recently used blocks are evicted first, from the room that the running
+batch leaves. A prefix survives if one request within the eviction time holds it, a session if it returns
+within that time.
 """
 
 import math
@@ -25,10 +26,10 @@ from perfmodel.specs.engines.serving import PrefixBlocks, serving_engines
 from perfmodel.speculation.scenario import Scenario
 
 NODES = 16
-"""Prompt lengths that stand for a uniform distribution, fewer where turns differ too."""
+"""Number of prompt lengths that stand for a uniform distribution; smaller where turns differ too."""
 NEGLIGIBLE = 1e-9
 AGES = 128
-"""At which idle contexts are evicted, in think times: knots."""
+"""Ages at which idle contexts are evicted, in think times: the knots of an integral."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +42,26 @@ class HitLaw:
     dropped: int = 0
 
     def hits(self, matched: Floats, prompt: Floats) -> Array:
-        """Tokens of a prompt that are not computed, of those that are cached from its first on."""
+        """Prompt tokens that are not computed, given the number of cached ones from the first token on."""
         whole = np.minimum(matched, np.subtract(prompt, 1.0)) // self.block - self.dropped
         return np.maximum(whole, 0.0) * self.block
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What a question says of the cache. block: in place of the engine's own. keeps: no block is dropped."""
+    """What a question states about the cache. block: replaces the engine's own. keeps: no block is
+    dropped.
+    """
 
     block: int | None = None
     keeps: bool = False
 
     def option(self, scenario: Scenario) -> str:
-        """With which the engine keeps the last block of a hit; empty where it has none."""
+        """The option with which the engine keeps the last block of a hit; empty without one."""
         return prefix_blocks(scenario).keeps
 
     def law(self, scenario: Scenario, gamma: int) -> HitLaw:
-        """Of a server that drafts `gamma` tokens."""
+        """The law of a server that drafts `gamma` tokens."""
         rules = prefix_blocks(scenario)
         block = self.block or (raised(scenario, gamma, rules.block) if rules.raised else rules.block)
         drops = rules.drops and scenario.draft.starts_from_features and not self.keeps
@@ -66,13 +69,16 @@ class Engine:
 
 
 def prefix_blocks(scenario: Scenario) -> PrefixBlocks:
-    """Of the question's engine; of the default one for times that no serving engine made."""
+    """Prefix blocks of the question's engine; of the default engine if the times are not of a serving
+    engine.
+    """
     engines = serving_engines()
     return engines.get(engine_of(scenario.machine.calibration) or DEFAULT, engines[DEFAULT]).prefix
 
 
 def raised(scenario: Scenario, gamma: int, block: int) -> int:
-    """Tokens of a block: with recurrent layers, whole blocks until an attention layer's page holds a state.
+    """Tokens of a block. With recurrent layers it is the number of whole blocks whose attention page holds a
+    state.
 
     The state is that of one layer and sequence on one device, with an input of the convolution for each
     drafted token (vLLM, model_executor/models/config.py, recalled). Gives 2,144 and 1,648 of vllm#54360.
@@ -89,8 +95,8 @@ class CachedPrompts:
     """Prompts of a server with a prefix cache, over ``[running batch]`` from 1.
 
     read: mean tokens that are computed. hit_rate: share of prompt tokens that are not. pairs: mean product of
-    both of a prompt. room_tokens: of all caches. cv: variation of `read` between prompts of an idle server,
-    where a prompt has one of these `lengths` to read with this `chance`.
+    both over prompts. room_tokens: of all caches. cv: coefficient of variation of `read` between prompts on
+    an idle server, where a prompt reads one of these `lengths` with this `chance`.
     """
 
     law: HitLaw
@@ -103,22 +109,24 @@ class CachedPrompts:
     chance: Array
 
     def found(self, share: Array) -> Array:
-        """Mean of `hit_rate` over shares of time ``[load, running batch]`` from 0, where it is as at 1."""
+        """Mean of `hit_rate` over shares of time ``[load, running batch]``, which start at batch 0; its rate
+        is that of batch 1.
+        """
         return np.asarray(share @ self.at(self.hit_rate, np.arange(float(share.shape[-1]))))
 
     def passes(self, left: Array) -> Array:
-        """Mean passes that a prompt is read in, where so many tokens are left in one."""
+        """Mean number of passes that read a prompt, given the tokens left in a pass."""
         return np.ceil(self.lengths / left[..., None] - NEGLIGIBLE) @ self.chance
 
     def at(self, values: Array, batch: Floats) -> Array:
-        """Some of these between whole batches."""
+        """The value of an array over batches, interpolated between whole batches."""
         return np.asarray(np.interp(batch, np.arange(1.0, values.size + 1), values))
 
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Prompts that differ, over ``[kind]``. prompt, matched, weight: tokens of one, those that were computed
-    before, its share of all. returns: whether these are those of its own session.
+    """Kinds of prompts, over ``[kind]``. prompt: tokens. matched: tokens that were computed before. weight:
+    share of all requests. returns: whether the matched tokens are of its own session.
     """
 
     prompt: Array
@@ -129,11 +137,11 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Reuse:
-    """What requests have in common.
+    """The parts that requests share.
 
-    first: of a session's first request. prefix, share: tokens that requests begin with alike, and the share
-    of sessions that do. turns, turn_tokens: each further prompt of a session adds the answer and so many
-    tokens to the one before, and think_s is the mean time between both. engine: whose cache it is.
+    first: lengths of a session's first request. prefix, share: tokens of a common beginning, and the share of
+    sessions with it. turns, turn_tokens: each further prompt of a session is the previous context plus this
+    many tokens. think_s: mean time between an answer and the next prompt. engine: the engine of the cache.
     """
 
     first: Lengths
@@ -146,7 +154,7 @@ class Reuse:
 
     @cached_property
     def kinds(self) -> Kinds:
-        """Each turn at each length of a first prompt."""
+        """The kinds of prompts: each turn at each length of a first prompt."""
         first, turns = self.first, self.turns
         nodes = max(NODES // turns, 2)
         spread = (np.arange(nodes) * 2.0 + 1.0 - nodes) / np.sqrt((nodes**2 - 1.0) / 3.0)
@@ -159,7 +167,7 @@ class Reuse:
 
     @property
     def think_of_all_s(self) -> float:
-        """Mean over all requests of the time before a further one of the same session."""
+        """Mean think time per request, over all requests of a session."""
         return self.think_s * (self.turns - 1) / self.turns
 
     @property
@@ -170,13 +178,13 @@ class Reuse:
         return mean, float(np.sqrt(k.weight @ (k.prompt - mean) ** 2))
 
     def shared(self, law: HitLaw) -> float:
-        """Mean tokens of a running request that all who begin with the prefix hold together."""
+        """Mean tokens of a running request that all requests with the prefix hold together."""
         k = self.kinds
         return self.share * float(k.weight @ law.hits(np.minimum(self.prefix, k.prompt), k.prompt))
 
     def cached(self, law: HitLaw, sequences: float, lengths: Lengths, request_s: Array) -> CachedPrompts:
-        """The prompts that are computed. sequences: requests whose caches fit. request_s: seconds that the
-        server takes for one, over ``[running batch]``.
+        """The prompts that are computed. sequences: requests whose caches fit. request_s: seconds of the
+        server per request, over ``[running batch]``.
         """
         k, n, shared = self.kinds, np.arange(1.0, request_s.size + 1), self.shared(law)
         own, common = law.hits(k.matched, k.prompt), law.hits(np.minimum(self.prefix, k.prompt), k.prompt)
@@ -187,7 +195,7 @@ class Reuse:
         first = (1.0 - back) * begins[:, None]
 
         def of_found(value: Callable[[Array], Array]) -> Array:
-            """Mean over all prompts of a value of the tokens that are found, 0 where none is."""
+            """Mean over all prompts of a function of the tokens found; 0 where none is found."""
             return (back * value(own) + first * value(common)) @ k.weight
 
         mean, std = self.prompts
@@ -206,11 +214,11 @@ class Reuse:
         )
 
     def _comes_back(self, held: Array, shared: float) -> Array:
-        """Chance that a session is sooner back than its context is evicted. held: idle tokens that a cache
-        has room for, times seconds of the server for a request.
+        """Probability that a session returns before its context is evicted. held: idle tokens that fit in the
+        cache, times seconds of the server per request.
 
-        A context is evicted at an age of t; with exponential times those that come back fill room for
-        Z (1 - exp(-t/Z)) a request, and the last of each session for t.
+        A context is evicted at an age of t. With exponential times, sessions that return occupy room for Z (1
+        - exp(-t/Z)) per request, and the last request of each session for t.
         """
         if not self.think_s:
             return np.ones_like(held)

@@ -1,11 +1,10 @@
-"""A discrete-event model of a continuous-batching server, pass by pass: what the closed form is checked
-against.
+"""A discrete-event model of a continuous-batching server, pass by pass. It checks the closed form.
 
-First come, first served; every pass runs all decoding requests and fills what is left of its token budget
-with prompts; requests enter while there are seats and KV room, and the youngest is preempted (its tokens
-computed again) when caches outgrow the room, as vLLM does. A request's iterations are drawn beforehand, token
-by token, from an acceptance of its own; passes between two events are taken at once, so that ten thousand
-requests take about a second.
+Requests are served in the order of arrival. Every pass runs all decoding requests and fills the rest of its
+token budget with prompts. Requests enter while there are seats and KV room. If caches outgrow the room, the
+youngest request is preempted and its tokens are computed again, as in vLLM. A request's iterations are drawn
+in advance, token by token, from its own acceptance. Passes between two events are taken at once, so ten
+thousand requests take about a second.
 """
 
 import math
@@ -26,16 +25,17 @@ from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, co
 
 HALVINGS = 20
 LEAST = 1e-6
-"""Of an iteration, within which work counts as done."""
+"""Share of an iteration below which remaining work counts as done."""
 DRAWN_AT_ONCE = 2_000_000
-"""Iterations whose gains are drawn together: memory stays flat."""
+"""Number of iterations whose gains are drawn together, which keeps memory constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Requests in the order of arrival: seconds, prompt and output tokens. In a closed loop `at_s` is
-    read of every client's first request. shared: what prompts have in common. gain: tokens per iteration of
-    each request over the server's.
+    """Requests in the order of arrival: seconds, prompt tokens and output tokens.
+
+    A closed loop uses `at_s` only for every client's first request. shared: the common parts of the prompts.
+    gain: tokens per iteration of each request, relative to the server's.
     """
 
     at_s: Array
@@ -45,15 +45,15 @@ class Arrivals:
     gain: Array | None = None
 
     def first(self, count: int) -> "Arrivals":
-        """So many of them, with what these have in common."""
+        """The first `count` requests, with their shared parts."""
         shared = self.shared and self.shared.first(count)
         return Arrivals(self.at_s[:count], self.input_tokens[:count], self.output_tokens[:count], shared)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequests:
-    """What every request met, in the order of arrival, and the server: seconds; `running` is a mean over
-    time. hit_rate: share of prompt tokens that the prefix cache held.
+    """Times of every request in seconds, in the order of arrival. `running` is a mean over time. hit_rate:
+    share of prompt tokens that the prefix cache held.
     """
 
     ttft_s: Array
@@ -67,7 +67,7 @@ class ReplayedRequests:
 
     @property
     def mean_tpot_s(self) -> float:
-        """Over the requests of two tokens or more; 0 where there is none."""
+        """Mean over the requests with two tokens or more; 0 without any."""
         several = self.tpot_s[self.output_tokens > 1]
         return float(several.mean()) if several.size else 0.0
 
@@ -75,8 +75,8 @@ class ReplayedRequests:
 def arrivals(
     lengths: Lengths, count: int, rate: float | None, burstiness: float, seed: int, start: float = 0.0
 ) -> Arrivals:
-    """Requests of drawn lengths (uniform of the given mean and deviation), with gamma-distributed gaps at a
-    rate.
+    """Requests with drawn lengths (uniform with the given mean and standard deviation), with
+    gamma-distributed gaps at a rate.
     """
     draw = np.random.default_rng(seed)
     gaps = np.zeros(count)
@@ -106,18 +106,19 @@ def replay(
     seed: int = 0,
     cap: int | None = None,
 ) -> ReplayedRequests:
-    """Serve all requests; clients: so many send one each at the start, and the next when theirs is answered.
+    """Serve all requests. clients: each sends one request at the start, and the next when the previous one is
+    answered.
 
-    lengths: those that `steps` were priced at; the prompts' times are in proportion to their tokens. clients'
-    first requests come when `requests` says. cap: the most requests at the server at once, like
-    ``--max-concurrency`` of ``vllm bench serve``: a request beyond it is sent when another ends, and its
-    times begin then.
+    lengths: the lengths at which `steps` were priced; the time of a prompt is proportional to its tokens. The
+    first request of each client comes at its time in `requests`. cap: the most requests at the server at
+    once, like ``--max-concurrency`` of ``vllm bench serve``. A request beyond it is sent when another ends,
+    and its times begin then.
     """
     return _Server(steps, lengths, limits, requests, clients, spread, seed, cap).run()
 
 
 def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
-    """Passes that each request decodes for: drawn gains are added up until its tokens are there."""
+    """Number of decoding passes of each request: drawn gains are summed until its tokens are complete."""
     gained, gamma = steps.tokens_per_iteration, steps.gamma
     if gained <= 1:
         return decoded
@@ -137,10 +138,10 @@ def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed
 
 
 def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.Generator) -> Array:
-    """P(at least j drafted tokens are accepted), ``[request, j - 1]``: a Beta-distributed acceptance of each
-    request.
+    """P(at least j drafted tokens are accepted), ``[request, j - 1]``, with a Beta-distributed acceptance of
+    each request.
 
-    Engines count iterations: requests are drawn so that 1 / E[1/Omega] stays what is gained.
+    Engines count iterations, so the draws keep 1 / E[1/Omega] at the given gain.
     """
     gained, gamma = steps.tokens_per_iteration, steps.gamma
     alpha = float(alpha_from_tokens_per_iteration(min(gained, gamma + 1.0), float(gamma)))
@@ -160,7 +161,7 @@ def _own_survival(steps: StepTimes, spread: float, count: int, draw: np.random.G
 
 
 class _Server:
-    """The state of a replay; times in seconds, caches in tokens."""
+    """The state of a replay: times in seconds, caches in tokens."""
 
     def __init__(
         self,
@@ -223,7 +224,7 @@ class _Server:
         self.decoding_s, self.preemptions, self.done = 0.0, 0, 0
 
     def run(self) -> ReplayedRequests:
-        """All requests, to the last token."""
+        """Runs all requests to their last token."""
         count = len(self.prompts)
         while self.done < count:
             self._arrive()
@@ -250,9 +251,7 @@ class _Server:
         )
 
     def _send(self, when: float) -> None:
-        """A client of a closed loop sends the next request; a pass that has begun does not take it any
-        more.
-        """
+        """A client of a closed loop sends its next request. A pass that has begun no longer takes it."""
         if self.following < len(self.first_sent):
             self._send_one(self.first_sent[self.following], when)
             self.following += 1
@@ -262,7 +261,7 @@ class _Server:
         heappush(self.coming, (when + self.steps.own_s, request, self.number + (self.running > 0)))
 
     def _arrive(self) -> None:
-        """Requests that came while the last pass ran."""
+        """Adds the requests that came while the last pass ran."""
         while self.coming and self.coming[0][0] <= self.time:
             _, request, least = heappop(self.coming)
             if self.with_server == self.cap:
@@ -307,7 +306,7 @@ class _Server:
         return read
 
     def _quiet(self) -> int:
-        """Passes until something else than decoding happens."""
+        """Number of passes until an event other than decoding."""
         n = min(self.running, self.last)
         step, gained = self.decode_s[n], self.gained[n]
         passes = math.ceil((self.ends[0][0] - self.worked) / gained - LEAST)
@@ -319,7 +318,7 @@ class _Server:
         return max(passes, 1)
 
     def _pass(self, read: list[tuple[int, int]], passes: int) -> None:
-        """Run so many passes, the first of which reads prompts."""
+        """Runs a number of passes, the first of which reads prompts."""
         n = min(self.running, self.last)
         tokens = sum(tokens for _, tokens in read)
         drafting = self.table[n]
@@ -341,7 +340,7 @@ class _Server:
                 self._start(request)
 
     def _start(self, request: int) -> None:
-        """A prompt has been read: its first token is there (unless it was preempted before), and it
+        """A prompt has been read. Its first token is out (unless the request was preempted before), and it
         decodes.
         """
         self.reading.popleft()
@@ -355,8 +354,8 @@ class _Server:
         self.grows += self.growth[request]
 
     def _finish(self) -> None:
-        """Requests that have all their tokens leave; the youngest goes back to wait while caches outgrow the
-        room.
+        """Requests with all their tokens leave. The youngest ones go back to the queue while caches outgrow
+        the room.
         """
         while self.ends and self.ends[0][0] <= self.worked + LEAST:
             _, request, stay = heappop(self.ends)

@@ -1,4 +1,4 @@
-"""A rollout: requests that all come at the start, whose answers end one after another."""
+"""A rollout: all requests arrive at the start, and their answers end one after another."""
 
 import numpy as np
 
@@ -7,8 +7,9 @@ from perfmodel.queueing.replay import Arrivals
 
 
 def batch_of(lengths: Lengths, count: int, longest: int, seed: int) -> Arrivals:
-    """Prompts of one length, outputs of a log-normal distribution with this mean and deviation, cut where
-    prompt and output are `longest` tokens.
+    """Prompts of one length, and outputs of a log-normal distribution with this mean and standard deviation.
+
+    An output is cut where prompt and output together reach `longest` tokens.
     """
     mean = lengths.output_mean
     variance = np.log1p((lengths.output_std / mean) ** 2)
@@ -19,6 +20,6 @@ def batch_of(lengths: Lengths, count: int, longest: int, seed: int) -> Arrivals:
 
 
 def at_once(requests: Arrivals, count: int) -> Arrivals:
-    """The first so many requests, all at the start."""
+    """The first `count` requests, all at the start."""
     first = requests.first(count)
     return Arrivals(np.zeros(first.at_s.size), first.input_tokens, first.output_tokens)

@@ -1,4 +1,4 @@
-"""Drawn requests that have something in common: a prefix that a share of them begins with, and sessions."""
+"""Drawn requests with shared parts: a common prefix of a share of them, and sessions."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from perfmodel.queueing.replay import Arrivals, arrivals
 
 
 def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: int) -> Arrivals:
-    """At least `count` requests in whole sessions, each session's one after another; rate: of requests.
+    """At least `count` requests in whole sessions, in turn within each session. rate: of requests.
 
     Times between an answer and the next prompt are exponential.
     """
@@ -48,7 +48,7 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
 
 
 def sharing(requests: Arrivals, reuse: Reuse, seed: int) -> Arrivals:
-    """Requests a share of which begins with the prefix, as far as they are that long."""
+    """Requests of which a share begins with the prefix, as far as they are that long."""
     begins = np.random.default_rng([seed, 3]).random(requests.at_s.size) < reuse.share
     tokens = np.where(begins, np.minimum(requests.input_tokens, int(reuse.prefix)), 0).tolist()
     paths = [((0, each),) if each else () for each in tokens]

@@ -1,9 +1,8 @@
-"""How long the passes of a server take, by the requests that decode in them: all that queueing needs of a
-`Scenario`.
+"""Times of a server's passes, by the number of decoding requests: the part of a `Scenario` that queueing
+needs.
 
-A pass over n decoding requests takes `decode_s[n-1]`; a prompt that rides along adds `prompt_s[n-1]`, priced
-by the same roofline on the tokens of both together, its own quadratic attention and the draft's prefill
-included.
+A pass over n decoding requests takes `decode_s[n-1]`. A prompt in the same pass adds `prompt_s[n-1]`: the
+same roofline on the tokens of both, the prompt's own quadratic attention and the draft's prefill.
 """
 
 from collections.abc import Sequence
@@ -24,19 +23,19 @@ from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
 KNOTS = 128
-"""Sizes of a pass that are priced, between which time is a straight line."""
+"""Number of pass sizes that are priced. Time is linear between them."""
 ROUNDS = 3
-"""Of prompts by the rate that their times allow, where sessions come back after a while."""
+"""Rounds between the prompts' times and the rate that these allow, for sessions that return after a while."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What prompts add to a pass: its layers by all its tokens together, attention and the draft by the
+    """The time that prompts add to a pass: layers by all its tokens together, attention and the draft by the
     prompts' own.
 
-    tokens, seconds: of passes through all but attention, knots. token_s: of attention and draft, for a prompt
-    token. pass_s: further time of a pass that reads prompts. cached_s: of attention, for a prompt token and
-    each token before it that a prefix cache held.
+    tokens, seconds: knots of the time of a pass without attention. token_s: attention and draft per prompt
+    token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and
+    cached token before it.
     """
 
     tokens: Array
@@ -46,12 +45,12 @@ class Reading:
     cached_s: float = 0.0
 
     def slowed(self, factor: float) -> "Reading":
-        """All times multiplied by a number."""
+        """All times multiplied by a factor."""
         times = {n: factor * getattr(self, n) for n in ("seconds", "token_s", "pass_s", "cached_s")}
         return replace(self, **times)
 
     def __call__(self, decoding: Array | float, read: Array | float) -> Array:
-        """Seconds that `read` prompt tokens add to a pass that runs `decoding` tokens anyway."""
+        """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens."""
         both, alone = (np.interp(at, self.tokens, self.seconds) for at in (np.add(decoding, read), decoding))
         return np.asarray(np.maximum(both - alone, 0.0) + self.token_s * read + self.pass_s)
 
@@ -60,13 +59,14 @@ class Reading:
 class StepTimes:
     """Passes that draft `gamma` tokens, by running batch 1 ... `seats`.
 
-    tokens_per_iteration: gained by a request in one, the bonus token included. seats: most requests at once,
-    by max_num_seqs, the KV room and the token budget of a pass (0: not one fits). kv_share: of the room that
-    one takes. own_s: seconds of a request outside any pass. passes_ahead: passes already handed to the device
-    when one arrives. reading: what several prompts in a pass add, of which `prompt_s` is the share of one;
-    None: each adds that. survival: P(at least so many drafted tokens are accepted), from 0; None: of a
-    constant acceptance. table: the passes at each n of a server that changes its length, of which the others
-    are those that keep `tokens_per_iteration`. cached: of a prefix cache.
+    tokens_per_iteration: gain of a request per pass, including the bonus token. seats: the most concurrent
+    requests, by max_num_seqs, the KV room and the token budget of a pass (0: not one fits). kv_share: share
+    of the room that one request takes. own_s: seconds of a request outside all passes. passes_ahead: passes
+    that the device already has when a request arrives. reading: the time that several prompts in a pass add,
+    of which `prompt_s` is the share of one; None if each adds that. survival: P(at least j drafted tokens are
+    accepted), from j = 0; None for a constant acceptance. table: the passes at each n of a server that
+    changes its length; the other fields then give the same times with a constant `tokens_per_iteration`.
+    cached: the prompts with a prefix cache.
     """
 
     gamma: int
@@ -84,27 +84,27 @@ class StepTimes:
 
     @property
     def batches(self) -> Array:
-        """1 ... seats, at least one."""
+        """1 ... seats; at least [1]."""
         return np.arange(1.0, self.decode_s.size + 1)
 
     def prompt_tokens(self, lengths: Lengths, batch: Floats) -> Floats:
-        """Mean tokens of a prompt that are computed."""
+        """Mean number of prompt tokens that are computed."""
         return lengths.input_mean if self.cached is None else self.cached.at(self.cached.read, batch)
 
     def prompt_cv(self, lengths: Lengths) -> float:
-        """Variation of these between prompts."""
+        """Coefficient of variation of these between prompts."""
         return lengths.input_cv if self.cached is None else self.cached.cv
 
     def alone_s(self, lengths: Lengths) -> float:
-        """Seconds that an answer alone decodes."""
+        """Seconds of decoding for an answer that runs alone."""
         return lengths.decoded / self.tokens_per_iteration * float(self.decode_s[0])
 
     def scaled(self, factor: float) -> "StepTimes":
-        """All times of passes multiplied by a number, for the closed form."""
+        """All times of passes multiplied by a factor, for the closed form."""
         return replace(self, decode_s=factor * self.decode_s, prompt_s=factor * self.prompt_s, reading=None)
 
     def slowed(self, factor: float) -> "StepTimes":
-        """All times of passes multiplied by a number, for the replay."""
+        """All times of passes multiplied by a factor, for the replay."""
         parts = {at: t.slowed(factor) for at, t in {id(t): t for t in self.table}.items()}
         return replace(
             self.scaled(factor),
@@ -113,17 +113,17 @@ class StepTimes:
         )
 
     def decode_at(self, batch: Array) -> Array:
-        """`decode_s` between whole batches."""
+        """`decode_s`, interpolated between whole batches."""
         return np.interp(batch, self.batches, self.decode_s)
 
     @property
     def running_s(self) -> Array:
-        """Seconds of a pass as it runs: `decode_s` of a table is for equal gains."""
+        """Seconds of a pass as it runs. In a table, `decode_s` is rescaled to equal gains instead."""
         gained = np.array([t.tokens_per_iteration for t in self.table])
         return self.decode_s * (gained / self.tokens_per_iteration) if self.table else self.decode_s
 
     def prompt_at(self, batch: Array) -> Array:
-        """`prompt_s` between whole batches."""
+        """`prompt_s`, interpolated between whole batches."""
         return np.interp(batch, self.batches, self.prompt_s)
 
 
@@ -136,10 +136,13 @@ def step_times(
     reuse: Reuse | None = None,
     engines: Sequence[Engine] | None = None,
 ) -> list[StepTimes]:
-    """The passes of each draft length; own: in place of the engine's; reuse: of prompts; engines: whose cache
-    each length meets, in place of its own. Raises InputError for one of no known acceptance.
+    """The passes of each draft length.
 
-    A pass at n meets n A / (D - 1) prompts; what one adds is its share where so many more ride along.
+    own: replaces the engine's own constants. reuse: shared parts of prompts. engines: the engine of the cache
+    for each length, instead of that in `reuse`. Raises InputError for a length without a known acceptance.
+
+    A pass at n meets n A / (D - 1) prompts. The time of one prompt is its share when that many are in the
+    pass.
     """
     context, drafted = lengths.context, np.asarray(gammas, np.int64)
     scenario = replace(scenario, context_std=lengths.context_std)
@@ -203,8 +206,10 @@ def step_times(
 def prompt_s_of(
     reading: Reading, limits: Limits, decoding: Array, ending: Array, tokens: Floats, pairs: Floats = 0.0
 ) -> Array:
-    """Seconds that a prompt adds to a pass, by running batch: of so many mean tokens, and pairs of one of
-    them and a cached one. decoding: other tokens of the pass; ending: mean requests that end in it (Poisson).
+    """Seconds that a prompt adds to a pass, by running batch, given mean prompt tokens and pairs of a prompt
+    token and a cached one.
+
+    decoding: other tokens of the pass. ending: mean number of requests that end in it (Poisson).
     """
     left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0) / tokens
     # prompts of a pass that has any, as far as they fit; and further passes of a longer one
@@ -216,7 +221,7 @@ def prompt_s_of(
 def sequences_of(
     scenario: Scenario, context: Floats, drafted: NDArray[np.int64], limits: Limits, reserved_bytes: float
 ) -> Array:
-    """Requests whose caches fit next to the weights, not rounded, ``[draft length]``."""
+    """Requests whose caches fit in addition to the weights, not rounded, ``[draft length]``."""
     room = memory_of(scenario, 1.0, context, drafted.astype(float), limits.memory_fraction)
     free = room.available_bytes - reserved_bytes - room.weight_bytes - room.draft_weight_bytes
     each = np.asarray(free / (room.kv_bytes + room.draft_kv_bytes))
@@ -226,7 +231,9 @@ def sequences_of(
 def readings_of(
     scenario: Scenario, lengths: Lengths, limits: Limits, drafts: bool, of_engine: EngineRequests
 ) -> tuple[Reading, Reading]:
-    """What prompts add to a pass, by the scenario's roofline and the engine, without a draft and with it."""
+    """The time that prompts add to a pass, by the scenario's roofline and the engine, without and with a
+    draft.
+    """
     groups = scenario.target_shard.groups  # among which prompts are spread evenly
     factor = of_engine.prompt_factor
     launched = of_engine.prompt_layer_s * scenario.target.num_hidden_layers / groups

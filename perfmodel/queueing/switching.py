@@ -1,4 +1,4 @@
-"""Passes of a server whose draft length follows the running batch."""
+"""Passes of a server whose draft length depends on the running batch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,11 +11,9 @@ from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.steps import StepTimes
 
 LEAST_DECODING = 0.02
-"""Share of a pass that decoding keeps beside the prompts, at the least; no rate that needs more is
-sustained.
-"""
+"""Least share of a pass that decoding keeps. A rate whose prompts need more is not sustained."""
 SELDOM = 1e-3
-"""Share of the largest share of time that every batch counts with, so that rare ones are chosen for too."""
+"""Share of the largest time share that every batch counts at least, so that rare batches get a length too."""
 
 
 def switched(
@@ -23,8 +21,7 @@ def switched(
 ) -> StepTimes:
     """The passes of a server that drafts by `chosen`, an index into `times` for each running batch from 1.
 
-    rate: requests/s that it runs at, which decides how much time each batch has in the mean of
-    `tokens_per_iteration`.
+    rate: requests/s of the server. It decides the weight of each batch in the mean of `tokens_per_iteration`.
     """
     at = np.arange(chosen.size)
     gained = np.array([t.tokens_per_iteration for t in times])[chosen]
@@ -42,13 +39,15 @@ def switched(
 
 
 def decode_times(times: Sequence[StepTimes], seats: int) -> Array:
-    """Of all passes, ``[running batch, draft length]``."""
+    """Decoding times of all passes, ``[running batch, draft length]``."""
     return np.stack([t.decode_s[:seats] for t in times], 1)
 
 
 def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
-    """The same of prompts. A server that drafts at some batch loses blocks of its prefix cache at every one:
-    without a draft its prompts take longer by the tokens that are then read.
+    """Prompt times of all passes, ``[running batch, draft length]``.
+
+    A server that drafts at some batch loses blocks of its prefix cache at every batch. Its prompts without a
+    draft then take longer by the tokens that are computed again.
     """
     cached, columns = max(times, key=lambda t: t.gamma).cached, []
     for t in times:
@@ -62,7 +61,7 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
 
 
 def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: int) -> Array:
-    """Requests/s that leave, ``[running batch, draft length]``, where prompts arrive at a rate."""
+    """Requests/s that leave, ``[running batch, draft length]``, while prompts arrive at a rate."""
     gains = np.array([t.tokens_per_iteration for t in times])
     decode, prompt = decode_times(times, seats), prompt_times(times, seats)
     decoding = np.maximum(1.0 - rate * prompt, LEAST_DECODING)
@@ -70,7 +69,9 @@ def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: in
 
 
 def values(leave: Array, rate: float) -> tuple[Array, Array]:
-    """Share of time at n = 1 ... seats, no less than `SELDOM`, and what a request more than n - 1 costs."""
+    """Share of time at n = 1 ... seats, at least `SELDOM` of the largest, and the cost of one more request
+    than n - 1.
+    """
     n = np.arange(1.0, leave.size + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(rate / leave))])
     share = np.exp(logs - logs.max())

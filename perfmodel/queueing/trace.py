@@ -1,4 +1,4 @@
-"""A trace of requests from a file: when each arrived, and its prompt and output tokens.
+"""A trace of requests from a file: the arrival, prompt tokens and output tokens of each.
 
 Files are read in blocks, so memory grows by three numbers per request.
 """
@@ -24,24 +24,26 @@ NAMES = {
     "input": ("input_length", "input_tokens", "prompt_tokens", "prompt_len", "input_len", "ContextTokens"),
     "output": ("output_length", "output_tokens", "completion_tokens", "output_len", "GeneratedTokens"),
 }
-"""Column -> its names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
+"""Column -> its accepted names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
 SESSION, HASHES = ("session_id", "conversation_id", "session"), "hash_ids"
-"""Columns that say what prompts have in common, where the first request has them; hashes in JSON only."""
+"""Columns with shared parts of prompts, used if the first request has them; hashes in JSON only."""
 IN_MILLISECONDS = "timestamp"
 MAX_REQUESTS = 10_000_000
 MAX_TOKENS, MAX_AT = 2.0**40, 1e15
-"""Of a request, and of its arrival in seconds or milliseconds: a Unix time in them is 1.8e12."""
+"""Largest token count of a request, and largest arrival in seconds or milliseconds (a Unix time in ms is
+1.8e12).
+"""
 MAX_LINE_BYTES = 2**20
 NODE = Annotated[int, msgspec.Meta(ge=0)]
 AT_ONCE = 50_000
-"""Lines that are read together."""
+"""Number of lines that are read together."""
 Columns = tuple[list[Any], ...]
 
 
 def read_trace(path: str | Path) -> Arrivals:
-    """The requests of a CSV file with a head, or of JSON lines, in the order of arrival from 0 on.
+    """The requests of a CSV file with a header, or of JSON lines, in the order of arrival from 0 on.
 
-    Arrivals are seconds, or date-times such as ``2023-11-16 18:17:03.9799600``; numbers of `timestamp` are
+    Arrivals are seconds, or date-times such as ``2023-11-16 18:17:03.9799600``. Numbers in `timestamp` are
     milliseconds, as in Mooncake's traces. Raises InputError.
     """
     where = Path(path)
@@ -69,7 +71,7 @@ def read_trace(path: str | Path) -> Arrivals:
 
 
 def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
-    """Columns of text, block by block; names: filled from the head."""
+    """Columns of text, block by block. names: filled from the header."""
     count, block = 0, list[list[str]]()
     with where.open(encoding="utf-8-sig", newline="") as stream:
         rows = csv.reader(stream)
@@ -90,7 +92,7 @@ def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
 
 
 def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
-    """Columns of numbers or text, block by block; names: filled from the first request."""
+    """Columns of numbers or text, block by block. names: filled from the first request."""
     with where.open("rb") as stream:
         lines = (line for line in iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"") if line.strip())
         first = next(lines, b"")
@@ -161,7 +163,7 @@ def _floats(cells: list[Any]) -> Array:
 
 
 def _moments(cells: list[Any]) -> Array:
-    """Seconds of date-times in ISO form."""
+    """Seconds from date-times in ISO form."""
     times = [datetime.datetime.fromisoformat(cell) for cell in cells]
     start = times[0]
     return np.array([(time - start).total_seconds() for time in times]) + _since_1970(start)
@@ -172,7 +174,7 @@ def _since_1970(time: datetime.datetime) -> float:
 
 
 def _one(read: Callable[[list[Any]], Array], cell: Any) -> float:
-    """A cell alone; not a number where it cannot be read."""
+    """One cell as a number; NaN if it cannot be read."""
     try:
         return float(read([cell])[0])
     except (TypeError, ValueError, OverflowError):

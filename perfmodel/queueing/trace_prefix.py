@@ -1,4 +1,4 @@
-"""What the requests of a trace have in common: by the hashes of their prompts' blocks, or by session."""
+"""The shared parts of a trace's requests: by the hashes of their prompts' blocks, or by session."""
 
 from collections.abc import Hashable, Sequence
 
@@ -10,9 +10,10 @@ from perfmodel.queueing.blocks import Path, Shared
 
 
 def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where: str) -> Shared:
-    """Of hashes that each stand for a block and all before it, as in Mooncake's traces (blocks of 512).
+    """Shared parts from hashes, each of which stands for a block and all before it, as in Mooncake's traces
+    (blocks of 512).
 
-    The size of a block follows from the longest list: the power of two that so many fill a prompt with.
+    The longest list gives the size of a block: the power of two with which that many blocks fill the prompt.
     Raises InputError, which names the file `where`, for a prompt with fewer hashes than full blocks.
     """
     longest = max(range(len(hashes)), key=lambda at: len(hashes[at]))
@@ -33,8 +34,10 @@ def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where
 def of_sessions(
     prompts: NDArray[np.int64], outputs: NDArray[np.int64], sessions: Sequence[Hashable | None]
 ) -> Shared:
-    """Requests in the order of arrival: each begins with the context of its session's one before, as far as
-    it is that long, and is not sent before that is answered. None: of no session.
+    """Shared parts of requests in the order of arrival, from their sessions.
+
+    Each request begins with the previous context of its session, as far as it is that long, and is sent after
+    that answer. None stands for a request without a session.
     """
     paths: list[Path] = []
     keeps, follows = [-1] * len(sessions), [-1] * len(sessions)

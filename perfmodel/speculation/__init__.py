@@ -1,3 +1,3 @@
-"""Speculation: acceptance; chains, trees and two levels of drafts; memory; and the uncertainty of a
+"""Speculation: acceptance, chains, trees and two levels of drafts, memory, and the uncertainty of a
 speedup.
 """

@@ -1,9 +1,9 @@
-"""How many tokens one iteration of speculation gains: Omega, from every way acceptance is reported.
+"""Tokens per iteration of speculation (Omega), from every form in which acceptance is reported.
 
-A draft of gamma tokens is accepted up to its first refused token, and verification adds one token of its own.
-`alpha` is P(accept | all earlier ones of the iteration accepted); a_j the same at position j; survival s_j =
-a_1 ... a_j, s_0 = 1. Arrays are float64 and broadcast over [batch, context, gamma]; positions are the last
-axis. docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
+A draft of gamma tokens is accepted up to its first refused token, and verification adds one token. `alpha` is
+P(accept | all earlier ones of the iteration accepted); a_j is the same at position j; survival s_j = a_1 ...
+a_j with s_0 = 1. Arrays are float64 and broadcast over [batch, context, gamma]; positions are the last axis.
+docs/model.md, section 3; Leviathan et al. 2023, arXiv 2211.17192.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ MAX_GAMMA = 4096
 """Longest draft for which survival is tabulated."""
 
 _STEPS, _ENOUGH = 200, 1e-15
-"""Of Newton's method: at most so many, and until they are this small."""
+"""Newton's method: the most steps, and the size of a step at which it ends."""
 
 
 def tokens_per_iteration(gamma: Floats, alpha: Floats) -> Floats:
@@ -74,12 +74,12 @@ def conditional_from_survival(survival: npt.ArrayLike) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The acceptance of a draft's tokens for every gamma up to `max_gamma`. Use one of the `from_...`
-    functions to build it.
+    """The acceptance of a draft's tokens for every gamma up to `max_gamma`. Build it with one of the
+    `from_...` functions.
 
-    `prefix` has a_1, a_2, ..., and `tail` is the constant acceptance of all later positions (None: unknown,
-    so a longer draft is refused). measured_at: measured draft lengths, where the acceptance is exact; it is
-    modelled at other lengths. Empty if each position was measured. spread: standard deviation of ln(tokens
+    `prefix` has a_1, a_2, ... `tail` is the constant acceptance of all later positions (None: unknown, and a
+    longer draft is refused). measured_at: draft lengths of the measurements, where the acceptance is exact;
+    between them it is modelled. Empty if each position was measured. spread: standard deviation of ln(tokens
     per iteration) at the longest of them, between texts, or between the served contexts and another. bins:
     see `AcceptanceRow`.
     """
@@ -108,7 +108,7 @@ class Acceptance:
 
     @classmethod
     def from_positions(cls, positions: Sequence[float], source: str = "given positions") -> "Acceptance":
-        """Conditional acceptance a_1 ... a_gamma; drafts longer than that are refused."""
+        """Conditional acceptance a_1 ... a_gamma. Longer drafts are refused."""
         _require("positions", np.asarray(positions, np.float64), 0, 1)
         if not 1 <= len(positions) <= MAX_GAMMA:
             raise refuse("positions", None, f"1 to {MAX_GAMMA} rates", len(positions))
@@ -124,12 +124,13 @@ class Acceptance:
         spread: float = 0.0,
         decay: float = 1.0,
     ) -> "Acceptance":
-        """From tokens per iteration at rising draft lengths, and survival by position where it was published.
+        """From tokens per iteration at rising draft lengths, and survival by position if it was published.
 
-        Published curves are noisy: the gain of each further token is smoothed so that it never grows with the
-        length (pool adjacent violators); between two lengths the conditional acceptance is constant. Known up
-        to the longest length; if that is below `LEAST_KNOWN`, up to that, each further position accepting
-        `decay` times the one before. Raises InputError outside [1, gamma + 1].
+        Published curves are noisy, so the gain of each further token is smoothed such that it never grows
+        with the length (pool adjacent violators). Between two lengths the conditional acceptance is constant.
+        It is known up to the longest length. If that is below `LEAST_KNOWN`, it is known up to `LEAST_KNOWN`,
+        and each further position accepts `decay` times the one before. Raises InputError outside [1, gamma +
+        1].
         """
         lengths, gains = _smoothed(np.asarray(drafted, np.float64), np.asarray(omega, np.float64))
         positions: list[float] = []
@@ -150,10 +151,10 @@ class Acceptance:
 
     @classmethod
     def from_ngram(cls, hit: float, run_length: float, source: str = "given n-grams") -> "Acceptance":
-        """An n-gram draft that finds a match with probability `hit`; then `run_length` (1 or more) tokens are
-        right.
+        """An n-gram draft that finds a match with probability `hit`, of which `run_length` (1 or more) tokens
+        are right on average.
 
-        Runs are geometric with that mean, before gamma cuts them: a_1 = hit, later a_j = 1 - 1/run_length.
+        Runs are geometric with that mean before gamma cuts them: a_1 = hit, later a_j = 1 - 1/run_length.
         """
         _require("hit probability", hit, 0, 1)
         _require("run length", run_length, 1, np.finfo(float).max)
@@ -226,14 +227,14 @@ class Acceptance:
         return np.asarray(np.cumsum(self.survival(int(g.max(initial=0))))[g.astype(np.int64)])
 
     def effective_alpha(self, gamma: int) -> float:
-        """The constant alpha with the same gain at this gamma (1 or more)."""
+        """The constant alpha with the same gain at this gamma, which is 1 or more."""
         if self.alpha is not None:
             return self.alpha
         return float(alpha_from_tokens_per_iteration(self.tokens_per_iteration(gamma), float(gamma)))
 
 
 def _smoothed(lengths: Array, omega: Array) -> tuple[Array, Array]:
-    """Lengths, and tokens gained since the previous one; gains per token never grow (pool adjacent
+    """Lengths, and tokens gained since the previous length. Gains per token never grow (pool adjacent
     violators).
     """
     _require("gamma", lengths, 1, np.inf)

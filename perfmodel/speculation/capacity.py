@@ -34,14 +34,14 @@ class Memory(Generic[Number]):
     ar_max_batch: Any
 
     def single(self) -> "Memory[float]":
-        """Of a single point, in plain numbers."""
+        """The memory of a single point, in plain numbers."""
         sizes = {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bytes")}
         return Memory(
             **sizes, fits=bool(self.fits), max_batch=int(self.max_batch), ar_max_batch=int(self.ar_max_batch)
         )
 
     def shortage(self, batch: float) -> tuple[str, ...]:
-        """Of a single point: the sentence that this batch does not fit, or nothing where it does."""
+        """A sentence that this batch does not fit; empty if it does. For a single point."""
         said = (
             f"batch {batch:.0f} does not fit in {self.available_bytes / 1e9:.1f} GB; the largest "
             "that does is "
@@ -52,10 +52,10 @@ class Memory(Generic[Number]):
 def memory_of(
     scenario: Scenario, batch: Floats, context: Floats, gamma: Floats, fraction: float
 ) -> Memory[Floats]:
-    """Weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) against `fraction` of
-    memory.
+    """Compares weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV) with
+    `fraction` of the memory.
 
-    Broadcasts over ``[batch, context, gamma]``; gamma = 0 needs nothing of the draft.
+    Broadcasts over ``[batch, context, gamma]``. At gamma = 0 the draft needs nothing.
     """
     target, drafter, draft = scenario.target_shard, scenario.draft_shard, scenario.draft
     context, tokens = np.asarray(context), np.asarray(gamma) + 1.0

@@ -25,7 +25,7 @@ from perfmodel.speculation.workload import Workload
 DEFAULT_MAX_GAMMA = 16
 BLOCK_ELEMENTS = 2**18
 OpSeconds = tuple[list[Floats], list[Floats]]
-"""Of the ops of a target's passes, and of a draft's."""
+"""Seconds of the ops of the target's passes, and of those of the draft's."""
 FIGURES = (
     "target_s",
     "draft_s",
@@ -34,7 +34,7 @@ FIGURES = (
     "tokens_per_iteration",
     "speedup_at_gamma_optimal",
 )
-"""Of a prediction, those that are worked out."""
+"""Fields of a prediction that are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ def check_draft_length(draft: Draft, gamma: int, flag: str = "--gamma") -> None:
 class Passes:
     """The passes of iterations at some points, counted once and timed under one or several calibrations.
 
-    batch and context broadcast together; gammas are a leading axis of everything, so that the innermost loops
+    batch and context broadcast together. gammas are a leading axis of everything, so that the innermost loops
     run over contexts (a trailing axis of 17 makes them three times as slow). query: tokens per sequence of
-    the target's passes, the first of which is the baseline's.
+    the target's passes; the first pass is the baseline's.
     """
 
     def __init__(self, scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> None:
@@ -129,7 +129,7 @@ class Passes:
     def op_seconds(self, scenario: Scenario, known: OpSeconds | None = None, work: str = "") -> OpSeconds:
         """Calibrated seconds of each op of the target's passes and of the draft's.
 
-        known: those before a constant moved that is a cost of `work`; they hold for all ops of other work.
+        known: the seconds before a constant of `work` changed; they are reused for the ops of other work.
         """
 
         def of(ops: list[Op], machine: Machine, before: list[Floats]) -> list[Floats]:
@@ -147,10 +147,10 @@ class Passes:
     def times(
         self, scenario: Scenario, seconds: OpSeconds | None = None
     ) -> tuple[Array, Array, Array, Floats]:
-        """Times of target, draft per token and verification on the axis of gammas (length 1 or absent where
-        possible), and overhead.
+        """Times of the target, of the draft per token and of verification on the axis of gammas (length 1 or
+        absent where possible), and the overhead.
 
-        scenario: the counted one, perhaps with a calibration that changes no count. seconds: of the ops
+        scenario: the counted one, possibly with a calibration that changes no count. seconds: of the ops
         (`op_seconds`), if known.
         """
         target_s, draft_s = seconds or (None, None)
@@ -163,7 +163,7 @@ class Passes:
         return passes[:1], np.asarray(draft), passes[self._baseline :], overhead
 
     def steps(self, scenario: Scenario) -> tuple[PassTime[Floats], PassTime[Floats]]:
-        """Times of the target's passes (the baseline first, if the first gamma is above 0) and of a draft
+        """Times of the target's passes (the baseline's first, unless the first gamma is 0) and of a draft
         pass.
         """
         target = scenario.machine.time(self.target_ops, self.batch * self.query)
@@ -174,7 +174,7 @@ class Passes:
         )
 
     def speedups(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Array:
-        """Over ``[gamma, batch, context]``. seconds: see `times`."""
+        """Speedups over ``[gamma, batch, context]``. seconds: see `times`."""
         target, draft, verify, overhead = self.times(scenario, seconds)
         rate = self.tokens_per_s(draft, verify, overhead)
         rate = rate * target
@@ -182,7 +182,7 @@ class Passes:
         return rate
 
     def tokens_per_s(self, draft: Array, verify: Array, overhead: Floats) -> Array:
-        """Of one sequence, speculating, over ``[gamma, batch, context]``."""
+        """Tokens per second of one speculating sequence, over ``[gamma, batch, context]``."""
         along = (-1, *(1,) * (verify.ndim - 1))
         iteration = summed([draft * self.gammas.reshape(along), overhead, verify])
         return np.asarray(self.gained.reshape(along) / iteration)
@@ -196,11 +196,11 @@ def speedups(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -
 def predict(
     scenario: Scenario, workload: Workload, max_gamma: int = DEFAULT_MAX_GAMMA, at_best: bool = False
 ) -> Prediction:
-    """Answer a workload of any size, with constant memory in addition to the result.
+    """Answers a workload of any size, with constant memory in addition to the result.
 
-    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data. at_best: answer for
-    that gamma and ignore the workload's own. Raises InputError if the workload's gamma is beyond that data,
-    or if an answer is not finite.
+    gamma_optimal is searched from 0 to `max_gamma`, or to the end of the acceptance data. at_best: answers
+    for that gamma and ignores the workload's own. Raises InputError if the workload's gamma is beyond that
+    data, or if an answer is not finite.
     """
     batch, context, gamma = workload.batch, workload.context, workload.gamma
     shape = np.broadcast_shapes(batch.shape, context.shape, gamma.shape)

@@ -1,9 +1,9 @@
-"""Verification by confidence: of a whole draft only those tokens are verified that are likely enough to pay.
+"""Verification by confidence: only the drafted tokens that are likely enough to pay are verified.
 
-The engine ranks the drafted tokens of all requests by their probability to be accepted with all before them,
-and verifies the most likely ones (vLLM 0.32, v1/worker/gpu/spec_decode/adaptive_verification.py; vllm#47808).
-Where drafts of confidence c are a share w_c of all, with survival s_cj at position j, verifying a set of
-(c, j) gains 1 + sum w_c s_cj tokens of each sequence and costs a pass over 1 + sum w_c tokens.
+The engine ranks the drafted tokens of all requests by the probability that they and all tokens before them
+are accepted. It verifies the most likely ones (vLLM 0.32, v1/worker/gpu/spec_decode/adaptive_verification.py;
+vllm#47808). If drafts of confidence c are a share w_c of all, with survival s_cj at position j, verifying a
+set of (c, j) gains 1 + sum w_c s_cj tokens per sequence and costs a pass over 1 + sum w_c tokens.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from perfmodel.speculation.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class ByConfidence:
-    """The best cut and the best single length, over batches that take equal shares of the baseline's time.
+    """The best cut and the best single length, over batches with equal shares of the baseline's time.
 
-    speedup, fixed_speedup: of both against the baseline. verified: tokens of a draft of `drafted` that are
-    verified at the largest batch, on average. fixed: the best single length.
+    speedup, fixed_speedup: of the cut and of the single length. verified: mean tokens verified at the largest
+    batch, of the `drafted` ones. fixed: the best single length.
     """
 
     speedup: float
@@ -31,7 +31,9 @@ class ByConfidence:
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:
-    """batches: [n]. scenario: its acceptance has bins. The whole draft is made in every iteration."""
+    """Computes the best cut. batches: [n]. The acceptance of `scenario` must have bins. Every iteration makes
+    the whole draft.
+    """
     bins = scenario.acceptance.bins
     shares = np.array([share for share, _ in bins])
     survival = np.cumprod([positions for _, positions in bins], axis=1)

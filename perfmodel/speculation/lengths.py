@@ -1,11 +1,11 @@
-"""Three context lengths that are easily confused, found for whatever model is in use.
+"""Three context lengths that are easily confused, for whatever model is in use.
 
 * `memory_bound_context`: from here on a decoding step loads for longer than it computes.
 * `break_even_context`: from here on speculation is faster than the baseline, at one batch.
 * `inflection_context` (S_inflection): from here on the speedup does not fall as the batch grows.
 
-Lengths are real numbers of tokens (round up for a whole one); None means that there is none up to
-`SEARCH_TO`. Closed forms, for self-speculation on the ideal roofline, are derived in docs/model.md.
+Lengths are real numbers of tokens (round up for a whole one). None means that there is none up to
+`SEARCH_TO`. docs/model.md derives closed forms for self-speculation on the ideal roofline.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class ContextLengths:
 def context_lengths(
     scenario: Scenario, batch: float, gamma: int, batch_range: tuple[float, float] = DEFAULT_BATCH_RANGE
 ) -> ContextLengths:
-    """All three lengths for one batch, gamma and batch range; each round of the searches counts its passes
+    """All three lengths for one batch, gamma and batch range. Each round of the searches counts its passes
     once.
     """
     if gamma == 0:
@@ -71,8 +71,8 @@ def memory_bound_context(scenario: Scenario, batch: float, query: float = 1.0) -
     does.
 
     None if long contexts compute for longer, as MLA does on a device whose ridge is below its 242 FLOPs per
-    byte. Counts every linear op and attention, not the input embedding; efficiencies are the calibration's,
-    without fixed costs.
+    byte. It counts every linear op and attention, but not the input embedding, at the calibration's
+    efficiencies without fixed costs.
     """
 
     def computes_longer(context: Array) -> Mask:
@@ -98,7 +98,7 @@ def inflection_context(
 ) -> float | None:
     """Smallest context from which the speedup at `gamma` does not fall as the batch grows over its range.
 
-    The range is walked in quarter octaves; tolerance: relative fall between two steps that is ignored. The
+    The range has steps of quarter octaves. tolerance: relative fall between two steps that is ignored. The
     attention kernel's last, partial wave is left out: its saw-tooth over the batch is not a trend and would
     hide one.
     """
@@ -113,17 +113,19 @@ def inflection_context(
 
 
 def batches_between(low: float, high: float) -> Array:
-    """The batches at which an inflection is sought, in quarter octaves."""
+    """The batches of the search for an inflection, in quarter octaves."""
     return np.geomspace(low, high, max(int(np.ceil(np.log2(high / low) * BATCHES_PER_OCTAVE)), 1) + 1)
 
 
 def falls(surface: Array, tolerance: float = 0.0) -> Mask:
-    """By context, whether the speedup falls anywhere along the batches, the first axis."""
+    """For each context, whether the speedup falls anywhere along the batches, the first axis."""
     return np.any(surface[1:] < surface[:-1] * (1.0 - tolerance - _ROUNDING), axis=0)
 
 
 def without_waves(scenario: Scenario, where: Mask | bool = True) -> Scenario:
-    """The same question without the waves of the attention kernel, or without them at some of its points."""
+    """The same question without the attention kernel's waves; without them at some points only, if a mask is
+    given.
+    """
     calibration = scenario.machine.calibration
     blocks = calibration.attention_blocks_per_multiprocessor.value
     if not blocks:
@@ -135,10 +137,10 @@ def without_waves(scenario: Scenario, where: Mask | bool = True) -> Scenario:
 
 
 class ContextSearch:
-    """Searches 1 ... SEARCH_TO for the first context with a property, on a log grid refined around the
-    change.
+    """Searches 1 ... SEARCH_TO for the first context with a property, on a log grid that is refined around
+    the change.
 
-    found: that context, None if there is none; settled: whether a finer grid would find the same.
+    found: that context, None if there is none. settled: whether a finer grid would find the same.
     """
 
     def __init__(self) -> None:
@@ -147,7 +149,9 @@ class ContextSearch:
         self.settled = False
 
     def narrow(self, holds: Mask) -> None:
-        """Take in where on the grid the property holds, and refine the grid unless that settles it."""
+        """Takes the values of the property on the grid, and refines the grid unless they settle the
+        search.
+        """
         first = int(np.argmax(holds))
         if self.settled:
             return
@@ -157,7 +161,7 @@ class ContextSearch:
 
 
 def no_more(holds: Mask) -> Mask:
-    """Places on a grid from which on to its end a property is false."""
+    """Places on a grid from which a property stays false to its end."""
     return ~np.logical_or.accumulate(holds[::-1])[::-1]
 
 

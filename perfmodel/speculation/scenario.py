@@ -28,14 +28,14 @@ class Scenario:
 
     machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances
     by its own count. kv_page: tokens per page of both caches. routing_independence: 1 routes the tokens of
-    one sequence to experts independently, 0 all alike, None as calibrated (MoE). core_ops: count only linear
-    and attention ops. topk_reuse: share of an indexer's tokens that it chooses again for the next query
-    token, so a verification reads them once. state_rollback: a verification over recurrent layers keeps the
-    state after every token, or replays the accepted tokens from the state before them. context_std: standard
-    deviation of the context over the sequences of a batch, in tokens. graph_sizes: tokens of the captured
-    CUDA graphs that passes are padded to (empty: none; None: those of the calibration's engine).
-    expert_parallel: groups of the target's devices, each holding whole experts. data_parallel: groups that
-    each hold all of attention, for their own sequences.
+    one sequence to experts independently, 0 routes all alike, None as calibrated (MoE). core_ops: count only
+    linear and attention ops. topk_reuse: share of an indexer's tokens that it chooses again for the next
+    query token, so a verification reads them once. state_rollback: whether a verification over recurrent
+    layers keeps the state after every token, or replays the accepted tokens from the previous state.
+    context_std: standard deviation of the context over the sequences of a batch, in tokens. graph_sizes:
+    tokens of the captured CUDA graphs to which passes are padded (empty: none; None: those of the
+    calibration's engine). expert_parallel: groups of the target's devices, each with whole experts.
+    data_parallel: groups that each have all of attention, for their own sequences.
     """
 
     target: ModelSpec
@@ -114,7 +114,9 @@ class Scenario:
 
     @property
     def independence(self) -> float:
-        """Degree to which query tokens of a sequence route independently: as given, else as calibrated."""
+        """Degree to which query tokens of a sequence route independently: the given one, else the calibrated
+        one.
+        """
         asked = self.routing_independence
         return self.machine.calibration.routing_independence.value if asked is None else asked
 
@@ -164,13 +166,13 @@ class Scenario:
     def draft_token_s(self, batch: Floats, context: Floats, gammas: Ints) -> Array:
         """Calibrated draft time per drafted token. All three arguments broadcast.
 
-        The result has no gamma axis if a token takes one pass at every gamma, or no pass.
+        The result has no gamma axis if a token takes one pass at every gamma, or none.
         """
         query, share = self.drafting(gammas)
         return np.asarray(0.0 if share is None else self.draft_pass_s(batch, context, query) * share)
 
     def drafting(self, gammas: Ints) -> tuple[Floats, Floats | None]:
-        """Query tokens of a draft pass, and the share of it per drafted token (None: no pass)."""
+        """Query tokens of a draft pass, and the share of a pass per drafted token (None: no pass)."""
         drafted = np.asarray(gammas, float)
         tokens = np.maximum(drafted, 1.0)
         passes, query = self.draft.passes(drafted), self.draft.query(tokens)
@@ -179,21 +181,23 @@ class Scenario:
         return (query, passes / tokens) if np.any(passes) else (1.0, None)
 
     def overhead_s(self, batch: Floats, context: Floats) -> Floats:
-        """Time of an iteration outside its passes, with the once-per-iteration work of KV method
-        and draft.
+        """Time of an iteration outside its passes, including the once-per-iteration work of KV method and
+        draft.
         """
         rebuild = costs.selection(self.draft_shard, batch, context, self.draft.kv, "iteration")
         once = [*rebuild, *self.draft.iteration_ops(self.draft_shard, batch)]
         return sum((self.draft_machine.op_predicted_s(op) for op in once), start=self.end_s(batch))
 
     def end_s(self, batch: Floats) -> Floats:
-        """Time of accepting verified tokens, per iteration or per inner round of two levels."""
+        """Time to accept verified tokens, per iteration or per inner round of two levels."""
         c = self.machine.calibration
         fixed: Floats = c.iteration_fixed_s.value
         return fixed + c.iteration_sequence_s.value * batch if c.iteration_sequence_s.value else fixed
 
     def setup_s(self, batch: Floats, context: Floats) -> Floats:
-        """Time before the first token that speculation adds: prefill of the draft, scoring and gathering."""
+        """Additional time before the first token with speculation: prefill of the draft, scoring and
+        gathering.
+        """
         once = costs.selection(self.draft_shard, batch, context, self.draft.kv, "setup")
         seconds = sum((self.draft_machine.op_predicted_s(op) for op in once), start=0.0)
         if self.draft.shares_prefill:

@@ -2,7 +2,7 @@
 programme.
 
 A node's k-th child is accepted with probability p_k, given that the node was reached. The tokens per
-iteration are F(T) = sum over nodes of the product of p along the path; the root (the token that verification
+iteration are F(T) = sum over nodes of the product of p along the path. The root (the token that verification
 adds) counts 1. Sizes and levels count the root. A chain of gamma drafts is the tree with one child
 everywhere: size = levels = gamma + 1. Chen et al. 2024, arXiv 2402.12374, section 3.
 `perfmodel.speculation.tree_cost` has the cost of a tree.
@@ -33,7 +33,7 @@ class TreeAcceptance:
 
     @classmethod
     def of(cls, rates: ArrayLike, source: str = "given rates") -> "TreeAcceptance":
-        """Raises InputError unless the rates are 0 or more and at most 1 in sum."""
+        """Builds it from rates by rank. Raises InputError unless they are 0 or more and sum to at most 1."""
         try:
             given = np.asarray(rates, np.float64)
         except (TypeError, ValueError, OverflowError):
@@ -64,7 +64,7 @@ class Tree:
 
     @property
     def levels(self) -> int:
-        """Levels, the root's included: one more than draft passes."""
+        """Number of levels, including the root's: one more than the draft passes."""
         return len(self.widths)
 
 
@@ -151,7 +151,7 @@ def _best_split(a: Array, b: Array) -> tuple[Array, Ints]:
 
 
 def expected_tokens(parents: Sequence[int], acceptance: TreeAcceptance) -> float:
-    """F(T) of any tree, node by node: the definition, for checks and for trees that somebody else drew."""
+    """F(T) of any tree, node by node: the definition, for checks and for given trees."""
     reach, children = [1.0], [0] * len(parents)
     for parent in parents[1:]:
         rate = acceptance.rates[children[parent]] if children[parent] < len(acceptance.rates) else 0.0

@@ -1,12 +1,12 @@
 """The cost of a tree of drafted tokens, and the best tree for a batch and a context.
 
-speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(level width) + overhead)
+    speedup(n, d) = G(n, d) T_T / (T_target(B, S, n) + sum over d - 1 passes of T_draft(width) + overhead)
 
 A draft pass runs one level of the tree and proposes the next: d - 1 passes, as wide as levels 1 ... d - 1. A
 draft that fills a block in one pass proposes all levels at once, and the tree is cut from its candidates.
-Verification is counted as a chain of n query tokens: a tree's mask hides pairs, but kernels compute the whole
-block. n = 1 is the baseline: speedup exactly 1. The first-order rule (the largest tree that keeps
-verification memory-bound) is computed too. Chen et al. 2024, arXiv 2402.12374, section 4.1.
+Verification is counted as a chain of n query tokens, because kernels compute the whole block even where a
+tree's mask hides pairs. n = 1 is the baseline: speedup exactly 1. The first-order rule (the largest tree that
+keeps verification memory-bound) is computed too. Chen et al. 2024, arXiv 2402.12374, section 4.1.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,10 @@ DEFAULT_LEVELS = 12
 
 @dataclass(frozen=True, slots=True)
 class TreeChoice:
-    """The best tree for a batch and a context, only a root for the baseline; seconds of the whole group.
+    """The best tree for a batch and a context, or only a root for the baseline. Times are seconds of the
+    whole group.
 
-    rule_size, rule_speedup: the first-order rule's tree with the same acceptance, at its best number of
+    rule_size, rule_speedup: the tree of the first-order rule with the same acceptance, at its best number of
     levels.
     """
 
@@ -41,11 +42,11 @@ class TreeChoice:
 
 
 growth = lru_cache(maxsize=8)(Growth)
-"""The programme's table, kept: it does not depend on hardware, batch or context."""
+"""The table of the dynamic programme, cached because it does not depend on hardware, batch or context."""
 
 
 def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Time of one iteration with this tree over ``[batch, context]``; the baseline for only a root."""
+    """Time of one iteration with this tree over ``[batch, context]``; only a root is the baseline."""
     check_draftable(scenario, tree.levels)
     if tree.size == 1:
         return scenario.target_pass_s(batch, context)
@@ -55,7 +56,7 @@ def iteration_s(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) 
 def _iteration_s(
     scenario: Scenario, batch: Floats, context: Floats, widths: Sequence[int], size: int
 ) -> Floats:
-    """widths: of the levels that are run, one after another, or at once as a block."""
+    """As `iteration_s`. widths: of the levels that run, one after another, or at once as a block."""
     runs = [scenario.draft.query(len(widths))] if scenario.draft.in_one_pass else map(float, widths)
     drafts = sum((scenario.draft_pass_s(batch, context, run) for run in runs), start=0.0)
     verify = scenario.target_pass_s(batch, context, float(size))
@@ -65,12 +66,12 @@ def _iteration_s(
 def as_given(
     scenario: Scenario, acceptance: TreeAcceptance, batch: float, context: float, shape: Sequence[int]
 ) -> TreeChoice:
-    """A tree of steps, candidates and tokens as a server runs it (`--speculative-num-steps`,
-    `--speculative-eagle-topk`, `--speculative-num-draft-tokens` of SGLang): the first step runs one token,
-    each further one as many as there are candidates, and so many tokens are verified, the root included. They
-    are taken to be the best of such a tree; the rule is not asked.
+    """A tree with the steps, candidates and tokens of a server (SGLang's `--speculative-num-steps`,
+    `--speculative-eagle-topk`, `--speculative-num-draft-tokens`).
 
-    Raises InputError as `check_draftable` does, and for more tokens than are proposed.
+    The first step runs one token, each further step as many as there are candidates. The verified tokens
+    include the root, and are the best ones of such a tree. The first-order rule is not computed. Raises
+    InputError as `check_draftable` does, and for more tokens than the steps propose.
     """
     steps, candidates, size = shape
     most = 1 + candidates + (steps - 1) * candidates**2
@@ -89,7 +90,7 @@ def as_given(
 
 
 def speedup(scenario: Scenario, batch: Floats, context: Floats, tree: Tree) -> Floats:
-    """Against the baseline of the same batch; broadcasts over ``[batch, context]``."""
+    """Speedup over the baseline at the same batch; broadcasts over ``[batch, context]``."""
     gained = tree.tokens_per_iteration * scenario.target_pass_s(batch, context)
     return gained / iteration_s(scenario, batch, context, tree)
 
@@ -116,7 +117,7 @@ def surface(scenario: Scenario, batch: Floats, context: Floats, table: Growth) -
 
 
 def _passes(widths: Ints, widest: int) -> Array:
-    """How many draft passes of each width ``1 ... widest`` trees run, from their ``[tree, level]`` widths."""
+    """Number of draft passes of each width ``1 ... widest``, from the ``[tree, level]`` widths of trees."""
     counts = np.zeros((widths.shape[0], widest))
     for level in range(widths.shape[1] - 1):
         run = np.flatnonzero(widths[:, level + 1])  # a level that has nodes below it is run
@@ -168,7 +169,9 @@ def first_order_size(scenario: Scenario, batch: float, context: float, size: int
 
 
 def check_draftable(scenario: Scenario, levels: int) -> None:
-    """Refuse (InputError) drafts that run neither once per level nor once for all, or not for so many."""
+    """Refuse (InputError) drafts that run neither once per level nor once for all levels, and drafts with too
+    few levels.
+    """
     draft = scenario.draft
     if levels > 1 and float(draft.passes(2.0)) != 2.0 and not draft.in_one_pass:
         raise refuse("--draft", None, "a draft that runs once per level of a tree, or once", draft.name)

@@ -1,6 +1,6 @@
-"""Trees as they are written down and drawn: the parents of their nodes, level by level.
+"""Written and drawn forms of trees: the parents of their nodes, level by level.
 
-Nodes are numbered by level, the root 0 first (its parent is -1), siblings in order of rank, as in
+Nodes are numbered by level. The root is 0 (its parent is -1), and siblings are in order of rank, as in
 `Tree.parents`.
 """
 
@@ -23,7 +23,7 @@ def check_parents(parents: Sequence[int]) -> None:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """Of each node, the levels below the root."""
+    """The level of each node below the root."""
     depth = [0]
     for parent in parents[1:]:
         depth.append(depth[parent] + 1)
@@ -47,9 +47,9 @@ def sequoia_nodes(text: str, flag: str = "--tree") -> int | None:
 
 
 def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree") -> tuple[int, ...]:
-    """Parents of the best tree for `rates`, of at most so many nodes and levels, the root's included.
+    """Parents of the best tree for `rates`, with at most this many nodes and levels, including the root's.
 
-    Raises InputError where no drafted token gains anything, and as `perfmodel.speculation.tree.Growth` does.
+    Raises InputError if no drafted token gains anything, and as `perfmodel.speculation.tree.Growth` does.
     """
     levels = min(levels, nodes, MAX_LEVELS)
     parents = Growth(rates, nodes, levels).best(nodes, levels).parents
@@ -59,8 +59,8 @@ def sequoia(nodes: int, levels: int, rates: TreeAcceptance, flag: str = "--tree"
 
 
 def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
-    """Parents of the tree where all nodes of a level have equally many children: ``4x2x1`` is 4, then 2 each,
-    then 1.
+    """Parents of the tree in which all nodes of a level have equally many children: ``4x2x1`` has 4, then 2
+    each, then 1.
 
     Raises InputError for other text, more than `MAX_LEVELS` levels or more than `MAX_SIZE` nodes.
     """
@@ -81,5 +81,5 @@ def branching(text: str, flag: str = "--tree") -> tuple[int, ...]:
 
 
 def _count(text: str) -> int:
-    """A number of at most four digits, 0 for other text: nothing here is larger than `MAX_SIZE`."""
+    """A number of at most four digits; 0 for other text."""
     return int(text) if text.isdecimal() and len(text) <= 4 else 0

@@ -1,15 +1,15 @@
-"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, which drafts
-for the target.
+"""Two levels of drafting (TriForce): a small model drafts for the target with a sparse cache, whose tokens
+the full target verifies.
 
 Inner rounds of gamma_1 small-model tokens, each verified by the target over its sparse cache, run until m >=
-gamma_2 tokens are drafted (gamma_2 <= m <= gamma_2 + gamma_1); then the target with the full cache verifies m
-+ 1 tokens.
+gamma_2 tokens are drafted, so gamma_2 <= m <= gamma_2 + gamma_1. Then the target with the full cache verifies
+m + 1 tokens.
 
-speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead), where T_round = gamma_1
-T_small + T_sparse(gamma_1 + 1) + the time of an iteration outside its passes.
+    speedup = E[Omega(m, alpha_2)] T_T / (E[rounds] T_round + E[T_V(m)] + overhead)
+    T_round = gamma_1 T_small + T_sparse(gamma_1 + 1) + time of an iteration outside its passes
 
 E[rounds] and the distribution of m come from the renewal recursion; ceil(gamma_2 / Omega(gamma_1, alpha_1))
-is biased. Sun et al. 2024, arXiv 2404.11912.
+would be biased. Sun et al. 2024, arXiv 2404.11912.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Rounds:
 
     @property
     def expected_drafted(self) -> float:
-        """E[m], by Wald's identity expected rounds x tokens per round."""
+        """E[m], by Wald's identity: expected rounds x tokens per round."""
         return float(self.drafted @ np.arange(self.drafted.size)) + self.least
 
 
@@ -94,7 +94,7 @@ class TwoLevels:
 
     @property
     def speedup(self) -> Floats:
-        """Against the baseline of the same batch."""
+        """Speedup over the baseline at the same batch."""
         return self.tokens_per_iteration * self.target_s / self.iteration_s
 
 
@@ -103,11 +103,11 @@ def predict_two_levels(
 ) -> TwoLevels:
     """Predicts two levels of drafting.
 
-    small: the small model as draft, with its acceptance by the sparse target; sparse: the target's
-    self-draft, with its acceptance by the full target. Both scenarios have one target and machine. The
-    overhead contains the sparse cache's rebuild per iteration. Raises InputError where the scenarios differ
-    in target or machine, the middle is not a self-draft, or a draft is longer than the small model makes or
-    an acceptance covers.
+    small: the small model as draft, with its acceptance by the sparse target. sparse: the target's
+    self-draft, with its acceptance by the full target. Both scenarios have the same target and machine. The
+    overhead includes the rebuild of the sparse cache per iteration. Raises InputError if the scenarios differ
+    in target or machine, if the middle is not a self-draft, or if a draft is longer than the small model
+    makes or an acceptance covers.
     """
     if (
         small.target != sparse.target
@@ -154,7 +154,7 @@ def best_two_levels(
     `predict_two_levels` does.
 
     None tries 1 ... `DEFAULT_GAMMA_1` and 1 ... `DEFAULT_GAMMA_2`, as far as the small draft and the
-    acceptances go.
+    acceptances allow.
     """
     pairs = _pairs(small, sparse, gammas_1, gammas_2)
     return max(
@@ -166,7 +166,7 @@ def best_two_levels(
 def memory_of_both(
     small: Scenario, sparse: Scenario, batch: float, context: float, drafted: int, fraction: float
 ) -> Memory[Floats]:
-    """`capacity.memory_of` including both drafts; drafted: the most tokens that one iteration drafts."""
+    """`capacity.memory_of` with both drafts. drafted: the most tokens that one iteration drafts."""
     middle, inner = (memory_of(level, batch, context, drafted, fraction) for level in (sparse, small))
     weights = middle.draft_weight_bytes + inner.draft_weight_bytes
     draft_kv = middle.draft_kv_bytes + inner.draft_kv_bytes

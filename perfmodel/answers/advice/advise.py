@@ -1,8 +1,9 @@
-"""The best draft, cache, draft length and number of devices, or no speculation at all.
+"""Finds the best draft, KV method, draft length and number of devices, or finds that no speculation is best.
 
-Every candidate is priced over all batches and draft lengths at once; points that do not fit in memory or miss
-the bound on time per token are dropped. The answer is the best by the objective, with its runner-up, the best
-baseline, the fronts of throughput against time per token, the term that decides, and its margins.
+Every candidate is priced over all batches and draft lengths at once. Points that do not fit in memory, or
+exceed the bound on time per token, are dropped. The answer has the best point by the objective, the
+runner-up, the best baseline, the Pareto fronts of throughput against time per token, the term that decides,
+and the margins.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ UNITS = {"throughput": "tokens/s", "latency": "s per token", "cost": "$ per mill
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The objective and its unit."""
+    """The quantity to maximise or minimise, and its unit."""
 
     name: str
     unit: str
@@ -41,8 +42,8 @@ class Objective:
 class Pick:
     """One configuration; draft, draft_kv and draft_tp are None for the baseline.
 
-    runs_in: the engine that runs the draft, in words; None for the baseline, and where the stack is not a
-    serving engine. `speedup` is over the baseline at the same batch and degree; `objective` is the value of
+    runs_in: the engine that runs the draft, in words. It is None for the baseline and for a stack that is not
+    a serving engine. `speedup` is over the baseline at the same batch and degree. `objective` is the value of
     the objective.
     """
 
@@ -65,10 +66,11 @@ class Pick:
 
 @dataclass(frozen=True, repr=False)
 class Advice(Answer):
-    """The best configuration that the engine runs, its alternatives, and the reason; None where nothing fits.
+    """The best configuration that the engine runs, its alternatives and the reason. The fields are None where
+    nothing fits.
 
-    not_run: a better one that the engine does not run. serve: the engine's command line for the choice.
-    unmeasured: where no draft with a known acceptance is allowed, the break-even alpha of each of the others.
+    not_run: a better configuration that the engine does not run. serve: the engine's command line for the
+    choice. unmeasured: the break-even alpha of each draft, where no allowed draft has a known acceptance.
     """
 
     query: AdviseQuery
@@ -154,7 +156,7 @@ def _verdict(
     robustness: Robustness | None,
     would_pay: tuple[BreakEven, ...],
 ) -> Any:
-    """The verdict of the choice: a draft must pay at its own batch, as in `whatif`, and beat the best
+    """The verdict of the choice. A draft must pay at its own batch, as in `whatif`, and must beat the best
     baseline.
     """
     if robustness is None:
@@ -182,8 +184,8 @@ def _point_verdict(query: AdviseQuery, point: PricedPoint) -> Verdict:
 
 
 def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
-    """Command lines for the choice if its engine has any: one draft length for all batches up to the chosen
-    one.
+    """Command lines for the choice, with one draft length for all batches up to the chosen one. None without
+    an engine.
     """
     s = chosen.candidate.scenario
     if engine_of(s.machine.calibration) not in ("vllm", "sglang", "llamacpp"):
@@ -254,7 +256,9 @@ def _reason(
 
 
 def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
-    """The target's own layer and the drafts that need the least acceptance, and how to supply one."""
+    """The target's own MTP layer and the drafts that need the least acceptance, and the flag that supplies
+    one.
+    """
     if not would_pay:
         return "; no draft pays at any acceptance"
     needs = [
@@ -267,14 +271,14 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
 
 
 def _why(point: PricedPoint, query: AdviseQuery) -> str:
-    """What an iteration saves and costs."""
+    """The time that an iteration saves and the time that it adds."""
     s, batch, context = point.candidate.scenario, float(point.batch), float(query.context)
     prediction = predict(s, Workload.of(batch, context, point.gamma), query.max_gamma)
     return reason(prediction, str(s.target_step(batch, context).limiter))
 
 
 def _why_no_larger_batch(query: AdviseQuery, chosen: PricedPoint) -> str:
-    """Why not the next larger batch."""
+    """The reason why the next larger batch was not chosen."""
     larger = query.batches[query.batches > chosen.batch]
     if query.objective == "latency":
         return (

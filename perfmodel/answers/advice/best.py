@@ -1,4 +1,4 @@
-"""The batch and draft length that give the most tokens per second within the memory there is."""
+"""The batch and draft length with the most tokens per second that fit in memory."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 LARGEST = 256
-"""Batch up to which is looked where memory would hold more."""
+"""The largest batch that is tried, even where memory would hold more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The batch from 1 to `looked_to` with the largest throughput of the group; gamma 0 is the baseline."""
+    """The batch from 1 to `looked_to` with the largest throughput of the group. gamma 0 is the baseline."""
 
     batch: int
     gamma: int
@@ -28,7 +28,7 @@ class Best:
 def throughputs(
     scenario: Scenario, most: int, context: float, max_gamma: int, fraction: float
 ) -> tuple[Array, Prediction]:
-    """Tokens per second of batches 1 to `most` by gamma from 0, ``[batch, gamma]``, 0 where memory is too
+    """Tokens per second, ``[batch, gamma]``, for batches 1 to `most` and gamma from 0; 0 where memory is too
     small.
     """
     batches, gammas = np.arange(1.0, most + 1)[:, None], np.arange(scenario.longest(max_gamma) + 1)
@@ -38,7 +38,7 @@ def throughputs(
 
 
 def best_batch(scenario: Scenario, context: float, max_gamma: int, fraction: float) -> Best | None:
-    """The best batch; None where not even one sequence fits."""
+    """The best batch; None if not even one sequence fits."""
     top = int(min(np.max(memory_of(scenario, 1.0, context, 0.0, fraction).ar_max_batch), LARGEST))
     if top < 1:
         return None

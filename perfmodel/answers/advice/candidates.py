@@ -48,11 +48,11 @@ BUDGETS = (512, 1024, 2048, 4096)
 Rows = Sequence[AcceptanceRow]
 Known = tuple[str, KVMethod, Acceptance]
 Unknown = tuple[str, KVMethod, str]
-"""A draft and its KV method with their acceptance, or with the reason why none is known."""
+"""A draft, its KV method, and either its acceptance or the reason why none is known."""
 
 
 def _rates(given: Any, flag: str) -> dict[str, str]:
-    """A mapping, or a list of ``DRAFT=RATE``."""
+    """Reads a mapping, or a list of ``DRAFT=RATE``."""
     if isinstance(given, Mapping):
         return {str(key): str(rate) for key, rate in given.items()}
     rates: dict[str, str] = {}
@@ -70,10 +70,10 @@ def _rates(given: Any, flag: str) -> dict[str, str]:
 class AdviseQuery(CommonOptions):
     """A question to `advise`.
 
-    rate: draft, or ``draft@METHOD:BUDGET``, -> ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position), ``0.6x3.5``
-    (n-gram: hit probability x run length). acceptance: a file of rows, used instead of the bundled ones for
-    drafts without a rate. draft, draft_kv: None searches the drafts and methods in rate and file, or all
-    kinds and methods without these.
+    rate: maps a draft, or ``draft@METHOD:BUDGET``, to ``0.8`` (alpha), ``0.8/0.7/0.5`` (by position) or
+    ``0.6x3.5`` (n-gram: hit probability x run length). acceptance: a file of rows. It replaces the bundled
+    rows for drafts without a rate. draft, draft_kv: None searches the drafts and methods in `rate` and in the
+    file. Without these it searches all kinds and methods.
     """
 
     context: arg.Context
@@ -138,31 +138,31 @@ class AdviseQuery(CommonOptions):
 
     @property
     def batches(self) -> Array:
-        """Batch sizes, each once, rising."""
+        """Distinct batch sizes in rising order."""
         return np.unique(np.asarray(self.batch, float))
 
     @property
     def draft_degrees(self) -> tuple[int, ...]:
-        """The draft's; 0 is the target's."""
+        """Tensor-parallel degrees of the draft; 0 stands for the target's degree."""
         return (0,) if self.draft_tp is None else self.draft_tp
 
     def may_choose(self, runs: RunsIn | None) -> bool:
-        """Whether a draft that runs so may be recommended."""
+        """Whether a draft may be recommended, given where it runs."""
         return self.any_draft or runs is None or runs.runs
 
     @property
     def max_tpot_s(self) -> float | None:
-        """The bound in seconds."""
+        """The bound on the time per token in seconds."""
         return None if self.max_tpot_ms is None else self.max_tpot_ms / 1e3
 
     def as_dict(self) -> dict[str, Any]:
-        """See `Question.as_dict`; of the batch sizes the least and the largest."""
+        """As `Question.as_dict`, with only the smallest and the largest batch size."""
         return super().as_dict() | {"batch": [int(end) for end in self.batches[[0, -1]]]}
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A candidate that was not searched, and why."""
+    """A candidate that was not searched, and the reason."""
 
     draft: str
     draft_kv: str
@@ -173,8 +173,8 @@ class Skip:
 class Candidate:
     """A configuration without its batch and draft length.
 
-    runs: whether the given engine runs the draft; None for the baseline, and for other stacks than serving
-    engines.
+    runs: whether the given engine runs the draft. None for the baseline and for a stack that is not a serving
+    engine.
     """
 
     scenario: Scenario
@@ -182,14 +182,14 @@ class Candidate:
 
     @property
     def tp(self) -> int:
-        """The target's degree."""
+        """The target's tensor-parallel degree."""
         return self.scenario.machine.tensor_parallel
 
 
 def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate], list[Skip]]:
-    """The baseline by degree, drafts with an acceptance, and skipped candidates.
+    """Finds the baselines (one per degree), the drafts with a known acceptance, and the skipped candidates.
 
-    Raises InputError for unknown names. A degree that the model or the calibration cannot have is skipped.
+    A degree that the model or the calibration does not allow is skipped. Raises InputError for unknown names.
     """
     named = Named.of(query)
     known, unknown = _accepted(query, named)
@@ -218,7 +218,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
 
 
 def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
-    """The drafts, with their KV methods, that are skipped because no acceptance of theirs is known."""
+    """The skipped drafts without a known acceptance, each with its KV method."""
     _, unknown = _accepted(query, Named.of(query))
     return tuple((name, kv) for name, kv, _ in unknown)
 
@@ -232,7 +232,7 @@ def _candidate(
     draft_tp: int,
     acceptance: Acceptance,
 ) -> Candidate:
-    """One candidate. Raises InputError where it cannot run."""
+    """Builds one candidate. Raises InputError if it cannot run."""
     point = query.query(batch=1, tp=tp, draft=name, draft_kv=kv.label(), draft_tp=draft_tp)
     scenario = resolve(point, acceptance, named)
     scenario.draft_pass_s(1.0, 1.0)
@@ -243,8 +243,8 @@ def _candidate(
 
 
 def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unknown]]:
-    """The drafts with their KV methods, in order: those with an acceptance, and the others with the
-    reason.
+    """Splits the drafts with their KV methods, in order, into those with an acceptance and those without,
+    with the reason.
     """
     precision = named.precision(query)
     rows = None if query.acceptance is None else read_acceptance(query.acceptance)
@@ -266,7 +266,7 @@ def _accepted(query: AdviseQuery, named: Named) -> tuple[list[Known], list[Unkno
 
 
 def _pairs(query: AdviseQuery, target: ModelSpec, rows: Rows | None) -> Iterator[tuple[str, KVMethod]]:
-    """The drafts to search, each with a KV method; some more than once."""
+    """The drafts to search, each with a KV method; a draft may occur more than once."""
     for key in query.rate:
         yield _split(key)
     for row in rows or ():
@@ -292,7 +292,7 @@ def _split(key: str) -> tuple[str, KVMethod]:
 
 
 def _method(row: AcceptanceRow) -> KVMethod:
-    """A row's method at its budget, other options as in the method's example."""
+    """The KV method of a row at the row's budget; other options are those of the method's example."""
     budget = "" if row.kv_budget_tokens is None else f":{row.kv_budget_tokens}"
     options = "".join(method(row.draft_kv).example.partition(",")[1:]) if row.draft_kv in names() else ""
     return parse_kv(row.draft_kv + budget + options, "--acceptance")
@@ -303,7 +303,7 @@ def _key(name: str, kv: KVMethod) -> tuple[str, str]:
 
 
 def _all_methods() -> tuple[KVMethod, ...]:
-    """Every method at every budget of `BUDGETS`, or once if it has no budget; without the full cache."""
+    """Every method except ``full``, at each budget of `BUDGETS`; once if it has no budget."""
     every = []
     for name, kind in kv_methods().items():
         if ":" in kind.example:
@@ -315,7 +315,7 @@ def _all_methods() -> tuple[KVMethod, ...]:
 
 
 def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
-    """Every kind, EAGLE as its third version, and every bundled model that can draft for the target."""
+    """Every kind (EAGLE as EAGLE-3) and every bundled model that can draft for the target."""
     heads = [
         word
         for word, kind in kinds().items()
@@ -325,7 +325,7 @@ def _all_drafts(target: ModelSpec) -> tuple[str, ...]:
 
 
 def smaller_models(target: ModelSpec) -> tuple[str, ...]:
-    """Every bundled model that shares the vocabulary's size and has less than half of the parameters."""
+    """Every bundled model with the target's vocabulary size and less than half of its parameters."""
     known = map(load_model, files.bundled_names("models"))
     return tuple(
         m.name

@@ -1,13 +1,13 @@
-"""How many tokens to draft for each batch size, and for each batch size and context: how such tables are
-made.
+"""How tables of draft lengths are made, by batch size or by batch size and context.
 
-The measure: a share w_b of baseline time is spent at batch size b. Every doubling of the batch has an equal
-share: w_b is proportional to log(1 + 1/b). With K_b drafted tokens that time shrinks by the
-model's speedup(b, K_b), so that the expected speedup is 1 / sum_b w_b / speedup(b, K_b).
+The measure is a mean over batch sizes. The server spends the share w_b of baseline time at batch size b, and
+every doubling of the batch has an equal share: w_b is proportional to log(1 + 1/b). With K_b drafted tokens
+the time at b shrinks by the model's speedup(b, K_b). The expected speedup is therefore 1 / sum_b w_b /
+speedup(b, K_b).
 
-The table maximises it less a toll on every change of K between neighbouring batch sizes: with a toll of
-`hysteresis` (a share of time), a range stands only where it earns more than its borders cost. A constant K
-has no border, so that the table is never below the best constant. K = 0 is the baseline, speedup exactly 1.
+The table maximises it less a toll (`hysteresis`, a share of time) for every change of K between neighbouring
+batch sizes. So a range stands only where it gains more than its borders cost. A constant K has no border, so
+the table is never below the best constant. K = 0 is the baseline with speedup exactly 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,9 @@ CONTEXTS_PER_RANGE = 5
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Batch sizes `low` to `high`, both included, draft `tokens` tokens: their expected speedup."""
+    """Batch sizes `low` to `high`, both included, draft `tokens` tokens. `speedup` is the expected one in
+    this range.
+    """
 
     low: int
     high: int
@@ -43,8 +45,8 @@ class Range:
 class LengthTable:
     """Ranges over batch sizes 1 to `max_batch` at contexts `context_low` to `context_high`, both included.
 
-    `speedup` is the expected one, `best_constant` the K that does best everywhere, with `constant_speedup`;
-    `by_constant[K]` is every constant's.
+    `speedup` is the expected speedup. `best_constant` is the best single K, with `constant_speedup`.
+    `by_constant[K]` is the expected speedup of every single K.
     """
 
     ranges: tuple[Range, ...]
@@ -62,11 +64,11 @@ class LengthTable:
 
     @property
     def gain(self) -> float:
-        """Expected speedup over the best single K, 1 or more."""
+        """Expected speedup divided by that of the best single K: 1 or more."""
         return self.speedup / self.constant_speedup
 
     def single(self) -> "LengthTable":
-        """The best single length in place of the ranges."""
+        """The table with the best single length instead of ranges."""
         everywhere = Range(1, self.ranges[-1].high, self.best_constant, self.constant_speedup)
         return replace(self, ranges=(everywhere,), speedup=self.constant_speedup)
 
@@ -83,13 +85,13 @@ def length_tables(
     hysteresis: float = DEFAULT_HYSTERESIS,
     acceptance_at: AcceptanceAt | None = None,
 ) -> tuple[LengthTable, ...]:
-    """A table for batch sizes from 1 on at one context, or one per range of contexts, by their rising ends.
+    """A table of draft lengths for batch sizes from 1, one for each range of contexts.
 
-    Ranges are 0 ... e_1 - 1, e_1 ... e_2 - 1 and so on, the last one up to the last end, each represented by
-    `CONTEXTS_PER_RANGE` contexts in it, evenly in the logarithm; neighbours of as many seats are merged if
-    separating them gains no more than `hysteresis`. seats: the largest batch at each end. acceptance_at:
-    acceptance by context, if it is not the scenario's at all of them. Raises InputError for contexts that do
-    not rise.
+    ends: the rising ends e_1, e_2, ... of the ranges 0 to e_1 - 1, e_1 to e_2 - 1 and so on; the last range
+    includes its end. `CONTEXTS_PER_RANGE` contexts represent each range, at even logarithmic distances.
+    Neighbouring ranges with equal seats are merged if separate tables gain no more than `hysteresis`. seats:
+    the largest batch at each end. acceptance_at: acceptance by context, if it is not the scenario's
+    everywhere. Raises InputError for contexts that do not rise.
     """
     if any(b <= a for a, b in pairwise(contexts)):
         raise refuse("--context", None, "rising context lengths", list(contexts))
@@ -126,7 +128,7 @@ def _inside(low: int, high: int) -> Array:
 def _slowness(
     scenario: Scenario, contexts: Array, max_batch: int, longest: int, acceptance_at: AcceptanceAt | None
 ) -> Array:
-    """1/speedup over ``[batch, K]``, the mean over the contexts."""
+    """1/speedup over ``[batch, K]``: the mean over the contexts."""
     parts = []
     for context in contexts.tolist():
         at = scenario if acceptance_at is None else replace(scenario, acceptance=acceptance_at(context))
@@ -135,7 +137,7 @@ def _slowness(
 
 
 def runs(chosen: Ints) -> tuple[tuple[int, int, int], ...]:
-    """[batch from, batch to, tokens] of a draft length for each batch size from 1."""
+    """Rows of [first batch, last batch, tokens] from a draft length for each batch size from 1."""
     ends = np.flatnonzero(np.append(np.diff(chosen) != 0, True)) + 1
     starts = np.concatenate(([0], ends[:-1])) + 1
     return tuple(zip(starts.tolist(), ends.tolist(), chosen[ends - 1].tolist(), strict=True))

@@ -1,9 +1,8 @@
 """Command lines for serving engines that match the priced configuration: vLLM's JSON, SGLang's flags and
 adaptive file, llama.cpp's flags.
 
-Where an engine has no such draft, the answer is None and a note gives the reason: no method name is invented.
-Every kind of line was tried on the engines' own parsers (tests/engine/lines.json, made by ``make
-test-engine``).
+Where an engine has no such draft, the answer is None and a note gives the reason; no method name is invented.
+The engines' own parsers accepted every kind of line (tests/engine/lines.json, made by ``make test-engine``).
 """
 
 import json
@@ -29,27 +28,27 @@ from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.scenario import Scenario
 
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
-"""Engine -> the version whose parser took the lines."""
+"""Engine -> the version whose parser accepted the lines."""
 LOOKUP = (2, 4)
-"""Fewest and most tokens that an n-gram draft matches (prompt look-up's range; Saxena 2023)."""
+"""Smallest and largest n-gram that a draft matches (prompt look-up's range; Saxena 2023)."""
 NO_SPARSE = (
     "vLLM has no method for a draft with a sparse view of the cache (an open RFC): "
     "the table is for an engine that has one"
 )
 ADAPTIVE_FILE = "adaptive.json"
-"""Name, in SGLang's line, of the file that the user writes."""
+"""Name of the file that the user writes, as it stands in SGLang's line."""
 
 
 KV_NAMES = {
     "vLLM": {"fp16": "float16", "fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head"},
     "SGLang": {"fp8": "fp8_e4m3"},
 }
-"""Engine -> KV format -> its name there; unsupported formats are absent."""
+"""Engine -> KV format -> its name in that engine. Unsupported formats are absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedTarget:
-    """The target as it was modelled: the values that the engine's line must set."""
+    """The target as it was modelled: the values that the engine's command line must set."""
 
     model_id: str | None
     """The engine's name of the model; None if unknown."""
@@ -58,19 +57,19 @@ class ServedTarget:
     kv_dtype: str = "bf16"
     memory_fraction: float = DEFAULT_MEMORY_FRACTION
     vocab_size: int | None = None
-    """None: not compared with the draft's."""
+    """Size of the vocabulary; None skips the comparison with the draft's."""
     expert_parallel: int = 1
     data_parallel: int = 1
     attention_backend: str | None = None
-    """As it was asked for; None: the engine's own choice."""
+    """The attention backend that the question names; None is the engine's own choice."""
     file: ServedFile | None = None
-    """Of llama.cpp, which then has the only line."""
+    """The GGUF file for llama.cpp, which is then the only engine with a line."""
     mtp_layers: int | None = None
-    """Multi-token prediction layers of the checkpoint; None: not known."""
+    """Multi-token prediction layers of the checkpoint; None if unknown."""
 
     @classmethod
     def of(cls, question: CommonOptions, model_id: str | None, scenario: Scenario) -> "ServedTarget":
-        """The target of a question; a checkpoint's own formats need no flag."""
+        """The target of a question. Formats of the checkpoint itself need no flag."""
         return cls(
             model_id,
             scenario.machine.tensor_parallel,
@@ -100,7 +99,7 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The command lines. vllm and sglang are None where `notes` give the reason, or for llama.cpp.
+    """The command lines. vllm and sglang are None for llama.cpp, and where `notes` give a reason.
 
     sglang_adaptive: contents of the file that SGLang's line names, if the length depends on the batch size.
     """
@@ -115,7 +114,9 @@ class Export:
 
 
 def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: str | None = None) -> Export:
-    """Engine configurations for one table. draft_path: where the engine finds the head or draft."""
+    """Command lines of the engines for one table. draft_path: where the engine finds the head or draft
+    model.
+    """
     notes: list[str] = []
     if served.file is not None:
         line = llama_server(table, draft, served.file, draft_path, notes)
@@ -154,7 +155,7 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
 
 
 def llamacpp_line(query: Query, tokens: int) -> str | None:
-    """llama.cpp's line for one question and a draft of so many tokens; None for another engine."""
+    """llama.cpp's command line for one question and a draft of `tokens` tokens; None for another engine."""
     scenario = resolve(query)
     served = ServedTarget.of(query, served_id(query.model, None), scenario)
     rows, context = (Range(1, query.batch, tokens, 1.0),), query.context
@@ -163,13 +164,14 @@ def llamacpp_line(query: Query, tokens: int) -> str | None:
 
 
 def no_line(why: str) -> Export:
-    """No lines, with the reason."""
+    """An export without lines, with the reason."""
     return Export(None, None, None, None, (f"{why}: no line for it",))
 
 
 def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[ServedTarget, str | None]:
-    """The target of a question of advice, and where the engine finds its draft. named: the draft as it was
-    named; None: there is none.
+    """The target of a question of advice, and the path where the engine finds its draft.
+
+    named: the draft as the user named it; None without a draft.
     """
     path = None if named is None else question.draft_path or _draft_source(named, question.model, scenario)
     model_id = question.model_path or served_id(question.model, path)
@@ -177,9 +179,7 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
 
 
 def _draft_source(named: str, model: str, scenario: Scenario) -> str | None:
-    """The Hugging Face id of the draft for an engine: of its model, or of the published head that
-    was found.
-    """
+    """The Hugging Face id of the draft for an engine: that of its model, or of the published head."""
     draft = scenario.draft
     if draft.named_model:
         return hub_id(named.removeprefix(f"{draft.kind}:"), "--draft")
@@ -190,7 +190,7 @@ def _draft_source(named: str, model: str, scenario: Scenario) -> str | None:
 
 
 def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: list[str]) -> list[str]:
-    """Flags of the target that differ from the engine's defaults; batches end where the table does."""
+    """Flags of the target that differ from the engine's defaults. The largest batch is that of the table."""
     names = KV_NAMES[engine]
     if served.kv_dtype != "bf16" and served.kv_dtype not in names:
         notes.append(
@@ -224,7 +224,7 @@ def _arguments(engine: str, table: LengthTable, served: ServedTarget, notes: lis
 
 
 def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
-    """The table by the sequences of one data-parallel attention group, which is vLLM's count."""
+    """The table by the sequences of one data-parallel attention group; vLLM counts these."""
     ranges: list[Range] = []
     for r in table.ranges:
         low, high = 1 + (ranges[-1].high if ranges else 0), -(-r.high // groups)
@@ -234,8 +234,8 @@ def _of_one_group(table: LengthTable, groups: int) -> LengthTable:
 
 
 def five_item_rows(tables: Sequence[LengthTable]) -> list[list[int]]:
-    """``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows, by context and then batch; every point of the rectangle
-    once.
+    """``[bs_lo, bs_hi, ctx_lo, ctx_hi, K]`` rows, sorted by context and then batch. They cover every point of
+    the rectangle once.
     """
     return [[r.low, r.high, t.context_low, t.context_high, r.tokens] for t in tables for r in t.ranges]
 
@@ -281,7 +281,7 @@ def _vllm(
 def _draft(
     draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
 ) -> tuple[str | None, str | None]:
-    """vLLM's method and the draft's path; None, with a note, if there is no such draft."""
+    """vLLM's method and the draft's path; None, with a note, if vLLM has no such draft."""
     word = draft_word(draft)
     known = serving_engines()["vllm"].drafts.get(word)
     if draft.kv.name != "full" or known is None:
@@ -327,7 +327,7 @@ def _foreign(draft: Draft, served: ServedTarget) -> bool:
 def _sglang(
     table: LengthTable, draft: Draft, served: ServedTarget, path: str | None, notes: list[str]
 ) -> tuple[list[str] | None, dict[str, Any] | None]:
-    """Words of the line, and the file that they name."""
+    """The words of SGLang's line, and the contents of the file that the line names."""
     known = serving_engines()["sglang"].drafts.get(draft_word(draft))
     algorithm = None if known is None else known.method
     by_batch = algorithm in ("EAGLE", "EAGLE3") and len(table.ranges) > 1
@@ -376,8 +376,8 @@ def _sglang(
 
 
 def _window(draft: Draft, algorithm: str | None, notes: list[str]) -> dict[str, int] | None:
-    """Flags of the part of its cache that a draft reads, empty for all of it; None where SGLang cannot serve
-    that.
+    """Flags for the part of its cache that a draft reads; empty for the whole cache, None where SGLang does
+    not serve it.
     """
     if draft.kv.name == "full":
         return {}

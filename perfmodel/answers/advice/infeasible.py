@@ -1,4 +1,4 @@
-"""The reason why nothing fits in `advise`, and a change that would: another batch, degree, weight format or
+"""Why nothing fits in `advise`, and a change that would fit: another batch, degree, weight format or
 device.
 """
 
@@ -14,7 +14,7 @@ from perfmodel.speculation.capacity import memory_of
 
 
 def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:
-    """The reason, as a sentence's part."""
+    """The reason, as a part of a sentence."""
     if not baseline:
         return "the model runs at none of the requested tensor-parallel degrees"
     fitting = [x.tpot_s[x.fits].min() for x in (*baseline, *drafted) if x.fits.any()]
@@ -35,7 +35,7 @@ def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Pri
 
 
 def _would_fit(query: AdviseQuery, available_bytes: float) -> str:
-    """The least change of each kind, degree, weights or device, with which one sequence would fit."""
+    """The smallest change of each kind (degree, weight format, device) with which one sequence fits."""
 
     def fits_with(**changes: Any) -> bool:
         asked = {

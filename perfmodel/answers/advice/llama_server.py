@@ -9,20 +9,22 @@ from perfmodel.drafts.base import Draft
 from perfmodel.specs.engines.serving import serving_engines
 
 CHECKED = "ggml-org/llama.cpp@0c1e57098"
-"""The version whose parser took lines of this form (tests/engine/llama_lines.json)."""
+"""The version whose parser accepted lines of this form (tests/engine/llama_lines.json)."""
 CACHES = {"fp32": "f32"} | {name: name for name in ("q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")}
-"""Format of a cache -> its name there."""
+"""KV format -> its name in llama.cpp."""
 SIXTEEN = ("bf16", "fp16")
-"""Formats of a cache that need no flag: the engine's default is fp16."""
+"""KV formats that need no flag, because the engine's default is fp16."""
 ALL_LAYERS = 999
 NGRAM = 3
-"""Tokens that an n-gram draft matches."""
+"""Smallest n-gram that an n-gram draft matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
-    """The target as llama.cpp has it. path: of its GGUF file. layer_devices: that hold its layers in turn.
-    cpu_moe: layers whose experts stay in the host's memory.
+    """The target as llama.cpp runs it.
+
+    path: of its GGUF file. layer_devices: the devices that hold its layers one after another. cpu_moe: the
+    number of layers whose experts stay in the host's memory.
     """
 
     path: str
@@ -34,16 +36,16 @@ class ServedFile:
 
 
 def gguf_name(model_id: str, weights: str | None) -> str:
-    """How a file of a model and mix is usually called: ``Qwen3-32B-Q4_K_M.gguf``."""
+    """The usual name of the file for a model and a mix of formats: ``Qwen3-32B-Q4_K_M.gguf``."""
     return f"{model_id.rpartition('/')[2]}-{(weights or 'bf16').partition(',')[0].upper()}.gguf"
 
 
 def llama_server(
     table: LengthTable, draft: Draft, served: ServedFile, path: str | None, notes: list[str]
 ) -> str:
-    """The line; where its draft cannot run, or none pays, that without one. Reasons go into `notes`.
+    """The command line; without the draft where it cannot run or does not pay. Reasons are added to `notes`.
 
-    path: of the draft, as it was named.
+    path: of the draft, as the user named it.
     """
     slots = table.ranges[-1].high
     if served.kv_dtype not in (*SIXTEEN, *CACHES):

@@ -1,4 +1,4 @@
-"""Prices of `advise`'s candidates: each over all batches and draft lengths at once, and the best."""
+"""Prices `advise`'s candidates, each over all batches and draft lengths at once, and finds the best point."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from perfmodel.speculation import capacity
 from perfmodel.speculation.scenario import Scenario
 
 MAX_PRICES = 2_000_000
-"""Of all batches, drafts and draft lengths together: about a gigabyte and ten seconds."""
+"""Largest product of batches, drafts and draft lengths: about a gigabyte and ten seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True)
 class Fronts:
-    """Throughput against time per token, of the baseline and of speculation; within memory only."""
+    """Throughput against time per token, for the baseline and for speculation. Only points within memory."""
 
     baseline: tuple[FrontPoint, ...]
     speculating: tuple[FrontPoint, ...]
@@ -40,7 +40,7 @@ class Fronts:
 class Priced:
     """One candidate over ``[batch, gamma]``.
 
-    `drafted` are the draft lengths, `gained` tokens per iteration of each. `fits`: memory suffices;
+    `drafted` has the draft lengths and `gained` the tokens per iteration of each. `fits`: memory suffices.
     `allowed`: the bound on time per token holds too.
     """
 
@@ -55,9 +55,10 @@ class Priced:
 def price(
     baseline: list[Candidate], candidates: list[Candidate], query: AdviseQuery
 ) -> tuple[list[Priced], ...]:
-    """The baseline and candidates. Target passes are the same for all drafts of a degree and counted once.
+    """Prices the baselines and the candidates. All drafts of one degree share the target passes, which are
+    computed once.
 
-    Raises InputError for more prices than fit in memory with ease.
+    Raises InputError for more than `MAX_PRICES` prices.
     """
     columns = len(baseline) + sum(c.scenario.longest(query.max_gamma) for c in candidates)
     if query.batches.size * columns > MAX_PRICES:
@@ -101,7 +102,7 @@ def _priced(candidate: Candidate, drafted: Any, gained: Array, tpot_s: Array, qu
 
 @dataclass(frozen=True, slots=True)
 class PricedPoint:
-    """A point of a candidate and its value by the objective, larger is better."""
+    """A point of a candidate, and its value by the objective (larger is better)."""
 
     candidate: Candidate
     batch: int
@@ -111,13 +112,15 @@ class PricedPoint:
     value: float
 
     def times(self, other: "PricedPoint", query: AdviseQuery) -> float:
-        """How many times better than another point."""
+        """The factor by which this point is better than another."""
         larger, smaller = (self, other) if query.objective == "throughput" else (other, self)
         return larger.value / smaller.value
 
 
 def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
-    """The best point of one candidate, the smallest batch and draft on a tie; None if no point is allowed."""
+    """The best allowed point of one candidate; on a tie the smallest batch and draft. None if no point is
+    allowed.
+    """
     if not priced.allowed.any():
         return None
     worth = _value(query, query.batches[:, None], priced.tpot_s, priced.candidate.tp)
@@ -134,8 +137,8 @@ def best(priced: Priced, query: AdviseQuery) -> PricedPoint | None:
 
 
 def _value(query: AdviseQuery, batch: Array, tpot_s: Array, tp: int) -> Array:
-    """The quantity that the objective maximises: tokens/s of the group, minus the time per token, or minus
-    its price.
+    """The quantity that the objective maximises: tokens/s of the group, the negative time per token, or the
+    negative price.
     """
     if query.objective == "latency":
         return -tpot_s
@@ -146,8 +149,8 @@ def _value(query: AdviseQuery, batch: Array, tpot_s: Array, tp: int) -> Array:
 
 
 def front(priced: list[Priced], batches: Array) -> tuple[FrontPoint, ...]:
-    """Points of larger throughput at larger time per token, none beaten in both; only points that fit in
-    memory.
+    """The Pareto front: points of rising throughput and rising time per token that no other point beats in
+    both. Only points that fit in memory.
     """
     if not any(x.fits.any() for x in priced):
         return ()

@@ -1,4 +1,4 @@
-"""Drafts without a measured acceptance: the alpha from which each would be worth its cost."""
+"""The break-even alpha of each draft without a measured acceptance."""
 
 from dataclasses import dataclass, replace
 
@@ -9,13 +9,13 @@ from perfmodel.answers.advice.prices import Priced, PricedPoint, price
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 
 MOST_BATCHES = 256
-"""Most batch sizes that are tried, without the baseline's; of more, every second, third, ..."""
+"""Most batch sizes to try, without the baseline's. A longer list is thinned evenly."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """smallest_alpha: from this constant acceptance the draft at this gamma and batch beats the best
-    baseline.
+    """A draft at this gamma and batch beats the best baseline from the constant acceptance `smallest_alpha`
+    on.
     """
 
     draft: str
@@ -27,11 +27,11 @@ class BreakEven:
 
 
 def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, ...]:
-    """One for each draft without an acceptance, with the KV method that needs the least; the least alpha
-    first.
+    """A break-even for each draft without an acceptance, with the KV method that needs the least. The least
+    alpha comes first.
 
-    Only drafts that the engine runs, unless any may be chosen; on as many devices as the best baseline. A
-    draft that would not pay at alpha 1 is left out.
+    It includes only drafts that the engine runs, unless any may be chosen, on as many devices as the best
+    baseline. A draft that does not pay at alpha 1 is left out.
     """
     rates = {f"{name}@{kv.label()}": "1" for name, kv in without_acceptance(query)}
     if not rates:
@@ -57,8 +57,8 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
 
 
 def _break_even(priced: Priced, query: AdviseQuery, baseline: PricedPoint) -> BreakEven | None:
-    """Break-even of a candidate priced at alpha 1: at a gamma, the least alpha is that of the fewest tokens
-    per iteration.
+    """Break-even of a candidate that was priced at alpha 1. At each gamma the least alpha follows from the
+    fewest tokens per iteration.
     """
     enough_s = np.full(query.batches.shape, baseline.tpot_s)
     if query.objective != "latency":

@@ -1,4 +1,4 @@
-"""Margins of the choice of `advise`: their interval, and the acceptance at which the choice would change."""
+"""Margins of `advise`'s choice: their interval, and the acceptance at which the choice would change."""
 
 from dataclasses import dataclass, replace
 
@@ -14,8 +14,8 @@ from perfmodel.speculation.uncertainty import interval_of, log_error
 class Robustness:
     """Margins of the choice, the acceptance at which it would change, and the calibration's scatter.
 
-    alpha is the chosen chain's constant acceptance; at smallest_alpha, or smallest_tokens_per_iteration, the
-    chosen batch and gamma would only equal the best baseline. robust: the whole interval is above 1.
+    alpha: the constant acceptance of the chosen chain. At smallest_alpha, or smallest_tokens_per_iteration,
+    the chosen batch and gamma would only equal the best baseline. robust: the whole interval is above 1.
     """
 
     gain_over_baseline: float | None
@@ -34,8 +34,8 @@ def robustness_of(
     baseline: PricedPoint | None,
     searched: list[Priced],
 ) -> Robustness:
-    """Robustness of the choice among `ranked`, the best first; searched: the allowed candidates
-    with a draft.
+    """Robustness of the first candidate in `ranked`, which is sorted by value. searched: the allowed
+    candidates with a draft.
     """
     gain = None if baseline is None else chosen.times(baseline, query)
     alpha = smallest = fewest = interval = None
@@ -63,10 +63,10 @@ def robustness_of(
 def _gain_interval(
     query: AdviseQuery, chosen: PricedPoint, baseline: PricedPoint, priced: Priced
 ) -> tuple[float, float] | None:
-    """The gain over the best baseline where the draft is slower or faster by the point's error.
+    """The gain over the best baseline if the draft is slower or faster by the point's error.
 
-    The batch follows: a bound on the time per token holds at both ends. No verification is faster than a
-    baseline step. None where the calibration has no error.
+    The batch is chosen anew at both ends, because a bound on the time per token holds there too. No
+    verification is faster than a baseline step. None if the calibration has no error.
     """
     s, context = chosen.candidate.scenario, float(query.context)
     error = log_error(s, np.asarray(float(chosen.batch)), np.asarray(context), np.array([chosen.gamma]))

@@ -1,4 +1,4 @@
-"""How many tokens to draft at which batch size and context, ready for a serving engine."""
+"""Which draft length to use at each batch size and context, in the form that a serving engine reads."""
 
 import math
 from collections.abc import Iterator
@@ -55,12 +55,12 @@ from perfmodel.speculation.workload import Workload
 MAX_BATCHES = 256
 MAX_CONTEXTS = 1000
 LEAST_GAIN = 0.02
-"""Over the best single length, below which a table is not worth having."""
+"""Gain over the best single length below which a table is not recommended."""
 
 
 @question
 class ScheduleQuery(Options):
-    """A question over all batch sizes; several contexts are the upper ends of context ranges."""
+    """A question over all batch sizes. Several contexts are the upper ends of context ranges."""
 
     context: Wholes = argument(
         "One context, or the upper ends of several context ranges.",
@@ -119,9 +119,9 @@ class ScheduleQuery(Options):
 class ScheduleTable(LengthTable):
     """A table of draft lengths, and the engines' command lines.
 
-    instead: the reason for a single length where a length by batch size would gain less than it costs; else
-    None. sglang_costs: of a DSpark draft, the file of ``--speculative-dspark-sps-table-path``. by_confidence:
-    verification of the likelier tokens alone, where the acceptance file has bins of confidence.
+    instead: the reason to use a single length, where a table would gain less than it costs; else None.
+    sglang_costs: for a DSpark draft, the contents of the file of ``--speculative-dspark-sps-table-path``.
+    by_confidence: verification of only the likelier tokens, where the acceptance file has bins of confidence.
     """
 
     COMPUTED: ClassVar[tuple[str, ...]] = ("gain",)
@@ -134,9 +134,10 @@ class ScheduleTable(LengthTable):
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Answer):
-    """One table per context range. `num_speculative_tokens_per_batch_and_context` is the proposed five-item
-    form. does_not_fit: the reason, if no sequence of the longest context fits; the answer then has no server
-    line.
+    """One table for each context range. `num_speculative_tokens_per_batch_and_context` is the proposed
+    five-item form.
+
+    does_not_fit: the reason, if no sequence of the longest context fits. The answer then has no server line.
     """
 
     model: str
@@ -226,7 +227,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
 
 
 def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_path: str | None) -> Export:
-    """The lines, without that of the engine of the question where a known defect slows its drafts."""
+    """The command lines. The engine of the question has none where a known defect slows its drafts."""
     made = export(table, scenario.draft, served, draft_path)
     engine, defect = engine_of(scenario.machine.calibration), slowing(scenario, float(table.context_high))
     if defect is None or not table.max_tokens:
@@ -236,8 +237,9 @@ def _lines(scenario: Scenario, table: LengthTable, served: ServedTarget, draft_p
 
 
 def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
-    """Iterations per second by tokens verified, as SGLang's profiler writes them (dspark_sps.py of 0.5.23):
-    its scheduler then cuts a draft where one more token costs more than its confidence promises.
+    """Iterations per second by verified tokens, in the form of SGLang's profiler (dspark_sps.py of 0.5.23).
+
+    Its scheduler cuts a draft where one more token costs more than its confidence promises.
     """
     gamma, batches = table.max_tokens, _doublings(table)
     if not gamma:
@@ -249,13 +251,13 @@ def _costs(scenario: Scenario, table: LengthTable) -> dict[str, Any] | None:
 
 
 def _doublings(table: LengthTable) -> NDArray[np.int64]:
-    """Batch sizes 1, 2, 4, ... and the largest of the table."""
+    """Batch sizes 1, 2, 4, ..., and the largest one of the table."""
     most = table.ranges[-1].high
     return np.unique([*(2**n for n in range(most.bit_length())), most])
 
 
 def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...]) -> tuple[str, ...]:
-    """Of the largest batch at the longest context."""
+    """Warnings about the largest batch at the longest context."""
     longest = tables[-1]
     batch, context = longest.ranges[-1].high, float(longest.context_high)
     gamma = max(t.max_tokens for t in tables)
@@ -264,7 +266,7 @@ def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...])
 
 
 def _left_out(contexts: tuple[int, ...], fitting: list[int], asked: int | None) -> Iterator[str]:
-    """Batches that were asked for and do not fit, by context; nothing where not one sequence does."""
+    """The requested batches that do not fit, by context. Empty where not even one sequence fits."""
     for context, most in zip(contexts, fitting, strict=True):
         if asked is not None and 0 < most < asked:
             where = f" at {context} tokens" if len(contexts) > 1 else ""
@@ -285,8 +287,8 @@ def _tables(
 
 
 def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
-    """The reason to prefer the best single length; None where the table gains more than it costs and than
-    `LEAST_GAIN`.
+    """The reason to prefer the best single length. None where the table gains more than its cost and more
+    than `LEAST_GAIN`.
     """
     serving = serving_engines().get(engine or "")
     if len(table.ranges) == 1 or serving is None:

@@ -1,1 +1,1 @@
-"""Many points at once, and the files they are written to."""
+"""Many points at once, and the files that hold them."""

@@ -1,5 +1,5 @@
-"""A grid of questions answered in blocks with constant memory: cases outside, batch x context x
-gamma inside.
+"""Answers a grid of questions in blocks, with constant memory. The outer loop runs over cases, the inner
+arrays over batch x context x gamma.
 """
 
 import itertools
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from xarray import Dataset
 
 MAX_ROWS = 10_000_000
-"""Of a sweep that is held in memory."""
+"""Largest number of rows of a sweep that is held in memory."""
 BLOCK_ROWS = 2**16
 MAX_CASES = 10_000
 LABELS = (
@@ -77,7 +77,7 @@ Column = Array
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive rows of one case: their common values, and one array per column."""
+    """Consecutive rows of one case: the values that they share, and one array per column."""
 
     labels: dict[str, str | int | float | None]
     columns: dict[str, Column]
@@ -89,13 +89,13 @@ class Block:
         return self.columns["batch"].size
 
     def typed(self) -> dict[str, Any]:
-        """The columns, whole numbers as such."""
+        """The columns; whole numbers have an integer type."""
         return {name: v.astype(np.int64) if name in WHOLE else v for name, v in self.columns.items()}
 
 
 @question
 class Grid(Options):
-    """Every combination of the lists, with all other arguments fixed. A gamma of None is the best one of its
+    """Every combination of the lists, with all other arguments fixed. A gamma of None is the best one at each
     point.
     """
 
@@ -127,7 +127,7 @@ class Grid(Options):
 
     @property
     def looks_up(self) -> bool:
-        """Whether the acceptance is looked up: a published one belongs to one context."""
+        """Whether the acceptance is looked up. A published acceptance belongs to one context."""
         return (
             self.axis("alpha") == (None,)
             and self.tokens_per_iteration is None
@@ -135,11 +135,11 @@ class Grid(Options):
         )
 
     def resolved(self) -> Iterator[tuple[Query, tuple[float, ...], Scenario]]:
-        """Questions that differ in more than batch, context and gamma, each with its contexts and resolved
-        names.
+        """The questions that differ in more than batch, context and gamma, each with its contexts and
+        resolved names.
 
-        An acceptance that is looked up belongs to one context, so each context is then a case of its own.
-        Raises InputError for too many cases, or an impossible one.
+        A looked-up acceptance belongs to one context, so each context then becomes its own case. Raises
+        InputError for too many cases, or for an impossible one.
         """
         every, gammas = self.axis("context"), self.axis("gamma")
         Workload.of(self.axis("batch"), 1)
@@ -235,7 +235,7 @@ class Sweep(Answer):
         return library("pandas").concat(frames, ignore_index=True)
 
     def to_xarray(self) -> "Dataset":
-        """The figures as an xarray Dataset over [`AXES`], including axes of one value.
+        """The figures as an xarray Dataset over [`AXES`], including axes with one value.
 
         A searched draft length is ``auto`` on its axis, a looked-up acceptance ``published``. Raises
         InputError if xarray is not installed.
@@ -316,7 +316,9 @@ def sweep(grid: Grid) -> Sweep:
 
 
 def _sure(block: Block) -> dict[str, Any]:
-    """Ends of the speedup's interval, not a number where the calibration states no error, and the verdict."""
+    """Both ends of the speedup's interval, and the verdict. The ends are NaN where the calibration states no
+    error.
+    """
     c, error = block.columns, np.full(block.rows, np.nan)
     for gamma in np.unique(c["gamma"]):
         rows = c["gamma"] == gamma
@@ -334,7 +336,7 @@ def _sure(block: Block) -> dict[str, Any]:
 
 
 def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
-    """A library by its name. Raises InputError with the remedy if it is not installed."""
+    """Imports a library by its name. Raises InputError with the remedy if it is not installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError:

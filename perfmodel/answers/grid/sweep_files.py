@@ -1,4 +1,6 @@
-"""The files a sweep writes: CSV or Parquet, block by block at flat memory, named only when they are whole."""
+"""Writes a sweep to CSV or Parquet, block by block with constant memory. A file gets its name only when it is
+complete.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from perfmodel.operations import Array
 from perfmodel.writing import destination, no_formula, write
 
 DIGITS = 13
-"""Significant digits of a figure in a CSV file, at the least."""
+"""Least number of significant digits of a figure in a CSV file."""
 MOST_DIGITS = 18
 """That an integer of 64 bits holds."""
 
@@ -33,8 +35,8 @@ def write_sweep(
 
     Returns the doubts of its questions at their longest context, each once.
 
-    Raises InputError for a question that cannot be answered, another suffix, a place that cannot be written
-    to, or, without `overwrite`, a file that exists. After an interruption the file is complete or absent.
+    Raises InputError for a question without an answer, another suffix, a place that cannot be written to, or
+    an existing file without `overwrite`. After an interruption the file is complete or absent.
     """
     where = destination(path, ".csv", ".parquet")
     if where.exists() and not overwrite:
@@ -73,10 +75,11 @@ def _csv(path: Path, rows: Iterator[Block]) -> None:
 
 
 def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
-    """A column of numbers as characters, empty for missing ones, with as many decimals as the least needs.
+    """A column of numbers as characters, empty for missing ones. All have as many decimals as the smallest
+    number needs.
 
-    Four digits of all at once, because Python's own formatting takes most of a sweep. Python formats the
-    others: numbers too far apart, below 0 or not finite.
+    Formats four digits of all rows at once, because Python's own formatting would take most of a sweep.
+    Python formats the rest: columns of widely different sizes, negative numbers and infinities.
     """
     ends = values.max(), values.min(where=values > 0, initial=math.inf)
     high, low = (math.floor(math.log10(end)) if 0 < end < math.inf else 0 for end in ends)
@@ -102,12 +105,12 @@ def _figures(values: Array, whole: bool) -> NDArray[np.uint8]:
 
 @cache
 def _four_digits() -> NDArray[np.uint32]:
-    """0000 to 9999 as characters, four in a number."""
+    """The numbers 0000 to 9999 as characters, four each."""
     return np.frombuffer("".join(f"{n:04d}" for n in range(10**4)).encode(), np.uint32)
 
 
 def _parquet() -> Callable[[Path, Iterator[Block]], None]:
-    """The writer of Parquet, a row group a block. Raises InputError without pyarrow."""
+    """The Parquet writer, one row group for each block. Raises InputError without pyarrow."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -131,7 +134,7 @@ def _parquet() -> Callable[[Path, Iterator[Block]], None]:
 
 
 def _cell(value: str | int | float | None) -> str:
-    """One label as a CSV cell; one that begins like a formula gets an apostrophe before it."""
+    """One label as a CSV cell. A label that begins like a formula gets an apostrophe in front."""
     text = "" if value is None else no_formula(value) if isinstance(value, str) else str(value)
     if any(c in text for c in ',"\r\n'):
         text = '"' + text.replace('"', '""') + '"'

@@ -1,6 +1,4 @@
-"""Acceptance that was measured at several contexts, for requests of different lengths and sessions that
-grow.
-"""
+"""Acceptance by context, for requests of different lengths and for sessions that grow."""
 
 import math
 from contextlib import suppress
@@ -16,12 +14,14 @@ from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.speculation.scenario import Scenario
 
 KNOTS = 16
-"""Contexts, evenly by their logarithm, at which acceptance is looked up."""
+"""Number of contexts, at even logarithmic distances, at which acceptance is looked up."""
 
 
 def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts: Array) -> Array | None:
-    """Tokens per iteration at contexts; None where the question states no acceptance by context, or none
-    of any so short. Beyond what was measured the nearest context's counts.
+    """Tokens per iteration by context. None if the question states no acceptance by context, or none for such
+    short contexts.
+
+    Outside the measured range the nearest measured context counts.
     """
     if question.acceptance is None or not gamma:
         return None
@@ -39,7 +39,9 @@ def gains_along(question: TrafficQuery, scenario: Scenario, gamma: int, contexts
 
 
 def along_turns(question: TrafficQuery, scenario: Scenario, steps: StepTimes) -> StepTimes:
-    """Passes that gain what the turns of a session do on average: of iterations, which engines count."""
+    """Passes whose gain is the mean over the turns of a session. Each iteration has equal weight, as in the
+    engines' counters.
+    """
     kinds = question.reusing.kinds
     gains = gains_along(question, scenario, steps.gamma, kinds.prompt + question.first.output_mean / 2.0)
     return (

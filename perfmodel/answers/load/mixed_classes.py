@@ -1,4 +1,4 @@
-"""Classes of requests that share a server: what each meets, and how much of it is good."""
+"""Classes of requests that share a server: latencies of each class, and its goodput."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,10 @@ from perfmodel.speculation.acceptance import tokens_per_iteration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRow:
-    """One class at a load and a draft length, request by request.
+    """One class at one load and draft length, from a replay.
 
-    slo_share: of its requests within its own SLO, else the question's. goodput: such requests per second.
+    slo_share: share of its requests within its own SLO, or else the question's. goodput: such requests per
+    second.
     """
 
     request_rate: float | None
@@ -38,7 +39,7 @@ class ClassRow:
 
 
 def with_mix(question: TrafficQuery) -> TrafficQuery:
-    """The question with means, deviations and acceptance of all classes where it states none."""
+    """The question with means, deviations and acceptance over all classes where it states none."""
     if question.mix is None or (question.input_len is not None and question.output_len is not None):
         return question
     classes = list(read_mix(question.mix).values())
@@ -115,7 +116,7 @@ def _lengths(one: RequestClass) -> dict[str, float]:
 def _gains(
     classes: Mapping[str, RequestClass], of: NDArray[np.int64], choice: Choice, replica: Replica
 ) -> Array | None:
-    """Tokens per iteration of each request over the server's, at the longest draft of the choice."""
+    """Tokens per iteration of each request, relative to the server's, at the longest draft of the choice."""
     gamma = max((t.gamma for t in choice.steps.table), default=choice.steps.gamma)
     if not gamma:
         return None

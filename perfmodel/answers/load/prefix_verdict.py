@@ -1,4 +1,6 @@
-"""What a draft costs the prefix cache at a load, whether it pays all the same, and what would change that."""
+"""The cost of a draft to the prefix cache at a load, whether the draft still pays, and which changes would
+help.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +17,12 @@ from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.speculation.scenario import Scenario
 
 LONGEST_TRIED = 4
-"""Draft length up to which others are tried beside those of the question."""
+"""Longest draft length that is tried in addition to those of the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixChange:
-    """Something else to run, and what a request then gains over the baseline, as in `PrefixVerdict`."""
+    """An alternative to run, and the gain of a request over the baseline with it, as in `PrefixVerdict`."""
 
     change: str
     hit_rate: float
@@ -30,13 +32,14 @@ class PrefixChange:
 
 @dataclass(frozen=True, slots=True)
 class PrefixVerdict:
-    """A draft length at one load of a server with a prefix cache, against the baseline there.
+    """A draft length at one load of a server with a prefix cache, compared with the baseline there.
 
-    hit_rate_without, hit_rate: share of prompt tokens that are found, without a draft and with it. block:
-    tokens of a block; dropped_tokens: of a hit that are computed again. decode_gain_s, recomputed_s: mean
-    seconds of a request that decoding saves, and that prompts take longer for what is not found any more.
-    net_s: by which a request ends sooner; None where one of both is saturated. pays: whether it does, or
-    whether more requests are served. changes: best first.
+    hit_rate_without, hit_rate: share of prompt tokens found in the cache, without and with a draft. block:
+    tokens of a block. dropped_tokens: tokens of a hit that are computed again. decode_gain_s: mean seconds
+    per request that decoding saves. recomputed_s: mean seconds per request that prompts take longer because
+    of lost hits. net_s: seconds by which a request ends sooner; None where the server is saturated with or
+    without the draft. pays: whether requests end sooner, or the server takes more of them. changes: the best
+    first.
     """
 
     request_rate: float | None
@@ -59,7 +62,7 @@ def prefix_verdicts(
     choices: Sequence[Choice],
     by_load: Sequence[Sequence[TrafficRow]],
 ) -> tuple[PrefixVerdict, ...]:
-    """One for each load at which something was drafted: of the length that ends requests soonest."""
+    """A verdict for each load with a draft, about the draft length with which requests end soonest."""
     others = _Others(replace(question, slo=None), replica)
     verdicts = []
     for at, (baseline, *rows) in enumerate(by_load):
@@ -72,7 +75,7 @@ def prefix_verdicts(
 
 
 class _Others:
-    """What else the replica may run, each priced once for all loads."""
+    """The alternatives that the replica could run; each is priced once for all loads."""
 
     def __init__(self, question: TrafficQuery, replica: Replica) -> None:
         self.question, self.replica = question, replica
@@ -80,14 +83,14 @@ class _Others:
         self.rows, self.passes = dict[int, list[TrafficRow]](), dict[int, list[StepTimes]]()
 
     def row(self, steps: StepTimes, at: int) -> TrafficRow:
-        """Of these passes at one load."""
+        """The row of these passes at one load."""
         if id(steps) not in self.rows:
             choice = Choice(Fixed(steps.gamma), steps.gamma, steps, self.replica.everywhere)
             self.rows[id(steps)] = rows_of(self.question, choice, None)
         return self.rows[id(steps)][at]
 
     def priced(self, gamma: int, *blocks: int) -> list[StepTimes]:
-        """With caches of such blocks, none of which is lost."""
+        """The passes with cache blocks of this size, of which no draft drops any."""
         if gamma not in self.passes:
             r, reuse = self.replica, self.question.reusing
             engines = [replace(reuse.engine, block=block, keeps=True) for block in blocks]
@@ -137,7 +140,7 @@ def _verdict(
 
 
 def _worth(row: TrafficRow) -> tuple[bool, float]:
-    """Less is better: when requests end, and where the server is saturated how few it serves."""
+    """The time when requests end; on a saturated server, minus the rate that it serves. Less is better."""
     over = row.e2e_s is None
     return over, -row.requests_per_s if row.e2e_s is None else row.e2e_s.mean
 
@@ -151,7 +154,7 @@ def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:
 
 
 def prefix_warnings(scenario: Scenario) -> tuple[str, ...]:
-    """What the cost of a draft to the prefix cache leaves out."""
+    """Warnings about the parts of the cost to the prefix cache that the model leaves out."""
     told = []
     if scenario.draft.reads_cache and not scenario.draft.views_target_cache:
         told.append(

@@ -1,4 +1,4 @@
-"""What a rollout of reinforcement learning takes, by draft policy and by the age of the target's weights."""
+"""Duration of a rollout of reinforcement learning, by draft policy and by the age of the target's weights."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +14,18 @@ from perfmodel.queueing.rollout import at_once, batch_of
 from perfmodel.queueing.sessions import sharing
 
 COMPARED = "auto,table,tail"
-"""Policies of a rollout unless asked."""
+"""Policies that a rollout compares by default."""
 MOST_DONE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutRow:
-    """A rollout at one draft length or policy.
+    """A rollout with one draft length or policy.
 
-    age, alpha: of the target's weights beyond those that the draft was trained for, and the acceptance then;
-    None where the acceptance is the question's. makespan_s: to the last token of the last request. tail_s: of
-    it, since nine in ten were done. speedup: of the makespan over that without drafts; stream_speedup: of the
-    mean TPOT of a request.
+    age: versions of the target's weights since those that the draft was trained for. alpha: the acceptance at
+    that age; None where it is the question's. makespan_s: time to the last token of the last request. tail_s:
+    the part of it after nine in ten requests were done. speedup: the makespan without drafts over this one.
+    stream_speedup: the same ratio of the mean TPOT of a request.
     """
 
     age: float | None
@@ -42,7 +42,7 @@ class RolloutRow:
 
 @dataclass(frozen=True, slots=True)
 class AgedServer:
-    """What may be run at one age."""
+    """The server and its acceptance at one age of the weights."""
 
     age: float | None
     alpha: float | None
@@ -51,7 +51,7 @@ class AgedServer:
 
 
 def with_rollout(question: TrafficQuery) -> TrafficQuery:
-    """The question of so many clients, with the policies that a rollout is compared by."""
+    """The question with this many clients and with the policies that a rollout compares."""
     if question.rollout is None:
         return question
     asked = [policy.name for policy in question.gamma]
@@ -60,8 +60,9 @@ def with_rollout(question: TrafficQuery) -> TrafficQuery:
 
 
 def rollouts(question: TrafficQuery, servers: Iterable[AgedServer], longest: int) -> tuple[RolloutRow, ...]:
-    """A row for each age and choice, the same requests in each; longest: tokens that the model takes. Raises
-    InputError for a trace of fewer requests.
+    """A row for each age and choice, all with the same requests.
+
+    longest: tokens that the model takes. Raises InputError for a trace with too few requests.
     """
     assert question.rollout is not None
     if question.trace is None:

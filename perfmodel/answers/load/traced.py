@@ -1,4 +1,4 @@
-"""What a trace says of itself: the lengths and the rate that a question leaves out."""
+"""The lengths and the rate of a trace, which stand in where the question states none."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -15,12 +15,12 @@ from perfmodel.queueing.trace import read_trace
 from perfmodel.specs.models.model import ModelSpec
 
 LEAST_OUTPUT = 1.001
-"""Mean output tokens of a trace at the least: the lengths of a request have a second token."""
+"""Least mean output length of a trace, in tokens: a request needs a second token to have a TPOT."""
 RATE_DIGITS = 4
 
 
 def trace_of(path: str) -> Arrivals:
-    """The requests of a file, read once while it does not change. Raises InputError."""
+    """The requests of a file; a file that does not change is read once. Raises InputError."""
     where = Path(path)
     stamp = where.stat().st_mtime_ns if where.is_file() else 0
     return _read(path, stamp)
@@ -32,13 +32,13 @@ def _read(path: str, stamp: int) -> Arrivals:
 
 
 def lengths_of(trace: Arrivals) -> Lengths:
-    """Means and deviations, which passes are priced at."""
+    """Means and standard deviations of the lengths, at which passes are priced."""
     prompts, outputs = trace.input_tokens.astype(float), trace.output_tokens.astype(float)
     return Lengths(prompts.mean(), max(outputs.mean(), LEAST_OUTPUT), prompts.std(), outputs.std())
 
 
 def rate_of(trace: Arrivals) -> float | None:
-    """Requests per second; None where all come at one time."""
+    """Requests per second; None if all arrive at the same time."""
     return float((trace.at_s.size - 1) / trace.at_s[-1]) if trace.at_s[-1] > 0 else None
 
 
@@ -63,7 +63,7 @@ def with_trace(question: TrafficQuery) -> TrafficQuery:
 
 
 def check_fits(path: str, trace: Arrivals, target: ModelSpec) -> None:
-    """Raises InputError for a request that is longer than the model's positions."""
+    """Refuse (InputError) a request that is longer than the model's positions."""
     longest = trace.input_tokens + trace.output_tokens
     most = target.max_position_embeddings
     if too_long := int(np.sum(longest > most)):

@@ -1,4 +1,4 @@
-"""A server under a request rate: latency, throughput and replicas with and without a draft.
+"""A server under a request rate: latency, throughput and replicas, with and without a draft. See
 docs/traffic.md.
 """
 
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 SCANNED = 24
-"""Rates at which the point where speculation stops paying is looked for."""
+"""Number of rates in the search for the rate at which speculation stops paying."""
 UNASKED = 4
-"""Loads that are replayed without being asked, at the most: a picture has dozens."""
+"""Most loads that are replayed unasked; a picture may have dozens."""
 SHARE_DIGITS, RATE_DIGITS = 3, 6
-"""Decimals to which shares within the SLO and rates are compared: what differs by less is a tie."""
+"""Decimals at which shares within the SLO, and rates, are compared. A smaller difference is a tie."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
-    """What to do at one load. gamma: the length that serves most within the SLO, on a tie with the lowest
-    TPOT, or with a prefix cache the soonest end of a request.
+    """The recommendation at one load. gamma: the length that serves most requests within the SLO. A tie goes
+    to the lowest TPOT, or with a prefix cache to the soonest end of a request.
 
-    speedup: of its mean TPOT over the baseline's. dollars_per_million_tokens: of output, on the replicas it
-    takes.
+    speedup: the baseline's mean TPOT over that of this length. dollars_per_million_tokens: per million output
+    tokens, on all replicas that the load needs.
     """
 
     request_rate: float | None
@@ -70,11 +70,11 @@ class TrafficVerdict:
 
 @dataclass(frozen=True, slots=True)
 class DraftLimits:
-    """One draft length: the rate of saturation, and the load from which on it is slower than the baseline (or
+    """The saturation rate of one draft length, and the load from which it is slower than the baseline (or
     None).
 
-    table: [batch from, batch to, tokens] of ``table``. over_best_fixed: of a policy that changes its length,
-    at each load the lowest mean TPOT of a single length over its own.
+    table: rows of [first batch, last batch, tokens] for a policy with a table. over_best_fixed: for a policy
+    that changes its length, the lowest mean TPOT of a single length over its own, at each load.
     """
 
     gamma: int | str
@@ -86,10 +86,10 @@ class DraftLimits:
 
 @dataclass(frozen=True, repr=False)
 class Traffic(Answer):
-    """One row per load and draft length, the baseline first, and the conclusions from them.
+    """One row for each load and draft length, the baseline first, and the conclusions from them.
 
     verdict: ``unknown_acceptance`` if no acceptance of the draft is known; the answer then has only the
-    baseline. prefix: with a prefix cache, the cost of the draft in it at each load.
+    baseline. prefix: with a prefix cache, what the draft costs it at each load.
     """
 
     rows: tuple[TrafficRow, ...]
@@ -182,7 +182,7 @@ def traffic(question: TrafficQuery) -> Traffic:
 
 
 def _with_spread(question: TrafficQuery, model: str) -> tuple[TrafficQuery, str]:
-    """With how far acceptance differs between requests, and where that is from."""
+    """The question with the spread of acceptance between requests, and the source of that spread."""
     published = request_constants().acceptance_std.get(model)
     if question.acceptance_std is not None:
         return question, "as given"
@@ -194,7 +194,7 @@ def _with_spread(question: TrafficQuery, model: str) -> tuple[TrafficQuery, str]
 def _aged_servers(
     question: TrafficQuery, replica: Replica, choices: Sequence[Choice]
 ) -> Iterator[AgedServer]:
-    """What may be run at the question's acceptance, or at that of each age."""
+    """The server at the question's acceptance, or one for each age with its acceptance."""
     if question.alpha_by_age is None:
         yield AgedServer(None, None, replica, choices)
     for age, alpha in question.alpha_by_age or ():
@@ -209,7 +209,7 @@ def _replay(
     off: Mapping[int, float | None],
     by_load: Sequence[Sequence[TrafficRow]],
 ) -> tuple[TrafficRow, ...] | None:
-    """Of every load, where asked for; else of those whose own warnings say that it is to be believed."""
+    """Replays every load if asked to; otherwise the loads whose own warnings recommend the replay."""
     doubted = [rows for rows in by_load if any("--replay" in note for row in rows for note in row.warnings)]
     if question.rollout is not None:
         return None
@@ -222,9 +222,9 @@ def _replay(
 
 
 def _warnings(question: TrafficQuery, scenario: Scenario, gamma: int) -> tuple[str, ...]:
-    """What stands in for a draft that was left open, and what is known to go wrong at the mean context.
+    """Warnings: the draft that was assumed, and what is known to go wrong at the mean context.
 
-    gamma: the longest draft, 0 where there is none.
+    gamma: the longest draft; 0 without a draft.
     """
     query, context = _query(question), question.lengths.input_mean + question.lengths.output_mean / 2.0
     told = doubts(query, scenario, 1.0, context, gamma)
@@ -247,7 +247,7 @@ def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica
 
 
 def _choices(question: TrafficQuery, replica: Replica) -> list[Choice]:
-    """The baseline first, then what each policy runs; a length that is there already is not told again."""
+    """The baseline, then the choices of each policy. A repeated draft length is left out."""
     choices: dict[int | str, Choice] = {}
     for policy in (Fixed(0), *sorted(question.gamma, key=lambda each: each.tokens is None)):
         for choice in policy.choices(replica):
@@ -256,14 +256,14 @@ def _choices(question: TrafficQuery, replica: Replica) -> list[Choice]:
 
 
 def _query(question: TrafficQuery) -> Query:
-    """The point that the names, formats and acceptance of the question are resolved at."""
+    """The point at which the names, formats and acceptance of the question are resolved."""
     numbers = [policy.tokens for policy in question.gamma if policy.tokens is not None]
     gamma = max(numbers) if len(numbers) == len(question.gamma) else None
     return question.query(batch=1, context=max(round(question.lengths.context), 1), gamma=gamma)
 
 
 def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
-    """With the acceptance that is known; where none is, with none, and False."""
+    """The scenario, and whether its acceptance is known."""
     query = _query(question)
     try:
         return resolve(query, given_rate(question.rate)), True
@@ -281,14 +281,14 @@ def _draft_limits(replica: Replica, c: Choice) -> DraftLimits:
 
 
 def _over_best_fixed(replica: Replica, steps: StepTimes) -> tuple[float, ...]:
-    """Lowest mean TPOT of a single length, the baseline among them, over that of these passes, by load."""
+    """At each load, the lowest mean TPOT of a single length (or the baseline), over that of these passes."""
     single = [replica.passes[0], *(choice.steps for choice in Auto().choices(replica))]
     tpot = [mean_tpot_s(t, replica.load, replica.limits) for t in (*single, steps) if t.seats]
     return tuple((np.min(tpot[:-1], 0) / tpot[-1]).tolist()) if tpot[:-1] else ()
 
 
 def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
-    """The lowest load from which on the mean TPOT is no lower than the baseline's; None where it is always
+    """The lowest load from which the mean TPOT is no lower than the baseline's; None where it is always
     lower.
     """
     baseline = replica.passes[0]
@@ -309,7 +309,7 @@ def _stops_paying(replica: Replica, steps: StepTimes) -> float | None:
 
 
 def _verdict(question: TrafficQuery, rows: Sequence[TrafficRow], known: bool) -> TrafficVerdict:
-    """Of the rows of one load, the baseline first."""
+    """The verdict from the rows of one load, the baseline first."""
     baseline = rows[0]
 
     def worth(row: TrafficRow) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""A question about a server under load: names are those of ``vllm bench serve`` and of the engine's own
+"""A question about a server under load. Names are those of ``vllm bench serve`` and of the engine's own
 flags.
 """
 
@@ -36,10 +36,10 @@ from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
 
 RATES = (1e-6, 1e6)
-"""Requests per second: one in twelve days, and more than any one address answers."""
+"""Allowed requests per second: from one in twelve days to more than any one address answers."""
 DEFAULT_STD = 0.05
-"""Standard deviation of acceptance between requests: the middle of what docs/accuracy.md finds in chat and
-code.
+"""Standard deviation of acceptance between requests: the middle of the values that docs/accuracy.md finds in
+chat and code.
 """
 
 
@@ -47,7 +47,7 @@ LENGTHS = f"Draft lengths; {', '.join(f'{name} is {each.help}' for name, each in
 
 
 def parse_slo(given: Any, flag: str) -> dict[str, float]:
-    """``ttft:2000,tpot:30`` in milliseconds, or such a mapping."""
+    """Reads ``ttft:2000,tpot:30`` in milliseconds, or such a mapping."""
     allowed = "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30"
     pairs = (
         given.items()
@@ -71,7 +71,7 @@ def parse_slo(given: Any, flag: str) -> dict[str, float]:
 
 
 def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
-    """``0:0.75,8:0.6``, such a mapping or pairs: (age, acceptance), by age."""
+    """Reads ``0:0.75,8:0.6``, such a mapping or pairs, into (age, acceptance) sorted by age."""
     pairs = given.items() if isinstance(given, dict) else given
     if isinstance(given, str):
         pairs = [part.split(":") for part in given.split(",")]
@@ -90,12 +90,12 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
 
 
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
-"""What policies may be given as."""
+"""Type of what may be given for the policies."""
 
 
 @question
 class TrafficQuery(CommonOptions):
-    """A question about a server; names are those of ``vllm bench serve`` and of the engine's own flags."""
+    """A question about a server. Names are those of ``vllm bench serve`` and of the engine's own flags."""
 
     input_len: MaybeWhole = argument(
         "Mean prompt tokens of a request.", TOKENS, shown="the mean of --trace or --mix", default=None
@@ -302,7 +302,7 @@ class TrafficQuery(CommonOptions):
             raise InputError("--context-std: not for traffic, use --input-std and --output-std")
 
     def _seats(self) -> int:
-        """What the engine runs at once unless asked."""
+        """Default number of requests that the engine runs at once."""
         word, _, version = parse_engine(self.engine or DEFAULT).partition(DRIFT)
         served = None if self.calibration else serving_engines().get(word)
         seats = served.seats if served else None
@@ -313,12 +313,12 @@ class TrafficQuery(CommonOptions):
 
     @property
     def opens(self) -> bool:
-        """Whether requests come at a rate, whoever is served."""
+        """Whether the loop is open: requests arrive at a rate, independent of their service."""
         return self.request_rate is not None
 
     @property
     def capped(self) -> bool:
-        """Whether requests arrive at a rate, and only so many are sent at once."""
+        """Whether requests arrive at a rate and a limited number of them is sent at once."""
         return self.request_rate is not None and self.max_concurrency is not None
 
     @property
@@ -328,13 +328,13 @@ class TrafficQuery(CommonOptions):
 
     @property
     def first(self) -> Lengths:
-        """Of a session's first request, in tokens."""
+        """Lengths of a session's first request, in tokens."""
         means = float(self.input_len or 0), float(self.output_len or 0)
         return Lengths(*means, self.input_std, self.output_std)
 
     @property
     def lengths(self) -> Lengths:
-        """Of a request, in tokens."""
+        """Lengths of a request, in tokens."""
         if self.turns == 1:
             return self.first
         mean, std = self.reusing.prompts
@@ -348,31 +348,31 @@ class TrafficQuery(CommonOptions):
 
     @property
     def reusing(self) -> Reuse:
-        """What requests have in common."""
+        """The parts that requests share with each other."""
         engine = Engine(self.prefix_block, self.disable_eagle_block_drop)
         prefix, added = float(self.prefix_len or 0), float(self.turn_input_len or 0)
         return Reuse(self.first, prefix, self.prefix_hits, self.turns, added, self.think_time, engine)
 
     @property
     def reuse(self) -> Reuse | None:
-        """The same; None where they have nothing."""
+        """The same; None if requests share nothing."""
         alike = self.turns > 1 or ((self.prefix_len or 0) > 0 and self.prefix_hits > 0)
         return self.reusing if alike else None
 
     @property
     def limits(self) -> Limits:
-        """Of the server."""
+        """The limits of the server."""
         groups = self.dp  # each has seats and a token budget of its own
         seats = groups * (self.max_num_seqs or self._seats())
         return Limits(seats, groups * self.max_num_batched_tokens, self.memory_fraction)
 
     @property
     def loads(self) -> Array:
-        """Rates or clients, one after another."""
+        """Rates, or numbers of clients, one after another."""
         return np.asarray(self.request_rate if self.opens else self.max_concurrency, float).reshape(-1)
 
     def load(self, values: Array) -> Load:
-        """Of this kind, at these rates or with so many clients."""
+        """A load of this kind (open or closed), at these rates or with these numbers of clients."""
         return Load(
             self.lengths,
             values if self.opens else None,
@@ -382,7 +382,7 @@ class TrafficQuery(CommonOptions):
         )
 
     def named(self, load: float) -> dict[str, Any]:
-        """A load of this kind as a row has it; the other kind is None."""
+        """The load as a row names it: a rate or a number of clients; the other is None."""
         return {
             "request_rate": load if self.opens else None,
             "concurrency": int((self.max_concurrency or (0,))[0])
@@ -394,15 +394,15 @@ class TrafficQuery(CommonOptions):
 
     @property
     def replays(self) -> bool:
-        """Whether requests are served one by one beside the closed form."""
+        """Whether a replay serves requests one by one, in addition to the closed form."""
         return self.replay or self.trace is not None
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the acceptance between requests."""
+        """Standard deviation of acceptance between requests."""
         return DEFAULT_STD if self.acceptance_std is None else self.acceptance_std
 
     @property
     def limits_s(self) -> dict[str, float]:
-        """The SLO in seconds, empty where none is given."""
+        """The SLO in seconds; empty if none is given."""
         return {name: limit / 1e3 for name, limit in (self.slo or {}).items()}

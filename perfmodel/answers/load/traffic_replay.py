@@ -1,5 +1,5 @@
-"""The rows of a replay: what drawn requests, or those of a trace, meet on the same server as the closed
-form's.
+"""The rows of a replay: latencies of drawn requests, or of a trace, on the same server as in the closed
+form.
 """
 
 import math
@@ -25,7 +25,7 @@ from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.speculation.scenario import Scenario
 
 FEW = 500
-"""Requests of which the ends of an interval are replayed."""
+"""Number of requests in the replays of both ends of an interval."""
 
 
 def replayed(
@@ -35,7 +35,7 @@ def replayed(
     log_off: Mapping[int, float | None],
     loads: Sequence[float],
 ) -> tuple[TrafficRow, ...]:
-    """A row for each of the loads and draft lengths; of a trace at its own rate, one for each length.
+    """A row for each load and draft length. A trace runs at its own rate and has one row for each length.
 
     log_off: draft length -> standard deviation of the logarithm of its mean TPOT. Raises InputError.
     """
@@ -64,7 +64,7 @@ def replayed(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Requests that are served at one load; where: it, as a row has it."""
+    """Requests that are served at one load. where: the load, as a row names it."""
 
     question: TrafficQuery
     scenario: Scenario
@@ -73,7 +73,7 @@ class Run:
     where: dict[str, Any]
 
     def served(self, steps: StepTimes, count: int | None = None) -> ReplayedRequests:
-        """What they meet, or the first so many."""
+        """The times of the requests, or of the first `count` of them, in a replay."""
         question, clients, cap = self.question, self.where["concurrency"], None
         if self.where["request_rate"] is not None:
             clients, cap = None, clients
@@ -86,7 +86,9 @@ class Run:
         return replay(steps, self.lengths, question.limits, requests, clients, spread, seed, cap)
 
     def row(self, choice: Choice, log_off: float | None) -> TrafficRow:
-        """They are served by a choice; log_off: standard deviation of the logarithm of its mean TPOT."""
+        """The row of a choice that serves them. log_off: standard deviation of the logarithm of its mean
+        TPOT.
+        """
         question, steps, met = self.question, choice.steps, self.served(choice.steps)
         most, rate = capacity(steps, self.lengths, question.limits)[0], self.where["request_rate"]
         told = [f"{met.preemptions} preemptions"] if met.preemptions else []
@@ -111,8 +113,8 @@ class Run:
         )
 
     def _interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:
-        """Ends of the mean TPOT's 90 % interval: the first `FEW` requests with passes so much faster and
-        slower.
+        """Ends of the 90 % interval of the mean TPOT: the first `FEW` requests, with passes that are faster
+        and slower by the error.
         """
         factors = (math.exp(-Z * log_off), 1.0, math.exp(Z * log_off))
         low, few, high = (self.served(steps.slowed(f), FEW).mean_tpot_s for f in factors)
@@ -121,7 +123,7 @@ class Run:
 
 
 def percentiles(times: Array) -> Percentiles:
-    """Of times in seconds; 0 where there is none."""
+    """Percentiles of times in seconds; 0 without any."""
     if not times.size:
         return Percentiles(0.0, 0.0, 0.0, 0.0)
     return Percentiles(float(times.mean()), *map(float, np.quantile(times, (0.5, 0.9, 0.99))))

@@ -1,6 +1,4 @@
-"""The rows of a traffic answer: one draft length at several loads, in seconds and shares, with what to beware
-of.
-"""
+"""The rows of a traffic answer: one draft length at several loads, in seconds and shares, with warnings."""
 
 import math
 from collections.abc import Sequence
@@ -23,29 +21,27 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import log_error, step_log_error
 
 SHARE_WANTED = 0.9
-"""Of requests within the SLO, for a number of replicas to be enough."""
+"""Share of requests within the SLO that a number of replicas must reach."""
 MOST_REPLICAS = 4096
 TRIED = 16
-"""Numbers of replicas that are served at once in the search for the least that is enough."""
+"""Numbers of replicas that are computed at once in the search for the smallest sufficient one."""
 NEAR = {True: 0.9, False: 0.97}
-"""Of an open loop or not: the share of the saturation rate above which times to the first token may be 20 %
-apart.
-"""
+"""Whether the loop is open -> the share of the saturation rate above which the TTFT may be 20 % off."""
 KEPT = 0.97
-"""Of the hits of an idle server, below which a closed loop's waiting clients lose theirs."""
+"""Share of an idle server's hits below which a warning says that waiting clients lose their contexts."""
 CROWDED = 0.05
-"""Of the time without room, above which times to the first token may be 50 % apart."""
+"""Share of the time without free seats above which the TTFT may be 50 % off."""
 SPLIT, BUSY = (1.05, 3.0), 0.5
-"""Prompts that a pass takes, and share of the saturation rate above which the TTFT is told too low."""
+"""Prompts per pass, and share of the saturation rate, above which the predicted TTFT is too low."""
 SHORT = (8, 12)
-"""Prompts, and prompts longer than a pass, in the time of an answer alone: below them the closed form and the
-replay may be more than 3 % apart.
+"""Number of prompts, and of prompts longer than a pass, during one answer. Below both, the closed form and
+the replay may differ by more than 3 %.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Of a time over requests, in seconds."""
+    """Percentiles of a time over requests, in seconds."""
 
     mean: float
     p50: float
@@ -61,12 +57,14 @@ LOCKSTEP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRow:
-    """A load on one replica at one draft length. None where there is none: the TTFT of a saturated server.
+    """One replica at one load and draft length. Fields are None where there is no value: the TTFT of a
+    saturated server.
 
-    request_rate: of an open loop, concurrency: of a closed one. gamma: drafted tokens, or the name of a
-    policy (``table``). running_mean: requests that decode. slo_share: of requests within all limits.
-    prefix_hit_rate: prompt tokens that the prefix cache held, over all. replicas: that the rate takes, within
-    the SLO where one is given; None where no number is enough. tpot_interval: that of the mean.
+    request_rate: of an open loop. concurrency: clients of a closed loop. gamma: drafted tokens, or the name
+    of a policy (``table``). running_mean: mean number of requests that decode. slo_share: share of requests
+    within all limits. prefix_hit_rate: prompt tokens found in the prefix cache, over all prompt tokens.
+    replicas: that the rate needs, within the SLO if one is given; None where no number suffices.
+    tpot_interval: of the mean TPOT.
     """
 
     request_rate: float | None
@@ -103,7 +101,7 @@ def flat(row: TrafficRow) -> dict[str, Any]:
 
 
 def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> list[TrafficRow]:
-    """A choice at its loads; log_off: standard deviation of the logarithm of its mean TPOT."""
+    """The rows of a choice at its loads. log_off: standard deviation of the logarithm of its mean TPOT."""
     if question.capped:
         return _capped(question, choice, log_off)
     gamma, steps, loads = choice.gamma, choice.steps, question.loads[choice.at]
@@ -151,7 +149,9 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
 
 
 def _capped(question: TrafficQuery, choice: Choice, log_off: float | None) -> list[TrafficRow]:
-    """Rates up to a number of clients: the closed loop of so many where they cannot send any faster."""
+    """Rates with a limit on the number of clients: a closed loop of that many clients, where they cannot send
+    faster.
+    """
     closed = rows_of(replace(question, request_rate=None), replace(choice, at=np.zeros(1, int)), log_off)[0]
     rows = rows_of(replace(question, max_concurrency=None), choice, log_off)
     full = [row.ttft_s is None or (row.request_rate or 0.0) >= closed.requests_per_s for row in rows]
@@ -168,7 +168,7 @@ def _percentiles(moments: Moments) -> list[Percentiles]:
 
 
 def _nothing_fits(question: TrafficQuery, gamma: int | str, steps: StepTimes, value: float) -> TrafficRow:
-    """A row of a server on which not one request fits; its TPOT would be that of one alone."""
+    """A row of a server on which not one request fits. Its TPOT is that of one request alone."""
     alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
     told = "no request fits in memory next to the weights: more devices (--tp), or smaller formats"
     if steps.gamma >= question.limits.max_num_batched_tokens - 1:
@@ -194,10 +194,10 @@ def _nothing_fits(question: TrafficQuery, gamma: int | str, steps: StepTimes, va
 def log_errors(
     question: TrafficQuery, scenario: Scenario, times: Sequence[StepTimes]
 ) -> dict[int, float | None]:
-    """Draft length -> standard deviation of the logarithm of its mean TPOT, at the first's batch, the
-    baseline.
+    """Draft length -> standard deviation of the logarithm of its mean TPOT, at the batch of the first choice
+    (the baseline).
 
-    None where the calibration states no error.
+    None if the calibration states no error.
     """
     context, running, most = question.lengths.context, question.loads, float(max(times[0].seats, 1))
     if question.opens and times[0].seats:
@@ -218,7 +218,9 @@ def log_errors(
 def _interval(
     question: TrafficQuery, off: float | None, steps: StepTimes, served: ServedLoad, load: Load
 ) -> tuple[Any, Any]:
-    """Ends of the mean TPOT's interval: step times this much faster and slower, served again."""
+    """Ends of the mean TPOT's interval: the server is solved again with steps that are faster and slower by
+    the error.
+    """
     if off is None:
         return None, None
     ends = [mean_tpot_s(steps.scaled(math.exp(sign * Z * off)), load, question.limits) for sign in (-1, 1)]
@@ -226,7 +228,7 @@ def _interval(
 
 
 def _slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
-    """Requests within every limit: the first token's and the others' times are taken as independent."""
+    """Share of requests within every limit. TTFT and TPOT are taken as independent."""
     share = np.ones(served.running.shape)
     for name, limit in slo.items():
         if name != "e2e":
@@ -235,7 +237,7 @@ def _slo_share(slo: dict[str, float], served: ServedLoad) -> Array:
 
 
 def _falling_share(question: TrafficQuery, steps: StepTimes, served: ServedLoad, loads: Array) -> Array:
-    """`_slo_share`, never above that of a lower load."""
+    """`_slo_share`, at most that of any lower load."""
     share = _slo_share(question.limits_s, served)
     lower = np.geomspace(loads.max() / 2.0**TRIED, loads.max(), TRIED)
     lower = lower if question.opens else np.unique(np.maximum(np.round(lower), 1.0))
@@ -248,7 +250,7 @@ def _falling_share(question: TrafficQuery, steps: StepTimes, served: ServedLoad,
 
 
 def _replicas(question: TrafficQuery, steps: StepTimes, served: ServedLoad, rate: float) -> int | None:
-    """Replicas among which an open loop's rate is spread so that none is saturated, and the SLO is met."""
+    """Number of replicas that share an open loop's rate, so that none is saturated and the SLO is met."""
     if not question.opens:
         return None
     least = math.floor(rate / served.saturation_rate) + 1
@@ -306,7 +308,7 @@ def _warnings(
 
 
 def _crowded_out(steps: StepTimes, hit_rate: float) -> tuple[str, ...]:
-    """Of clients, whose contexts are idle while they wait for a seat too."""
+    """Clients whose idle contexts lose their place in the cache while they wait for a seat."""
     if steps.cached is None or hit_rate >= KEPT * steps.cached.hit_rate[0]:
         return ()
     return ("the running batch leaves the prefix cache little room: use --replay instead",)

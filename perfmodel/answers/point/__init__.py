@@ -1,1 +1,1 @@
-"""One point: does speculation pay there, why, and from which context, acceptance or batch on."""
+"""One point: does speculation pay there, why, and from which context, acceptance or batch?"""

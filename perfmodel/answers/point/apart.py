@@ -1,14 +1,14 @@
-"""A drafter on devices of its own, before the verification or while it runs, against more replicas on as many
+"""A drafter on its own devices, before the verification or during it, compared with more replicas on as many
 devices.
 
 While the target verifies, a drafter can prepare the next draft for the likeliest outcomes ("speculative
-speculative decoding"): with P(it prepared the one that came) = hit, an iteration takes
+speculative decoding"). With the probability `hit` that it prepared the actual outcome, an iteration takes
 
     hit max(gamma T_D, T_V + overhead) + (1 - hit) (gamma T_D + T_V + overhead)
 
 where T_D is a draft pass over `outcomes` tokens of each sequence, which share its cache. Messages between
-the two are a few hundred bytes an iteration and are not counted. The target's devices then hold nothing of
-the draft. Replicas on the drafter's devices multiply the throughput of the target's by (n + m)/n.
+both are a few hundred bytes per iteration and are not counted. The target's devices hold no part of the
+draft. Replicas on the drafter's devices multiply the target's throughput by (n + m)/n.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from perfmodel.speculation.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One way to use all the devices, at the batch (of one replica) and gamma with the most throughput."""
+    """One way to use all the devices, at the gamma and the batch of one replica with the most throughput."""
 
     tokens_per_s: float
     tpot_s: float
@@ -36,9 +36,11 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A drafter on `draft_devices` more devices. replicas: all devices as replicas without a draft; together:
-    with the draft on the target's devices; before, while_verifying: the drafter apart; the last is None where
-    no hit rate is given. A layout is None where not one sequence fits.
+    """A drafter on `draft_devices` additional devices. A layout is None where not one sequence fits.
+
+    replicas: all devices as replicas without a draft. together: with the draft on the target's devices.
+    before: with a separate drafter, before the verification. while_verifying: with a separate drafter, during
+    the verification; None without a hit rate.
     """
 
     draft_hardware: str
@@ -50,7 +52,7 @@ class Apart:
 
 
 def check_apart(draft: Draft) -> None:
-    """Refuse (InputError) what cannot draft from tokens alone."""
+    """Refuse (InputError) drafts that need more than tokens from the target."""
     if not draft.named_model and draft.kind != "model":
         allowed = "a separate model that needs nothing of the target (hidden states, cache, host)"
         raise refuse("--draft", None, allowed, draft.name)
@@ -66,8 +68,10 @@ def drafter_apart(
     hit: float | None,
     outcomes: int,
 ) -> Apart:
-    """near: the question on the target's devices; far: the same on the drafter's, of which the draft's times
-    and memory are taken. most: largest batch. Raises InputError as `check_apart` does.
+    """The layouts of a question with a separate drafter.
+
+    near: the scenario on the target's devices. far: the scenario on the drafter's devices, which gives the
+    draft's times and memory. most: the largest batch. Raises InputError as `check_apart` does.
     """
     check_apart(near.draft)
     more = far.draft.tensor_parallel

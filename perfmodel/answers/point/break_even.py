@@ -13,14 +13,14 @@ HALVINGS = 50
 
 
 def speedup_at(scenario: Scenario, batch: float, context: float, gamma: int) -> float:
-    """Of one draft length at one point."""
+    """The speedup of one draft length at one point."""
     return float(speedups(scenario, batch, context, np.array([gamma]))[..., 0])
 
 
 def smallest_alpha(
     scenario: Scenario, batch: float, context: float, gamma: int, target: float = 1.0
 ) -> float | None:
-    """The constant acceptance from which the speedup is `target`; None where not even 1 reaches it."""
+    """The constant acceptance at which the speedup is `target`; None if even 1 does not reach it."""
 
     def falls_short(alpha: float) -> bool:
         accepted = replace(scenario, acceptance=Acceptance.from_alpha(alpha))
@@ -30,7 +30,7 @@ def smallest_alpha(
 
 
 def easiest_length(scenario: Scenario, batch: float, context: float, most: int, target: float = 1.0) -> int:
-    """The draft length from 1 to `most` that reaches `target` at the least alpha; 1 if none does.
+    """The draft length from 1 to `most` that reaches `target` at the smallest alpha; 1 if none does.
 
     Each sequence advances by its own count, so an iteration must gain target x iteration time / step time
     tokens.
@@ -43,8 +43,9 @@ def easiest_length(scenario: Scenario, batch: float, context: float, most: int, 
 
 
 def turn(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """The last value with a property and the first without, for a property that is not regained; at an end
-    both are equal.
+    """The last value with a property and the first value without it. At an end both are equal.
+
+    Once lost, the property must not return.
     """
     if not holds(low):
         return low, low

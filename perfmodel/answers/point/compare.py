@@ -1,9 +1,11 @@
-"""Speculation or batching at one context: two ways to put more query tokens into a pass that mostly loads.
+"""Speculation or batching at one context: two ways to put more query tokens into a pass that mostly loads
+data.
 
-One sequence verifying m tokens reads W + S kappa and yields Omega tokens; m sequences decoding one token each
-read W + m S kappa and yield m. Weights are shared either way, the cache is not: speculation shares it among
-the m tokens of one sequence. On bytes per token it wins from  S kappa / W = (m - Omega) / (m (Omega - 1))  on
-(docs/decisions.md).
+One sequence that verifies m tokens reads W + S kappa bytes and yields Omega tokens. m sequences that decode
+one token each read W + m S kappa and yield m. Both share the weights among m tokens, but only speculation
+shares the cache. By bytes per token, speculation wins from the context S on where (docs/decisions.md)
+
+    S kappa / W = (m - Omega) / (m (Omega - 1)).
 """
 
 from dataclasses import asdict, dataclass, fields, replace
@@ -28,14 +30,14 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 MAX_BATCH = 1024
-"""Batch up to which is looked for the most throughput."""
+"""Largest batch in the search for the most throughput."""
 MOST_APART = 64
-"""Devices of a drafter, and outcomes that it prepares for."""
+"""Most devices of a separate drafter, and most outcomes that it prepares for."""
 
 
 @question
 class CompareQuery(Options):
-    """A question about m = gamma + 1 tokens of one request against m requests."""
+    """A question that compares m = gamma + 1 tokens of one request with m requests."""
 
     context: arg.Context
     gamma: arg.GivenGamma
@@ -93,21 +95,22 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Speculating(Pass):
-    """A verification; draft_s: the cost of drafting, with the iteration's overhead."""
+    """A verification. draft_s: time of drafting, including the iteration's overhead."""
 
     draft_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class BothWays:
-    """m tokens either way: `speculating` one sequence verifying m, `batching` m sequences decoding one each.
+    """m tokens either way: in `speculating` one sequence verifies m, in `batching` m sequences decode one
+    each.
 
-    kv_ratio: KV bytes of batching over speculation's. bytes_per_pass_ratio: weight and KV bytes of a pass,
-    batching over speculation. bytes_per_token_ratio: the same per token gained, speculation over batching:
-    below 1 speculation is the cheaper. seconds_per_token_ratio: time per token gained, drafting included,
-    speculation over batching. crossover_context: where both move the same weight and KV bytes per token
-    gained, the draft's left out; None where batching never loses (Omega <= 1, or windows that end a cache
-    before it is large enough).
+    kv_ratio: KV bytes of batching over those of speculation. bytes_per_pass_ratio: weight and KV bytes of a
+    pass, batching over speculation. bytes_per_token_ratio: the same per gained token, speculation over
+    batching; below 1 speculation is cheaper. seconds_per_token_ratio: time per gained token, including
+    drafting, speculation over batching. crossover_context: where both move the same weight and KV bytes per
+    gained token, without the draft's. None where batching never loses (Omega <= 1, or windows limit the cache
+    to a smaller size).
     """
 
     speculating: Speculating
@@ -174,9 +177,9 @@ def compare(question: CompareQuery) -> Comparison:
 
 
 def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
-    """One request verifying m = gamma + 1 tokens against m requests at the same context.
+    """Compares one request that verifies m = gamma + 1 tokens with m requests at the same context.
 
-    Raises InputError beyond what the acceptance knows.
+    Raises InputError for a gamma that the acceptance does not cover.
     """
     gained = float(np.ravel(scenario.acceptance.tokens_per_iteration(m - 1))[0])
     p = predict(scenario, Workload.of(1, context, m - 1))
@@ -199,10 +202,11 @@ def both_ways(scenario: Scenario, context: float, m: int) -> BothWays:
 
 
 def crossover_cache_bytes(weight_bytes: float, tokens: int, gained: float, batched: float) -> float | None:
-    """One sequence's cache where speculation moves no more bytes per token: (m W - Omega W') / (m (Omega -
-    1)).
+    """The size of one sequence's cache from which speculation moves no more bytes per token: (m W - Omega W')
+    / (m (Omega - 1)).
 
-    batched: W', what a batch of m sequences moves of the weights. A sequence may route its tokens alike.
+    batched: W', the bytes of weights that a batch of m sequences moves. It may differ from W because tokens
+    of one sequence may choose the same experts.
     """
     if gained <= 1:
         return None

@@ -18,12 +18,12 @@ from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.lengths import ContextLengths, context_lengths
 
 DEFAULT_CONTEXT = 32768
-"""Where the best gamma is sought if the question names no context."""
+"""The context at which the best gamma is sought if the question names none."""
 
 
 @question
 class InflectionQuery(Options):
-    """A question about contexts: the given one is used for the acceptance only."""
+    """A question about contexts. Its own context only selects the acceptance."""
 
     batch: arg.Batch
     gamma: Length = argument(
@@ -55,7 +55,7 @@ class InflectionQuery(Options):
 
 @dataclass(frozen=True, repr=False)
 class Inflection(Answer):
-    """The three lengths at one batch and gamma, on the calibration in use and on the ideal roofline."""
+    """The three lengths at one batch and gamma, for the calibration in use and for the ideal roofline."""
 
     batch: float
     gamma: int

@@ -21,7 +21,7 @@ from perfmodel.speculation.workload import Workload
 
 @question
 class InverseQuery(Query):
-    """A question and the speedup that is to be reached."""
+    """A question, and the speedup to reach."""
 
     _: KW_ONLY
     speedup: Real = argument("The speedup to reach; 1 is break even.", "X", limits=POSITIVE, default=1.0)
@@ -35,12 +35,12 @@ class InverseQuery(Query):
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Inverse(Answer):
     """The conditions for `target_speedup` at this batch, context and gamma, each with all other inputs as
-    given. None if no value is sufficient.
+    given. A field is None if no value is sufficient.
 
     smallest_alpha: constant acceptance. largest_draft_to_target: cost ratio (T_D + T_select) / T_T.
     largest_kv_reread: factor on the KV bytes of verification, from 1 to gamma + 1 (the end if every value is
     sufficient). smallest_context: tokens. speedup: that of the question itself. Without a known acceptance
-    only smallest_alpha is given, at the draft length that needs the least, with a warning.
+    only smallest_alpha is given, with a warning, at the draft length that needs the least.
     """
 
     batch: float
@@ -107,7 +107,7 @@ def inverse(query: InverseQuery) -> Inverse:
 def _reaching(
     scenario: Scenario, batch: float, context: float, gamma: int, target: float
 ) -> dict[str, float | None]:
-    """With a known acceptance: the speedup, and the other changes that reach the target."""
+    """For a known acceptance: the speedup, and the other changes that reach the target."""
     p = predict(scenario, Workload.of(batch, context, gamma))
     spare = float(p.tokens_per_iteration * p.target_s) / target - float(p.verify_s + p.overhead_s)
 

@@ -38,8 +38,8 @@ class OpsQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One kind of operation of a pass, summed over its layers; bytes and FLOPs of one device, seconds
-    calibrated.
+    """One kind of operation in a pass, summed over its layers. Bytes and FLOPs are of one device, times are
+    calibrated seconds.
     """
 
     name: str

@@ -1,11 +1,11 @@
-"""Published measurements of exactly this question."""
+"""Published measurements of exactly this configuration."""
 
 from perfmodel.specs.published import published_points
 from perfmodel.speculation.scenario import Scenario
 
 
 def measured_speedups(scenario: Scenario, tp: int) -> list[tuple[int, int, int, float]]:
-    """(batch, context, gamma, speedup) of the published runs of this pair, method and device on its very
+    """(batch, context, gamma, speedup) of the published runs of this pair, KV method and device on the same
     stack.
 
     Empty without measurements, and for a calibration of another stack.

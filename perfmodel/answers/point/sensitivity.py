@@ -1,5 +1,5 @@
-"""The inputs that decide a verdict: each uncertain one moved alone by a stated amount, ranked by
-its effect.
+"""The inputs that decide a verdict: each uncertain input is moved alone by a stated amount, and the effects
+are ranked.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ FIXED_STEP = 0.30
 
 @asks(Query)
 def sensitivity(query: Query) -> Rows[Move]:
-    """What moves the speedup of a question, the largest swing first.
+    """The effect of each uncertain input on the speedup of a question, the largest swing first.
 
-    gamma stays at the query's, or at the best one where the query seeks it. Raises InputError.
+    gamma stays at the query's, or at the best one if the query seeks it. Raises InputError.
     """
     scenario = resolve(query)
     gamma = length_of(query, scenario)
@@ -43,7 +43,7 @@ def sensitivity(query: Query) -> Rows[Move]:
 
 
 def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scenario, Scenario]]:
-    """Name, both values in words, and the two moved scenarios."""
+    """For each input: its name, its low and high value in words, and the two changed scenarios."""
     if gamma:
         yield _alpha(scenario, gamma)
     shares = [("memory bandwidth", BANDWIDTH_STEP, _with_bandwidth)]
@@ -58,7 +58,9 @@ def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scen
 
 
 def _alpha(scenario: Scenario, gamma: int) -> tuple[str, str, str, Scenario, Scenario]:
-    """Acceptance moved from the alpha that gives the query's own tokens per iteration at this gamma."""
+    """The acceptance moved up and down. It starts from the alpha with the query's own tokens per iteration at
+    this gamma.
+    """
     alpha = float(scenario.acceptance.effective_alpha(gamma))
     low, high = max(alpha - ALPHA_STEP, 0.0), min(alpha + ALPHA_STEP, 1.0)
     below, above = (
@@ -75,9 +77,7 @@ def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _fixed_costs(c: Calibration) -> dict[str, float]:
-    """The constants of a calibration that cost time regardless of bytes and FLOPs, and the work that scales
-    it.
-    """
+    """The constants that cost time regardless of bytes and FLOPs, each with the work that scales it."""
     declared = {name: getattr(c, name) for name, constant in CONSTANTS.items() if constant.is_fixed_cost}
     return {
         name: stated.value

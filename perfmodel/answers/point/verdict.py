@@ -45,7 +45,7 @@ CELLS = {
     "unknown_acceptance": "unknown",
     "does_not_fit": "no fit",
 }
-"""The same as a cell of a table under "pays"."""
+"""The same, as a cell of a table in the column "pays"."""
 _WOULD = {
     "pays": "would pay",
     "does_not_pay": "would not pay",
@@ -53,17 +53,17 @@ _WOULD = {
     "unknown_acceptance": "would be undecided",
 }
 STRETCHED = math.log(3)
-"""Distance from the measured draft length, in e-folds of the tokens of an iteration, from which a warning
-says so.
+"""Distance from the measured draft length above which a warning is given, in e-folds of the tokens per
+iteration.
 """
 CLIFF = 1.1
-"""A pass that takes this many times as long as one with a sequence or a token less gets a warning."""
+"""A pass gets a warning if it takes this many times as long as one with a sequence or a token less."""
 TOLD_PADDING = 1.25
-"""Ratio of padded tokens to a batch's own from which a warning says so."""
+"""Ratio of padded tokens to a batch's own tokens above which a warning is given."""
 TOLD_SLOWER = 0.01
-"""Fraction by which a step of quantised weights must be longer for a warning."""
+"""Fraction by which a step with quantised weights must be longer for a warning."""
 FEW = 16
-"""Sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
+"""Number of sequences up to which quantising the inputs of a GEMM may take longer than its weights save."""
 RESTS_ON: dict[Relation, str] = {
     "seen": "steps of this model on this device",
     "version": "steps of this model on this device, of other versions",
@@ -72,14 +72,14 @@ RESTS_ON: dict[Relation, str] = {
     "transferred": "another device's kernels",
     "maker": "the kernels of another vendor's device",
 }
-"""The engine's measurement that is nearest to the question -> its words."""
+"""The engine's measurement that is nearest to the question -> a description of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """The calibration of an answer: its name, its stack, whether it is this device's own, and its data.
+    """The calibration of an answer: its name, stack and data, and whether it was made for this device.
 
-    rests_on: the engine's measurement that is nearest to the question; None for another stack than a serving
+    rests_on: the engine's measurement that is nearest to the question. None for a stack that is not a serving
     engine.
     """
 
@@ -91,7 +91,9 @@ class Calibrated:
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Calibrated":
-        """The scenario's; `kind` is ``transferred`` for another device's, else the kind in its file."""
+        """The calibration of a scenario. `kind` is ``transferred`` if it was made for another device, else
+        the kind in its file.
+        """
         c, gpu = scenario.machine.calibration, scenario.machine.gpu
         rests_on = RESTS_ON[c.relation("target_s", scenario.target.name, gpu)] if c.errors else None
         kind = "transferred" if is_transferred(scenario) else c.kind
@@ -105,9 +107,11 @@ def verdict(
     fits: bool = True,
     defect: Defect | None = None,
 ) -> Verdict:
-    """A point that does not fit never pays; else the whole interval must be above 1, or below it.
+    """The verdict of a point. A point that does not fit never pays; otherwise the whole interval must be
+    above 1, or below it.
 
-    defect: a known one of the engine that the draft may lose by, so that nobody is sure that it pays.
+    defect: a known defect of the engine that may slow this draft. With one, no verdict says that speculation
+    surely pays.
     """
     low, high = interval or (speedup, speedup)
     word: Any = verdicts(speedup, low, high, gamma, fits).item()
@@ -115,7 +119,7 @@ def verdict(
 
 
 def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Floats) -> NDArray[np.str_]:
-    """`verdict` of many points; an end that is not a number is the speedup's."""
+    """`verdict` of many points. If an end of the interval is NaN, the speedup replaces it."""
     low, high = (np.where(np.isnan(end), speedup, end) for end in (low, high))
     drafts = np.asarray(gamma) > 0
     told = (np.logical_not(fits), drafts & (low > 1), ~drafts | (high <= 1))
@@ -123,15 +127,15 @@ def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Fl
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
-    """A change that would make a point fit: ``would pay: at most batch 6 fits``."""
+    """A change with which a point would fit: ``would pay: at most batch 6 fits``."""
     fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
     return f"{_WOULD[otherwise]}: {fits}" if gamma else fits
 
 
 def reason(p: Prediction, limiter: str) -> str:
-    """One sentence: the time that an iteration saves and the time it adds, and the term that decides.
+    """One sentence: the time that an iteration saves, the time that it adds, and the term that decides.
 
-    limiter: the limit of a baseline step (`roofline.LIMITERS`).
+    limiter: of a baseline step (`roofline.LIMITERS`).
     """
     best = float(p.speedup_at_gamma_optimal)
     if int(p.gamma) == 0:
@@ -207,8 +211,8 @@ def warnings(
 
 
 def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """That the attention backend leaves a verification to few multiprocessors, and how much longer it
-    takes.
+    """A warning if the attention backend gives a verification to few multiprocessors, with the factor by
+    which it takes longer.
     """
     machine = scenario.machine
     name = machine.backend(scenario.target.mla is not None)
@@ -224,8 +228,8 @@ def uncut(scenario: Scenario, batch: float, context: float, gamma: int) -> Itera
 
 
 def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """Warns of a CUDA graph much larger than its batch, or a pass much longer than with a sequence or a token
-    less.
+    """Warnings about a CUDA graph much larger than its batch, and about a pass much longer than with a
+    sequence or a token less.
     """
     runs, tokens = float(scenario.target_shard.rows(batch)), batch * (gamma + 1)
     batches, queries = (
@@ -255,18 +259,18 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
 
 
 def _climb(here_s: float, *fewer: tuple[float, float]) -> float:
-    """Fraction by which a pass takes longer than with one sequence or query less; 0 if small, or in
-    proportion.
+    """Fraction by which a pass takes longer than with one sequence or query less; 0 if it is small or
+    proportional.
 
-    fewer: seconds of a pass with one less, and the number from which that is one.
+    fewer: seconds of a pass with one less, and the number to which that pass belongs.
     """
     more = (here_s / s - 1 for s, of in fewer if of > 1 and here_s > max(CLIFF, of / (of - 1)) * s > 0)
     return float(max(more, default=0.0))
 
 
 def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterator[str]:
-    """Warns that weights of few bits take longer here than those of 16, and whether a measured step confirms
-    it.
+    """A warning if quantised weights take longer here than 16-bit ones; it also says whether a measured step
+    confirms this.
     """
     weights, c, gpu = scenario.precision.weights, scenario.machine.calibration, scenario.machine.gpu
     if weights.base.input_bytes is None or batch > FEW:
@@ -286,7 +290,7 @@ def slower_than_wide(scenario: Scenario, batch: float, context: float) -> Iterat
 
 
 def unlike_measured(scenario: Scenario, batch: float, context: float, gamma: int) -> Iterator[str]:
-    """The parts of a question beyond the rows that an engine's own calibration was fitted to."""
+    """The parts of a question that are outside the measured rows behind an engine's calibration."""
     held = scenario.machine.calibration.measured
     if held is None:
         return

@@ -60,7 +60,7 @@ FIGURES = (
     "gamma_optimal",
     "speedup_at_gamma_optimal",
 )
-"""Of a prediction, those that an answer states under the same name."""
+"""Figures of a prediction that an answer states under the same name."""
 UNKNOWN: dict[str, Any] = dict.fromkeys(
     (
         "speedup",
@@ -86,13 +86,13 @@ class CostRatios:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The acceptance used: its constant (None by position), its gain and its source.
+    """The acceptance used: its constant (None for one by position), its gain and its source.
 
-    tokens_per_iteration: None where unknown.
+    tokens_per_iteration: None if unknown.
 
     tokens_per_iteration_interval: where a constant is carried to a draft length at which it was not measured
-    (a rate alone is one of the first position), the error of that step in published acceptances; None where
-    it is known.
+    (a single rate holds for the first position), the error of that step in published acceptances. None where
+    the gain is known.
     """
 
     alpha: float | None
@@ -120,12 +120,12 @@ class Move(Answer):
 class WhatIf(Answer):
     """The whole answer to one question.
 
-    Times are calibrated seconds of the whole tensor-parallel group, `*_step` of one pass; bytes are per
-    device, throughput is of the group, lengths are tokens. None where there is none. `query` has all names
-    and defaults resolved, `best` what has the most
-    tokens per second here, `runs_in` which serving engine runs the draft, or that none does. Where no
-    acceptance is known of the draft (``unknown_acceptance``), passes, memory and `break_even_alpha` are told,
-    at the draft length that needs the least.
+    Times are calibrated seconds of the whole tensor-parallel group; `*_step` is one pass. Bytes are per
+    device, throughput is of the group, lengths are tokens. None where there is no value. `query` has all
+    names and defaults resolved. `best` is the point with the most tokens per second here. `runs_in` names the
+    serving engine that runs the draft, or says that none does. With an unknown acceptance
+    (``unknown_acceptance``) the answer has passes, memory and `break_even_alpha`, at the draft length that
+    needs the least.
     """
 
     query: Query
@@ -162,14 +162,14 @@ class WhatIf(Answer):
 
     @property
     def known(self) -> bool:
-        """Whether the question is about speculation; gamma 0 without an acceptance is a question about the
+        """Whether the acceptance is known. A question with gamma 0 and no acceptance is about the
         baseline.
         """
         return self.acceptance.source != NO_ACCEPTANCE
 
     @property
     def sentence(self) -> str:
-        """The verdict; nothing more for a question about the baseline."""
+        """The verdict as a sentence; empty for a question about the baseline."""
         asked = self.memory.fits and not self.query.gamma and (self.gamma_optimal or not self.known)
         return BASELINE if asked else SENTENCES[self.verdict]
 
@@ -231,8 +231,8 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
 
 
 def _longest(query: Query, scenario: Scenario) -> int:
-    """The longest draft to try: where verification keeps a state for each token, one that fits, if
-    any does.
+    """The longest draft to try. Where verification keeps a state for each token, it is the longest one that
+    fits.
     """
     most = query.max_gamma
     if scenario.target_shard.states is None:
@@ -243,7 +243,7 @@ def _longest(query: Query, scenario: Scenario) -> int:
 
 
 def _break_even(p: Prediction, gamma: int) -> float | None:
-    """The constant acceptance whose gain equals the cost of an iteration, in tokens of the baseline."""
+    """The constant acceptance at which the gain equals the cost of an iteration, in baseline tokens."""
     needed = float(p.tokens_per_iteration) / float(p.speedup)
     if not gamma or needed > gamma + 1:
         return None
@@ -336,7 +336,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
 
 
 def _reason(scenario: Scenario, p: Prediction, context: float, limiter: str) -> str:
-    """`reason`, and why the shortest draft does not pay if none does, or that the acceptance is unknown."""
+    """`reason`; if no draft pays, why the shortest one does not; or that the acceptance is unknown."""
     if scenario.acceptance.source == NO_ACCEPTANCE:
         return "gamma 0 is the baseline; whether a draft would pay takes an acceptance, such as an alpha"
     if int(p.gamma) or int(p.gamma_optimal):

@@ -1,1 +1,1 @@
-"""What is asked: arguments, how they are read, and the scenario they resolve to."""
+"""Questions: their arguments, how they are read, and the scenario to which they resolve."""

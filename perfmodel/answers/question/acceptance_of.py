@@ -1,4 +1,4 @@
-"""The acceptance that was measured of a draft: in a file or the bundled rows by context, else in the
+"""Looks up the measured acceptance of a draft: in a file or the bundled rows by context, else in the
 library.
 """
 
@@ -35,10 +35,11 @@ def measured_acceptance(
     task: str | None = None,
     flag: str = "--alpha",
 ) -> Acceptance:
-    """Of just this target and draft. model: the target as it was named. rows: a user's, in place of what is
-    bundled.
+    """The measured acceptance of exactly this target and draft.
 
-    Raises UnknownAcceptance where nothing was measured, naming what was for this target.
+    model: the target as the user named it. rows: a user's rows, instead of the bundled ones.
+
+    Raises UnknownAcceptance if nothing was measured; the error lists the measurements of this target.
     """
     key = target.name, draft.name, draft.kv.name, draft.kv.budget
     try:
@@ -54,7 +55,7 @@ def measured_acceptance(
 
 
 def published_acceptance(model: str, draft: Draft, task: str | None = None) -> Acceptance | None:
-    """What the library has of a draft over the whole cache; None where it has nothing."""
+    """The library's acceptance of a draft that reads the whole cache; None if it has none."""
     if draft.kv.name != "full" or draft.kind == "self":
         return None
     entry = find_published(short_name(model), library_word(draft), task)
@@ -78,7 +79,7 @@ def acceptance_by_context(
     rows: Sequence[AcceptanceRow] | None = None,
     task: str | None = None,
 ) -> Callable[[float], Acceptance]:
-    """`measured_acceptance` by context; below the shortest that was measured it is that one's."""
+    """`measured_acceptance` by context. Below the shortest measured context, the acceptance there counts."""
     key = target.name, draft.name, draft.kv.name, draft.kv.budget
     measured = [
         row.context_tokens for row in (published_rows() if rows is None else rows) if row.subject == key
@@ -90,7 +91,7 @@ def acceptance_by_context(
 
 
 def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:
-    """Hugging Face id of the head whose figures an acceptance of the library is; None for any other."""
+    """Hugging Face id of the head behind an acceptance of the library; None for any other acceptance."""
     heads = (
         row.head for row in library() if (row.target, row.draft) == (short_name(model), library_word(draft))
     )
@@ -98,12 +99,14 @@ def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | No
 
 
 def library_word(draft: Draft) -> str:
-    """A draft as the library has it: a model by its short name, EAGLE-3 apart from EAGLE, else the kind."""
+    """The library's word for a draft: a model by its short name, EAGLE-3 distinct from EAGLE, else the
+    kind.
+    """
     return short_name(draft.model.name) if draft.kind == "model" else draft.name
 
 
 def _noisy(drafted: Sequence[int], tokens: Sequence[float]) -> bool:
-    """Whether a further token gains more at a longer draft than at a shorter one somewhere."""
+    """Whether some position gains more at a longer draft than at a shorter one."""
     steps = zip((0, *drafted), (1.0, *tokens), drafted, tokens, strict=False)
     gains = [(after - before) / (long - short) for short, before, long, after in steps]
     return any(later > earlier for earlier, later in pairwise(gains))

@@ -1,5 +1,5 @@
-"""The arguments that several questions share, each declared once (`declaration.py`). Those of measuring are
-declared in `validate/cli/arguments.py`.
+"""The arguments that several questions share, each declared once (see `declaration.py`).
+`validate/cli/arguments.py` has those of commands that measure.
 """
 
 from typing import (
@@ -28,8 +28,8 @@ COUNTS, TOKENS = "COUNTS", "TOKENS"
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
 """Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
-"""What a self-draft reads where the question leaves it open: one that reads the whole cache can never pay,
-and this is the method and budget of most acceptances in ``results/published``.
+"""The KV method of a self-draft where the question names none. A self-draft over the whole cache can never
+pay, and most acceptances in ``results/published`` have this method and budget.
 """
 
 

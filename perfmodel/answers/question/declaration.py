@@ -1,10 +1,10 @@
-"""How an argument is declared: what it means, and how what is given is read.
+"""Declares an argument: its meaning, and how its value is read.
 
-A question is a frozen dataclass (`question`) whose fields are annotated with arguments (`arguments.py` has
-those that several share); a field that only one question has declares its own `argument`. Making a question
-reads all that is given, text such as ``"32k"`` or Python's values, once: its fields have one type each. The
-command line makes its flags of the same arguments. `asks` turns a function of a question into one of its
-arguments.
+A question is a frozen dataclass (`question`) whose fields are annotated with arguments. `arguments.py` has
+those that several questions share; a field of one question only declares its own `argument`. Making a
+question reads all given values once, text such as ``"32k"`` or Python's values, so each field has one type.
+The command line makes its flags from the same arguments. `asks` turns a function of a question into one of
+its arguments.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,21 +37,20 @@ from perfmodel.parse import items, parse_text
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
 POSITIVE, SHARE = (TINY, HUGE), (0.0, 1.0)
-"""Limits of an argument: the least and the largest number, both allowed."""
+"""Limits of an argument: the smallest and the largest number, both allowed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Argument:
-    """One argument: `help`, how its value is written on the command line, and more flags than the one of its
-    name.
+    """One argument: `help`, the form of its value on the command line, and flags in addition to the one of
+    its name.
 
-    read: makes the value of what is given, or refuses it; by default as its annotation says (`READERS`).
-    many: the same for lists, where a command takes them. repeated: a flag that may be given several times.
-    default: how the default is shown. optional: None is a value. limits, choices: what a value must be
-    (choices are its metavar too). flag: as it is typed, ``--draft-kv`` of ``draft_kv`` unless it is declared
-    with another; of one that is given by position (`place`) its metavar.
-    group: its heading in ``--help``. fallback: the default, read. listed: the verb that lists its names, for
-    completion in a shell.
+    read: converts the given value, or refuses it; by default by the annotation (`READERS`). many: the same
+    for commands that take lists. repeated: a flag that may be given several times. default: the default as
+    help shows it. optional: None is a value. limits, choices: the allowed values (choices are also its
+    metavar). flag: as it is typed, ``--draft-kv`` for ``draft_kv`` unless declared otherwise; the metavar for
+    a positional argument (`place`). group: its heading in ``--help``. fallback: the default after reading.
+    listed: the verb that lists its names, for completion in a shell.
     """
 
     help: str
@@ -83,7 +82,7 @@ class Argument:
         return f"a {'finite ' * (high == HUGE)}{noun} {ends}"
 
     def value(self, given: Any, name: str) -> Any:
-        """What is given, read and checked. Raises InputError naming the flag of the parameter `name`."""
+        """Reads and checks the given value. Raises InputError that names the flag of the parameter `name`."""
         if given is None and self.optional:
             return None
         assert self.read is not None
@@ -99,7 +98,7 @@ class Argument:
 
 
 def within(given: Any, shown: str, low: float, high: float, allowed: str) -> None:
-    """Refuse (InputError) a number, or one of several, outside low ... high, both included; None is fine."""
+    """Refuse (InputError) a number, or one of several, outside low ... high, both included. None passes."""
     for each in items(given):
         if each is not None and not low <= each <= high:
             raise refuse(shown, None, allowed, each)
@@ -115,8 +114,10 @@ def argument(
     shown: str | None = None,
     **more: Any,
 ) -> Any:
-    """A field of a question: its `Argument` with more of what that takes, its default, and how people are
-    shown it. Without `help` the argument is its annotation's.
+    """A field of a question: its `Argument` with further settings, its default, and the form in which help
+    shows it.
+
+    Without `help`, the argument is the one in its annotation.
     """
     if not help:
         return field(default=default)
@@ -129,7 +130,7 @@ T = TypeVar("T")
 
 @dataclass_transform(field_specifiers=(argument,))
 def question(kind: type[T]) -> type[T]:
-    """A frozen dataclass whose fields get what `Question.read` makes of the values that are given."""
+    """Makes a frozen dataclass whose fields get the values that `Question.read` makes of the given ones."""
     made: Any = dataclass(frozen=True)(kind)
     assign = made.__init__
 
@@ -143,7 +144,7 @@ def question(kind: type[T]) -> type[T]:
 
 
 def listed(alias: Any) -> Argument:
-    """The argument of an annotation below, taking a list."""
+    """The argument in the annotation, changed to take a list."""
     (argument,) = get_args(alias)[1:]
     assert isinstance(argument, Argument)
     assert argument.many is not None
@@ -151,8 +152,8 @@ def listed(alias: Any) -> Argument:
 
 
 def _arguments(kind: Any) -> dict[str, Argument]:
-    """Of a question, as help lists them: positional ones, then its own, then those of the classes it
-    extends.
+    """The arguments of a question in the order of help: positional ones, its own, those of its base
+    classes.
     """
     hints = get_type_hints(kind, include_extras=True)
     classes = [vars(parent).get("__annotations__", {}) for parent in kind.__mro__]
@@ -172,7 +173,7 @@ def _arguments(kind: Any) -> dict[str, Argument]:
 
 
 def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument | None:
-    """A parameter's argument, its annotation's or its field's own, as its type has it; None without one."""
+    """A parameter's argument, from its annotation or its field; None without one."""
     found = own or next(
         (note for note in getattr(hint, "__metadata__", ()) if isinstance(note, Argument)), None
     )
@@ -191,25 +192,24 @@ def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument |
 
 
 arguments: Callable[[Any], dict[str, Argument]] = cache(_arguments)
-"""Name -> argument of a question's class, those that may be given by position first, those of all questions
-last.
+"""Maps the names of a question's class to its arguments: positional ones first, those of all questions last.
 """
 
 
 def flag(name: str) -> str:
-    """``draft_kv`` as it is marked in messages and typed on the command line: ``--draft-kv``."""
+    """The flag of a parameter in messages and on the command line: ``draft_kv`` becomes ``--draft-kv``."""
     return "--" + name.replace("_", "-")
 
 
 @question
 class Question:
-    """A question whose fields are read, and whose limits are checked, when it is made (InputError)."""
+    """A question. Making one reads its fields and checks their limits (InputError)."""
 
     @classmethod
     def read(cls, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
-        """Field -> value, of what is given by position and by name.
+        """Field -> value, from positional and named values.
 
-        Raises InputError for an argument that there is not, one that is missing, and what cannot be read.
+        Raises InputError for an unknown argument, a missing one, and a value that cannot be read.
         """
         known = {f.name: f for f in fields(cls)}
         placed = [f.name for f in known.values() if not f.kw_only]
@@ -229,7 +229,7 @@ class Question:
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The values that were read, where some follow from others. Raises InputError."""
+        """The values after reading, with those that follow from other values. Raises InputError."""
         return values
 
     @in_names
@@ -237,11 +237,11 @@ class Question:
         self.check()
 
     def check(self) -> None:
-        """Refuse what no answer could take (InputError)."""
+        """Refuse (InputError) questions that have no answer."""
 
     def within(self, name: str, low: float, high: float, allowed: str) -> None:
-        """Refuse a number that the rest of the question keeps in low ... high, both included; None is
-        fine.
+        """Refuse a number outside low ... high, both included, which the rest of the question determines.
+        None passes.
         """
         within(getattr(self, name), flag(name), low, high, allowed)
 
@@ -260,9 +260,7 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 class Verb(Protocol[P, A_co]):
-    """A function of a question's arguments, or of a question made before with some of its arguments
-    changed.
-    """
+    """A function that takes a question's arguments, or an existing question with some arguments changed."""
 
     question: type[Any]
     __name__: str
@@ -274,7 +272,7 @@ class Verb(Protocol[P, A_co]):
 
 
 def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
-    """Let a function of a question take that question's arguments; `question` is its class, for the command
+    """Makes a function of a question take that question's arguments. `question` is its class, for the command
     line.
     """
     assert isinstance(kind, type)
@@ -308,5 +306,5 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
 
 
 def _bare(annotation: Any) -> Any:
-    """An annotation without its argument, as people read it."""
+    """An annotation without its argument."""
     return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation

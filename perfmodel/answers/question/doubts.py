@@ -1,4 +1,4 @@
-"""Doubts of a question, whichever verb asks it: its numbers can be computed and yet mean nothing, or the
+"""Doubts about a question, whichever verb asks it. Its numbers can be computed but may mean nothing, or the
 engine has a known defect there.
 """
 
@@ -15,11 +15,11 @@ from perfmodel.speculation.capacity import Memory, memory_of
 from perfmodel.speculation.scenario import Scenario
 
 FAR = 30.0
-"""Times the largest constant of all bundled calibrations, or the smallest rate over it, from which a warning
-says so: they differ by less among devices.
+"""Factor above the largest, or below the smallest, constant of all bundled calibrations from which a warning
+is given. Devices differ by less.
 """
 SMALLEST_BUDGET, TINY_BUDGET = 512, 64
-"""Tokens: the smallest KV budget of a published acceptance (results/published), and one far below it."""
+"""Tokens: the smallest KV budget of a published acceptance (results/published), and a budget far below it."""
 
 
 def doubts(
@@ -30,7 +30,9 @@ def doubts(
     gamma: int,
     room: Memory[float] | None = None,
 ) -> tuple[str, ...]:
-    """Sentences on lengths, memory, draft, engine and constants. room: of this point, where it is known."""
+    """Sentences about lengths, memory, draft, engine and constants. room: the memory at this point, if
+    known.
+    """
     if room is None:
         room = memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     return (
@@ -44,7 +46,7 @@ def doubts(
 
 
 def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
-    """The mix that llama.cpp is taken to run where the question names none."""
+    """A warning about the assumed llama.cpp mix of formats, where the question names none."""
     given = question.weights
     if given is None and not is_gguf(question.model):
         yield f"weights were not given: {scenario.target.weights}, which llama.cpp chooses from a repository"
@@ -53,7 +55,7 @@ def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
 
 
 def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
-    """The models that are not made for so long a context."""
+    """The models whose positions end before this context."""
     models = (scenario.target, scenario.draft.model) if gamma else (scenario.target,)
     for name, most in {m.name: m.max_position_embeddings for m in models}.items():
         if context + gamma + 1 > most:
@@ -61,7 +63,9 @@ def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
 
 
 def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
-    """A budget that drops nothing or nearly all, another vocabulary, a draft as large as its target."""
+    """Warnings about a budget that drops nothing or nearly all, another vocabulary, and a draft as large as
+    its target.
+    """
     draft, target = scenario.draft, scenario.target
     budget = draft.kv.budget
     if budget is not None and budget >= context:
@@ -82,7 +86,7 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
 
 
 def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
-    """Constants of a file of one's own that are far from those of every bundled calibration.
+    """Warnings about the constants of a user's own file that are far from those of every bundled calibration.
 
     given: the question's ``--calibration``.
     """
@@ -104,7 +108,7 @@ def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
 
 
 def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
-    """Those of the engine's version that speculating with this draft on this device meets at a context."""
+    """The known defects of the engine's version that affect this draft on this device at a context."""
     c, target = scenario.machine.calibration, scenario.target
     engine = serving_engines().get(engine_of(c) or "")
     if engine is None:
@@ -125,10 +129,10 @@ def known_defects(scenario: Scenario, context: float) -> tuple[Defect, ...]:
 
 
 def slowing(scenario: Scenario, context: float) -> Defect | None:
-    """The first defect that a draft may lose by; None where none is known."""
+    """The first defect that may slow the draft; None if none is known."""
     return next((d for d in known_defects(scenario, context) if d.slows), None)
 
 
 def said(defect: Defect) -> str:
-    """A defect as a warning."""
+    """A defect, worded as a warning."""
     return f"known defect: {defect.says} ({defect.thread})"

@@ -1,5 +1,5 @@
-"""Which engine runs a draft: what an answer says of it, what `advise` may choose, and what a question is
-about.
+"""Which engine runs a draft: for the text of an answer, for the choices of `advise`, and for the default
+draft of a question.
 """
 
 from contextlib import suppress
@@ -16,11 +16,13 @@ from perfmodel.specs.models.formats import BF16, Precision, kv_format
 from perfmodel.specs.models.model import ModelSpec
 
 ORDER = ("mtp", "eagle3", "dflash", "dflash2", "dspark")
-"""Of several published drafts: what comes with the target before heads of their own, and these before other
+"""Preference among published drafts: first those that come with the target, then separate heads, then other
 models.
 """
 HEAD = "eagle3"
-"""Where none is published and the target brings none: the head that all engines run and most targets have."""
+"""The head that is assumed if none is published and the target has none. All engines run it, and most targets
+have one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,14 @@ class RunsIn:
 
 
 def draft_word(draft: Draft) -> str:
-    """The kind as engines know it: EAGLE-3 apart from EAGLE, a model of its own by ``model``."""
+    """The engines' word for a kind: EAGLE-3 distinct from EAGLE, ``model`` for a separate model."""
     return draft.name if draft.kind == "eagle" else draft.kind
 
 
 def runs_in(engine: str | None, draft: Draft, asked: str | None) -> RunsIn | None:
-    """None for what is no serving engine: a research stack, a calibration of none.
+    """Whether and where the draft runs; None for a stack that is not a serving engine.
 
-    asked: the question's ``--engine``; a draft that is newer than the version it names does not run there.
+    asked: the question's ``--engine``. A draft that is newer than the named version does not run there.
     """
     engines = serving_engines()
     if engine is None or engine not in engines:
@@ -63,7 +65,7 @@ def runs_in(engine: str | None, draft: Draft, asked: str | None) -> RunsIn | Non
 
 
 def _since(served: ServedDraft | None, draft: Draft) -> str | None:
-    """The version from which on it is served; None where it is not."""
+    """The first version that serves the draft; None if there is none."""
     if served is None or served.until is not None:
         return None
     if draft.kv.name == "full":
@@ -72,9 +74,9 @@ def _since(served: ServedDraft | None, draft: Draft) -> str | None:
 
 
 def usual_draft(model: str, target: ModelSpec, engine: str | None, asked: str | None) -> str:
-    """A value of ``--draft``; ``self`` where the engine is no serving engine.
+    """The default of ``--draft``; ``self`` for an engine that is not a serving engine.
 
-    model: the target as it was named. asked: the question's ``--engine``.
+    model: the target as the user named it. asked: the question's ``--engine``.
     """
     published = sorted(published_drafts(short_name(model)), key=lambda name: (*ORDER, name).index(name))
     own = ("mtp",) if kind_of("mtp").suits(target) else ()

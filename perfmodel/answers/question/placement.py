@@ -1,5 +1,5 @@
-"""Whether a model can be placed as asked, and whether the engine runs that: what cannot is refused with the
-remedy.
+"""Whether a model can be placed as requested and whether the engine runs that. Impossible placements are
+refused with the remedy.
 """
 
 from perfmodel.costs import check_tensor_parallel
@@ -13,13 +13,13 @@ from perfmodel.specs.models.formats import WEIGHT_FORMATS, Precision
 from perfmodel.specs.models.model import ModelSpec
 
 SERVING = ("vllm", "sglang", "trtllm")
-"""Engines with rules of their own (hardware/serving.yaml)."""
+"""Engines that have their own rules (hardware/serving.yaml)."""
 BLOCK = 128
-"""Weights that share a scale in `fp8-block`; no engine cuts a block in two (vLLM, quantization/fp8.py)."""
+"""Weights that share a scale in `fp8-block`. No engine cuts a block in two (vLLM, quantization/fp8.py)."""
 
 
 def check_head(word: str | None, target: ModelSpec) -> None:
-    """Refuse (InputError) MTP by its bare word for a target of which no such layer is known."""
+    """Refuse (InputError) the bare word ``mtp`` for a target without a known MTP layer."""
     if (word or "").strip().lower() == "mtp" and not kind_of("mtp").suits(target):
         raise refuse(
             "--draft",
@@ -47,7 +47,9 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int) -> None:
 def check_engine(
     calibration: Calibration, gpu: GPUSpec, model: ModelSpec, precision: Precision, tp: int, ep: int, dp: int
 ) -> None:
-    """Refuse (InputError) what the calibration's engine does not start: see hardware/serving.yaml."""
+    """Refuse (InputError) configurations that the calibration's engine does not start: see
+    hardware/serving.yaml.
+    """
     stack = engine_of(calibration)
     if stack not in SERVING:
         return

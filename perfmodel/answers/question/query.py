@@ -1,4 +1,4 @@
-"""A question in the user's words."""
+"""A question in the words of the user."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, fields
@@ -19,12 +19,14 @@ from perfmodel.speculation.scenario import Rollback
 from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA
 
 ACCEPTANCES = ("alpha", "tokens_per_iteration", "acceptance")
-"""Arguments of which a question may state one."""
+"""Arguments of acceptance, of which a question may state at most one."""
 
 
 @question
 class CommonOptions(Question):
-    """What every question has: model and device first, then by name formats, constants, pages and memory."""
+    """The arguments of every question: model and device first, then formats, constants, pages and memory by
+    name.
+    """
 
     model: arg.Model
     hardware: arg.Hardware
@@ -148,7 +150,7 @@ class CommonOptions(Question):
     )
 
     def query(self, **changes: Any) -> "Query":
-        """The `Query` with the same values of what both have, and these changes."""
+        """The `Query` with the same values in the common fields, and these changes."""
         return Query(
             **{f.name: getattr(self, f.name) for f in fields(Query) if hasattr(self, f.name)} | changes
         )
@@ -156,7 +158,7 @@ class CommonOptions(Question):
 
 @question
 class Options(CommonOptions):
-    """What a question about chains of drafted tokens has beside its model, device and workload."""
+    """The arguments of a question about chains of drafted tokens, without model, device and workload."""
 
     _: KW_ONLY
     draft: str | None = argument(
@@ -198,7 +200,9 @@ class Options(CommonOptions):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """A share of accepted tokens becomes the tokens per iteration that it is: 1 + gamma x share."""
+        """The values, with a share of accepted tokens converted to tokens per iteration: 1 + gamma x
+        share.
+        """
         rate = values["acceptance_rate"]
         if rate is None:
             return super().settled(values)
@@ -239,5 +243,5 @@ class Query(Options):
 
 
 def acceptances_of(question: CommonOptions) -> list[str]:
-    """Which acceptances the question states."""
+    """The acceptances that the question states."""
     return [name for name in ACCEPTANCES if getattr(question, name, None) is not None]

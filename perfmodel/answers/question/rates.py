@@ -1,4 +1,4 @@
-"""Acceptance as it is typed: ``0.8``, ``0.8/0.7/0.5`` or ``0.6x3.5``, and a tree's by rank."""
+"""Reads acceptance in its written forms: ``0.8``, ``0.8/0.7/0.5`` or ``0.6x3.5``, and a tree's by rank."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def parse_rate(given: str | float, flag: str) -> Acceptance:
 
 
 def given_rate(given: str | float | None) -> Acceptance | None:
-    """``--rate``, where that is given."""
+    """The acceptance of ``--rate``; None if it is not given."""
     return None if given is None else parse_rate(given, "--rate")
 
 

@@ -1,4 +1,4 @@
-"""How what is given for an argument of a question is read: text of the command line, or values of Python."""
+"""Readers of the values of a question's arguments: text of the command line, or values of Python."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,9 +25,10 @@ Given = TypeVar("Given", contravariant=True)
 
 
 class Parsed(Protocol[Got, Given]):
-    """Of a field that is read when its question is made: the type that it has, and what may be given.
+    """The type of a field that is read when its question is made, and the type of the values that may be
+    given.
 
-    For type checkers (PEP 681: what a field is given has the type of `__set__`); nothing is made of it.
+    For type checkers (PEP 681: a field accepts the type of `__set__`). Nothing instantiates it.
     """
 
     def __get__(self, question: object, kind: Any = None, /) -> Got: ...
@@ -46,7 +47,7 @@ MaybeReals = Parsed[tuple[float, ...] | None, float | str | Sequence[float | str
 Words = Parsed[tuple[str, ...], str | Sequence[str]]
 MaybeWords = Parsed[tuple[str, ...] | None, str | Sequence[str] | None]
 Length = Parsed[int | None, int | str | None]
-"""A draft length; None, or ``auto``, is the best one."""
+"""A draft length; None, or ``auto``, stands for the best one."""
 Lengths = Parsed[tuple[int | None, ...], int | str | Sequence[int | str | None] | None]
 Read = Callable[[Any, str], Any]
 
@@ -64,7 +65,7 @@ def several(parse: Callable[[object, str], tuple[Any, ...]]) -> Read:
 
 
 def rate(given: Any, flag: str) -> str:
-    """A rate as it is spelled, ``0.8`` or ``0.4x3``, which `question.rates` makes an acceptance of."""
+    """A rate as it is spelled, ``0.8`` or ``0.4x3``. `question.rates` makes an acceptance of it."""
     return str(given)
 
 
@@ -82,7 +83,7 @@ def span(given: Any, flag: str) -> tuple[float, float]:
 
 
 def texts(given: Any, flag: str) -> tuple[str, ...]:
-    """Texts that may hold commas; none is fine."""
+    """Texts that may contain commas; None is allowed."""
     return tuple(parse_text(item, flag) for item in items(given))
 
 
@@ -108,4 +109,4 @@ READERS: dict[tuple[Any, ...], Read] = {
     (tuple[int, ...],): counts,
     (tuple[float, ...],): numbers,
 }
-"""Type of an argument -> how it is read where its declaration does not say; else as text."""
+"""Type of an argument -> its reader if the declaration names none; otherwise values are read as text."""

@@ -1,4 +1,4 @@
-"""The scenario that a question resolves to: names are read, refused or left open here."""
+"""The scenario of a question. Names are looked up, refused or left open here."""
 
 from dataclasses import dataclass, replace
 
@@ -25,14 +25,14 @@ from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
-"""Stands in where no answer depends on what is accepted."""
+"""Acceptance that stands in where no answer depends on it."""
 NO_ACCEPTANCE = "none needed at gamma 0"
 GIVEN = "as given"
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a question names, read."""
+    """The objects that a question names."""
 
     target: ModelSpec
     gpu: GPUSpec
@@ -40,7 +40,7 @@ class Named:
 
     @classmethod
     def of(cls, question: CommonOptions) -> "Named":
-        """Raises InputError for a name that is unknown, or a file that cannot be read."""
+        """Looks up the names. Raises InputError for an unknown name, or a file that cannot be read."""
         gpu, target, file = load_gpu(question.hardware), load_model(question.model), is_gguf(question.model)
         mix = question.weights and of_mix(question.weights.partition(",")[0].lower())
         calibration = calibration_of(gpu, question.engine, question.calibration, bool(file or mix))
@@ -53,7 +53,7 @@ class Named:
         return cls(target, gpu, calibration)
 
     def precision(self, question: CommonOptions) -> Precision:
-        """The formats that the question asks for, on this device and engine."""
+        """The number formats of the question on this device and engine."""
         weights = question.weights
         if weights is not None and self.calibration.stack == ELSEWHERE:
             weights = in_gguf(weights)
@@ -61,9 +61,10 @@ class Named:
 
 
 def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpec:
-    """A device that shares a model with others, in turn, or with the host; refused on other engines.
+    """The device that shares a model with others in turn, or with the host. Other engines than llama.cpp are
+    refused.
 
-    Of devices in turn one computes at a time, with the memory of all.
+    One of the devices computes at a time, and the memory is that of all.
     """
     devices, host = question.layer_split, "--cpu-moe" if question.cpu_moe else "--gpu-layers"
     if engine in SERVING:
@@ -81,8 +82,8 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
     """Build the scenario of a question. Raises InputError for an impossible question.
 
-    acceptance: replaces the acceptance of the question. named: the parts of the question that were already
-    read.
+    acceptance: replaces the acceptance of the question. named: the parts of the question that are already
+    looked up.
     """
     found = named or Named.of(query)
     target, gpu, tp = found.target, found.gpu, query.tp
@@ -140,19 +141,19 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
 
 
 def _host_experts(query: Query, target: ModelSpec) -> float:
-    """Share of the layers with routed experts that the host reads theirs of."""
+    """Share of the MoE layers whose experts the host reads."""
     if not target.moe:
         raise refuse("--cpu-moe", None, f"0 for {target.name}, which has no routed experts", query.cpu_moe)
     return max(0, min(query.cpu_moe - target.num_dense_layers, target.num_moe_layers)) / target.num_moe_layers
 
 
 def _host_layers(kept: int, target: ModelSpec) -> float:
-    """Share of the layers that the host runs; the output counts as one, as it does in llama.cpp."""
+    """Share of the layers that run on the host. The output counts as one layer, as in llama.cpp."""
     return max(0.0, 1.0 - kept / (target.num_hidden_layers + 1))
 
 
 def with_draft(query: Query, named: Named | None = None) -> Query:
-    """The question with the draft whose acceptance is looked up, where it leaves open who drafts."""
+    """The question with the draft whose acceptance is looked up, if the question names no draft."""
     if query.gamma == 0 or query.draft is not None or query.draft_kv is not None or acceptances_of(query):
         return query
     found = named or Named.of(query)
@@ -162,7 +163,9 @@ def with_draft(query: Query, named: Named | None = None) -> Query:
 
 
 def draft_kv(query: Query) -> str:
-    """What the draft reads: as given, a sparse default for a self-draft, all for a draft of its own."""
+    """The KV method of the draft: the given one, a sparse default for a self-draft, or the full cache of a
+    separate draft.
+    """
     if query.draft_kv is not None:
         return query.draft_kv
     alone = query.draft is None or query.draft.partition(":")[0].strip().lower() == "self"
@@ -170,7 +173,7 @@ def draft_kv(query: Query) -> str:
 
 
 def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
-    """What stands in for an argument that was left open and decides the answer, as a sentence."""
+    """A sentence on the assumed value of an argument that was left open and decides the answer."""
     if query.draft is None and scenario.draft.kind != "self":
         return (f"draft was not given: {scenario.draft.name}",)
     if query.draft_kv is not None or scenario.draft.kind != "self":
@@ -179,7 +182,7 @@ def assumed(query: Query, scenario: Scenario) -> tuple[str, ...]:
 
 
 def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
-    """The question's gamma, or the best one from `least` on where it leaves that open."""
+    """The question's gamma; if it is open, the best one from `least` on."""
     if query.gamma is not None:
         return query.gamma
     best = predict(scenario, Workload.of(query.batch, query.context), query.max_gamma)

@@ -1,4 +1,6 @@
-"""Two levels: a small model drafts for the target with a sparse cache, and that for the target."""
+"""Two levels: a small model drafts for the target with a sparse cache, whose tokens the full target then
+verifies.
+"""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -19,7 +21,7 @@ from perfmodel.speculation.workload import Workload
 
 @question
 class HierarchyQuery(CommonOptions):
-    """A question about two levels: `draft_kv` and `alpha` are the middle's, the target with a
+    """A question about two levels. `draft_kv` and `alpha` belong to the middle level: the target with a
     sparse cache.
     """
 
@@ -75,7 +77,7 @@ class HierarchyQuery(CommonOptions):
 
 @dataclass(frozen=True, slots=True)
 class MiddleAlone:
-    """The middle level drafting without the small model, at its best gamma (0: the baseline)."""
+    """The middle level without the small model, at its best gamma (0: the baseline)."""
 
     gamma: int
     speedup: float
@@ -83,10 +85,10 @@ class MiddleAlone:
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Answer):
-    """The best pair of draft lengths, gamma_1 of the small model and gamma_2 of the middle.
+    """The best pair of draft lengths: gamma_1 of the small model and gamma_2 of the middle level.
 
-    inner_rounds and drafted tokens are expected per iteration; times are calibrated seconds of the whole
-    group, draft_s of all inner rounds.
+    inner_rounds and drafted tokens are expected values per iteration. Times are calibrated seconds of the
+    whole group; draft_s covers all inner rounds.
     """
 
     batch: float
@@ -163,7 +165,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
 
 
 def _lengths(given: object, flag: str) -> tuple[int, ...] | None:
-    """Draft lengths, None for ``auto``."""
+    """The draft lengths; None for ``auto``."""
     if not isinstance(given, tuple) or given == (None,):
         return None
     if not all(isinstance(length, int) and length >= 1 for length in given):
@@ -172,7 +174,7 @@ def _lengths(given: object, flag: str) -> tuple[int, ...] | None:
 
 
 def _measured_at(question: HierarchyQuery, twos: tuple[int, ...] | None) -> int | None:
-    """The one gamma that tokens per iteration are meant at."""
+    """The one gamma to which the given tokens per iteration belong."""
     if question.tokens_per_iteration is None or twos is None:
         return None
     if len(twos) > 1:

@@ -21,7 +21,7 @@ from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, as_giv
 
 
 def given_tree(given: object, flag: str) -> tuple[int, ...]:
-    """``STEPSxTOPKxTOKENS``, or these three numbers. Raises InputError."""
+    """Reads ``STEPSxTOPKxTOKENS``, or these three numbers. Raises InputError."""
     text = "x".join(map(str, given)) if isinstance(given, Sequence) and not isinstance(given, str) else given
     allowed = f"STEPSxTOPKxTOKENS up to {MAX_LEVELS - 1}, {MAX_CHILDREN} and {MAX_SIZE}, as 5x8x32"
     found = re.fullmatch(r"([1-9]\d?)x([1-9]\d{0,2})x([1-9]\d{0,3})", parse_text(text, flag))
@@ -33,7 +33,7 @@ def given_tree(given: object, flag: str) -> tuple[int, ...]:
 
 @question
 class TreeQuery(CommonOptions):
-    """A question whose acceptance is by rank of the child, not by position in a chain."""
+    """A question with acceptance by rank of the child instead of by position in a chain."""
 
     batch: arg.Batch
     context: arg.Context
@@ -89,8 +89,10 @@ class FirstOrderRule:
 
 @dataclass(frozen=True, repr=False)
 class TreeAnswer(Answer):
-    """The best tree. size and levels count the root, and size 1 is the baseline; widths are nodes by level,
-    parents the node above each node. Times are calibrated seconds of the whole group.
+    """The best tree.
+
+    size and levels count the root; size 1 is the baseline. widths: nodes by level. parents: the node above
+    each node. Times are calibrated seconds of the whole group.
     """
 
     batch: float

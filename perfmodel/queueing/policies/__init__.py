@@ -1,6 +1,6 @@
-"""How a server chooses its draft lengths: one policy a file, found by name in this folder.
+"""How a server chooses its draft lengths. Each policy is one file, found by name in this folder.
 
-A policy is typed by the name of its file (``auto``, ``table``), a length that never changes as its number.
+A policy is named by its file (``auto``, ``table``), a fixed length by its number.
 """
 
 from functools import cache
@@ -16,15 +16,15 @@ __all__ = ["Choice", "Fixed", "LengthPolicy", "Replica", "in_words", "parse_poli
 
 @cache
 def policies() -> dict[str, type[LengthPolicy]]:
-    """Name -> class of the policies that are typed by their names, sorted."""
+    """Name -> class of the policies with a name, sorted."""
     names = [name for name in names_in(__path__) if name != "fixed"]
     return {name: class_in(f"{__name__}.{name}", LengthPolicy) for name in names}  # type: ignore[type-abstract]
 
 
 def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
-    """Whole numbers from 0 and names of policies, each once: a list, or text such as ``1..4,auto``.
+    """Reads whole numbers from 0 and names of policies, each once: a list, or text such as ``1..4,auto``.
 
-    Raises InputError naming `flag` where there is none, and for anything else.
+    Raises InputError naming `flag` for an empty list, and for anything else.
     """
     found: list[LengthPolicy] = []
     for part in given.split(",") if isinstance(given, str) else items(given):
@@ -41,7 +41,7 @@ def parse_policies(given: object, flag: str) -> tuple[LengthPolicy, ...]:
 
 
 def in_words(gamma: int | str) -> str:
-    """The draft length of a row: ``3 draft tokens``, or the noun of the policy of that name."""
+    """The draft length of a row: ``3 draft tokens``, or the noun of the named policy."""
     if isinstance(gamma, str):
         return policies()[gamma].noun
     return f"{gamma} draft token{'' if gamma == 1 else 's'}"

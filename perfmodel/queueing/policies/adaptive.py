@@ -1,5 +1,5 @@
-"""The steps that SGLang's adaptive speculation settles at, by running requests and by the drafted tokens that
-are accepted.
+"""The draft lengths of SGLang's adaptive speculation in its steady state, by running requests and accepted
+tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,18 +9,18 @@ from typing import ClassVar
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 CANDIDATES = {1: (1, 3, 5, 7), 8: (0, 1, 3), 32: (0, 1), 64: (0,)}
-"""Running requests from which on they hold -> candidate steps."""
+"""Least number of running requests -> the candidate steps."""
 DOWN = {1: -0.25, 8: 0.0, 32: 0.0, 64: 0.0}
-"""The same -> accepted tokens above the threshold at which the next smaller candidate is taken."""
+"""Least number of running requests -> accepted tokens above the threshold for the next smaller candidate."""
 FIRST, HALF = 3, 0.5
-"""Steps of a server that begins; between a candidate and a threshold."""
+"""Steps of a server at its start, and the distance between a candidate and a threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive(LengthPolicy):
-    """One number of steps for each range of running requests, from the mean of the accepted tokens.
+    """One number of steps for each range of running requests, from the mean number of accepted tokens.
 
-    Its swings between two candidates are left out, and so is a server's start.
+    Fluctuations between two candidates, and the start of a server, are left out.
     """
 
     help: ClassVar[str] = "the steps at which SGLang's adaptive speculation settles"
@@ -32,7 +32,7 @@ class Adaptive(LengthPolicy):
         return sorted({k for steps in CANDIDATES.values() for k in steps if k <= longest})
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table, whatever the load."""
+        """One table for every load."""
         accepted = {k: times.tokens_per_iteration - 1.0 for k, times in replica.passes.items()}
         settled = {first: settles(steps, DOWN[first], accepted) for first, steps in CANDIDATES.items()}
         seats = min(replica.passes[k].seats for k in settled.values())
@@ -41,7 +41,7 @@ class Adaptive(LengthPolicy):
 
 
 def settles(candidates: Sequence[int], down: float, accepted: Mapping[int, float]) -> int:
-    """The candidate at which a server stays, of those with a known mean of accepted tokens."""
+    """The candidate at which a server stays, among those with a known mean of accepted tokens."""
     steps = [k for k in candidates if k in accepted]
     first = at = steps.index(FIRST) if FIRST in steps else len(steps) // 2
     while at and accepted[steps[at]] <= abs(steps[at - 1] - HALF) + down:

@@ -11,26 +11,26 @@ from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 NEVER_S = 1e9
-"""Time per token, and the rate that it can serve, of a server that falls behind: beyond any other."""
+"""Time per token of a server that falls behind, larger than any other; a higher capacity makes it smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auto(LengthPolicy):
-    """The length with the lowest mean TPOT at each load, kept while that load lasts."""
+    """The length with the lowest mean TPOT at each load, constant at that load."""
 
     help: ClassVar[str] = "the best at each load"
     source: ClassVar[str] = "docs/traffic.md"
 
     @property
     def given(self) -> None:
-        """None, as in every question."""
+        """None, as in every question with an open draft length."""
         return None
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """Each length at the loads where it has the lowest mean TPOT by its mean batch, but the baseline.
+        """Each length above 0 at the loads where it has the lowest mean TPOT by its mean batch.
 
-        Waiting for memory counts: a client without a seat by the time until it has one, and of lengths that
-        cannot serve a rate the one that serves most is taken.
+        A client without a seat counts with its waiting time. If no length can serve a rate, the one with the
+        highest capacity is taken.
         """
         loads, decoded = replica.loads, replica.lengths.decoded
         if replica.load.rate is None:  # about as many think at every length

@@ -1,4 +1,4 @@
-"""What every draft-length policy is, and what it is given to choose from."""
+"""Base class of the draft-length policies, and the replica from which they choose."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,16 +16,15 @@ from perfmodel.queueing.switching import switched
 from perfmodel.speculation.scenario import Scenario
 
 FULL = 0.95
-"""Share of the saturation rate at which a table is made for whatever is beyond."""
+"""Share of the saturation rate at which a table for higher loads is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
     """One replica at the loads of a question.
 
-    load: rates of an open loop, or clients of a closed one, each an array of one axis. passes: of each priced
-    draft length, 0 (the baseline) always among them. spread: standard deviation of acceptance between
-    requests.
+    load: rates of an open loop, or clients of a closed loop, as an array with one axis. passes: draft length
+    -> passes; 0 (the baseline) is always included. spread: standard deviation of acceptance between requests.
     """
 
     scenario: Scenario
@@ -36,25 +35,28 @@ class Replica:
 
     @property
     def lengths(self) -> Lengths:
-        """Tokens of a request."""
+        """The lengths of a request."""
         return self.load.lengths
 
     @property
     def loads(self) -> Array:
-        """Rates in requests/s, or clients."""
+        """Rates in requests/s, or numbers of clients."""
         return np.atleast_1d(self.load.clients if self.load.rate is None else self.load.rate)  # type: ignore[arg-type]
 
     def sustained(self, drafted: Iterable[int]) -> float:
-        """Requests/s at which a table of these draft lengths is made: the largest load, at most `FULL` of
-        what each of them sustains; 0 where one has no seat.
+        """Requests/s at which a table of these draft lengths is made.
+
+        It is the largest load, at most `FULL` of the saturation rate of each length; 0 if one of them has no
+        seat.
         """
         rate = FULL * min(capacity(self.passes[k], self.lengths, self.limits)[0] for k in drafted)
         return rate if self.load.rate is None else min(rate, float(self.loads.max()))
 
     def switching(self, policy: "LengthPolicy", table: Sequence[int], rate: float) -> "Choice":
-        """What a policy runs that drafts `table[n - 1]` tokens while n requests run, up to all seats.
+        """The choice of a policy that drafts `table[n - 1]` tokens while n requests run, for n up to the
+        number of seats.
 
-        rate: see `sustained`. An empty table, where not one request fits, is the baseline's.
+        rate: see `sustained`. An empty table (not one request fits) gives the baseline.
         """
         if not table:
             return Choice(policy, policy.name, self.passes[0], self.everywhere, (0,))
@@ -71,10 +73,10 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a policy runs. gamma: drafted tokens, or the policy's name where the length changes as it runs.
+    """One result of a policy. gamma: drafted tokens, or the policy's name if the length changes during a run.
 
-    steps: the passes. at: indices of the loads at which it is an answer. table: the length at each running
-    batch from 1, where it follows the batch.
+    steps: the passes. at: indices of the loads to which it applies. table: the length at each running batch
+    from 1, if it depends on the batch.
     """
 
     policy: "LengthPolicy"
@@ -85,18 +87,20 @@ class Choice:
 
 
 class LengthPolicy(ABC):
-    """How many tokens a server drafts. A new policy is a new file in this folder with one subclass."""
+    """Decides how many tokens a server drafts. A new policy is a new file in this folder with one
+    subclass.
+    """
 
     help: ClassVar[str]
-    """What it is, after its name in the help of ``--gamma``: "the best at each load"."""
+    """Its meaning, printed after its name in the help of ``--gamma``: "the best at each load"."""
     noun: ClassVar[str] = ""
-    """What a row that it is named in is called: "the table"."""
+    """Its name in sentences about rows: "the table". Empty if rows show the chosen length instead."""
     source: ClassVar[str]
-    """Where the rule is from."""
+    """Source of the rule."""
 
     @property
     def tokens(self) -> int | None:
-        """Drafted tokens, where that is one number whatever the load; else None."""
+        """Drafted tokens, if the length is the same at every load; else None."""
         return None
 
     @property
@@ -106,19 +110,19 @@ class LengthPolicy(ABC):
 
     @property
     def given(self) -> int | str | None:
-        """As questions are written to JSON: a number, a name, or None for ``auto``."""
+        """The form in the JSON of a question: a number, a name, or None for ``auto``."""
         return self.name if self.tokens is None else self.tokens
 
     def lengths(self, longest: int) -> Collection[int]:
-        """Draft lengths whose passes `choices` needs; longest: that a search may try."""
+        """Draft lengths whose passes `choices` needs. longest: the longest one that a search may try."""
         return range(longest + 1) if self.tokens is None else (self.tokens,)
 
     @abstractmethod
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """What it runs at the loads of a server."""
+        """The passes that run at the loads of a server."""
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The passes of a choice on requests of other lengths: `replica` has those, and one rate."""
+        """The passes of a choice for requests of other lengths. `replica` has those lengths and one rate."""
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]
         table = [t.gamma for t in choice.steps.table]

@@ -1,4 +1,4 @@
-"""Of all tokens that a batch drafts, those are verified that the draft is surest of, as many as pay."""
+"""Verifies only the drafted tokens of a batch that are likeliest to be accepted, as many as pay."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,15 +15,15 @@ from perfmodel.queueing.switching import switched
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, conditional_from_survival
 
 PARTS = 4
-"""Budgets that are tried between two whole numbers of verified tokens for each request."""
+"""Number of budgets that are tried between two whole numbers of verified tokens per request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confidence(LengthPolicy):
-    """Every request drafts the same number of tokens; at each batch the budget of verified ones has the most
-    tokens a second: one argmax over a table of expected tokens and a table of times.
+    """Every request drafts the same number of tokens. At each batch the budget of verified tokens is the one
+    with the most tokens per second: an argmax over a table of expected tokens and a table of times.
 
-    Assumed: a draft's confidence is the acceptance of its request, which differs by ``--acceptance-std``.
+    Assumed: a draft's confidence is the acceptance of its request, which varies by ``--acceptance-std``.
     """
 
     help: ClassVar[str] = "a budget of the drafted tokens that are likeliest accepted"
@@ -38,11 +38,11 @@ class Confidence(LengthPolicy):
         return [min(made, key=lambda c: np.log(mean_tpot_s(c.steps, replica.load, replica.limits)).sum())]
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """The same rule at those lengths."""
+        """The same rule for the other lengths."""
         return self.choices(replica)[0].steps
 
     def _made(self, replica: Replica) -> Iterator[Choice]:
-        """One for each number of drafted tokens."""
+        """A choice for each number of drafted tokens."""
         scenario = replace(replica.scenario, context_std=replica.lengths.context_std)
         for drafted, steps in replica.passes.items():
             if not (drafted and steps.seats):
@@ -61,9 +61,10 @@ class Confidence(LengthPolicy):
 
 
 def expected(steps: StepTimes, verified: Array, spread: float) -> Array:
-    """Tokens of an iteration by the verified tokens for each request, the surest of all that are drafted.
+    """Tokens per iteration by verified tokens per request, if the likeliest of all drafted tokens are
+    verified.
 
-    spread: standard deviation of the acceptance that the draft is sure of.
+    spread: standard deviation of the acceptance that the draft knows in advance.
     """
     alpha = float(alpha_from_tokens_per_iteration(steps.tokens_per_iteration, float(steps.gamma)))
     rates = alpha if steps.survival is None else conditional_from_survival(steps.survival)

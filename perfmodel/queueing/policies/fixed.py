@@ -1,4 +1,4 @@
-"""One draft length, whatever runs."""
+"""One draft length for every batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Fixed(LengthPolicy):
 
     @property
     def tokens(self) -> int:
-        """The length."""
+        """The draft length."""
         return self.gamma
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """At every load."""
+        """The length at every load."""
         return [Choice(self, self.gamma, replica.passes[self.gamma], replica.everywhere)]

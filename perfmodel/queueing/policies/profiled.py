@@ -1,4 +1,4 @@
-"""A draft length for each running batch from a profile of one context, whatever is served."""
+"""A draft length for each running batch, from a profile at one context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,19 +10,21 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 from perfmodel.queueing.steps import step_times
 
 PROFILED_AT = 8192
-"""Assumed: prompt tokens of the requests that the table is profiled with."""
+"""Assumed: prompt tokens of the requests in the profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profiled(LengthPolicy):
-    """At each batch the length that gains most tokens a second at the profile's context, changes left out."""
+    """At each batch the length with the most tokens per second at the profile's context, without the cost of
+    changes.
+    """
 
     help: ClassVar[str] = f"a table made for {PROFILED_AT // 1024}K prompts"
     noun: ClassVar[str] = "the profiled table"
     source: ClassVar[str] = "num_speculative_tokens_per_batch_size of vLLM, made by a benchmark of one length"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table, at every load."""
+        """One table for every load."""
         seats = min(t.seats for t in replica.passes.values())
         profile = replace(replica.lengths, input_mean=float(PROFILED_AT), input_std=0.0)
         times = step_times(replica.scenario, profile, replica.limits, [*replica.passes])

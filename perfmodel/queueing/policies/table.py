@@ -1,10 +1,10 @@
 """A draft length for each running batch, where a change costs time: policy iteration on the birth-death
 chain.
 
-At a rate the chain's relative values follow from its mean batch (Howard 1960): what one request more costs,
-d(n), in request-seconds. A length is worth its departures times d(n - 1), over the time that the server
-spends at n; a change between n - 1 and n is paid at every crossing of that border, by all n requests. Each
-round improves the whole table at once, by the least sum of both (Viterbi).
+At a given rate the relative values of the chain follow from its mean batch (Howard 1960): the cost d(n) of
+one more request, in request-seconds. A length gains its departures times d(n - 1), weighted by the share of
+time at n. All n requests pay for a change between n - 1 and n at every crossing of that border. Each round
+improves the whole table at once; it minimises the sum of both (Viterbi).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import decode_times, leaving, switched, values
 
 PASSES_OF_A_CHANGE = 1.0
-"""Assumed: after a change one pass is lost, for graphs are other ones and a draft has to catch up with its
+"""Assumed: a change loses one pass, because another graph runs and the draft has to catch up with its
 cache.
 """
 ROUNDS = 8
@@ -29,14 +29,14 @@ ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Table(LengthPolicy):
-    """A length for each running batch, so that the time per token is least, changes included."""
+    """A length for each running batch that minimises the time per token, including the cost of changes."""
 
     help: ClassVar[str] = "a length by running batch"
     noun: ClassVar[str] = "the table"
     source: ClassVar[str] = "num_speculative_tokens_per_batch_size of vLLM"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table, made at the largest rate of the question that every length sustains."""
+        """One table, made at the largest rate of the question that every length can serve."""
         rate = replica.sustained(replica.passes)
         if not rate:
             return [replica.switching(self, [], rate)]
@@ -44,7 +44,7 @@ class Table(LengthPolicy):
         return [Choice(self, self.name, steps, replica.everywhere, tuple(lengths.tolist()))]
 
     def replayed(self, choice: Choice, replica: Replica) -> StepTimes:
-        """A table of the same lengths, made at the rate of those requests."""
+        """A table with the same lengths, made at the rate of the other requests."""
         if not choice.steps.table:
             return replica.passes[choice.steps.gamma]
         priced = [replica.passes[gamma] for gamma in sorted({t.gamma for t in choice.steps.table})]
@@ -52,10 +52,10 @@ class Table(LengthPolicy):
 
 
 def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
-    """Choice by step, ``[step, choice]``: the least sum of costs and of a toll per change; on a tie none,
-    then fewer.
+    """Choice by step, ``[step, choice]``, with the least sum of costs and tolls. A tie avoids a change, then
+    takes the smaller choice.
 
-    toll: one, or for each step, of changing as it begins.
+    toll: cost of a change at the start of a step, one for all or one per step.
     """
     steps, choices = cost.shape
     tolls = np.broadcast_to(toll, steps)
@@ -76,10 +76,9 @@ def walk(cost: Array, toll: Floats) -> NDArray[np.int64]:
 def by_batch(
     times: Sequence[StepTimes], lengths: Lengths, rate: float
 ) -> tuple[StepTimes, NDArray[np.int64]]:
-    """Passes of a server that changes its draft length with the running batch, and the length at each n from
-    1.
+    """Passes of a server whose draft length depends on the running batch, and the length at each n from 1.
 
-    rate: at which it runs, below all saturation rates.
+    rate: the rate of the server, below all saturation rates.
     """
     seats = min(t.seats for t in times)
     n, at = np.arange(1.0, seats + 1), np.arange(seats)

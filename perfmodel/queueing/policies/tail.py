@@ -1,4 +1,4 @@
-"""Drafts in the tail of a batch alone: one length while few enough requests run."""
+"""Drafts only in the tail of a batch: one length while few enough requests run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 @dataclass(frozen=True, slots=True)
 class Tail(LengthPolicy):
-    """Nothing until so few requests run that a length gains at every batch from there on; then that length.
+    """No draft until few enough requests run that a length gains at every smaller batch; then that length.
 
-    Of the lengths it is the one that saves most of the logarithm of the time, over the batches of a drain.
+    The chosen length saves most of the logarithm of the time, over the batches of a drain.
     """
 
     help: ClassVar[str] = "one length while few requests run"
@@ -21,7 +21,7 @@ class Tail(LengthPolicy):
     source: ClassVar[str] = "speculative_disable_by_batch_size of vLLM 0.8; vllm#41821"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:
-        """One table, at every load."""
+        """One table for every load."""
         seats = min(t.seats for t in replica.passes.values())
         if not seats:
             return [replica.switching(self, [], 0.0)]
