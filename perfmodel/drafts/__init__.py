@@ -74,9 +74,11 @@ def make_draft(
             raise refuse("--draft", None, f"{found.kind}:MODEL, the name or path of the drafter", name)
         model = load_model(rest, "--draft")
     else:
-        listed = published_head(target.name, "eagle3") if eagle3 and not colon else None
+        listed = None
+        if word != "eagle" or (eagle3 and not colon):
+            listed = published_head(target.name, "eagle3" if eagle3 else word)
         options = {"features": 3} if eagle3 else {}
-        options |= {"features": listed.features, "vocab": listed.vocab} if listed else {}
+        options |= found.options_of(listed, target) if listed else {}
         options |= _options(found, rest) if colon else {}
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target

@@ -10,8 +10,9 @@ from perfmodel.drafts.base import Draft, Limits, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.models.formats import Weights
+from perfmodel.specs.models.formats import Weights, weight_format
 from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs.models.published_heads import PublishedHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,9 @@ class MTP(Draft):
 
     modules: layers that are kept, at most the target's `num_nextn_predict_layers`. One layer runs again for
     every drafted token (DeepSeek-V3 as served). Several are stacked, one per drafted token, and limit the
-    draft length. Embedding and LM head are the target's.
+    draft length. Embedding and LM head are the target's. target_width: width of the target's hidden states
+    where an assistant (Gemma 4) has another; it has its own LM head and formats, and every pass ends with a
+    projection to that width. Otherwise 0.
     """
 
     source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
@@ -29,10 +32,18 @@ class MTP(Draft):
     starts_from_features: ClassVar[bool] = True
 
     modules: int = 1
+    target_width: int = 0
+
+    @classmethod
+    def options_of(cls, head: PublishedHead, target: ModelSpec) -> dict[str, int]:
+        """Of an assistant the width that it comes from."""
+        return {"target_width": target.hidden_size}
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """The target's formats, unless its checkpoint names a format for the module."""
+        """The target's formats, unless its checkpoint names a format for the module; bf16 of an assistant."""
+        if model.shared_kv_layers:
+            return weight_format(model.weights)
         return Weights(target.of("mtp")) if "mtp" in dict(target.own) else target
 
     @classmethod
@@ -64,14 +75,17 @@ class MTP(Draft):
         return None if self.modules == 1 else self.modules
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """The projection, the layer and the target's LM head."""
-        return [self._projection(part, batch * query), *Draft.ops(self, part, batch, context, query)]
+        """The projections, the layer and the LM head."""
+        return [*self._projections(part, batch * query), *Draft.ops(self, part, batch, context, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """All modules: layer with all its experts, norms and projection."""
-        into = float(self._projection(part, 1.0).cost.weight_bytes)
-        return self.modules * (layer_bytes(part) + into)
+        """All modules: layer with all its experts, norms and projection; of an assistant its LM head too."""
+        into = sum(float(each.cost.weight_bytes) for each in self._projections(part, 1.0))
+        head = part.lm_head.weight_bytes if self.target_width else 0.0
+        return self.modules * (layer_bytes(part) + into) + head
 
-    def _projection(self, part: costs.Shard, tokens: Floats) -> Op:
+    def _projections(self, part: costs.Shard, tokens: Floats) -> list[Op]:
         hidden = part.model.hidden_size
-        return dense("mtp projection", part, 2 * hidden, hidden, tokens)
+        into = dense("mtp projection", part, 2 * (self.target_width or hidden), hidden, tokens)
+        back = dense("mtp projection back", part, hidden, self.target_width, tokens)
+        return [into, back] if self.target_width else [into]

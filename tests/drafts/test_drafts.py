@@ -113,11 +113,27 @@ def test_eagle3_is_the_published_head_of_its_target_or_a_dense_layer() -> None:
     v3 = scenario("eagle3", model="deepseek-v3", hardware="h200", tp=8).draft.model
     assert (v3.kv_bytes_per_token(), v3.dense_mlp_params) == (4096, 3 * 7168 * 18432)
     assert scenario("eagle3", model="gpt-oss-120b", hardware="h200").draft.model.intermediate_size == 3 * 2880
-    for row in published_heads():
+    for row in (row for row in published_heads() if row.kind == "eagle3"):
         draft = scenario(
             "eagle3", model=row.target, hardware="b200", tp=8 if row.target == "kimi-k2.5" else 1
         ).draft
         assert (draft.name, draft.vocab, len(row.source) > 8) == ("eagle3", row.vocab, True)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("model", "params"),
+    [("gemma-4-12b", 422_856_964), ("gemma-4-26b-a4b", 419_711_236), ("gemma-4-31b", 469_518_596)],
+)
+def test_gemmas_assistants_have_the_parameters_of_their_checkpoints(model: str, params: int) -> None:
+    """All but four layer scalars; norms of queries (256, 256, 256, 512) are not stored separately."""
+    s = scenario("mtp", model=model, hardware="h100")
+    width, ops = s.target.hidden_size, {op.name: op for op in s.draft_ops(1.0, 4096.0, 1.0)}
+    assert s.draft.model.total_params + 3 * width * 1024 == params - 4
+    held = s.draft.own_weight_bytes(s.draft_shard)
+    assert held == 2 * (params - 1280 - 4)
+    assert ops["lm_head"].cost.weight_bytes == 2 * 262_144 * 1024
+    assert ops["mtp projection back"].cost.weight_bytes == 2 * 1024 * width
+    assert s.draft.model.kv_bytes_per_token() == 0, "keys and values are the target's"
 
 
 def test_stacked_mtp_layers() -> None:

@@ -11,7 +11,11 @@ from perfmodel.specs import data_folder
 
 @dataclass(frozen=True, slots=True)
 class PublishedHead:
-    """A dense head. vocab: tokens that it drafts. features: hidden states of the target that go in."""
+    """A dense head. vocab: tokens that it drafts. features: hidden states of the target that go in.
+
+    One of kind ``mtp`` is an assistant: of its layers the last one reads all of the target's cache and the
+    others its window, with no keys and values of their own (vLLM, models/gemma4_mtp.py).
+    """
 
     target: str
     kind: str
@@ -27,10 +31,15 @@ class PublishedHead:
     source: str
 
     @property
-    def shape(self) -> dict[str, int]:
+    def shape(self) -> dict[str, int | None]:
         """Fields of `ModelSpec`."""
         names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
-        return {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in names}
+        if self.kind != "mtp":
+            return found
+        layers = {"num_hidden_layers": self.layers, "num_sliding_layers": self.layers - 1}
+        shared = {"shared_kv_layers": 1, "shared_kv_sliding": self.layers - 1}
+        return found | layers | shared | {"norms_per_layer": 4, "moe": None}
 
 
 @cache
