@@ -18,7 +18,7 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Floats, Op, summed
 from perfmodel.specs.calibrations.calibration import Calibration, over_host
 from perfmodel.specs.calibrations.constants import Term, interpolated
-from perfmodel.specs.calibrations.engine_constants import ExpertKernel
+from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.attention import Backend, backend_name, backend_of
 
@@ -231,6 +231,14 @@ class Machine:
 
     def _gemm_rates(self, op: Op) -> tuple[Floats, Floats]:
         """Calibrated seconds per byte and per FLOP of a GEMM."""
+        byte_s, flop_s = self._gemm_shares(op)
+        if self.calibration.gemm_row_factor is ONE:
+            return byte_s, flop_s
+        factor = np.where(np.less_equal(op.rows, 1.0), self.calibration.gemm_row_factor.value, 1.0)
+        return byte_s * factor, flop_s * factor
+
+    def _gemm_shares(self, op: Op) -> tuple[Floats, Floats]:
+        """The same of several rows."""
         c = self.calibration
         if c.gemm_efficiency is None:
             return self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)

@@ -17,6 +17,7 @@ from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import MAX_LOG_RMS, MeasuredRange, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.engine import fit as fitting
+from perfmodel.validate.engine.constants import rows_apart
 from perfmodel.validate.engine.fit import EngineFit, EngineRows, log_rms, small_sample
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
@@ -65,14 +66,16 @@ def calibrate(
     subject: EngineSubject,
     seen: tuple[str, ...],
 ) -> EngineCalibration:
-    """Fit the rows from each base and keep the fit that is closest to rows held out one by one.
+    """Fit the rows from each base and keep the fit that is closest to rows held out one by one; on a CPU,
+    `rows_apart` of an ideal base too.
 
     seen: the names that `fitted_on` lists. Raises InputError where rows are too few or no base comes near
     them.
     """
     kept, aside = fitting.usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
-    for base in bases:
+    cpu = load_gpu(query.hardware).kind == "cpu"
+    for base in (*bases, *(rows_apart(base) for base in bases if cpu and base.kind == "ideal")):
         rows = fitting.rows_of(kept, query, base, aside)
         fits[base.name] = rows, fitting.fit(rows, base)
     tried = {name: log_rms(fitted.held_out, rows.measured) for name, (rows, fitted) in fits.items()}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
+from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.validate.engine.timing import Timing
 
@@ -18,6 +19,8 @@ FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
 """Fractions of the possible rate; for GEMMs with a curve, one factor on it."""
 DRAFTED = "drafted_token_s"
 """Time per drafted token, by version: searched around the base's value, if it has one."""
+ROW = "gemm_row_factor"
+"""Time of GEMMs of one row, where the base has kernels of their own for them (`rows_apart`)."""
 EXPERTS = "expert_factor"
 """The one factor on kernels of routed experts, which are most of such a model's step."""
 STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
@@ -67,8 +70,9 @@ def sought(
     experts = (EXPERTS,) if target.moe and base.expert_kernels else ()
     drafting = [t for t in iterations if t.gamma]
     drafted = (DRAFTED,) if drafting and getattr(base, DRAFTED).value else ()
+    row = () if ROW in base.absent else (ROW,)
     layers = target.num_hidden_layers
-    names = (*STEP, *speculative, *drafted, *shares, *experts)
+    names = (*STEP, *speculative, *drafted, *shares, *experts, *row)
     places = {name: _place(name, base, timings, layers) for name in names}
     if drafting and any(not t.gamma for t in iterations):
         shortest = min(t.seconds for t in drafting), min(t.seconds / t.batch for t in drafting)
@@ -80,9 +84,18 @@ def sought(
     return places
 
 
+def rows_apart(base: Calibration) -> Calibration:
+    """The base of an engine like llama.cpp on a CPU: GEMMs of one row have kernels of their own, loading and
+    computing add up, and nothing is expected outside passes.
+    """
+    one = Constant(value=1.0, source="where a fit starts")
+    update = {"name": f"{base.name}, one row apart", "kind": "literature", ROW: one, "gemm_blend_power": one}
+    return base.model_copy(update=update)
+
+
 def _place(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> SoughtConstant:
     value = getattr(base, name).value
-    if name in (*FRACTIONS, *FACTORS, EXPERTS):
+    if name in (*FRACTIONS, *FACTORS, EXPERTS, ROW):
         start = max(value, LOWEST_FRACTION)
         most = 1.0 if CONSTANTS[name].unit == "fraction" else 2.0 * start
         return SoughtConstant(start, start / 2, LOWEST_FRACTION, most)

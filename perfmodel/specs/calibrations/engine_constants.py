@@ -82,6 +82,10 @@ class EngineConstants(Frozen):
             "linear", "flops", "factor", "multiplies `gemm_efficiency` if computing takes longer than loading"
         ),
     ] = ONE
+    gemm_row_factor: Annotated[
+        Constant,
+        Declared("linear", "param_load", "factor", "multiplies the time of GEMMs of one row (other kernels)"),
+    ] = ONE
     quantise_s: Annotated[
         Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
     ] = ABSENT
