@@ -1,4 +1,4 @@
-"""What is read from files: devices, models, calibrations, published rows, number formats and units."""
+"""Reads files: devices, models, calibrations, published rows, number formats and units."""
 
 from functools import cache
 from pathlib import Path
@@ -9,6 +9,8 @@ PACKAGE = Path(__file__).parents[1]
 
 @cache
 def data_folder(name: str) -> Path:
-    """Folder ``models``, ``hardware`` or ``results``: in an installed package, or next to it in a clone."""
+    """The folder ``models``, ``hardware`` or ``results``: inside an installed package, or next to it in a
+    clone.
+    """
     inside = PACKAGE / name
     return inside if inside.is_dir() else PACKAGE.parent / name

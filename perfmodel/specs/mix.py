@@ -1,6 +1,4 @@
-"""A mix of request classes, from a file: how many there are of each, how long they are, and what each must
-keep to.
-"""
+"""A mix of request classes from a file: the share, lengths and SLO of each."""
 
 from pathlib import Path
 from typing import Annotated
@@ -36,7 +34,7 @@ class RequestClass(Frozen):
 
 
 class Mix(Frozen):
-    """``classes``: by name."""
+    """The classes by name."""
 
     classes: Annotated[dict[str, RequestClass], Meta(min_length=1, max_length=1000)]
 

@@ -1,7 +1,7 @@
-"""Published measurements of baseline steps and of speculation, one table, as points in seconds.
+"""Published measurements of baseline steps and of speculation, in one table, as points in seconds.
 
-What must hold within a row (times add up to the printed speed, the speedup is the ratio of the printed times)
-is tested of the bundled table (tests/specs/test_published.py).
+tests/specs/test_published.py checks the bundled table: within a row, times add up to the published speed, and
+the speedup is the ratio of the published times.
 """
 
 from dataclasses import dataclass, fields
@@ -20,13 +20,12 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPoint:
-    """One published measurement, in seconds; None where the source does not give the figure.
+    """One published measurement, in seconds. A field is None if the source does not give it.
 
-    `draft_s` is one draft step, `target_s` one baseline step of the target, `context` the cached tokens per
-    sequence, and `asked_context` what an own plan asked for, where that differs: samples grow, the more the
-    longer the draft. `tree` is (nodes, levels) where the draft is a tree, both counting the root, and
-    `widths` the nodes of each level, where they are known; then `gamma` is None and `draft_s` the mean of its
-    passes.
+    `draft_s` is one draft step, `target_s` one baseline step of the target. `context` is the cached tokens
+    per sequence, and `asked_context` the context of a measurement plan if it differs: samples grow, the more
+    the longer the draft. `tree` is (nodes, levels) if the draft is a tree, both including the root, and
+    `widths` the nodes of each level if known. `gamma` is then None and `draft_s` the mean of its passes.
     """
 
     set_name: str
@@ -60,27 +59,29 @@ class MeasuredPoint:
 
     @property
     def drafts(self) -> float | None:
-        """How often `draft_s` is spent in an iteration: draft steps, or a tree's levels but the last."""
+        """Number of times that an iteration spends `draft_s`: draft steps, or a tree's levels without the
+        last.
+        """
         return self.tree[1] - 1 if self.tree else self.gamma
 
     @property
     def query(self) -> float:
-        """Tokens of a sequence that a verification runs."""
+        """Tokens per sequence of a verification."""
         return self.tree[0] if self.tree else (self.gamma or 0) + 1.0
 
     @property
     def drafted(self) -> str:
-        """What an iteration drafts, in a table: gamma, or the nodes of a tree's levels."""
+        """The draft of an iteration in a table: gamma, or the nodes of a tree's levels."""
         return "-".join(map(str, self.widths)) if self.widths else f"{self.gamma}"
 
     @property
     def read(self) -> str:
-        """The KV method that is drafted with."""
+        """The KV method of the draft."""
         return self.draft_kv or ""
 
     @property
     def iteration_s(self) -> float | None:
-        """A whole speculative iteration, end to end."""
+        """Time of a whole speculative iteration, end to end."""
         return (
             self.tokens_per_iteration * self.sd_tpot_s
             if self.tokens_per_iteration and self.sd_tpot_s
@@ -90,12 +91,12 @@ class MeasuredPoint:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """A row of the table as printed: milliseconds, and None where a cell is blank.
+    """A row of the table as published: milliseconds, and None for a blank cell.
 
-    target_ms: one baseline step. drafts_ms: all drafts of an iteration. sd_tpot_ms: time per token when
-    speculating. tree_nodes, tree_levels: both with the root. context_tokens: of the middle of a generation.
-    gamma: of the set ``gamma_optimal`` the one that was measured to be best. tokens_per_s: what gpt-fast
-    prints in place of a step.
+    target_ms: one baseline step. drafts_ms: all drafts of an iteration. sd_tpot_ms: time per token with
+    speculation. tree_nodes, tree_levels: both include the root. context_tokens: in the middle of a
+    generation. gamma: in the set ``gamma_optimal``, the measured best one. tokens_per_s: published by
+    gpt-fast instead of a step.
     """
 
     id: str
@@ -126,13 +127,13 @@ class PublishedRow:
 
     @property
     def overhead_ms(self) -> float | None:
-        """Iteration time that neither the drafts nor the verification account for."""
+        """Iteration time outside the drafts and the verification."""
         if self.tokens_per_iteration is None or self.sd_tpot_ms is None or self.verify_ms is None:
             return None
         return self.tokens_per_iteration * self.sd_tpot_ms - (self.drafts_ms or 0.0) - self.verify_ms
 
     def point(self) -> MeasuredPoint:
-        """The row in seconds; where only the speedup is printed, the time per token follows from it."""
+        """The row in seconds. If only the speedup is published, the time per token follows from it."""
         tree = (self.tree_nodes, self.tree_levels) if self.tree_nodes and self.tree_levels else None
         drafts = tree[1] - 1 if tree else self.gamma
         speculating_ms = self.sd_tpot_ms
@@ -156,7 +157,7 @@ class PublishedRow:
 
 
 _AS_PRINTED = {f.name for f in fields(PublishedRow)} & {f.name for f in fields(MeasuredPoint)}
-"""What a point has as its row states it."""
+"""Fields of a point that equal those of its row."""
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""A user's acceptance file: the typed boundary of ``--acceptance FILE``."""
+"""A user's acceptance file: the typed form of ``--acceptance FILE``."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,8 +20,8 @@ Tokens = Annotated[float, Meta(gt=0, le=FINITE)]
 
 
 class StandardError(Frozen):
-    """Of figures counted over several documents, which are its clusters; null for a position that was never
-    reached.
+    """Standard errors of figures over several documents, each of which is a cluster; null for a position that
+    was never reached.
     """
 
     documents: Annotated[int, Meta(ge=2)]
@@ -30,15 +30,19 @@ class StandardError(Frozen):
 
 
 class ConfidenceBin(Frozen):
-    """Drafts of about one confidence: their share of all, and their conditional acceptance by position."""
+    """Drafts of similar confidence: their share of all drafts, and their conditional acceptance by
+    position.
+    """
 
     share: Tokens
     positions: Annotated[tuple[Rate, ...], Meta(min_length=1, max_length=4096)]
 
 
 class AcceptanceEntry(Frozen):
-    """One row. context_range_tokens: of counters of a server, the contexts that it served; without one the
-    row is of `context_tokens` alone. confidence: drafts of one length by the confidence that the head gave.
+    """One row of an acceptance file.
+
+    context_range_tokens: the contexts that a server served while it counted; without it the row holds at
+    `context_tokens` alone. confidence: drafts of one length, grouped by the confidence that the head gave.
     """
 
     target: Annotated[str, Meta(min_length=1)]
@@ -67,7 +71,7 @@ class AcceptanceEntry(Frozen):
 
 
 class AcceptanceFile(Frozen):
-    """Acceptance rows with one source; `histogram` counts iterations by accepted draft tokens (0 ...
+    """Acceptance rows with one source. `histogram` counts iterations by accepted draft tokens (0 ...
     gamma).
     """
 

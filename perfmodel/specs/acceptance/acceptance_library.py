@@ -1,9 +1,8 @@
-"""Published acceptance by target, draft and task: the library that answers where the user brought no figures.
+"""Published acceptance by target, draft and task. It is the default where the user gives no figures.
 
-``results/published/acceptance.csv`` condenses what was printed: one row for a target, a head, a task and
-thinking on or off, the mean over its data sets. It was printed for prompts of a few hundred to a few thousand
-tokens. The first head of a target and a kind is the one that is taken unless a head is named. Plain data
-only, as `acceptance_rows`.
+``results/published/acceptance.csv`` summarises published results: one row for each target, head, task and
+thinking mode, the mean over its data sets. Prompts had a few hundred to a few thousand tokens. If no head is
+named, the first head of a target and a kind is used. Plain data only, as `acceptance_rows`.
 """
 
 import math
@@ -22,11 +21,11 @@ from perfmodel.specs.models.model import hub_id, load_model
 
 DEFAULT_TASK = "chat"
 LEAST_KNOWN = 3
-"""Draft length to which an acceptance that was printed at shorter ones is carried."""
+"""Draft length up to which an acceptance of shorter drafts is extrapolated."""
 SHORT, SHORT_TOKENS = "at short contexts", 4096
-"""How a source says that its prompts were short, and to where that is taken to hold."""
+"""The mark of a source with short prompts, and the context up to which its figures are taken to hold."""
 _ENOUGH = 8
-"""Ratios of which a kind of draft has a median of its own."""
+"""Number of ratios from which a kind of draft has its own median."""
 _TUNED = re.compile(
     r"-(instruct|thinking|it|chat|hf|base|rl|bf16|fp8|nvfp4|mxfp4|awq|exp|static|pertensor)(?=-|$)"
 )
@@ -34,11 +33,12 @@ _TUNED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LibraryRow:
-    """What was printed of one head on one task.
+    """Published results of one head on one task.
 
-    drafted: draft lengths; tokens_per_iteration: at each of them, bonus token included; positions: survival
-    at 1, 2, ... where it was printed, else empty: numbers with slashes. spread: standard deviation over data
-    sets of the logarithm of tokens per iteration; None where there was one. figures: how many were condensed.
+    drafted: draft lengths. tokens_per_iteration: at each length, including the bonus token. positions:
+    survival at 1, 2, ... if published, else empty. All three are numbers with slashes. spread: standard
+    deviation over data sets of the logarithm of tokens per iteration; None for a single one. figures: number
+    of summarised results.
     """
 
     target: str
@@ -62,7 +62,7 @@ class LibraryRow:
 
     @property
     def survival(self) -> tuple[float, ...]:
-        """By position, from 1 on."""
+        """Survival by position, from 1."""
         return _numbers(self.positions)
 
 
@@ -73,15 +73,15 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 @cache
 def library() -> tuple[LibraryRow, ...]:
-    """The rows of the bundled file; of the heads of a target and a kind the preferred one first."""
+    """The rows of the bundled file. The preferred head of a target and a kind comes first."""
     return read_rows(data_folder("results") / "published" / "acceptance.csv", LibraryRow)
 
 
 def short_name(name: str) -> str:
-    """The library's key of a model: its Hugging Face id without owner, maker and what it was tuned for, in
-    lower case.
+    """The library's key of a model: its Hugging Face id in lower case, without owner, maker and tuning
+    suffix.
 
-    ``meta-llama/Llama-3.3-70B-Instruct`` is ``llama-3.3-70b``. Raises InputError for an unknown name.
+    ``meta-llama/Llama-3.3-70B-Instruct`` becomes ``llama-3.3-70b``. Raises InputError for an unknown name.
     """
     spelled = hub_id(name) or load_model(name).name
     tail = os.path.basename(spelled.rstrip("/")).lower()
@@ -90,9 +90,10 @@ def short_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LibraryEntry:
-    """The rows that answer one question, all of one head: the asked task's, else mixed text's, else every
-    task's. longer: a row whose tokens at longer drafts stand in where these have none, in proportion to the
-    tokens beyond the first at the longest length that these have, if it has that too.
+    """The rows of one head that answer a question: those of the task, else those of mixed text, else all.
+
+    longer: a row that replaces these rows at longer drafts. Its tokens beyond the first are scaled to agree
+    at the longest length of these rows, if it has that length.
     """
 
     rows: tuple[LibraryRow, ...]
@@ -101,13 +102,13 @@ class LibraryEntry:
 
     @property
     def head(self) -> str:
-        """Hugging Face id of the head; empty where it comes with the target, or is not named."""
+        """Hugging Face id of the head; empty if it comes with the target or has no name."""
         return self.rows[0].head
 
     @property
     def printed(self) -> dict[int, float]:
-        """Mean over the rows by draft length: at those that all have, or of the row with most where there is
-        none.
+        """Mean over the rows by draft length, at the lengths that all rows have; without any, the row with
+        most lengths.
         """
         each = [row.tokens for row in self.rows]
         longest = max(each, key=lambda row: len(row))
@@ -116,7 +117,7 @@ class LibraryEntry:
 
     @property
     def tokens(self) -> dict[int, float]:
-        """The same, and at longer drafts by the row that stands in."""
+        """Tokens per iteration by draft length, including longer drafts from the row `longer`."""
         own = self.printed
         if self.longer is None:
             return own
@@ -126,12 +127,12 @@ class LibraryEntry:
 
     @property
     def survival(self) -> tuple[float, ...]:
-        """By position where it was printed of every row, else empty."""
+        """Survival by position if every row has it, else empty."""
         return tuple(map(fmean, zip(*(row.survival for row in self.rows), strict=False)))
 
     @property
     def source(self) -> str:
-        """Which head, text and place the figures are of, as a sentence's part."""
+        """The head, text and place of the figures, as part of a sentence."""
         what = dict.fromkeys(
             row.task + (f", thinking {row.thinking}" if row.thinking else "") for row in self.rows
         )
@@ -146,22 +147,21 @@ class LibraryEntry:
 
 
 def published_drafts(target: str) -> tuple[str, ...]:
-    """The drafts of a target, by `short_name`, of which anything was printed."""
+    """The drafts with published results for a target, which is named by `short_name`."""
     names = (target, _undated(target))
     return tuple(dict.fromkeys(row.draft for row in library() if row.target in names))
 
 
 def _undated(target: str) -> str:
-    """A release of another month, as DeepSeek-R1-0528, is in the library by its name."""
+    """The name without a release month, as in DeepSeek-R1-0528; the library has the plain name."""
     return re.sub(r"-\d{4}$", "", target)
 
 
 def find_published(target: str, draft: str, task: str | None = None) -> LibraryEntry | None:
-    """What was printed of a draft on a target, both by `short_name` or the draft's kind; None where nothing
-    was.
+    """Published results of a draft on a target; None without any.
 
-    task: None is `DEFAULT_TASK`, and the spread between tasks then counts in full; else that between data
-    sets.
+    Both are named by `short_name`, or the draft by its kind. task: None is `DEFAULT_TASK`, and the spread
+    between tasks then counts in full; otherwise the spread between data sets counts.
     """
     targets = [row.target for row in library() if row.draft == draft]
     if target not in targets:
@@ -183,8 +183,9 @@ def find_published(target: str, draft: str, task: str | None = None) -> LibraryE
 
 
 def _longer(entry: LibraryEntry) -> LibraryEntry:
-    """With the row nearest to its first that was printed at longer drafts, where its own are short: of the
-    same kind of draft on the same target or one of its architecture, if any.
+    """Adds a row with longer drafts, if the entry's own are short.
+
+    It is the nearest row of the same kind of draft on the same target, or on a target of its architecture.
     """
     known, own = max(entry.printed), entry.rows[0]
     if known >= LEAST_KNOWN:
@@ -204,7 +205,7 @@ def _longer(entry: LibraryEntry) -> LibraryEntry:
 
 @cache
 def _architecture(target: str) -> str:
-    """The architecture of a library's target; nothing where that is not known."""
+    """The architecture of a library target; empty if unknown."""
     try:
         return load_model(target).model_type
     except InputError:
@@ -212,8 +213,8 @@ def _architecture(target: str) -> str:
 
 
 def _between_tasks(rows: Iterable[LibraryRow]) -> float:
-    """Standard deviation over the tasks of one head of ln tokens per iteration; what is typical counts as one
-    task.
+    """Standard deviation of ln tokens per iteration over the tasks of one head. The typical value has the
+    weight of one task.
     """
     last = list({row.task: _at_longest(row) for row in rows}.values())
     own = (len(last) - 1) * stdev(last) ** 2 if len(last) > 1 else 0.0
@@ -222,8 +223,10 @@ def _between_tasks(rows: Iterable[LibraryRow]) -> float:
 
 @cache
 def typical_decay(draft: str = "") -> float:
-    """Median over the library of conditional acceptance at position 2 or 3 over that at the one before: of a
-    kind of draft, or where too little of it was printed, of all heads.
+    """Median over the library of a ratio: conditional acceptance at position 2 or 3 over that at the position
+    before.
+
+    The median is of one kind of draft, or of all heads if too few results of that kind exist.
     """
     ratios = []
     rows = [row for row in library() if row.draft == draft or not draft]
@@ -241,7 +244,9 @@ def typical_decay(draft: str = "") -> float:
 
 @cache
 def _typical() -> tuple[float, float]:
-    """Medians over the library of the spread between data sets of a task, and between the tasks of a head."""
+    """Medians over the library: the spread between data sets of a task, and the spread between tasks of a
+    head.
+    """
     within = [row.spread for row in library() if row.spread]
     heads: dict[tuple[str, str, str], dict[str, float]] = {}
     for row in library():

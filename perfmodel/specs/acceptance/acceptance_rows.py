@@ -1,5 +1,4 @@
-"""Acceptance rates that somebody measured, published rows or a user's file, looked up by what they were
-measured on.
+"""Measured acceptance rates, published or from a user's file, looked up by what they were measured on.
 
 Plain data only; `perfmodel.speculation.acceptance` turns a row into tokens per iteration.
 """
@@ -15,22 +14,24 @@ from perfmodel.reading import read_rows
 from perfmodel.specs import data_folder
 
 CONTEXT_DRIFT = 0.11
-"""Change of ln(tokens per iteration) over a doubling of the context: root mean square of the four steps
-between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and 3 (engine_speculation.csv: 1.72, 1.92,
-1.81 and 2.30, 2.86, 2.52). Steps add up as their squares: Kimi-K2.5 with EAGLE-3 went from 2.21 at 1K to 1.82
-at 132K (public_runs.csv, local-inference-lab/rtx6kpro), 0.19 where this gives 0.29.
+"""Change of ln(tokens per iteration) for a doubling of the context.
+
+Root mean square of the four steps between 1.4K, 4.6K and 7.8K tokens of DeepSeek-R1 with MTP at K = 1 and 3
+(engine_speculation.csv: 1.72, 1.92, 1.81 and 2.30, 2.86, 2.52). Squares of steps add up. Kimi-K2.5 with
+EAGLE-3 went from 2.21 at 1K to 1.82 at 132K (public_runs.csv, local-inference-lab/rtx6kpro): 0.19, where this
+constant gives 0.29.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceRow:
-    """One measured acceptance: a conditional `alpha`, or conditional acceptance by `positions` (a_1 ...
-    a_gamma).
+    """One measured acceptance: a constant conditional `alpha`, or conditional acceptance by `positions` (a_1
+    ... a_gamma).
 
-    `kv_budget_tokens` is None where the draft reads the whole cache. Exactly one of `alpha` and `positions`
-    is set. counted_at: the contexts that a server served while it counted; None: `context_tokens` alone.
-    spread: standard deviation of ln(tokens per iteration), for a context beyond them. bins: shares of drafts
-    of one confidence, and their own conditional acceptance by position, of which `positions` is the mean.
+    Exactly one of `alpha` and `positions` is set. `kv_budget_tokens` is None if the draft reads the whole
+    cache. counted_at: contexts that a server served while it counted; None means `context_tokens` alone.
+    spread: standard deviation of ln(tokens per iteration), for a context outside of them. bins: shares of
+    drafts by confidence, with their conditional acceptance by position; `positions` is their mean.
     """
 
     source: str
@@ -47,7 +48,7 @@ class AcceptanceRow:
 
     @property
     def subject(self) -> tuple[str, str, str, int | None]:
-        """What must match exactly: target, draft, method, budget."""
+        """The fields that must match exactly: target, draft, method, budget."""
         return self.target, self.draft, self.draft_kv, self.kv_budget_tokens
 
 
@@ -69,7 +70,7 @@ def positions_from_histogram(counts: Sequence[float]) -> tuple[float, ...]:
 
 
 def positions_from_survival(reached: Sequence[float]) -> tuple[float, ...]:
-    """Conditional acceptance from how many drafts reached 0, 1, ... accepted tokens."""
+    """Conditional acceptance from the numbers of drafts that reached 0, 1, ... accepted tokens."""
     return tuple(after / before if before else 0.0 for before, after in itertools.pairwise(reached))
 
 
@@ -82,7 +83,9 @@ def positions_of_bins(bins: Sequence[tuple[float, Sequence[float]]]) -> tuple[fl
 
 
 class UnknownAcceptance(InputError):
-    """Nothing was measured of just this draft, or not here. why: just that; known: what is."""
+    """No measurement of exactly this draft, or none at this context. why: the missing one. known: the
+    existing ones.
+    """
 
     def __init__(self, flag: str, why: str, remedy: str, known: str = "") -> None:
         super().__init__(f"{flag}: {why}; {remedy}" + (f"; {known}" if known else ""))
@@ -101,9 +104,9 @@ def find_acceptance(
     """The row measured on exactly this target, draft, method and budget, at this context.
 
     Between two measured contexts the conditional rates are interpolated linearly in log(context), and
-    `source` says so. Counters of a server hold at all contexts that it served, and beyond them with a spread
-    (`CONTEXT_DRIFT`). `rows` are the published ones unless given. Raises UnknownAcceptance where nothing
-    matches and outside measured contexts of other rows: there is no nearest neighbour and no extrapolation.
+    `source` says so. Counters of a server hold at all contexts that it served, and outside of them with a
+    spread (`CONTEXT_DRIFT`). `rows` are the published ones by default. Raises UnknownAcceptance if nothing
+    matches, and outside the measured contexts of other rows: no row is extrapolated.
     """
     flag = flag if rows is None else "--acceptance"
     where = (target, draft, kv_name, kv_budget)
@@ -135,7 +138,7 @@ def find_acceptance(
 
 
 def _beyond(row: AcceptanceRow, served: tuple[float, float], context: float) -> AcceptanceRow:
-    """The row at a context, with a spread where a server did not serve that."""
+    """The row at a context; with a spread if the server did not serve that context."""
     low, high = served
     doublings = max(math.log2(context / high), math.log2(low / context), 0.0)
     if not doublings:
@@ -149,7 +152,7 @@ def _spell(kv_name: str, kv_budget: int | None) -> str:
 
 
 def _between(low: AcceptanceRow, high: AcceptanceRow, context: float, where: str) -> AcceptanceRow:
-    """Interpolate two rows of one subject linearly in log(context)."""
+    """Interpolates two rows of one subject linearly in log(context)."""
     one = low.positions if low.alpha is None else (low.alpha,)
     two = high.positions if high.alpha is None else (high.alpha,)
     if one is None or two is None or len(one) != len(two) or (low.alpha is None) != (high.alpha is None):

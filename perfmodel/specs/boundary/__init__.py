@@ -1,1 +1,1 @@
-"""Where files are read and checked."""
+"""Reads and checks files."""

@@ -1,7 +1,7 @@
-"""Where a mapping that msgspec refused is wrong: the key, what is allowed, and what was given.
+"""Finds the fault in a mapping that msgspec refused: the key, the allowed values, and the given value.
 
-msgspec's path leaves out the keys of dictionaries, and its message the allowed words. So the first part that
-is refused on its own is looked for.
+msgspec's path leaves out the keys of dictionaries, and its message the allowed words. So this module looks
+for the first part that msgspec refuses on its own.
 """
 
 import re
@@ -15,7 +15,7 @@ from perfmodel.specs.boundary.frozen import annotations, defaults
 
 Place = tuple[Any, ...]
 MAX_SHOWN = 10**40
-"""A whole number of a file that a refusal still writes out."""
+"""Largest whole number that a refusal prints."""
 _WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -31,9 +31,9 @@ _WORDS = {
 
 
 def find_fault(kind: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
-    """The keys that lead to the first fault of a refused value, and what must be there instead.
+    """The keys that lead to the first fault of a refused value, and what is allowed there.
 
-    An unknown key comes first: it is often the misspelt one that another fault misses.
+    Unknown keys come first, because an unknown key is often a misspelling of one that is missing.
     """
     inside = _bare(kind)
     allowed: dict[str, Any] = {}
@@ -58,7 +58,7 @@ def find_fault(kind: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
 
 
 def _parts(kind: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Key, type and value of each part; keys of a dictionary stand before the value that they lead to."""
+    """Key, type and value of each part. A key of a dictionary comes before its value."""
     arguments = get_args(kind)
     if isinstance(value, dict):
         if get_origin(kind) is dict:
@@ -75,12 +75,12 @@ def _parts(kind: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def _whole(key: Any) -> Any:
-    """The key of a JSON mapping as the whole number that it stands for."""
+    """A key of a JSON mapping as the whole number that it spells."""
     return int(key) if isinstance(key, str) and re.fullmatch(r"-?\d{1,20}", key) else key
 
 
 def _bare(kind: Any) -> Any:
-    """A type without limits, and without that it may be null."""
+    """A type without limits and without null."""
     if get_origin(kind) is Annotated:
         return _bare(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
@@ -98,7 +98,7 @@ def _refusal(kind: Any, value: Any) -> Exception | None:
 
 
 def _allowed(kind: Any, message: str) -> str:
-    """What must be there, in plain words."""
+    """The allowed values in plain words."""
     if get_origin(kind) is Literal:
         words = [str(word) for word in get_args(kind)]
         return f"must be one of {', '.join(words)}" if len(words) > 3 else f"must be {' or '.join(words)}"
@@ -112,7 +112,7 @@ def _allowed(kind: Any, message: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """What was given, where it is short and plain."""
+    """The given value, if it is short and plain."""
     plain = isinstance(value, str | float | bool | None) or (
         isinstance(value, int) and abs(value) < MAX_SHOWN
     )

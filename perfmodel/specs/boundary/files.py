@@ -1,6 +1,6 @@
-"""Reading YAML and JSON: the only door through which files enter the engine.
+"""Reads YAML and JSON; all files enter the engine here.
 
-Names resolve to bundled files (or aliases); anything with a path separator or a file suffix is a path.
+A name refers to a bundled file (or alias). Anything with a path separator or a file suffix is a path.
 """
 
 import json
@@ -22,12 +22,12 @@ from perfmodel.specs.boundary.strict_yaml import read_yaml
 
 MAX_FILE_BYTES = 4 * 2**20
 SUFFIXES = (".yaml", ".yml", ".json", ".gguf")
-"""Of files that state something."""
+"""Suffixes of data files."""
 Spec = TypeVar("Spec")
 
 
 def data_directory(kind: str) -> Path:
-    """Folder of the bundled files of one kind: ``gpus``, ``calibrations`` or ``models``."""
+    """The folder of the bundled files of one kind: ``gpus``, ``calibrations`` or ``models``."""
     return data_folder("models") if kind == "models" else data_folder("hardware") / kind
 
 
@@ -44,11 +44,10 @@ def load_bundled(spec: type[Spec], kind: str, name: str) -> Spec:
 
 
 def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
-    """Read one YAML or JSON file that must hold a mapping; `infinity` allows that number in JSON, as Python
+    """Reads one YAML or JSON file that must hold a mapping. `infinity` allows that number in JSON, as Python
     writes it.
 
-    Raises InputError naming the file for anything else: missing, too large, not text, malformed, not a
-    mapping.
+    Raises InputError naming the file if it is missing, too large, not text, malformed or not a mapping.
     """
     kind = "JSON" if path.suffix == ".json" else "YAML"
     text = read_text(path, MAX_FILE_BYTES)
@@ -63,7 +62,9 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
 
 
 def _printable(value: Any) -> Any:
-    """The same with every text on one line, without control characters, as `read_yaml` has it."""
+    """The same value with every text on one line and without control characters, as `read_yaml` returns
+    it.
+    """
     if isinstance(value, str):
         return value if value.isprintable() else one_line(value)
     if isinstance(value, dict):
@@ -91,8 +92,8 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
-    """Check a mapping; the first fault becomes one line that names file, key, what is allowed and what was
-    given.
+    """Checks a mapping. The first fault becomes one line with the file, the key, the allowed values and the
+    given value.
     """
     try:
         return convert(data, spec, str_keys=True)
@@ -103,19 +104,19 @@ def parse(spec: type[Spec], data: dict[str, Any], where: str) -> Spec:
 
 
 def newest(path: Path, pattern: str) -> Path:
-    """Of a folder that holds files of a pattern, the newest (names begin with when); any other path as it
-    is.
+    """The newest file of a folder that matches a pattern (names begin with the time); any other path
+    unchanged.
     """
     return max(path.glob(pattern), default=path) if os.path.isdir(path) else path
 
 
 def looks_like_path(name: str) -> bool:
-    """True where the user means a file rather than a bundled name."""
+    """Whether the user means a file rather than a bundled name."""
     return "/" in name or "\\" in name or name.endswith(SUFFIXES)
 
 
 def spelling(name: str) -> str:
-    """A name as it is looked up: in lower case, its words joined by ``-``."""
+    """The form in which a name is looked up: lower case, words joined by ``-``."""
     return "-".join(name.replace("_", " ").lower().split())
 
 
@@ -124,8 +125,8 @@ def alias_table(
 ) -> dict[str, tuple[str, ...]]:
     """Spelling of an alias -> the bundled names that list it.
 
-    keys: what the names are made of. Only the lines that begin with them are parsed: to parse all files
-    whole would take longer than an answer.
+    keys: of the lines that hold names. Only lines that begin with them are parsed, because parsing all files
+    would take longer than an answer.
     """
     folder, table = data_directory(kind), dict[str, dict[str, None]]()
     stated = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
@@ -139,9 +140,9 @@ def alias_table(
 def bundled_name(
     kind: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, tuple[str, ...]]] = dict
 ) -> str:
-    """Name of a bundled file by its name or an alias; `aliases`, a table of them, is asked for only then.
+    """Name of a bundled file from its name or an alias. `aliases` builds the table of aliases only if needed.
 
-    Raises InputError with the nearest names, or with all that are meant.
+    Raises InputError with the nearest names, or with all names that an ambiguous alias has.
     """
     known, key = bundled_names(kind), spelling(name)
     if key in known:

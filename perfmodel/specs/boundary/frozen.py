@@ -1,4 +1,6 @@
-"""Mappings of files as frozen records: fields of one type each, with limits in the annotations (msgspec)."""
+"""Mappings of files as frozen records: each field has one type, with its limits in the annotation
+(msgspec).
+"""
 
 import sys
 from collections.abc import Mapping
@@ -10,14 +12,14 @@ from msgspec import NODEFAULT, Meta, Struct, StructMeta, convert, field, to_buil
 from msgspec.structs import fields, force_setattr
 
 Text = Annotated[str, Meta(min_length=3)]
-"""Such as where a number is from."""
+"""A free text, such as a source."""
 Positive = Annotated[int, Meta(ge=1)]
 FINITE = sys.float_info.max
-"""The upper limit of a number that may not be infinite; with any limit it may not be NaN."""
+"""Upper limit of a number that must be finite. A number with any limit must not be NaN."""
 
 
 class _GivenByName(StructMeta):
-    """Fields of subclasses too are given by name, in any order."""
+    """All fields, also those of subclasses, are given by name in any order."""
 
     def __new__(mcls, name: str, bases: Any, namespace: Any, **options: Any) -> Any:
         return super().__new__(mcls, name, bases, namespace, **{"kw_only": True} | options)
@@ -25,36 +27,36 @@ class _GivenByName(StructMeta):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=True):
-    """A mapping of a file: known keys only, never changed.
+    """A mapping of a file with known keys only, which never changes.
 
-    `__post_init__` of a subclass refuses (ValueError) what does not go together. Types and limits are
-    checked where a mapping is read (`files.parse`, `model_validate`), not where code makes a record itself.
+    `__post_init__` of a subclass refuses (ValueError) contradictory fields. Types and limits are checked when
+    a mapping is read (`files.parse`, `model_validate`), not when code makes a record.
     """
 
     @classmethod
     def model_validate(cls, stated: Any) -> Self:
-        """A checked mapping that code made; its numbers may be numpy's.
+        """Checks a mapping that code made; its numbers may be numpy's.
 
         Raises msgspec.ValidationError, which is a ValueError.
         """
         return convert(builtins(stated), cls, str_keys=True)
 
     def model_copy(self, update: Mapping[str, Any]) -> Self:
-        """The same with some values exchanged, unchecked."""
+        """A copy with some values changed, unchecked."""
         changed = copy(self)
         for name, value in update.items():
             force_setattr(changed, name, value)
         return changed
 
     def model_dump(self, exclude_defaults: bool = False, exclude_none: bool = False) -> dict[str, Any]:
-        """As a mapping for JSON or YAML; without what is as it would be if left out, or without nulls."""
+        """A mapping for JSON or YAML, optionally without defaults or without nulls."""
         stated: dict[str, Any] = _plain(self, exclude_defaults, exclude_none)
         return stated
 
 
 @cache
 def defaults(kind: type[Struct]) -> dict[str, Any]:
-    """Name of each field that may be left out -> what it is then."""
+    """Name of each optional field -> its default."""
     optional = [each for each in fields(kind) if not each.required]
     return {
         each.name: each.default if each.default_factory is NODEFAULT else each.default_factory()
@@ -84,5 +86,5 @@ def _plain(value: Any, exclude_defaults: bool, exclude_none: bool) -> Any:
 
 
 def builtins(value: Any) -> Any:
-    """The same of plain types alone: mappings, lists, text and numbers that are Python's own."""
+    """The value in Python's plain types: mappings, lists, text and numbers."""
     return to_builtins(value, enc_hook=lambda number: number.item())

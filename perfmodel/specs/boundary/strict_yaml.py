@@ -1,7 +1,7 @@
-"""YAML as users may give it: plain keys, each once, no aliases, no tags, not deep; scalars as in YAML 1.2.
+"""YAML with plain keys, each once, no aliases, no tags and limited depth. Scalars follow YAML 1.2.
 
-Values are built from libyaml's events in one loop, in less than half of the time that PyYAML's nodes and
-constructors take. A date stays text, which a typed field reads.
+One loop builds the values from libyaml's events, in less than half of the time of PyYAML's nodes and
+constructors. A date stays text, which a typed field reads.
 """
 
 import math
@@ -29,9 +29,9 @@ _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 
 
 def read_yaml(text: str) -> Any:
-    """The value of a text, each of its strings on one line; None of an empty one.
+    """The value of a text, with each string on one line; None for an empty text.
 
-    Raises ValueError for what is not such YAML.
+    Raises ValueError for other YAML.
     """
     try:
         return _document(yaml.parse(text, _LOADER))
@@ -40,9 +40,13 @@ def read_yaml(text: str) -> Any:
 
 
 def _document(events: Iterable[Any]) -> Any:
-    """The value of the one document, in a loop without recursion: a call for each event takes longer."""
+    """The value of the only document, in a loop without recursion, because a call for each event takes
+    longer.
+    """
     values, lines = list[Any](), list[int]()
-    """Of the innermost open collection (of a mapping keys and values in turn), and where each begins."""
+    """Values of the innermost open collection (keys and values in turn for a mapping), and the line of
+    each.
+    """
     outer: list[tuple[list[Any], list[int]]] = []
     for event in events:
         if isinstance(event, yaml.CollectionEndEvent):
@@ -74,7 +78,7 @@ def _document(events: Iterable[Any]) -> Any:
 
 
 def _mapping(values: list[Any], lines: list[int]) -> dict[Any, Any]:
-    """Keys and values in turn as a mapping; `lines` are where they begin."""
+    """Keys and values in turn as a mapping. `lines`: where they begin."""
     table: dict[Any, Any] = {}
     for line, key, value in zip(lines[::2], values[::2], values[1::2], strict=True):
         if not isinstance(key, str | int | float):
@@ -86,7 +90,7 @@ def _mapping(values: list[Any], lines: list[int]) -> dict[Any, Any]:
 
 
 def _number(text: str) -> int | float | str:
-    """A plain scalar by YAML 1.2's core schema; what only begins like a number stays text."""
+    """A plain scalar by YAML 1.2's core schema. Text that only begins like a number stays text."""
     if _WHOLE.fullmatch(text):
         return int(text, 0 if text[:2] in ("0x", "0o") else 10)
     return float(text) if _NUMBER.fullmatch(text) else text

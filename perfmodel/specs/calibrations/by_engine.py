@@ -1,4 +1,4 @@
-"""Which calibration answers: that of an engine on a device, or of the device nearest to it."""
+"""The calibration that answers a question: that of an engine on the device, or on the nearest device."""
 
 import math
 from functools import cache
@@ -21,19 +21,21 @@ ENGINES = {
     "gpt-fast": "gpt-fast",
     "perfmodel": "the decoder of `perfmodel validate`",
 }
-"""Word of `--engine` -> what it is."""
+"""Word of `--engine` -> its description."""
 DEFAULT = "vllm"
-"""What people run."""
+"""The engine that most people run."""
 ELSEWHERE = "llamacpp"
-"""What they run GGUF files by, and on devices of makers that `DEFAULT` does not run on."""
+"""The engine for GGUF files, and for devices of makers that `DEFAULT` does not support."""
 ALONE = ("Apple",)
-"""Those makers."""
+"""These makers."""
 _FILED = {"perfmodel": "micro"}
-"""Engine -> what its calibrations' files are called by, where not by its own word."""
+"""Engine -> the word in the file names of its calibrations, if it differs from the engine's."""
 
 
 def parse_engine(given: Any, flag: str = "--engine") -> str:
-    """``vllm`` or, of a serving engine, ``vllm@0.20.1``, ``llamacpp@b10451``. Raises InputError."""
+    """Reads ``vllm``, or with the version of a serving engine ``vllm@0.20.1``, ``llamacpp@b10451``. Raises
+    InputError.
+    """
     text = parse_text(given, flag)
     word, at, version = text.partition(DRIFT)
     if word not in ENGINES:
@@ -49,9 +51,7 @@ def parse_engine(given: Any, flag: str = "--engine") -> str:
 
 @cache
 def devices_of(engine: str) -> dict[str, str]:
-    """Device -> name of its bundled calibration of an engine, as the files are called:
-    ``<device>.<engine>``.
-    """
+    """Device -> name of its bundled calibration of an engine. The files are called ``<device>.<engine>``."""
     ending = f".{_FILED.get(engine, engine)}"
     return {
         name.removesuffix(ending): name for name in bundled_names("calibrations") if name.endswith(ending)
@@ -61,14 +61,13 @@ def devices_of(engine: str) -> dict[str, str]:
 def calibration_of(
     gpu: GPUSpec, engine: str | None = None, calibration: str | None = None, gguf: bool = False
 ) -> Calibration:
-    """The calibration by its own name or file, of an engine, or of `DEFAULT`; a CPU has its own.
+    """The calibration by its own name or file, of an engine, or of `DEFAULT`. A CPU has its own, and so has a
+    device file that names its calibration by path.
 
-    gguf: whether the weights are a GGUF file, which nobody else than `ELSEWHERE` is asked to run.
-
-    So has a device file that names its calibration by path. Where an engine has none of the device it is
-    transferred from the nearest: of the same architecture or maker if there is one, then by memory
-    bandwidth. Raises InputError for an unknown engine, one with nothing of such a device, or one that is not
-    the calibration's.
+    gguf: whether the weights are a GGUF file, which only `ELSEWHERE` runs. If an engine has no calibration of
+    the device, that of the nearest device is transferred: of the same architecture or maker if there is one,
+    then by memory bandwidth. Raises InputError for an unknown engine, one without a calibration of such a
+    device, or one that differs from the calibration's.
     """
     if calibration is not None:
         word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
@@ -94,7 +93,9 @@ def calibration_of(
 
 
 def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
-    """A calibration of a serving engine with what is known of a board or another architecture alone."""
+    """A calibration of a serving engine with the known corrections for a board or for another
+    architecture.
+    """
     source = engines()
     if c.stack not in source.engines or c.gpu is None:
         return c
@@ -108,7 +109,7 @@ def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
 
 
 def engine_of(calibration: Calibration) -> str | None:
-    """Word of the engine that a calibration is of; None for what is none (literature, ideal)."""
+    """Word of the engine of a calibration; None if it is of no engine (literature, ideal)."""
     word = calibration.stack.split("-")[0] if calibration.stack not in ENGINES else calibration.stack
     word = word.split()[0]
     return word if word in ENGINES else None

@@ -29,10 +29,10 @@ from perfmodel.specs.engines.engines import architecture_of, engines, part_of, r
 
 
 class AttentionChoice(Frozen):
-    """The decoder's fastest implementation of attention, for these heads and query tokens a sequence.
+    """The decoder's fastest implementation of attention for these heads and query tokens per sequence.
 
-    from_tokens: so many cached tokens of all sequences at the least. name: as `--attention` has it; `auto`
-    for what is taken where nothing was measured.
+    from_tokens: least number of cached tokens of all sequences. name: as in `--attention`; `auto` where
+    nothing was measured.
     """
 
     heads: Annotated[int, Meta(ge=1)]
@@ -44,21 +44,21 @@ class AttentionChoice(Frozen):
 
 
 class Calibration(EngineConstants):
-    """How far a device and stack are from the ideal roofline; read from
+    """The distance of a device and stack from the ideal roofline, read from
     ``hardware/calibrations/<gpu>.<stack>.yaml``.
 
-    `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants others measured),
+    `kind` is ``ideal`` (all efficiencies 1, no fixed cost), ``literature`` (constants that others measured),
     ``kernels`` (kernel tables of this device, and the constants of an engine that was measured on others) or
-    ``fitted``. A calibration of one device used for another is *transferred*: that is a fact of the use, so
-    no file says it.
+    ``fitted``. A calibration that is used for another device is *transferred*; the answer says so, not the
+    file.
 
-    observed_error: of predictions of rows that were not used to fit (`literature`: of any rows).
-    transfer_error: of the speedup where this calibration was used for another device. version: of a serving
-    engine. errors: of an engine's, by what was held out; measured: what an engine served while its own rows
-    were timed; versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width:
-    see `engines.Engine` and `engines.Engines`; measured_models, speculating_models: those with steps, or
-    iterations, of this engine on this device. attention_choices: what perfmodel's own decoder was measured to
-    attend fastest by.
+    observed_error: error of predictions of held-out rows (`literature`: of any rows). transfer_error: error
+    of the speedup on another device than the calibration's. version: of a serving engine. errors: of an
+    engine, by the held-out part. measured: the range that an engine served while its own rows were timed.
+    versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
+    `engines.Engine` and `engines.Engines`. measured_models, speculating_models: models with steps, or
+    iterations, of this engine on this device. attention_choices: the measured fastest attention of
+    perfmodel's own decoder.
     """
 
     name: str
@@ -219,7 +219,7 @@ class Calibration(EngineConstants):
         return {name for name in CONSTANTS if getattr(self, name) in (ABSENT, ONE, None)}
 
     def relation(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Relation:
-        """What rows say of a model on a device: see `fits.Relation`."""
+        """The relation of the measured rows to a model on a device: see `fits.Relation`."""
         if self.gpu is not None and self.gpu != gpu.name:
             return "transferred" if load_gpu(self.gpu).vendor == gpu.vendor else "maker"
         known = self.measured_models if quantity == "target_s" else self.speculating_models
@@ -228,10 +228,10 @@ class Calibration(EngineConstants):
         return "seen" if release(self.version)[:2] in {release(v)[:2] for v in self.versions} else "version"
 
     def unseen_log_error(self, draft: str, context: Floats, tokens: Floats) -> Floats:
-        """What a ratio of an iteration to a step may be off by more where no such draft, context or width was
-        fitted.
+        """Additional error of the ratio of an iteration to a step, for a draft, context or width outside the
+        fitted rows.
 
-        tokens: that a pass verifies, of all sequences.
+        tokens: verified in a pass, of all sequences.
         """
         if self.unseen_draft is None or self.unseen_context is None or self.unseen_width is None:
             return np.zeros(np.broadcast_shapes(np.shape(context), np.shape(tokens)))
@@ -241,9 +241,9 @@ class Calibration(EngineConstants):
         return np.hypot(along, wider * self.unseen_width.deviation)
 
     def error(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Scatter | None:
-        """The error to expect of a model on a device; None where none was ever seen (ideal).
+        """The expected error for a model on a device; None if no error was ever observed (ideal).
 
-        An engine's speedup at known acceptance is off by what its ratio of an iteration to a step is.
+        At known acceptance, the error of an engine's speedup is that of its ratio of an iteration to a step.
         """
         if self.errors:
             figure: Quantity = "ratio" if quantity == "speedup" else quantity
@@ -276,9 +276,9 @@ CONSTANTS: dict[str, Declared] = {
 
 
 def with_engine(kernels: Calibration, version: str | None = None) -> Calibration:
-    """A file of kind ``kernels`` with the constants of its engine, if that has any; other files as they are.
+    """A file of kind ``kernels`` with the constants of its engine, if it has any; other files unchanged.
 
-    version: of the engine; left out, the newest that was fitted.
+    version: of the engine; by default the newest fitted one.
     """
     if kernels.kind != "kernels" or kernels.gpu is None:
         return kernels
@@ -315,13 +315,13 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
 
 
 def beyond(value: Floats, most: Floats) -> Floats:
-    """e-folds by which a value is above the most that was seen."""
+    """Distance, in e-folds, of a value above the largest fitted one."""
     return np.log(np.maximum(np.divide(value, np.maximum(most, 1.0)), 1.0))
 
 
 @cache
 def read_kernels(name: str) -> Calibration:
-    """A bundled calibration by its exact name, as its file has it: kernels without their engine's
+    """A bundled calibration by its exact name, as its file states it: kernels without their engine's
     constants.
     """
     return files.load_bundled(Calibration, "calibrations", name)
@@ -329,22 +329,22 @@ def read_kernels(name: str) -> Calibration:
 
 @cache
 def over_host() -> AllReduce:
-    """All-reduces over PCIe: of the one device without a link of its own whose tables are bundled."""
+    """All-reduces over PCIe, from the one device without a link that has bundled tables."""
     curves = (read_kernels(name).allreduce for name in files.bundled_names("calibrations"))
     return next(curve for curve in curves if curve is not None and curve.link == "host")
 
 
 @cache
 def load_bundled(name: str, version: str | None = None) -> Calibration:
-    """A bundled calibration by its exact name; version: of its engine, the newest fitted if none is named."""
+    """A bundled calibration by its exact name. version: of its engine; by default the newest fitted one."""
     return with_engine(read_kernels(name), version)
 
 
 def load_calibration(name: str, flag: str = "--calibration", version: str | None = None) -> Calibration:
-    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; of a folder, its
-    newest.
+    """A calibration by bundled name (``ideal``, ``a100-sxm-80gb.literature``, ...) or path; for a folder its
+    newest file.
 
-    version: of the engine of a bundled one, the newest fitted if none is named.
+    version: of the engine of a bundled one; by default the newest fitted one.
     """
     name = parse_text(name, flag)
     if files.looks_like_path(name):

@@ -1,9 +1,9 @@
-"""What a calibration constant is: its value with error and source, and the one declaration of what it means.
+"""A calibration constant: its value with error and source, and the declaration of its meaning.
 
-A constant is declared where `perfmodel.specs.calibrations.calibration.Calibration` names it, by a
-`Declared` in its annotation; one that a file may leave out has a default, such as `ABSENT`. Its validation,
-the bounds of fits, sensitivity's fixed costs, the stack factors and the table in docs/calibrations.md follow
-from there; only the formula that uses it (costs/roofline.py) names it again.
+The annotation of a field in `perfmodel.specs.calibrations.calibration.Calibration` declares a constant with
+`Declared`. An optional constant has a default, such as `ABSENT`. Validation, the bounds of fits,
+sensitivity's fixed costs, the stack factors and the table in docs/calibrations.md follow from the
+declaration. Only the formula that uses it (costs/roofline.py) names it again.
 """
 
 import math
@@ -19,9 +19,9 @@ from perfmodel.operations import Array, Floats
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Text
 
 Work = Literal["linear", "attention", "small", "allreduce", "pass", "iteration"]
-"""What a constant is a cost of: one kind of op, a whole pass, or an iteration outside its passes."""
+"""The work that causes a cost: one kind of op, a whole pass, or an iteration outside its passes."""
 Term = Literal["param_load", "kv_load", "flops", "activations", "comm", "fixed", "overhead"]
-"""What time is spent on: six terms of a pass, and the time of an iteration outside its passes."""
+"""The term to which time belongs: six terms of a pass, and the time of an iteration outside its passes."""
 Unit = Literal["s", "fraction", "share", "factor", "count", "power"]
 _BOUNDS: dict[Unit, tuple[float, float, str]] = {
     "s": (0.0, math.nextafter(1.0, 0.0), "from 0 to below 1 second"),
@@ -31,9 +31,9 @@ _BOUNDS: dict[Unit, tuple[float, float, str]] = {
     "count": (0.0, 1024.0, "from 0 to 1024"),
     "power": (1.0, 16.0, "from 1 to 16, or .inf"),
 }
-"""Unit -> lowest and highest value that is physically possible, and both in words.
+"""Unit -> lowest and highest physically possible value, and both in words.
 
-A fraction of a data sheet's peak may pass 1 a little: parts differ.
+A fraction of a data sheet's peak may exceed 1 slightly, because parts differ.
 """
 _IDEAL: dict[Unit, float] = {
     "s": 0.0,
@@ -47,7 +47,7 @@ _IDEAL: dict[Unit, float] = {
 
 
 class Constant(Frozen):
-    """One number: its value, standard error where it was fitted, and where it is from."""
+    """One number: its value, its standard error if it was fitted, and its source."""
 
     value: float
     stderr: Annotated[float, Meta(ge=0, le=FINITE)] | None = None
@@ -59,11 +59,11 @@ class Constant(Frozen):
 
 
 ABSENT = Constant(value=0.0, source="not part of this calibration")
-"""What a constant is in a calibration that does not state it: no cost."""
+"""The value of a constant that a calibration does not state: no cost."""
 
 
 Knots = tuple[tuple[float, float], ...]
-"""A curve: (place, value) pairs by rising place."""
+"""A curve: (x, value) pairs with rising x."""
 
 
 def check_curves(curves: Mapping[Any, Knots]) -> None:
@@ -78,7 +78,7 @@ def check_curves(curves: Mapping[Any, Knots]) -> None:
 
 
 def interpolated(knots: Knots, at: Floats) -> Floats:
-    """The curve's value: linear in the logarithms of both axes between knots, level outside them."""
+    """The curve's value: linear in the logarithms of both axes between knots, constant outside them."""
     places, values = _logarithms(knots)
     return np.asarray(np.exp(np.interp(np.log(at), places, values)))
 
@@ -93,10 +93,10 @@ MAX_DEVICES = 65536
 
 
 class AllReduce(Frozen):
-    """All-reduce time: a curve of (message bytes, seconds) for each count of devices, of boxes with one kind
-    of link.
+    """All-reduce time: for each number of devices a curve of (message bytes, seconds), for servers with one
+    kind of link.
 
-    box_log_rms: how far boxes of this kind differ, as a standard deviation of the logarithm.
+    box_log_rms: standard deviation of the logarithm between servers of this kind.
     """
 
     knots: dict[int, Knots]
@@ -116,8 +116,7 @@ class AllReduce(Frozen):
     def seconds(self, devices: int, message_bytes: Floats, faster: float = 1.0) -> Floats:
         """Time of one all-reduce; beyond the last knot it grows with the message.
 
-        faster: rate of the links over those of the boxes that were measured; the shortest message takes as
-        long.
+        faster: rate of the links relative to the measured servers. The shortest message takes the same time.
         """
         knots = self.knots[devices]
         measured = interpolated(knots, message_bytes) * np.maximum(message_bytes / knots[-1][0], 1.0)
@@ -127,8 +126,8 @@ class AllReduce(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a fit looks for a constant: from `start`, from `low` to `high`, in steps that make it of order
-    `scale`.
+    """The search range of a fit: from `start`, between `low` and `high`, in units of `scale`, in which steps
+    are of order 1.
     """
 
     start: float
@@ -155,7 +154,7 @@ class Declared:
 
     @property
     def is_fixed_cost(self) -> bool:
-        """Whether it costs time whatever is loaded or computed."""
+        """Whether it costs time regardless of the loaded bytes and computed FLOPs."""
         return self.term in ("fixed", "comm", "overhead")
 
     @property
@@ -170,14 +169,14 @@ class Declared:
 
     @property
     def widest(self) -> float:
-        """Distance between the highest and the lowest possible value: nothing is known beyond such an
-        error.
+        """Distance between the highest and the lowest possible value. A larger error means that nothing is
+        known.
         """
         low, high, _ = _BOUNDS[self.unit]
         return high - low
 
     def check(self, name: str, stated: Any) -> None:
-        """Refuse (ValueError) numbers that are impossible for the unit; NaN always is.
+        """Refuse (ValueError) numbers that are impossible for the unit, and NaN.
 
         A standard error is at most `widest`.
         """

@@ -1,5 +1,5 @@
-"""Constants that serving engines need beside those of a research stack; a calibration without them has none
-of it.
+"""Constants that serving engines need in addition to those of a research stack. They cost nothing in a
+calibration without them.
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from perfmodel.specs.boundary.frozen import Frozen, Text
 from perfmodel.specs.calibrations.constants import ABSENT, Constant, Declared, Knots, check_curves
 
 ONE = Constant(value=1.0, source="not part of this calibration")
-"""What a factor is in a calibration that does not state it."""
+"""The value of a factor that a calibration does not state."""
 
 
 class Curves(Frozen):
-    """A curve for each number format, as `formats.Format.name` has it."""
+    """A curve for each number format, by `formats.Format.name`."""
 
     knots: dict[str, Knots]
     source: Text
@@ -31,8 +31,8 @@ class Curves(Frozen):
 
 
 class ExpertKernel(Frozen):
-    """Routed experts of one layer in one format: a start, and shares of bandwidth and of the peak it computes
-    at.
+    """Routed experts of one layer in one format: a fixed time, and shares of the bandwidth and of the
+    format's peak.
     """
 
     fixed_s: Annotated[float, Meta(ge=0, le=10)]
@@ -42,7 +42,9 @@ class ExpertKernel(Frozen):
 
 
 class ExpertKernels(Frozen):
-    """`ExpertKernel` by weight format. Loading and computing add up: few tokens an expert fill no tile."""
+    """`ExpertKernel` by weight format. Loading and computing add up, because few tokens per expert fill no
+    tile.
+    """
 
     kernels: dict[str, ExpertKernel]
     source: Text
@@ -61,7 +63,7 @@ class ExpertKernels(Frozen):
 
 
 class EngineConstants(Frozen):
-    """What `Calibration` has for serving engines (vLLM, TensorRT-LLM, SGLang)."""
+    """Constants of `Calibration` for serving engines (vLLM, TensorRT-LLM, SGLang)."""
 
     gemm_efficiency: Annotated[
         Curves | None,

@@ -1,4 +1,4 @@
-"""How the constants of a fit hang together, and how far predictions were off rows that it had not seen."""
+"""The correlation of a fit's constants, and the errors of predictions of held-out rows."""
 
 from functools import cache
 from typing import Annotated, Literal
@@ -10,27 +10,27 @@ from perfmodel.operations import Array
 from perfmodel.specs.boundary.frozen import Frozen, Text
 
 MAX_LOG_RMS = 10.0
-"""An error beyond this factor (e^10) says nothing, and an interval of it is not finite."""
+"""An error above this factor (e^10) is meaningless, and its interval is not finite."""
 LogError = Annotated[float, Meta(ge=0, le=MAX_LOG_RMS)]
 ROUNDED = 0.005
-"""Half a unit of the last digit that the correlations of shipped files are rounded to."""
+"""Half a unit of the last digit to which the correlations of shipped files are rounded."""
 COVERAGE = 0.90
 Z = 1.6448536269514722
 """Two-sided normal quantile of COVERAGE."""
 Quantity = Literal["target_s", "draft_s", "verify_s", "overhead_s", "ratio", "speedup"]
-"""What an error is of; ratio: an iteration over a baseline step."""
+"""The quantity of an error; ratio: an iteration over a baseline step."""
 Relation = Literal["seen", "version", "model", "gpu", "transferred", "maker"]
-"""What was held out: another degree or draft length of a model that was measured on this engine and device,
-another version of the engine, another model, all rows of the device, its kernels (of a ratio: the engine's
-rows) too, or every device of its maker.
+"""The held-out part: another degree or draft length of a model that was measured on this engine and device;
+another version of the engine; another model; all rows of the device; its kernels too (for a ratio: the
+engine's rows); or every device of its maker.
 """
 
 
 class StatedFit(Frozen):
-    """How the fitted constants of a calibration hang together.
+    """The correlation of a calibration's fitted constants.
 
-    parameters: names of the constants that were fitted. correlation: lower triangle with the diagonal, row by
-    row, of their estimates; with the constants' own `stderr` it makes the covariance.
+    parameters: names of the fitted constants. correlation: lower triangle of their estimates with the
+    diagonal, row by row. With the constants' own `stderr` it gives the covariance.
     """
 
     parameters: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -53,7 +53,7 @@ class StatedFit(Frozen):
 
 @cache
 def square(rows: tuple[tuple[float, ...], ...]) -> Array:
-    """The symmetric matrix of a lower triangle that is given row by row."""
+    """The symmetric matrix from a lower triangle, which is given row by row."""
     lower = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         lower[i, : i + 1] = row
@@ -61,10 +61,10 @@ def square(rows: tuple[tuple[float, ...], ...]) -> Array:
 
 
 class MeasuredRange(Frozen):
-    """What an engine served while the rows of its calibration were timed; batch, context and gamma: (least,
-    most).
+    """The range that an engine served while the rows of its calibration were timed. batch, context, gamma:
+    (least, most).
 
-    A question outside of it, of another model or draft, is answered with a warning and a wider interval.
+    A question outside the range, or about another model or draft, gets a warning and a wider interval.
     """
 
     model: str
@@ -76,10 +76,10 @@ class MeasuredRange(Frozen):
 
 
 class Scatter(Frozen):
-    """An observed error: root mean square of the logarithms of predicted over measured, and over which rows.
+    """An observed error: root mean square of the logarithms of predicted over measured, and the rows behind
+    it.
 
-    log_within: half-width that held 90 % of those logarithms; where it is left out, that of a normal
-    distribution.
+    log_within: half-width that contained 90 % of those logarithms; by default that of a normal distribution.
     """
 
     log_rms: LogError
@@ -89,5 +89,5 @@ class Scatter(Frozen):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the normal distribution whose 90 % interval is as wide."""
+        """Standard deviation of the normal distribution with an equally wide 90 % interval."""
         return self.log_rms if self.log_within is None else self.log_within / Z

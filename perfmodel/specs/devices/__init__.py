@@ -1,1 +1,1 @@
-"""Devices: what a vendor states of each."""
+"""Devices: the vendor's figures of each."""

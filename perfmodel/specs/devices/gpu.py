@@ -1,4 +1,4 @@
-"""What a vendor says of a device (or what was measured of a CPU host): peaks, memory, links."""
+"""The figures of a device (from its vendor, or measured on a CPU host): peaks, memory, links."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Precision = Literal["fp32", "bf16", "fp8", "int8", "fp4"]
 
 
 class Quantity(Frozen):
-    """One number with its unit and where it was read. `evidence` marks what no vendor page prints."""
+    """One number with its unit and its source. `evidence` marks figures that no vendor page prints."""
 
     value: Annotated[float, Meta(ge=1e-6, le=1e18)]
     unit: units.Unit
@@ -33,7 +33,7 @@ class Quantity(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a quantity may be: its units, and the range in SI units that any device of these decades is in."""
+    """The allowed units of a quantity, and its range in SI units over all plausible devices."""
 
     units: tuple[str, ...]
     low: float
@@ -42,7 +42,7 @@ class Range:
     whole: bool = False
 
     def check(self, name: str, q: Quantity | None) -> None:
-        """Refuse (ValueError) what is outside."""
+        """Refuse (ValueError) values outside the range."""
         if q is None:
             return
         if q.unit not in self.units:
@@ -61,15 +61,15 @@ RANGES = {
     "boost_clock": Range(("MHz", "GHz"), 1e7, 1e11, "from 10 MHz to 100 GHz"),
     "power": Range(("W",), 0.1, 1e6, "from 0.1 to 1000000 W"),
 }
-"""Field of a device -> what it may be."""
+"""Field of a device -> its range."""
 
 PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
-"""Generation of a box's PCIe -> nominal GB/s of 16 lanes, one way."""
+"""PCIe generation of a server -> nominal GB/s of 16 lanes, one way."""
 
 
 class Link(Frozen):
-    """A link between devices, one direction of it. devices: how many it joins, 2 for a bridge; None: all of a
-    box.
+    """A link between devices, in one direction. devices: how many it joins, 2 for a bridge; None for all of a
+    server.
     """
 
     name: str
@@ -169,14 +169,14 @@ class GPUSpec(Frozen):
 
 
 def other_names(stated: Mapping[str, Any]) -> list[str]:
-    """Title and aliases of a bundled device by what its file states, also after the vendor's name."""
+    """Title and aliases of a bundled device from its file, also with the vendor's name in front."""
     listed = stated.get("aliases", ())
     return [stated["title"], *listed, *[f"{stated['vendor']} {alias}" for alias in (stated["name"], *listed)]]
 
 
 @cache
 def aliases() -> dict[str, tuple[str, ...]]:
-    """Spelling of another name -> the bundled devices that have it; more than one is refused."""
+    """Spelling of another name -> the bundled devices that have it. An ambiguous name is refused."""
     return files.alias_table("gpus", ("name", "title", "vendor", "aliases"), other_names)
 
 
@@ -187,10 +187,12 @@ def load_bundled(name: str) -> GPUSpec:
 
 
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
-    """A device by bundled name, alias (what ``nvidia-smi`` prints is one), or path; of a folder, its newest.
+    """A device by bundled name, alias (the name that ``nvidia-smi`` prints is one) or path; for a folder its
+    newest file.
 
-    ``l40s:pcie5`` is the device in a box of that generation, ``m3-ultra:96gb`` one with that much memory. A
-    calibration that a file names by path lies relative to it. Raises InputError with the nearest names.
+    ``l40s:pcie5`` is the device in a server of that PCIe generation, ``m3-ultra:96gb`` one with that much
+    memory. A calibration that a file names by path is relative to that file. Raises InputError with the
+    nearest names.
     """
     name, _, box = parse_text(name, flag).partition(":pcie")
     if box:

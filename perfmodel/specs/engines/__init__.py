@@ -1,1 +1,1 @@
-"""Serving engines: what they run, and what they cost besides their kernels."""
+"""Serving engines: what they run, and their costs outside kernels."""

@@ -1,7 +1,7 @@
-"""How engines' attention kernels cut the cache for their passes, from ``hardware/attention.yaml``.
+"""How the attention kernels of engines split the cache, from ``hardware/attention.yaml``.
 
-Kernels that cut the cache of a sequence into pieces for one query token alone leave a verification to as many
-multiprocessors as it has sequences times KV heads: the re-read of theory with its cause.
+Some kernels cut the cache of a sequence into pieces only for one query token. A verification then runs on no
+more multiprocessors than it has sequences times KV heads. This is the cause of the theory's KV re-read.
 """
 
 from functools import cache
@@ -17,9 +17,11 @@ Pieces = Annotated[int, Meta(ge=1, le=1024)]
 
 
 class Backend(Frozen):
-    """One attention backend. one, several: pieces that the cache of a sequence and KV head is cut into, for
-    one query token and for several; None: as many as fill the device. latent_rereads: whether each query
-    token reads a latent cache again. word: of the engine's own --attention-backend; None: it has none.
+    """One attention backend.
+
+    one, several: pieces of the cache of a sequence and KV head, for one query token and for several; None: as
+    many as fill the device. latent_rereads: whether each query token reads a latent cache again. word: of the
+    engine's own --attention-backend; None if it has none.
     """
 
     one: Pieces | None = None
@@ -30,7 +32,9 @@ class Backend(Frozen):
 
 
 class DefaultBackend(Frozen):
-    """An engine's own choice on devices whose architecture starts so. latent: of a latent cache alone."""
+    """An engine's own choice on devices whose architecture starts with this word. latent: for a latent cache
+    only.
+    """
 
     architecture: str
     latent: bool = False
@@ -38,7 +42,7 @@ class DefaultBackend(Frozen):
 
 
 class EngineAttention(Frozen):
-    """One engine. defaults: of those that fit the first counts."""
+    """The attention of one engine. The first matching entry of `defaults` counts."""
 
     backends: dict[str, Backend]
     defaults: tuple[DefaultBackend, ...]
@@ -50,7 +54,7 @@ class EngineAttention(Frozen):
                 raise ValueError(f"defaults: {chosen.backend} must be one of backends")
 
     def default(self, architecture: str, latent: bool) -> str | None:
-        """What the engine takes where nobody says; None on devices of which that is not known."""
+        """The engine's default choice; None on devices for which it is unknown."""
         fits = (d for d in self.defaults if architecture.startswith(d.architecture) and latent >= d.latent)
         return next((d.backend for d in fits), None)
 
@@ -63,15 +67,15 @@ class AttentionFile(Frozen):
 
 @cache
 def engine_attention() -> dict[str, EngineAttention]:
-    """Word of ``--engine`` -> its backends; of a research stack nothing is stated."""
+    """Word of ``--engine`` -> its backends; empty for a research stack."""
     return files.load_bundled(AttentionFile, "", "attention").engines
 
 
 @cache
 def backend_name(engine: str, architecture: str, latent: bool, asked: str | None = None) -> str | None:
-    """Name of the backend that attends: as asked, else the engine's own choice; None where none is known.
+    """Name of the attention backend: the requested one, else the engine's own choice; None if unknown.
 
-    Raises InputError for one that the engine does not have.
+    Raises InputError for a backend that the engine does not have.
     """
     known = engine_attention().get(engine)
     if asked is not None and (known is None or asked not in known.backends):
@@ -84,6 +88,6 @@ def backend_name(engine: str, architecture: str, latent: bool, asked: str | None
 
 
 def backend_of(engine: str, architecture: str, latent: bool, asked: str | None = None) -> Backend | None:
-    """The backend of that name; None where none is known."""
+    """The backend with this name; None without one."""
     name = backend_name(engine, architecture, latent, asked)
     return None if name is None else engine_attention()[engine].backends[name]

@@ -1,10 +1,10 @@
-"""What serving engines cost beyond their kernels, from ``hardware/engines.yaml``.
+"""Costs of serving engines outside their kernels, from ``hardware/engines.yaml``.
 
-A calibration of kind ``kernels`` states what public kernel tables say of one device under one engine. The
-engine's own constants are declared once for all devices: for every engine, by GPU architecture, by engine,
-and by engine and architecture, the later before the earlier; what one board alone is off by stands beside the
-architectures, by its name. Each states a constant of the calibration or multiplies the kernels' value. What
-moved with an engine's versions is a factor on that, from a version on.
+A calibration of kind ``kernels`` has the public kernel tables of one device under one engine. The engine's
+own constants are declared once for all devices: for every engine, by GPU architecture, by engine, and by
+engine and architecture; later ones take precedence. Corrections for a single board are listed by its name,
+next to the architectures. Each entry states a constant of the calibration, or multiplies the value from the
+kernels. Changes between versions of an engine are factors from a version on.
 """
 
 import datetime
@@ -22,19 +22,19 @@ from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 FILE = "engines.yaml"
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 BUILD = re.compile(r"b(\d{1,9})")
-"""llama.cpp counts its builds: b10451."""
+"""llama.cpp numbers its builds: b10451."""
 DRIFT = "@"
-"""Between an engine and a version of it, in a place and in ``--engine vllm@0.22``."""
+"""Separator between an engine and its version, in a place and in ``--engine vllm@0.22``."""
 GDDR = "gddr"
 ONLY = "/"
-"""Between a version and the architecture that a drift is of alone."""
+"""Separator between a version and the only architecture of a drift."""
 _NO_CANDIDATE = 10**6
-"""A release comes after all candidates for it."""
+"""Sorts a release after all its candidates."""
 Number = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
 class Stated(Frozen):
-    """One fitted number. times: it multiplies what the kernels' file states."""
+    """One fitted number. times: whether it multiplies the value of the kernels' file."""
 
     value: Number
     stderr: Number
@@ -48,10 +48,10 @@ Constants = dict[str, Stated]
 class Engine(Frozen):
     """One engine. measured, speculating: device -> models whose steps, or iterations, were fitted.
 
-    versions: those of the rows, the newest last. drifts: version -> factors on constants from it on, until a
-    later one states the same; ``VERSION/ARCHITECTURE`` for that architecture alone. drafts, longest_tokens,
-    widest_tokens: kinds of draft, the longest context, and the most tokens that were verified at once, of the
-    iterations. errors: of predictions, by what was held out.
+    versions: of the rows, the newest last. drifts: version -> factors on constants from that version on,
+    until a later one states the same constant; ``VERSION/ARCHITECTURE`` holds for that architecture only.
+    drafts, longest_tokens, widest_tokens: kinds of draft, the longest context, and the most tokens verified
+    at once among the iterations. errors: of predictions, by the held-out part.
     """
 
     title: str
@@ -68,13 +68,13 @@ class Engine(Frozen):
 
 
 class Engines(Frozen):
-    """``hardware/engines.yaml``. Parameters of `fit`, those of an iteration, are places in it:
+    """``hardware/engines.yaml``. Parameters of `fit` (those of an iteration) are places in the file:
     ``all.drafted_token_s``.
 
-    acceptance: how far tokens per iteration are off, by position held out, for each e-fold of drafted tokens
-    that their constant acceptance is carried beyond where it was measured. unseen_draft: how far ratios are
-    off with all rows of a kind of draft held out. unseen_context: the same of long contexts, for each e-fold
-    beyond the longest. unseen_width: the same of wide verifications, for each e-fold beyond the widest.
+    acceptance: error of tokens per iteration with held-out positions, for each e-fold of drafted tokens
+    beyond the measured length. unseen_draft: error of ratios with all rows of a kind of draft held out.
+    unseen_context: the same for long contexts, per e-fold beyond the longest. unseen_width: the same for wide
+    verifications, per e-fold beyond the widest.
     """
 
     fitted_on: tuple[str, ...]
@@ -90,7 +90,7 @@ class Engines(Frozen):
     fit: StatedFit
 
     def places(self) -> dict[str, Stated]:
-        """Every constant by its place."""
+        """Every constant by its place in the file."""
         return {
             f"{scope}.{name}": s
             for scope, constants in self._scopes().items()
@@ -106,9 +106,9 @@ class Engines(Frozen):
         return scopes
 
     def drifted(self, engine: str, version: str, only: str = "") -> dict[str, Stated]:
-        """Name of each constant that moved with an engine's versions -> its factor in this one.
+        """Name of each constant that changed between an engine's versions -> its factor in this version.
 
-        only: of the drifts of one architecture alone, stated as ``VERSION/ARCHITECTURE``; else of all others.
+        only: drifts of this one architecture, stated as ``VERSION/ARCHITECTURE``; else those of all others.
         """
         found: dict[str, Stated] = {}
         for since, constants in sorted(
@@ -119,8 +119,8 @@ class Engines(Frozen):
         return found
 
     def of_device(self, engine: str, version: str, other: tuple[str, ...], board: str) -> list[Constants]:
-        """What is put onto an engine's constants, in order: of an `other` architecture than that of its
-        kernels, of a board, and the drifts of the other architecture alone. `times` multiplies.
+        """Corrections of an engine's constants, in order: for an architecture `other` than the kernels', for
+        a board, and for drifts of the other architecture only. `times` multiplies.
         """
         layers = (
             constants.get(s, {})
@@ -130,7 +130,7 @@ class Engines(Frozen):
         return [*layers, *(self.drifted(engine, version, own) for own in other)]
 
     def chosen(self, engine: str, architecture: str) -> dict[str, str]:
-        """Name of each constant that this engine has on this architecture -> its place."""
+        """Name of each constant that this engine has on this architecture -> its place in the file."""
         order = ("all", architecture, engine, f"{engine}.{architecture}")
         scopes = self._scopes()
         return {name: f"{scope}.{name}" for scope in order for name in scopes.get(scope, ())}
@@ -148,8 +148,10 @@ def architecture_of(gpu: str | GPUSpec) -> str:
 
 
 def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
-    """Scopes of a device whose kernels were measured on another: its architecture where that differs, and
-    ``gddr`` for a board with such memory, which loads a larger share of its bandwidth and has higher clocks.
+    """Scopes of a device whose kernels were measured on another one: its architecture if it differs, and
+    ``gddr`` for a board with such memory.
+
+    GDDR boards reach a larger share of their bandwidth and have higher clocks.
     """
     own = architecture_of(gpu)
     scopes = () if own == architecture_of(kernels_gpu) else (own,)
@@ -157,8 +159,8 @@ def borrowed_scopes(gpu: GPUSpec, kernels_gpu: str) -> tuple[str, ...]:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Sorts versions: 1.2.0rc0 before 1.2.0rc6 and that before 1.2.0, b9999 before b10000. Empty for text
-    that names none.
+    """Sort key of a version: 1.2.0rc0 before 1.2.0rc6 before 1.2.0, b9999 before b10000. Empty for other
+    text.
     """
     if build := BUILD.fullmatch(version):
         return (int(build[1]),)
@@ -170,7 +172,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def part_of(fit: StatedFit, chosen: dict[str, str]) -> StatedFit:
-    """The part of the covariance that belongs to these places, under the constants' own names."""
+    """The part of the covariance of these places, under the names of the constants."""
     members = [
         (i, name) for name, place in chosen.items() for i, p in enumerate(fit.parameters) if p == place
     ]

@@ -1,6 +1,4 @@
-"""What a request costs on a serving engine beside the passes of its model, from
-``hardware/requests.yaml``.
-"""
+"""Costs of a request on a serving engine outside the passes of its model, from ``hardware/requests.yaml``."""
 
 import datetime
 from functools import cache
@@ -13,14 +11,13 @@ from perfmodel.specs.boundary.frozen import Frozen, Text
 
 
 class EngineRequests(Frozen):
-    """One engine, by default nothing. request_s, prompt_token_s: until a request is scheduled, and per prompt
-    token.
+    """Request costs of one engine; by default none.
 
-    prompt_factor: time of prompts in a pass over what the roofline says. prompt_layer_s: further time, for
-    each layer, of a pass that reads prompts: its kernels are launched one by one, not as a graph.
-    passes_ahead: passes that are handed to the device before the one that takes a new request; the second:
-    with a draft that is a model of its own. reserved_bytes: of a device's memory, for activations and graphs,
-    that neither weights nor caches may take.
+    request_s: until a request is scheduled. prompt_token_s: per prompt token. prompt_factor: time of prompts
+    in a pass over that of the roofline. prompt_layer_s: additional time per layer of a pass that reads
+    prompts, whose kernels are launched one by one and not as a graph. passes_ahead: passes already handed to
+    the device before the one that takes a new request; the second number is for a draft with its own model.
+    reserved_bytes: memory for activations and graphs, which neither weights nor caches may take.
     """
 
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
@@ -33,7 +30,7 @@ class EngineRequests(Frozen):
 
 
 class TrafficError(Frozen):
-    """How far the traffic model is off by itself, step times being known: rms of the logarithm, held out."""
+    """Error of the traffic model at known step times: held-out rms of the logarithm."""
 
     log_rms: Annotated[float, Meta(ge=0, lt=2)]
     rows: Annotated[int, Meta(ge=1)]
@@ -41,15 +38,15 @@ class TrafficError(Frozen):
 
 
 class Spread(Frozen):
-    """Standard deviation of acceptance between the requests of a model, as published runs show it."""
+    """Standard deviation of acceptance between the requests of a model, from published runs."""
 
     value: Annotated[float, Meta(ge=0, le=0.5)]
     source: Text
 
 
 class Requests(Frozen):
-    """``hardware/requests.yaml``. common: of an engine without rows of its own, which the others are shrunk
-    to. acceptance_std: by model.
+    """``hardware/requests.yaml``. common: for an engine without rows; the others are shrunk towards it.
+    acceptance_std: by model.
     """
 
     fitted_on: tuple[str, ...]
@@ -60,7 +57,7 @@ class Requests(Frozen):
     acceptance_std: dict[str, Spread]
 
     def of(self, engine: str | None) -> EngineRequests:
-        """Those of an engine; nothing for times that no engine made."""
+        """The costs of an engine; none for times that no engine made."""
         return EngineRequests() if engine is None else self.engines.get(engine, self.common)
 
 

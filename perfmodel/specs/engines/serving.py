@@ -1,5 +1,5 @@
-"""What serving engines can run, from ``hardware/serving.yaml``: drafts by version, windows, the dynamic
-mode.
+"""What serving engines can run, from ``hardware/serving.yaml``: drafts by version, windows, and draft lengths
+by batch size.
 """
 
 from functools import cache
@@ -14,9 +14,9 @@ from perfmodel.specs.engines.engines import release
 
 
 class ServedDraft(Frozen):
-    """A kind of draft in one engine: what the engine calls it and which of its releases have it.
+    """A kind of draft in one engine: its name there, and the releases that have it.
 
-    windows: KV methods of the draft that it has beside the whole cache, from `windows_since` on.
+    windows: KV methods of the draft in addition to the whole cache, from `windows_since` on.
     """
 
     method: str
@@ -27,7 +27,7 @@ class ServedDraft(Frozen):
 
 
 class DynamicMode(Frozen):
-    """A draft length by batch size. price: share of single-stream speed that turning it on costs."""
+    """A draft length by batch size. price: share of the single-stream speed that this mode costs."""
 
     price: Annotated[float, Meta(ge=0, lt=1)]
     since: str
@@ -35,12 +35,12 @@ class DynamicMode(Frozen):
 
 
 class Defect(Frozen):
-    """Something known to go wrong with drafts in one engine. thread: where it was reported. says: what
-    happens, as a clause.
+    """A known problem with drafts in one engine. thread: its report. says: its effect, as a clause.
 
-    It is of these kinds of draft, of architectures that start so, of one attention backend, of targets with
-    recurrent layers or routed experts, from a context and from `since` to before `until`; what is left out
-    does not matter. slows: whether a draft may lose by it, so that no verdict is sure that it pays.
+    It affects the listed kinds of draft, architectures (by their first word), attention backend, targets with
+    recurrent layers or routed experts, contexts from a length on, and versions from `since` to before
+    `until`. An omitted field is no condition. slows: whether a draft may become slower than the baseline, so
+    that no verdict says that it surely pays.
     """
 
     thread: Text
@@ -56,15 +56,16 @@ class Defect(Frozen):
     slows: bool = False
 
     def of_version(self, version: str) -> bool:
-        """Whether a release has it."""
+        """Whether a release has the defect."""
         at = release(version)
         return release(self.since or "0.0") <= at and (self.until is None or at < release(self.until))
 
 
 class Seats(Frozen):
-    """Requests that an engine runs at once unless asked: `usual`, and `large` from a version and a memory on.
+    """Default number of concurrent requests of an engine: `usual`, and `large` from a version and a memory
+    size on.
 
-    but: word of devices' names that never get `large`.
+    but: word in the names of devices that never get `large`.
     """
 
     usual: Annotated[int, Meta(ge=1)]
@@ -75,16 +76,18 @@ class Seats(Frozen):
     source: str
 
     def of(self, version: str, gpu: GPUSpec) -> int:
-        """On one device; version: empty for the newest."""
+        """The number on one device. version: empty for the newest."""
         large = gpu.memory is not None and gpu.memory_bytes >= self.from_bytes and self.but not in gpu.name
         return self.large if large and release(version or self.since) >= release(self.since) else self.usual
 
 
 class PrefixBlocks(Frozen):
-    """Blocks of an engine's prefix cache. block: tokens of one. drops: whether a draft that starts from the
-    target's hidden states (`Draft.starts_from_features`) has the last block of each hit computed again, and
-    keeps: the option against it. raised: whether a model with recurrent layers has its block raised until
-    the page of an attention layer holds one recurrent state.
+    """Blocks of an engine's prefix cache. block: tokens of one.
+
+    drops: whether the last block of each hit is computed again for a draft that starts from the target's
+    hidden states (`Draft.starts_from_features`). keeps: the option that prevents this. raised: whether a
+    model with recurrent layers gets larger blocks, such that the page of an attention layer holds one
+    recurrent state.
     """
 
     block: Annotated[int, Meta(ge=1)]
@@ -95,10 +98,10 @@ class PrefixBlocks(Frozen):
 
 
 class ServingEngine(Frozen):
-    """One engine. sparse: what is known of a draft with a view of the cache that it does not have.
+    """One engine. sparse: what is known of a draft with a view of the cache that the engine does not have.
 
-    prefix: of its prefix cache. makers: of the devices that it runs on. defects: known to go wrong there.
-    seats: None where its own choice is not known.
+    prefix: blocks of its prefix cache. makers: of the devices that it supports. defects: known problems.
+    seats: None if its default is unknown.
     """
 
     title: str
@@ -114,12 +117,12 @@ class ServingEngine(Frozen):
 
 
 class ServingFile(Frozen):
-    """The file. engines: word of ``--engine`` -> what it serves; research stacks are not among them."""
+    """The file. engines: word of ``--engine`` -> the served drafts; without research stacks."""
 
     engines: dict[str, ServingEngine]
 
 
 @cache
 def serving_engines() -> dict[str, ServingEngine]:
-    """Word of ``--engine`` -> what it serves; research stacks are not among them."""
+    """Word of ``--engine`` -> the served drafts; without research stacks."""
     return files.load_bundled(ServingFile, "", "serving").engines

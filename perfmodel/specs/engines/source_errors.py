@@ -1,9 +1,9 @@
-"""How far steps of serving engines are off sources that were left out, from ``hardware/sources.yaml``.
+"""Errors of predicted engine steps for held-out sources, from ``hardware/sources.yaml``.
 
-The logarithm of measured over predicted is a sum of what a source adds (settings that its page does not
-state), what one server of it adds (model, device, degree, version), and what is left of a row. Each has a
-standard deviation, fitted to runs of public sources by their marginal likelihood
-(`validate calibrate sources`). A step that somebody asks for is of a new source and of a new server.
+The logarithm of measured over predicted is a sum of three parts: one of the source (settings that its page
+does not state), one of the server within it (model, device, degree, version), and the rest of the row. The
+standard deviation of each part is fitted to runs of public sources by marginal likelihood (`validate
+calibrate sources`). A user's question is about a new source and a new server.
 """
 
 import datetime
@@ -21,14 +21,14 @@ from perfmodel.specs.engines.engines import architecture_of
 
 Deviation = Annotated[float, Meta(ge=0, le=10)]
 OTHER = "other"
-"""Of an engine, or a kind of device, without rows of its own."""
+"""Key of engines, or kinds of device, without their own rows."""
 BORROWED = "borrowed"
-"""Devices that borrow another device's kernels."""
+"""Key of devices that borrow another device's kernels."""
 
 
 class RowDeviation(Frozen):
-    """What is left of a row: at batches below `StepErrors.crowded_from`, and from there on, where prompts
-    of other requests stall passes of some engines.
+    """Deviation of a single row: at batches below `StepErrors.crowded_from`, and above, where prompts of
+    other requests delay passes of some engines.
     """
 
     alone: Deviation
@@ -36,9 +36,11 @@ class RowDeviation(Frozen):
 
 
 class StepErrors(Frozen):
-    """The file. widening: factor on the deviations with which a normal interval holds 90 % of the rows of
-    sources left out, by architecture, for `BORROWED` kernels, or ``other``. engines: by word of ``--engine``,
-    or ``other``. devices: those of the rows.
+    """The file. widening: factor on the deviations such that a normal interval contains 90 % of the rows of
+    held-out sources.
+
+    Its keys are architectures, `BORROWED` for borrowed kernels, and ``other``. engines: by word of
+    ``--engine``, or ``other``. devices: those of the rows.
     """
 
     fitted_on: tuple[str, ...]
@@ -61,7 +63,7 @@ class StepErrors(Frozen):
 
 
 def kernels_of(gpu: GPUSpec, measured_on: str | None) -> str:
-    """Key of `StepErrors.widening` for a device with kernels that were measured on this or another one."""
+    """Key of `StepErrors.widening` for a device with its own or another one's kernels."""
     return architecture_of(gpu) if gpu.name == measured_on else BORROWED
 
 

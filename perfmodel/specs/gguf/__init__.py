@@ -1,4 +1,4 @@
-"""A ModelSpec from a ``.gguf`` file in place of a ``config.json``."""
+"""Reads a ModelSpec from a ``.gguf`` file instead of a ``config.json``."""
 
 from perfmodel.specs.gguf.shape import from_gguf
 

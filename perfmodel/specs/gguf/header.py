@@ -1,4 +1,4 @@
-"""The header of a GGUF file: its keys, and shape and format of each tensor. No weights are read.
+"""The header of a GGUF file: its keys, and the shape and format of each tensor. No weights are read.
 
 Layout: docs/gguf.md of github.com/ggml-org/ggml, versions 2 and 3, little-endian.
 """
@@ -15,10 +15,10 @@ from perfmodel.reading import read_head
 from perfmodel.specs.models.ggml import BLOCKS
 
 MOST_BYTES = 64 * 2**20
-"""Of a header: the largest published ones, with 260,000 tokens and their merges, have 30 MB."""
+"""Largest header. The largest published ones have 30 MB, with 260,000 tokens and their merges."""
 MOST_ENTRIES, MOST_TEXT, MOST_ITEMS, MOST_KEPT, MOST_FILES = 2**17, 2**22, 2**24, 2**12, 512
 MOST_VALUES = 2**44
-"""Of one tensor."""
+"""Most values of one tensor."""
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _FORMATS = {number: name for name, (number, _, _) in BLOCKS.items()}
@@ -26,20 +26,20 @@ _FORMATS = {number: name for name, (number, _, _) in BLOCKS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor: its sizes, inputs first, and its format as `--weights` names it."""
+    """One tensor: its sizes, inputs first, and its format in the words of `--weights`."""
 
     shape: tuple[int, ...]
     form: str
 
     @property
     def values(self) -> int:
-        """How many it holds."""
+        """Number of values."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Keys with their values (None for a list that is longer than one by layer), and tensors by name."""
+    """Keys with their values (None for a list longer than the number of layers), and tensors by name."""
 
     keys: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -47,7 +47,7 @@ class Header:
 
 @dataclass(slots=True)
 class _Cursor:
-    """A place in the first bytes of a file."""
+    """A position in the first bytes of a file."""
 
     path: Path
     data: bytes
@@ -105,7 +105,7 @@ class _Cursor:
         return None
 
     def skip_texts(self, count: int) -> None:
-        """Over the tokens of a vocabulary, of which there are many."""
+        """Skips the tokens of a vocabulary."""
         at, size_at = self.at, struct.Struct("<Q").unpack_from
         try:
             for _ in range(count):

@@ -1,6 +1,7 @@
-"""The shape of a model by the header of its GGUF file: the tensors say what a layer has, in any architecture.
+"""The shape of a model from the header of its GGUF file. The tensors show what a layer has, in any
+architecture.
 
-What the tensors hold must be what the shape counts, to two per cent; another file is refused.
+The tensors' values must equal the count of the shape to two per cent; another file is refused.
 """
 
 from functools import lru_cache
@@ -26,7 +27,7 @@ PERIODS = {
     "plamo3": 8,
     **dict.fromkeys(("cohere2", "exaone4", "exaone-moe", "olmo2", "llama4", "afmoe", "smallthinker"), 4),
 }
-"""Architecture -> of so many layers one attends to everything, where the file does not say.
+"""Architecture -> one layer in this many attends to everything, if the file does not say.
 
 Source: load_swa_pattern in src/models of llama.cpp, as of llama-cpp-python 0.3.36.
 """
@@ -34,7 +35,7 @@ NAMES = ("general.base_model.0.repo_url", "general.base_model.0.name", "general.
 
 
 def from_gguf(path: Path) -> tuple[ModelSpec, list[str]]:
-    """The model in a file, or in all parts of a split one, and what the file says that it is called.
+    """The model in a file, or in all parts of a split one, and the name that the file states.
 
     Raises InputError naming file and key.
     """
@@ -85,12 +86,14 @@ class _Reader:
 
     @property
     def counted(self) -> list[Tensor]:
-        """All tensors but those that predict further tokens, and tables of rotary factors."""
+        """Parameters of all tensors, without layers that predict further tokens and tables of rotary
+        factors.
+        """
         outer = [tensor for name, tensor in self.outer.items() if not name.startswith("rope_")]
         return outer + [t for layer in self.layers for name, t in layer.items() if "rope_" not in name]
 
     def number(self, key: str, default: int | None = None, high: int = 2**40) -> int:
-        """A whole number of this architecture; of a list, one for each layer, the largest."""
+        """A whole number of this architecture; for a list with one number per layer, the largest."""
         return max(self.each(key, default, high))
 
     def each(self, key: str, default: int | None = None, high: int = 2**40) -> list[int]:
@@ -170,7 +173,7 @@ class _Reader:
         return shape
 
     def sliding(self) -> list[bool]:
-        """Whether each layer attends to a window alone."""
+        """Whether each layer attends only to a window."""
         if not self.number("attention.sliding_window", 0):
             return [False] * self.depth
         pattern = self.each("attention.sliding_window_pattern", PERIODS.get(self.architecture, 1))
@@ -180,7 +183,7 @@ class _Reader:
         return [i % period < period - 1 for i in range(self.depth)]
 
     def heads(self, layer: int, slides: bool) -> Fields:
-        """Of one layer."""
+        """The heads of one layer."""
         count, pairs = (self.each(f"attention.head_count{end}") for end in ("", "_kv"))
         queries = count[layer] if len(count) > layer else count[0]
         own = self.layers[layer]
@@ -198,7 +201,7 @@ class _Reader:
         }
 
     def recurrent(self, layer: Layer, layers: int) -> Fields:
-        """What keeps a state. Raises InputError for a kind that is not known."""
+        """The layers that keep a state. Raises InputError for an unknown kind."""
         if "shortconv.out_proj" in layer:
             inner = layer["shortconv.out_proj"].shape[0]
             sizes = (1, 1, 1, inner, self.number("shortconv.l_cache"))
@@ -224,7 +227,7 @@ class _Reader:
         }
 
     def experts(self, every: Layer, dense: int) -> Fields:
-        """Routed and shared ones."""
+        """Routed and shared experts."""
         shared = every.get("ffn_down_shexp", every.get("ffn_down") if not dense else None)
         latent = every.get("ffn_latent_down")
         return {
@@ -240,7 +243,9 @@ class _Reader:
         }
 
     def latent(self, heads: int) -> Fields:
-        """DeepSeek's attention: lengths are those of one head, or (older files) of what is cached."""
+        """DeepSeek's attention. Lengths are those of one head, or in older files those of the cached
+        latent.
+        """
         whole = self.number("attention.key_length_mla", self.number("attention.key_length"))
         rotary = self.number("rope.dimension_count")
         return {

@@ -31,7 +31,9 @@ GEMMS = {
 def weights_of(
     outer: dict[str, Tensor], layers: Iterable[dict[str, Tensor]], behind: dict[str, Tensor]
 ) -> str:
-    """The shortest `--weights` that gives each GEMM what the file has. behind: layers that predict tokens."""
+    """The shortest `--weights` that gives each GEMM its format in the file. behind: layers that predict
+    tokens.
+    """
     of = {tensor: gemm for gemm, tensors in GEMMS.items() for tensor in tensors.split()}
     held: dict[str, Counter[str]] = {}
     for layer in layers:
@@ -50,7 +52,7 @@ def weights_of(
 
 
 def _mixed(held: Counter[str]) -> str:
-    """Formats by their share of the values, as ``A*11+B*1``; small ones in fp32 among others do not count."""
+    """Formats by their share of the values, as ``A*11+B*1``. Small fp32 tensors among others do not count."""
     if len(held) > 1:
         del held["fp32"]
     if len(held) < 2:

@@ -1,9 +1,9 @@
 """A ModelSpec from any local Hugging Face ``config.json``, as transformers reads it.
 
-Families are rows of `families.py`, and the names that files have for things of
-``models/names.csv``. A key that decides a size must be in the file, unless transformers derives it from
-others. Keys that move no byte and no FLOP (routing groups, soft caps, ...) are not read; one that may, and
-that the family does not read, is refused.
+Families are rows of `families.py`; ``models/names.csv`` has the names that files use. A key that decides a
+size must be in the file, unless transformers derives it from others. Keys that change no byte and no FLOP
+(routing groups, soft caps, ...) are not read. A key that may change them and that the family does not read is
+refused.
 """
 
 import difflib
@@ -25,18 +25,16 @@ from perfmodel.specs.models.shape import ModelSpec
 __all__ = ["SUPPORTED", "from_config"]
 
 INNER = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Where a language model stands beside vision or audio."""
+"""Keys of the language model in a file with vision or audio."""
 
 
 def from_config(
     data: dict[str, Any], where: str, beside: dict[str, Any] | None = None, family: Family | None = None
 ) -> ModelSpec:
-    """Read one config. `where` is its path; it names the model. beside: the ``hf_quant_config.json`` of its
-    folder.
+    """Reads one config.
 
-    family: read as this one, whatever `model_type` says (the layers of a drafting head).
-
-    Raises InputError naming file and key.
+    `where`: its path, which also names the model. beside: the ``hf_quant_config.json`` of its folder. family:
+    replaces `model_type` (for the layers of a drafting head). Raises InputError naming file and key.
     """
     keys = _language_model(data, where) if family is None else Keys(data, where)
     keys.usual()
@@ -50,8 +48,8 @@ def from_config(
 
 
 def _language_model(data: dict[str, Any], where: str) -> Keys:
-    """The keys of the language model: the file's own, or those under a key of `INNER` where vision stands
-    beside it.
+    """The keys of the language model: the file's own, or those under a key of `INNER` in a file with
+    vision.
     """
     outer, model_type = Keys(data, where), data.get("model_type")
     place = next((key for key in INNER if data.get(key) is not None), "text_config")
@@ -78,14 +76,14 @@ def _language_model(data: dict[str, Any], where: str) -> Keys:
 
 
 def _families(given: Any) -> str:
-    """Which there are, the nearest by name."""
+    """The known families, the most similar names first."""
     near = difflib.get_close_matches(str(given).lower(), SUPPORTED, n=3)
     named = f", such as {', '.join(near)}" if near else ""
     return f"one of the {len(SUPPORTED)} listed in docs/models.md{named}"
 
 
 def _shape(keys: Keys, family: Family) -> dict[str, Any]:
-    """ModelSpec's fields: what all families have, then what the family's own readers find."""
+    """ModelSpec's fields: those of all families, then those of the family's own readers."""
     layers = recurrent.depth(keys)
     heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
     longest = "max_position_embeddings" if "model_max_length" not in keys.data else "model_max_length"
@@ -121,7 +119,9 @@ def _shape(keys: Keys, family: Family) -> dict[str, Any]:
 
 
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
-    """A null num_key_value_heads means num_attention_heads; in some families an absent one does too."""
+    """The number of KV heads. A null num_key_value_heads means num_attention_heads; in some families an
+    absent one does too.
+    """
     may_omit = "heads_are_kv_heads" in family.rules or keys.data.get("num_key_value_heads", NEEDED) is None
     return keys.integer("num_key_value_heads", heads if may_omit else NEEDED)
 
@@ -152,7 +152,7 @@ def _biases(keys: Keys, family: Family) -> dict[str, bool]:
 
 
 def _predicting(keys: Keys) -> int | None:
-    """Multi-token prediction layers, where the file says."""
+    """Number of multi-token prediction layers, if the file states it."""
     key = "num_nextn_predict_layers"
     keys.ignore(*USUAL[key])
     return keys.integer(key, low=0, high=MAX_LAYERS) if keys.data.get(key) is not None else None
@@ -199,7 +199,7 @@ def _rotary(keys: Keys, family: Family, positions: int) -> dict[str, Any]:
 
 
 def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
-    """GEMM -> the layers that have it; ``mtp`` those behind the model's own."""
+    """GEMM -> the layers that have it. ``mtp`` stands for the layers after the model's own."""
     depth, moe = shape["num_hidden_layers"], shape.get("moe")
     every = list(range(depth))
     if "layers_block_type" in keys.data or "hybrid_override_pattern" in keys.data:
@@ -227,7 +227,7 @@ def _gemm_layers(keys: Keys, shape: dict[str, Any]) -> dict[str, list[int]]:
 
 
 def _name(where: str) -> str:
-    """The folder of a ``config.json`` (the repository in a Hugging Face cache), else the file's stem."""
+    """The folder of a ``config.json`` (or the repository in a Hugging Face cache), else the file's stem."""
     path = Path(where).absolute()
     if path.name != "config.json":
         return one_line(path.stem) or "config"

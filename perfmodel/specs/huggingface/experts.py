@@ -1,4 +1,4 @@
-"""Routed experts of each family: the `moe` mapping of ModelSpec, and the width of its dense layers."""
+"""Routed experts of each family: ModelSpec's `moe` mapping, and the width of its dense layers."""
 
 from typing import Any
 
@@ -23,12 +23,13 @@ def routed(
     bias: bool = False,
     **more: Any,
 ) -> Fields:
-    """Experts whose sizes stand under these keys; lists of one number a layer must name the same for all.
+    """Reads experts whose sizes are under these keys. A list with one number per layer must have equal
+    numbers.
 
-    shared: how many experts every token takes, each of `width`; or shared_width: their width. first: layers
-    that are dense, by number or (`mlp_layer_types`) by name. latent: width that experts read and write, if
-    the file says so. ignored: keys, with ``+``, that say nothing more here. bias: the router has one. more:
-    other fields of `MoE`.
+    shared: number of shared experts, each of `width`; or shared_width: their width. first: dense layers, by
+    number or (`mlp_layer_types`) by name. latent: width that experts read and write, if the file states it.
+    ignored: keys, joined by ``+``, that have no effect here. bias: whether the router has one. more: other
+    fields of `MoE`.
     """
     count, routed = _one(keys, experts), _one(keys, width)
     sizes = {"num_experts": count, "experts_per_token": _one(keys, per_token), "intermediate_size": routed}
@@ -53,7 +54,7 @@ def routed(
 
 
 def _one(keys: Keys, key: str, default: Any = NEEDED) -> int:
-    """A whole number, or of a list the one that all layers have."""
+    """A whole number; for a list, the number that all layers share."""
     value = keys.data.get(key)
     if isinstance(value, list):
         if len(set(map(str, value))) != 1:
@@ -91,7 +92,7 @@ def qwen(keys: Keys, layers: int) -> Fields:
 
 
 def qwen_without_dense(keys: Keys, layers: int) -> Fields:
-    """Qwen3.5: no layer is dense, so the file need not say how wide one is."""
+    """Qwen3.5: no layer is dense, so the file need not state the width of one."""
     found = qwen(keys, layers)
     return found | {"intermediate_size": keys.integer("intermediate_size", found["moe"]["intermediate_size"])}
 
@@ -153,7 +154,7 @@ def mimo_v2(keys: Keys, layers: int) -> Fields:
 
 
 def llama4(keys: Keys, layers: int) -> Fields:
-    """Experts in every `interleave_moe_layer_step`-th layer, each beside a shared one; the other layers are
+    """Experts in every `interleave_moe_layer_step`-th layer, each with a shared one. The other layers are
     wider.
     """
     step, width = (
@@ -167,7 +168,9 @@ def llama4(keys: Keys, layers: int) -> Fields:
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
-    """Experts beside the dense MLP of every layer, which counts as a shared expert; three more norms."""
+    """Experts next to the dense MLP of every layer, which counts as a shared expert, and three additional
+    norms.
+    """
     if not keys.flag("enable_moe_block", False):
         keys.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
         return {}
@@ -193,7 +196,7 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
 
 
 def ernie(keys: Keys, layers: int) -> Fields:
-    """ERNIE-4.5: experts from one layer on to another."""
+    """ERNIE-4.5: experts in a range of layers."""
     kinds = keys.data.get("mlp_layer_types")
     first = kinds.count("dense") if isinstance(kinds, list) else NEEDED
     start, end = (
@@ -217,7 +220,9 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
 
 
 def step(keys: Keys, layers: int) -> Fields:
-    """Step-3.5 and 3.7: `moe_layers_enum` names the layers with experts; else dense ones come first."""
+    """Step-3.5 and 3.7: `moe_layers_enum` names the layers with experts; without it dense layers come
+    first.
+    """
     listed = keys.data.get("moe_layers_enum")
     named = listed.split(",") if isinstance(listed, str) else keys.integers("moe_layers_enum")
     keys.ignore("n_shared_experts", "share_expert_dims", "mtp_mlp_layer_types")
@@ -228,7 +233,7 @@ def step(keys: Keys, layers: int) -> Fields:
 
 
 def granite(keys: Keys, layers: int) -> Fields:
-    """Granite-4.0: experts beside a shared MLP, or that MLP alone."""
+    """Granite-4.0: experts and a shared MLP, or only that MLP."""
     shared = keys.count("shared_intermediate_size")
     if not keys.data.get("num_local_experts"):
         keys.ignore("num_experts_per_tok")
@@ -237,11 +242,9 @@ def granite(keys: Keys, layers: int) -> Fields:
 
 
 def longcat(keys: Keys, layers: int) -> Fields:
-    """LongCat-Flash: a layer has two blocks of latent attention and MLP, and experts of which some do
-    nothing.
+    """LongCat-Flash: a layer has two blocks of latent attention and MLP, and some of its experts do nothing.
 
-    The two MLPs are counted as a shared expert, and a token as taking the share of its experts that do
-    something.
+    The two MLPs count as a shared expert. A token is counted with the share of its experts that do something.
     """
     idle, own = keys.count("zero_expert_num"), keys.integer("num_experts")
     keys.ignore("zero_expert_type")
@@ -261,8 +264,8 @@ def behind_latent(keys: Keys, layers: int) -> Fields:
 
 
 def everywhere(keys: Keys, layers: int) -> Fields:
-    """Every layer has experts and one shared; of DeepSeek-V4 the first ones choose by token, which costs
-    nothing.
+    """Every layer has experts and one shared expert. In the first layers of DeepSeek-V4 the token determines
+    the experts, which costs nothing.
     """
     found = routed(keys, layers, shared="num_shared_experts", bias=True)
     keys.ignore("first_k_dense_replace", "intermediate_size", "mlp_layer_types")

@@ -1,4 +1,4 @@
-"""The families that are read: a row for each, by `model_type`."""
+"""The supported families: one row each, by `model_type`."""
 
 from dataclasses import replace
 from functools import partial
@@ -529,7 +529,7 @@ ROWS = (
 )
 FAMILIES = {model_type: row for row in ROWS for model_type in row.model_types.split()}
 HEAD_OF_BLOCKS = replace(FAMILIES["qwen3_moe"], readers=(layers.block_head,))
-"""Layers of DFlash and DSpark: Qwen3's, whatever family the file says."""
+"""The family of DFlash's and DSpark's layers: Qwen3, regardless of the file."""
 LATENT_HEAD = replace(FAMILIES["deepseek_v3"], readers=(sparse.latent,))
 """An EAGLE-3 head with latent attention (DeepSeek's) and a dense MLP."""
 

@@ -1,4 +1,4 @@
-"""What transformers fixes or assumes for models of one family."""
+"""The rules of transformers for the models of one family."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.huggingface.layers import Fields, all_full
 
 Reader = Callable[[Keys, int], Fields]
-"""The keys of a file and its layers -> fields of ModelSpec."""
+"""Maps the keys of a file and its layers to fields of ModelSpec."""
 Rule = Literal[
     "attention_bias",
     "attention_bias_of_qkv",
@@ -20,21 +20,22 @@ Rule = Literal[
     "unbiased",
     "use_bias",
 ]
-"""Which keys count. attention_bias, attention_bias_of_qkv, mlp_bias and use_bias: that key of a file counts,
-the first for q, k, v and o, the second for q, k and v, the last for these and the MLP; unbiased: it must be
-false; bias_default: an absent one is true. tied: so is an absent `tie_word_embeddings`. head_dim_needed:
-transformers' default is a constant, not hidden_size / num_attention_heads. heads_are_kv_heads:
-num_key_value_heads may be left out.
+"""Which keys count.
+
+attention_bias, attention_bias_of_qkv, mlp_bias, use_bias: the key that counts. The first is for q, k, v and
+o, the second for q, k and v, the last for these and the MLP. unbiased: the key must be false. bias_default:
+an absent key is true. tied: an absent `tie_word_embeddings` is true. head_dim_needed: transformers' default
+is a constant, not hidden_size / num_attention_heads. heads_are_kv_heads: num_key_value_heads may be absent.
 """
 
 
 @dataclass(frozen=True)
 class Family:
-    """One family. model_types: words, all that are read by it.
+    """One family. model_types: all words that it reads.
 
-    readers: of its layers and experts (in `layers`, `recurrent`, `sparse` and `experts`), later ones over
-    earlier ones; by default every layer attends to everything, and there are no experts. fixed: fields of
-    ModelSpec that all its models have alike. rms_norm_eps, rope_theta: what an absent key means.
+    readers: of its layers and experts (in `layers`, `recurrent`, `sparse` and `experts`); later ones override
+    earlier ones. By default every layer attends to everything and has no experts. fixed: fields of ModelSpec
+    that all its models share. rms_norm_eps, rope_theta: values of an absent key.
     """
 
     model_types: str

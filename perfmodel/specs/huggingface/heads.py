@@ -1,9 +1,9 @@
-"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2, Domino and DSpark, as
-their makers or speculators write it.
+"""A drafting head's own ``config.json``: EAGLE, EAGLE-3, P-EAGLE, DFlash, DFlash2, Domino and DSpark, in the
+form of their makers or of speculators.
 
 The keys are those that vLLM reads: models/llama_eagle3.py, qwen3_dflash.py, qwen3_dspark.py and
-configs/speculators/algos.py. A head's layers are dense, whatever its file still says of the target that it
-was made from; what its own class reads and this module does not is refused by name.
+configs/speculators/algos.py. A head's layers are dense, even if its file still describes the target that it
+was made from. Keys that the head's own class reads and this module does not are refused by name.
 """
 
 import os
@@ -39,39 +39,38 @@ _OWN = (
     "target_num_hidden_layers",
     "vocab_size",
 )
-"""Keys of a head that its layers' reader must not see."""
+"""Keys of a head that are hidden from the reader of its layers."""
 _LEFT_OVER = re.compile(
     r"attention_head_dim|cla_share_factor|decoder_sparse_step|dense_list|first_k_dense_replace|interleave_moe\w*"
     r"|max_window_layers|mlp_only_layers|moe_\w+|no_rope_layer\w*|num_experts\w*|num_local_experts|n_routed_experts"
     r"|n_shared_experts|num_nextn_predict_layers|num_anchors|rope_local_base_freq|shared_expert\w*|v_head_dim|use_mla"
 )
-"""Keys of the target that files of heads carry along and that no layer of a head reads."""
+"""Keys of the target that remain in files of heads and that no layer of a head reads."""
 _EAGLES = ("eagle", "peagle")
 _DENSE = ("llama", "mistral", "qwen2", "qwen3")
-"""Families of an EAGLE head's layer, named in its file; else Llama's."""
+"""Families that an EAGLE head's file may name for its layer; else Llama's."""
 _BLOCK_KEYS = re.compile(
     r"attention_(mode|value_scale|sink_bias)|block_size|causal|confidence_\w+|enable_confidence_head|kv_fake_quant|loss_\w+"
     r"|markov_\w+|mask_token_id|moe_bias_update_rate|stage_\w+|num_anchors|target_layer_ids"
 )
-"""Keys of `dflash_config` that are read, or move no byte."""
+"""Keys of `dflash_config` that are read, or that change no byte."""
 _MORE_KEYS = {
     "dflash2": re.compile(r"conv_\w+|selector_\w+|final_logit_softcapping|output_multiplier"),
     "domino": re.compile(r"gru_hidden_dim|emb_dim|pure_draft_prefix_len|shift_label"),
 }
-"""The same of one kind alone."""
+"""The same for one kind only."""
 _MASKS = ("ptd_token_id", "pard_token", "mask_token_id")
-"""Keys of an EAGLE head, one of them, that drafts all of its tokens in one pass over masks (vLLM,
+"""Keys that mark an EAGLE head as one that drafts all of its tokens in one pass over masks (vLLM,
 spec_decode).
 """
 BLOCK = 16
-"""Positions of DFlash's published blocks (arXiv 2602.06036), where a file does not say."""
+"""Positions of DFlash's published blocks (arXiv 2602.06036), used where a file does not state them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """kind: word of the draft kind that runs it. model: its layers, with the vocabulary that it drafts.
-
-    options: fields of that kind, as on a command line.
+    """A drafting head. kind: its draft kind. model: its layers, with the vocabulary that it drafts. options:
+    fields of that kind, as on a command line.
     """
 
     kind: str
@@ -80,10 +79,10 @@ class Head:
 
 
 def load_head(name: str, target: ModelSpec) -> Head | None:
-    """The head in a ``config.json`` or in a folder that holds one; None where it is a whole model, or no
+    """The head in a ``config.json``, or in a folder that holds one; None for a whole model, and without a
     file.
 
-    target: of it are the vocabulary and the longest context where the file leaves them out.
+    target: gives the vocabulary and the longest context where the file leaves them out.
     """
     path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
     if not path.is_file():
@@ -133,7 +132,7 @@ def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
 
 
 def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:
-    """What the reader of its layers sees: no key of the head itself, and none that is left over from the
+    """The keys for the reader of its layers, without the head's own keys and those that remain from the
     target.
     """
     left = "num_anchors" if "o_lora_rank" in inner else _LEFT_OVER.pattern
@@ -146,7 +145,9 @@ def _layers(inner: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _family(kind: str, inner: dict[str, Any]) -> Family:
-    """Layers of a block (Qwen3's), of a latent cache, or the family that the file names, else Llama's."""
+    """The family of its layers: Qwen3 for a block, one for a latent cache, or the one that the file names,
+    else Llama.
+    """
     if "o_lora_rank" in inner:  # layers of DeepSeek-V4, experts included
         return FAMILIES["deepseek_v4"]
     if kind not in _EAGLES:
@@ -157,7 +158,7 @@ def _family(kind: str, inner: dict[str, Any]) -> Family:
 
 
 def _block(kind: str, keys: Keys) -> dict[str, int]:
-    """Positions of a block, and of DSpark the width of its transitions; beside `dflash_config` or in it."""
+    """Positions of a block, and for DSpark the width of its transitions; next to `dflash_config` or in it."""
     flash = keys.mapping("dflash_config") or keys
     for key in flash.data if flash is not keys else ():
         if kind in _MORE_KEYS and _MORE_KEYS[kind].fullmatch(key):
@@ -181,7 +182,7 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
 
 
 def _features(kind: str, keys: Keys) -> int:
-    """Hidden states of the target that the head takes in: as many as layers are named, else EAGLE-3's
+    """Number of the target's hidden states that the head takes: the number of named layers, else EAGLE-3's
     three.
     """
     eagle, flash = keys.mapping("eagle_config"), keys.mapping("dflash_config")

@@ -1,4 +1,4 @@
-"""Typed reading of a mapping that somebody else's program wrote, such as a Hugging Face ``config.json``."""
+"""Typed reading of a mapping from another program, such as a Hugging Face ``config.json``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from perfmodel.specs.models.components import MAX_SIZE
 
 NEEDED: Any = object()
 USUAL = other_spellings("key")
-"""Key -> what other families call it."""
+"""Key -> its name in other families."""
 
 
 class _Read(dict[str, Any]):
-    """A mapping that remembers which of its keys were asked for."""
+    """A mapping that records which of its keys were read."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         super().__init__(data)
@@ -29,9 +29,9 @@ class _Read(dict[str, Any]):
 
 
 class Keys:
-    """Typed access to one mapping of a file; null counts as absent where a default exists.
+    """Typed access to one mapping of a file. null counts as absent where a default exists.
 
-    Every refusal is one line that names the file, the key, what is allowed and what was given.
+    Every refusal is one line with the file, the key, the allowed values and the given value.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class Keys:
         self._said: dict[str, str] = {}
 
     def usual(self) -> None:
-        """Take the keys of `USUAL` by their usual names, where the file has none so named; refusals say the
-        file's.
+        """Reads the keys of `USUAL` by their usual names if the file lacks its own ones. Refusals name the
+        file's key.
         """
         self._said = {
             usual: next(name for name in others if self.data.get(name) is not None)
@@ -55,12 +55,12 @@ class Keys:
 
     @property
     def read(self) -> set[str]:
-        """Keys that were asked for, by either name, whether they are there or not."""
+        """The keys that were read, by either name, present or not."""
         asked = self.data.asked
         return asked.union(*((usual, name) for usual, name in self._said.items() if {usual, name} & asked))
 
     def ignore(self, *keys: str) -> None:
-        """Say of keys that they change nothing here."""
+        """Marks keys as without effect."""
         self.data.asked.update(keys)
 
     def bad(self, key: str, allowed: str) -> InputError:
@@ -83,7 +83,7 @@ class Keys:
         return value
 
     def present_or_null(self, key: str, high: int = MAX_SIZE) -> int | None:
-        """A size that the file must state, null meaning none."""
+        """A size that the file must state; null means none."""
         null = key in self.data and self.data[key] is None
         return None if null else self.integer(key, high=high)
 
@@ -104,7 +104,7 @@ class Keys:
         return float(value)
 
     def count(self, key: str, high: int = MAX_SIZE) -> int:
-        """A whole number, 0 where there is none."""
+        """A whole number; 0 if absent."""
         return self.integer(key, 0, low=0, high=high)
 
     def mapping(self, key: str) -> "Keys | None":

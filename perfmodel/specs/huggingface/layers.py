@@ -1,4 +1,4 @@
-"""Which layers have what: windows, heads of sliding layers, indexers, recurrent layers, as fields of
+"""What each layer has: windows, heads of sliding layers, indexers and recurrent layers, as fields of
 ModelSpec.
 """
 
@@ -14,7 +14,7 @@ _KINDS = ("full_attention", "sliding_attention")
 
 
 def layer_types(keys: Keys, layers: int, kinds: Sequence[str], rule: Sequence[str]) -> list[str]:
-    """The file's `layer_types`, or the family's rule where it has none."""
+    """The file's `layer_types`, or else the family's rule."""
     types = keys.data.get("layer_types")
     if types is None:
         return list(rule)
@@ -24,7 +24,7 @@ def layer_types(keys: Keys, layers: int, kinds: Sequence[str], rule: Sequence[st
 
 
 def _sliding(keys: Keys, layers: int, rule: Sequence[bool]) -> int:
-    """Sliding layers by the file's `layer_types`, or by the family's rule where it has none."""
+    """Sliding layers by the file's `layer_types`, or else by the family's rule."""
     return layer_types(keys, layers, _KINDS, [_KINDS[slides] for slides in rule]).count(_KINDS[1])
 
 
@@ -46,7 +46,7 @@ def all_slide_if_given(keys: Keys, layers: int) -> Fields:
 def _slides_but_every(keys: Keys, layers: int, step: int, needed: bool = True) -> Fields:
     """All layers but every `step`-th slide, or those that `layer_types` names.
 
-    needed: the file must say how wide the window is, null for none.
+    needed: the file must state the window; null means none.
     """
     names = ("sliding_window_pattern", "_sliding_window_pattern")
     name = next((name for name in names if keys.data.get(name) is not None), names[0])
@@ -67,7 +67,7 @@ every_sixth_full = partial(_slides_but_every, step=6)
 
 
 def gemma4(keys: Keys, layers: int) -> Fields:
-    """Global layers have heads of their own and may project keys and values as one."""
+    """Global layers have their own heads, and may use one projection for keys and values."""
     window = keys.integer("sliding_window", high=MAX_TOKENS)
     sliding = _sliding(keys, layers, [(i + 1) % 6 != 0 and i + 1 < layers for i in range(layers)])
     heads, kv, dim = (
@@ -85,8 +85,8 @@ def gemma4(keys: Keys, layers: int) -> Fields:
 
 
 def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
-    """Sizes of the global layers: keys of their own, or what transformers 5 writes, one mapping for each of
-    them.
+    """Sizes of the global layers: separate keys, or in the form of transformers 5 one mapping for each
+    layer.
     """
     own = keys.mapping("per_layer_config")
     if own is None:
@@ -108,14 +108,12 @@ def _global_heads(keys: Keys, layers: int, kv: int, dim: int) -> Fields:
 
 
 def without_cross_attention(keys: Keys, layers: int) -> Fields:
-    """Llama-3.2-Vision: the layers that attend to an image do nothing where there is none, and are left
-    out.
-    """
+    """Llama-3.2-Vision: layers that attend to an image do nothing without one and are left out."""
     return {"num_hidden_layers": layers - len(keys.integers("cross_attention_layers"))}
 
 
 def blocks_of_any_width(keys: Keys, layers: int) -> Fields:
-    """Nemotron-NAS: some layers have no attention, and MLPs differ: their width here is the mean over the
+    """Nemotron-NAS: some layers have no attention, and MLP widths differ; the width here is the mean over the
     layers.
     """
     given = keys.data.get("block_configs")
@@ -159,8 +157,8 @@ def hunyuan(keys: Keys, layers: int) -> Fields:
 
 
 def step(keys: Keys, layers: int) -> Fields:
-    """Step-3.5 and 3.7: sliding layers may have more heads; a gate for each head of the output, left aside
-    here.
+    """Step-3.5 and 3.7: sliding layers may have more heads. A gate for each head of the output is not
+    counted.
     """
     other = keys.mapping("attention_other_setting")
     heads, dim = keys.integer("num_attention_heads"), keys.integer("head_dim")
@@ -208,7 +206,7 @@ def qwen3_moe(keys: Keys, layers: int) -> Fields:
 
 
 def chunked(keys: Keys, layers: int) -> Fields:
-    """Llama 4: all but every fourth layer see their chunk alone, at most `attention_chunk_size` tokens
+    """Llama 4: all but every fourth layer see only their chunk, at most `attention_chunk_size` tokens
     back.
     """
     chunk = keys.present_or_null("attention_chunk_size", MAX_TOKENS)
@@ -222,7 +220,9 @@ def chunked(keys: Keys, layers: int) -> Fields:
 
 
 def mimo_v2(keys: Keys, layers: int) -> Fields:
-    """Sliding layers by `hybrid_layer_pattern`, with heads of their own and sinks on them alone."""
+    """Sliding layers by `hybrid_layer_pattern`. They have their own heads and are the only ones with
+    sinks.
+    """
     pattern = keys.integers("hybrid_layer_pattern")
     if len(pattern) != layers or not {*pattern} <= {0, 1}:
         raise keys.bad("hybrid_layer_pattern", f"a list of {layers} zeros (full) and ones (sliding)")
@@ -243,7 +243,7 @@ def mimo_v2(keys: Keys, layers: int) -> Fields:
 
 
 def all_full(keys: Keys, layers: int) -> Fields:
-    """Every layer attends to everything, and the file must not say otherwise."""
+    """Every layer attends to everything; the file must not state otherwise."""
     layer_types(keys, layers, ("full_attention",), ())
     kinds = keys.integers("attn_type_list")
     if kinds != [1] * len(kinds):
@@ -252,7 +252,7 @@ def all_full(keys: Keys, layers: int) -> Fields:
 
 
 def sliding_unless_named(keys: Keys, layers: int) -> Fields:
-    """Ministral: all layers slide, or those that `layer_types` calls so."""
+    """Ministral: all layers slide, or those that `layer_types` names."""
     window = keys.present_or_null("sliding_window", MAX_TOKENS)
     return _windowed(window, _sliding(keys, layers, [True] * layers))
 
@@ -265,7 +265,7 @@ def named_windows(keys: Keys, layers: int) -> Fields:
 
 
 def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
-    """One projection to a gate for each head, in so many layers. heads: 0 for the file's."""
+    """A projection to a gate for each head, in this many layers. heads: 0 for the file's."""
     outputs = heads or keys.integer("num_attention_heads")
     return {"name": "gate", "layers": layers, "inputs": keys.integer("hidden_size"), "outputs": outputs}
 
@@ -292,7 +292,7 @@ def head_gates(keys: Keys, layers: int) -> Fields:
 
 
 def inputs_of_layers(keys: Keys, layers: int) -> Fields:
-    """Gemma-3n and Gemma-4 E: each layer has an embedding of its own, and the last ones read the caches of
+    """Gemma-3n and Gemma-4 E: each layer has its own embedding, and the last layers read the caches of
     others.
     """
     width, hidden = keys.count("hidden_size_per_layer_input"), keys.integer("hidden_size")
@@ -324,7 +324,7 @@ def inputs_of_layers(keys: Keys, layers: int) -> Fields:
 
 
 def gemma3n(keys: Keys, layers: int) -> Fields:
-    """Gemma-3n: four hidden states of which a layer runs one, and a way of low rank beside attention."""
+    """Gemma-3n: four hidden states, of which a layer runs one, and a low-rank branch next to attention."""
     found, hidden = inputs_of_layers(keys, layers), keys.integer("hidden_size")
     count, rank = keys.integer("altup_num_inputs"), keys.integer("laurel_rank")
     keys.ignore("activation_sparsity_pattern")

@@ -1,4 +1,4 @@
-"""What the files of others call things: rows of ``models/names.csv``."""
+"""Names in files of other projects: rows of ``models/names.csv``."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from perfmodel.specs import data_folder
 class Name:
     """One row. theirs: words with spaces, each of which stands for `ours`.
 
-    of: ``key`` of a config.json; ``wrapper``: `model_type` of a file with vision or audio -> that of its
-    language model, where this has none; ``default``: sizes that transformers leaves out of a nested config of
-    that type, and published files (Gemma 3, LLaVA) too; ``module``: of a layer -> the GEMM that multiplies
-    with it, in the spellings of all families, and where Gemma 4 has them; ``modelopt``: `quant_algo` ->
-    format; ``torchao``: class of a configuration, without its ``Config`` and underscores -> format.
+    of: the kind of name. ``key``: of a config.json. ``wrapper``: `model_type` of a file with vision or audio
+    -> that of its language model, if this has none. ``default``: sizes that transformers leaves out of a
+    nested config of that type, as do published files (Gemma 3, LLaVA). ``module``: of a layer -> the GEMM
+    that multiplies with it, in the spellings of all families. ``modelopt``: `quant_algo` -> format.
+    ``torchao``: class of a configuration, without its ``Config`` and underscores -> format.
     """
 
     of: str

@@ -1,10 +1,10 @@
-"""What a checkpoint comes in: its ``quantization_config`` or ``hf_quant_config.json`` as `--weights` and
+"""The formats of a checkpoint: its ``quantization_config`` or ``hf_quant_config.json`` as `--weights` and
 `--kv-dtype`.
 
-Formats of fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and
-torchao. Which modules stay at 16 bits is read from the file, module by module and layer by layer; LM head and
-router stay so unless the file names a format for them, as the makers of all these formats leave them
-(transformers, `get_modules_to_not_convert`).
+Reads fp8, mxfp4, AWQ, GPTQ, AutoRound, compressed-tensors, ModelOpt, Quark, bitsandbytes and torchao. The
+file names the modules at 16 bits, module by module and layer by layer. LM head and router have 16 bits unless
+the file names a format for them, because the makers of all these formats leave them so (transformers,
+`get_modules_to_not_convert`).
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ from perfmodel.specs.models.formats import KEPT, PARTS, weight_format
 def formats_of(
     keys: Keys, sidecar: Keys | None, layers: Mapping[str, Sequence[int]], model_type: str
 ) -> dict[str, str]:
-    """`weights` and `kv_dtype` of ModelSpec; nothing where the file says nothing.
+    """`weights` and `kv_dtype` of ModelSpec; empty if the file states none.
 
-    keys: a ``config.json``; sidecar: the ``hf_quant_config.json`` beside it, whose word counts where both
-    speak. layers: GEMM -> layers that have it, ``mtp`` those behind the model's own. Raises InputError for a
-    format that is not known.
+    keys: a ``config.json``. sidecar: the ``hf_quant_config.json`` next to it, which takes precedence. layers:
+    GEMM -> layers that have it, with ``mtp`` for the layers after the model's own. Raises InputError for an
+    unknown format.
     """
     found = keys.mapping("quantization_config")
     if sidecar and (inner := sidecar.mapping("quantization")):
@@ -63,14 +63,14 @@ def _mixed(layers: Counter[str]) -> str:
 
 
 def _of_layer(scheme: Scheme, modules: Sequence[str], layer: int) -> str:
-    """Format of a GEMM in one layer: the first of its modules that is not as all others."""
+    """Format of a GEMM in one layer: that of its first module that differs from the others."""
     found = [scheme.of(f"layers.{layer}.{module}") for module in modules]
     return next((name for name in found if name != scheme.default), scheme.default)
 
 
 def spelled(formats: Mapping[str, str], first: str) -> str:
-    """The shortest `--weights` that gives every GEMM its format; of two as short the one that begins with
-    `first`.
+    """The shortest `--weights` that gives every GEMM its format; of equally short ones the one that begins
+    with `first`.
     """
     bases = dict.fromkeys(name for gemm, name in formats.items() if gemm not in (*KEPT, "mtp"))
     ways = []

@@ -1,4 +1,4 @@
-"""Layers that keep a state in place of a cache, as fields of ModelSpec."""
+"""Layers that keep a state instead of a cache, as fields of ModelSpec."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS
 def _state(
     kind: str, layers: int, key: tuple[int, int], value: tuple[int, int], kernel: int, **more: Any
 ) -> Fields:
-    """The `linear_attention` mapping; key, value: heads and the width of each."""
+    """The `linear_attention` mapping. key, value: number of heads and their width."""
     sizes = {
         "num_key_heads": key[0],
         "key_head_dim": key[1],
@@ -30,7 +30,7 @@ def _convolution(keys: Keys, layers: int) -> Fields:
 
 
 def short_convolutions(keys: Keys, layers: int) -> Fields:
-    """LFM2: most layers are a gated convolution of the hidden width; MLPs are cut to two thirds and rounded
+    """LFM2: most layers are a gated convolution of the hidden width. MLP widths are two thirds, rounded
     up.
     """
     kinds = ("conv", "full_attention")
@@ -74,7 +74,7 @@ def kimi_delta(keys: Keys, layers: int) -> Fields:
 
 
 def mamba_beside(keys: Keys, layers: int) -> Fields:
-    """Falcon-H1: every layer has attention and Mamba-2 side by side."""
+    """Falcon-H1: every layer has attention and Mamba-2 in parallel."""
     norm = {"gated_norm": keys.flag("mamba_rms_norm", False)}
     return {"attention_layers": layers, "linear_attention": _mamba2(keys, layers) | norm}
 
@@ -95,7 +95,7 @@ def _mamba2(keys: Keys, layers: int) -> Fields:
 
 
 def gated_delta(keys: Keys, layers: int) -> Fields:
-    """Qwen3-Next and Qwen3.5: every fourth layer has attention, with a gated output; the others a state."""
+    """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state."""
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
     kinds = ("linear_attention", "full_attention")
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
@@ -113,11 +113,11 @@ _BLOCK_NAMES = {name: name for name in _BLOCKS.values()} | {
     "linear_attention": "mamba",
     "full_attention": "attention",
 }
-"""As Nvidia's files and as transformers 5 call them."""
+"""Names of blocks in Nvidia's files and in transformers 5."""
 
 
 def blocks(keys: Keys) -> list[str]:
-    """Nemotron-H: what each layer is, from a list or from a pattern of letters."""
+    """Nemotron-H: the kind of each layer, from a list or from a pattern of letters."""
     named = keys.data.get("layers_block_type")
     if named is None:
         pattern = keys.data.get("hybrid_override_pattern")
@@ -157,9 +157,7 @@ def nemotron_h(keys: Keys, layers: int) -> Fields:
 
 
 def _state_dtype(keys: Keys, key: str) -> str:
-    """Format of the recurrent state; fp32 where the file says nothing, as published files of both families
-    say.
-    """
+    """Format of the recurrent state; by default fp32, as in the published files of both families."""
     known = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16"}
     value = keys.data.get(key, "float32")
     if value not in known:
@@ -168,14 +166,14 @@ def _state_dtype(keys: Keys, key: str) -> str:
 
 
 def depth(keys: Keys) -> int:
-    """`num_hidden_layers`, or of a list of blocks its length."""
+    """`num_hidden_layers`, or the length of a list of blocks."""
     if keys.data.get("num_hidden_layers") is None and "layers_block_type" in keys.data:
         return len(blocks(keys))
     return keys.integer("num_hidden_layers", NEEDED, high=MAX_LAYERS)
 
 
 def lightning(keys: Keys, layers: int) -> Fields:
-    """MiniMax-Text-01: lightning attention, a state of key by value, where `attn_type_list` has a 0."""
+    """MiniMax-Text-01: lightning attention with a state of key by value, where `attn_type_list` has a 0."""
     listed, kinds = keys.integers("attn_type_list"), ("linear_attention", "full_attention")
     if not set(listed) <= {0, 1}:
         raise keys.bad("attn_type_list", "a list of 0 (lightning attention) and 1 (full attention)")
@@ -187,14 +185,15 @@ def lightning(keys: Keys, layers: int) -> Fields:
 
 
 def ungated_delta(keys: Keys, layers: int) -> Fields:
-    """Olmo-Hybrid: as Qwen3-Next, the output of attention without a gate."""
+    """Olmo-Hybrid: as Qwen3-Next, without the gate of attention's output."""
     return gated_delta(keys, layers) | {"attention_gate": False}
 
 
 def bailing(keys: Keys, layers: int) -> Fields:
-    """Ling of 2026: latent attention in every `layer_group_size`-th layer. The others of Ling 2.5 and 2.6 are
-    lightning attention; those of 3.0 Kimi's delta attention with a decay of full rank, and the heads of its
-    latent attention have gates.
+    """Ling of 2026: latent attention in every `layer_group_size`-th layer.
+
+    The other layers of Ling 2.5 and 2.6 are lightning attention. Those of 3.0 are Kimi's delta attention with
+    a decay of full rank, and the heads of its latent attention have gates.
     """
     kinds, step = ("linear_attention", "full_attention"), keys.integer("layer_group_size", 1, high=MAX_LAYERS)
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
@@ -218,7 +217,7 @@ def bailing(keys: Keys, layers: int) -> Fields:
 
 
 def glm5_next(keys: Keys, layers: int) -> Fields:
-    """GLM-5-Next: Kimi's delta attention or a latent whose indexer has one key for `index_kpool` tokens."""
+    """GLM-5-Next: Kimi's delta attention, or a latent whose indexer has one key per `index_kpool` tokens."""
     found = kimi_delta(keys, layers) | sparse.streams(keys, layers)
     sizes = {"num_heads": keys.integer("index_n_heads"), "head_dim": keys.integer("index_head_dim")}
     sizes |= {"topk": keys.integer("index_topk", high=MAX_TOKENS), "stride": keys.integer("index_kpool", 1)}
@@ -228,7 +227,7 @@ def glm5_next(keys: Keys, layers: int) -> Fields:
 
 
 def lfm3(keys: Keys, layers: int) -> Fields:
-    """LFM3: short convolutions, attention to everything and sliding attention, with a gate for each head."""
+    """LFM3: short convolutions, full attention and sliding attention, with a gate for each head."""
     kinds = ("conv", "full_attention", "sliding_attention")
     types = layer_types(keys, layers, kinds, ())
     keys.ignore("use_sandwich_norm", "layer_types")

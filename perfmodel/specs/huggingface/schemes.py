@@ -1,4 +1,4 @@
-"""Formats of a checkpoint's modules by the method that quantised it, each with keys of its own."""
+"""Formats of a checkpoint's modules by the quantisation method, each of which has its own keys."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,10 +13,10 @@ _MIXED = "MIXED_PRECISION"
 
 @dataclass(frozen=True)
 class Scheme:
-    """`default`: format of a layer's linear modules. named: module -> format. kept: matches what stays at 16
-    bits.
+    """`default`: format of a layer's linear modules.
 
-    matched: pattern of modules -> format. lm_head: its own, else at 16 bits.
+    named: module -> format. kept: matches modules at 16 bits. matched: pattern of modules -> format. lm_head:
+    its own format, else 16 bits.
     """
 
     default: str
@@ -26,7 +26,7 @@ class Scheme:
     lm_head: str = "bf16"
 
     def of(self, module: str, default: str | None = None) -> str:
-        """Format of one module, named without what stands before ``layers``."""
+        """Format of one module, named without the part before ``layers``."""
         if self.kept and self.kept.search(
             f"{module}\nmodel.language_model.{module}\nlanguage_model.model.{module}"
         ):
@@ -69,7 +69,7 @@ def _int4(q: Keys, method: str) -> str:
 
 
 def _grouped(group: int, zero: bool) -> str:
-    """4 bits with a scale, and perhaps a zero, for each group; of no size: one scale a column."""
+    """4 bits with a scale, and possibly a zero, for each group; without a group size one scale per column."""
     return "int4" if group < 1 else f"awq-g{group}" if zero else f"int4-g{group}-sym"
 
 
@@ -80,7 +80,7 @@ def _by_groups(q: Keys) -> Scheme:
 
 
 def _autoround(q: Keys) -> Scheme:
-    """Intel's AutoRound: as GPTQ; `extra_config` names modules of other bits, 16 among them."""
+    """Intel's AutoRound: as GPTQ, with modules of other bits (16 among them) in `extra_config`."""
     if q.data.get("data_type", "int") != "int":
         raise q.bad("data_type", "int")
     form, named = _int4(q, "gptq"), dict[str, str]()
@@ -99,7 +99,7 @@ def _bitsandbytes(q: Keys) -> Scheme:
 
 
 def _torchao(q: Keys) -> Scheme:
-    """torchao: the name of its configuration, or that with its fields under ``default``."""
+    """torchao: the name of its configuration, or a mapping with its fields under ``default``."""
     kind, fields = q.data.get("quant_type"), q.mapping("quant_type_kwargs")
     if isinstance(kind, dict):
         default = (q.mapping("quant_type") or q).mapping("default")
@@ -144,12 +144,14 @@ def _quark_format(part: Keys) -> str:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """A module's name in which ``*`` stands for anything."""
+    """A regular expression from a module's name in which ``*`` stands for anything."""
     return re.compile(re.escape(text).replace(r"\*", ".*") + r"(?=\.|$)")
 
 
 def _compressed(q: Keys) -> Scheme:
-    """compressed-tensors: groups of targets, each ``Linear`` or modules by name or ``re:``."""
+    """compressed-tensors: groups of targets, each of which is ``Linear``, module names or ``re:``
+    patterns.
+    """
     groups = q.mapping("config_groups")
     if groups is None:
         raise q.bad("config_groups", "a mapping of groups")
@@ -175,7 +177,7 @@ def _compressed(q: Keys) -> Scheme:
 
 
 def _group(group: Keys) -> str:
-    """Format of one group of compressed-tensors, from bits and type of weights and inputs."""
+    """Format of one group of compressed-tensors, from the bits and types of weights and inputs."""
     weights = group.mapping("weights")
     if weights is None:
         return "bf16"
@@ -220,9 +222,7 @@ def _algorithm(q: Keys) -> str:
 
 
 def kv_of(q: Keys) -> str | None:
-    """KV format of a checkpoint with scales for it; engines take it by default (vLLM,
-    utils/torch_utils.py).
-    """
+    """KV format of a checkpoint with KV scales; engines use it by default (vLLM, utils/torch_utils.py)."""
     name = q.data.get("kv_cache_quant_algo")
     if isinstance(scheme := q.data.get("kv_cache_scheme"), dict):
         name = (
@@ -244,7 +244,7 @@ _LISTS = (
 
 
 def _kept(q: Keys) -> re.Pattern[str] | None:
-    """What matches a module that a list of those left alone names: by path or its part, with ``*`` or as
+    """A test whether a list of unquantised modules names a module: by path or part of it, with ``*`` or
     ``re:``.
     """
     ways = []

@@ -6,8 +6,8 @@ from perfmodel.specs.models.components import MAX_TOKENS
 
 
 def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
-    """The `mla` mapping, and the width of a query head. ranked: the file must say the queries' rank, null for
-    none.
+    """The `mla` mapping, and the width of a query head. ranked: the file must state the queries' rank; null
+    means none.
     """
     names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     sizes = {name: keys.integer(name, low=0 if name == "qk_rope_head_dim" else 1) for name in names}
@@ -21,7 +21,9 @@ def latent(keys: Keys, layers: int, ranked: bool = True) -> Fields:
 
 
 def indexer(keys: Keys, layers: int) -> Fields:
-    """Sparse attention; of GLM-5.2 on only some layers choose, by `indexer_types` or by `index_topk_freq`."""
+    """Sparse attention. From GLM-5.2 on only some layers choose, by `indexer_types` or by
+    `index_topk_freq`.
+    """
     layer_types(keys, layers, ("deepseek_sparse_attention", "indexed_attention"), ())
     types = keys.data.get("indexer_types")
     if types is None and keys.data.get("index_topk_pattern"):
@@ -38,8 +40,8 @@ def indexer(keys: Keys, layers: int) -> Fields:
 
 
 def block_indexer(keys: Keys, layers: int) -> Fields:
-    """MiniMax-M3: a query attends to the blocks of keys that a small indexer scores highest, in all but some
-    layers.
+    """MiniMax-M3: in all but some layers a query attends to the blocks of keys that a small indexer scores
+    highest.
     """
     own, kinds = keys.mapping("sparse_attention_config"), keys.data.get("layer_types")
     keys.ignore("index_local_blocks", "layer_types", "attention_output_gate", "rotary_dim")
@@ -59,8 +61,8 @@ def block_indexer(keys: Keys, layers: int) -> Fields:
 
 
 def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
-    """Mistral-Large-4: queries come from the hidden state; some layers do not rotate, and some read another's
-    cache.
+    """Mistral-Large-4: queries come from the hidden state. Some layers have no rotary part, and some read
+    another layer's cache.
     """
     found, sources = latent(keys, layers, ranked=False), keys.integers("kv_source_layers")
     found["mla"]["unrotated_layers"] = keys.integers("no_rope_layers").count(0)
@@ -68,8 +70,8 @@ def latent_without_query_rank(keys: Keys, layers: int) -> Fields:
 
 
 def streams(keys: Keys, layers: int) -> Fields:
-    """Hidden states mixed before and behind each block (hyper-connections): 4, with 24 weights each, in
-    DeepSeek-V4.
+    """Hidden states that are mixed before and after each block (hyper-connections): 4, with 24 weights each,
+    in DeepSeek-V4.
     """
     count, hidden = keys.integer("hc_mult", 1), keys.integer("hidden_size")
     keys.ignore("hc_sinkhorn_iters", "hc_eps", "hc_magnitude")
@@ -79,7 +81,7 @@ def streams(keys: Keys, layers: int) -> Fields:
 
 
 def gated_latent(keys: Keys, layers: int) -> Fields:
-    """Hy-v4: as DeepSeek-V3.2, with a gate of the output, sinks and hyper-connections."""
+    """Hy-v4: as DeepSeek-V3.2, with an output gate, sinks and hyper-connections."""
     found = latent(keys, layers) | indexer(keys, layers) | streams(keys, layers)
     width = keys.integer("num_attention_heads") * keys.integer("v_head_dim")
     hidden = keys.integer("hidden_size")
@@ -91,10 +93,10 @@ _STRIDES = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 
 
 
 def compressed(keys: Keys, layers: int) -> Fields:
-    """DeepSeek-V4: a window, and one entry for 4 tokens, of which an indexer chooses, or for 128, of which it
-    does not.
+    """DeepSeek-V4: a window, and one cached entry per 4 tokens (which an indexer chooses) or per 128 tokens
+    (all read).
 
-    An entry of 4 is made of two of its own, and so are the indexer's keys.
+    An entry for 4 tokens is made of two projections, and so are the indexer's keys.
     """
     rates = keys.mapping("compress_rates")
     stride = _STRIDES | ({kind: rates.integer(kind) for kind in rates.data} if rates else {})

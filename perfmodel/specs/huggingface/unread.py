@@ -1,4 +1,4 @@
-"""Keys that may change the cost and that nobody read: a model that has one is refused, not counted wrong."""
+"""Refuses models with keys that may change the cost and that no reader read."""
 
 import re
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from perfmodel.specs.huggingface.keys import Keys
 
 @dataclass(frozen=True)
 class Pattern:
-    """A row of ``models/unread.csv``: what keys of one kind do.
+    """A row of ``models/unread.csv``: the effect of keys of one kind.
 
     pattern: a regular expression for a part of the key. changes_cost: yes for widths and counts of heads,
-    experts, states and caches, which make a layer cost other than its family's; no for keys that move no
-    byte and no FLOP, whatever other rows say of them. seen_in: such a key, and a `model_type` that has it;
-    blank where only files have one whose code is not in transformers.
+    experts, states and caches, with which a layer costs other than its family's; no for keys that change no
+    byte and no FLOP, which overrides other rows. seen_in: such a key, and a `model_type` that has it; blank
+    if transformers has no such code.
     """
 
     pattern: str
@@ -31,7 +31,7 @@ _COSTS, _FREE = (
 
 
 def refuse_unread(keys: Keys) -> None:
-    """Raise InputError naming the first key that may change the cost, says something, and was not read."""
+    """Raise InputError naming the first key that may change the cost, has a value, and was not read."""
     for key, value in keys.data.items():
         silent = value in (None, False, 0, "", [], {}) or key in keys.read
         if not silent and _COSTS.search(key) and not _FREE.search(key):

@@ -1,6 +1,4 @@
-"""Parts of a model that not every one has, and their sizes: experts, a latent, an indexer, recurrent layers,
-heads.
-"""
+"""Optional parts of a model and their sizes: experts, a latent, an indexer, recurrent layers, heads."""
 
 from typing import Annotated, Literal
 
@@ -20,10 +18,10 @@ RopeType = Literal["llama3", "linear", "dynamic", "yarn", "longrope", "proportio
 class MoE(Frozen):
     """Routed experts (MLPs of `intermediate_size`), shared experts and the dense layers.
 
-    first_dense_layers: layers with a dense MLP in place of experts, wherever they stand (first in
-    DeepSeek-V3, every second one in Llama-4 Maverick). normalized_weights: those of a token's experts add up
-    to 1. shared_gate: the shared expert has a gate of one column (Qwen). latent_size: width that experts read
-    and write, behind two projections that a layer's experts share (Nemotron-3 Super).
+    first_dense_layers: number of layers with a dense MLP instead of experts, at any place (first in
+    DeepSeek-V3, every second one in Llama-4 Maverick). normalized_weights: the weights of a token's experts
+    sum to 1. shared_gate: the shared expert has a gate of one column (Qwen). latent_size: width that experts
+    read and write, behind two projections that the experts of a layer share (Nemotron-3 Super).
     """
 
     num_experts: Size
@@ -45,7 +43,7 @@ class MoE(Frozen):
 class MLA(Frozen):
     """Latent attention (DeepSeek-V2/V3): `kv_lora_rank + qk_rope_head_dim` values cached per token and layer.
 
-    unrotated_layers: those without rotary part, which cache the latent alone (Mistral-Large-4).
+    unrotated_layers: number of layers without a rotary part, which cache only the latent (Mistral-Large-4).
     """
 
     q_lora_rank: Size | None = None
@@ -65,11 +63,10 @@ class Indexer(Frozen):
     """DeepSeek sparse attention: each query token attends to the `topk` tokens that a small indexer scores
     highest.
 
-    layers: those with an indexer of their own; the others take the choice of the one before (GLM-5.2), but
-    for the `dense_layers`, which attend to everything (MiniMax-M3, whose choice is of whole blocks). The
-    indexer's keys are cached beside the latent, in fp8 with a scale per 128 (vLLM, models/deepseek_v2.py).
-    arXiv 2512.02556.
-    stride: tokens that one key and what is chosen by it stand for; key_projections: of how many widths one
+    layers: with their own indexer. The others use the choice of the previous layer (GLM-5.2), except the
+    `dense_layers`, which attend to everything (MiniMax-M3, which chooses whole blocks). The cache also has
+    the indexer's keys, in fp8 with a scale per 128 (vLLM, models/deepseek_v2.py). arXiv 2512.02556. stride:
+    tokens for which one key and its chosen entry stand. key_projections: number of projections from which one
     key is made (DeepSeek-V4: 4 and 4).
     """
 
@@ -84,8 +81,8 @@ class Indexer(Frozen):
 
     @property
     def key_columns(self) -> int:
-        """Columns of the GEMM of its key and its heads' weights; MiniMax-M3 has none: the largest score
-        counts.
+        """Columns of the GEMM for its key and its heads' weights; MiniMax-M3 has no weights, because the
+        largest score counts.
         """
         return self.key_projections * self.head_dim + (self.num_heads if self.head_weights else 0)
 
@@ -96,9 +93,9 @@ class Indexer(Frozen):
 
 
 class Compressed(Frozen):
-    """Layers that attend, beside their window, to one cached entry for each `stride` tokens (DeepSeek-V4).
+    """Layers that attend to a window and to one cached entry per `stride` tokens (DeepSeek-V4).
 
-    chosen: to those entries alone that the indexer scores highest.
+    chosen: only to the entries that the indexer scores highest.
     """
 
     layers: SomeLayers
@@ -107,8 +104,8 @@ class Compressed(Frozen):
 
 
 class LowRank(Frozen):
-    """Queries of plain heads behind a projection to `query_rank`, outputs through `output_groups` to
-    `output_rank` each (DeepSeek-V4).
+    """Plain heads with low-rank projections (DeepSeek-V4): queries through `query_rank`, outputs through
+    `output_groups` to `output_rank` each.
     """
 
     query_rank: Size
@@ -117,10 +114,10 @@ class LowRank(Frozen):
 
 
 class Projection(Frozen):
-    """A dense projection of some layers beside those that every family has, such as a gate of the heads.
+    """A dense projection of some layers in addition to those of every family, such as a gate of the heads.
 
-    name: its part among `formats.PARTS`, and what may follow. split: cut over the devices by its outputs, its
-    inputs or not at all.
+    name: its part among `formats.PARTS`, with an optional suffix. split: whether devices share its outputs,
+    its inputs or neither.
     """
 
     name: str
@@ -131,20 +128,20 @@ class Projection(Frozen):
 
     @property
     def params(self) -> int:
-        """Of all layers."""
+        """Parameters over all layers."""
         return self.layers * self.inputs * self.outputs
 
 
 class LinearAttention(Frozen):
-    """Layers that keep a state per sequence in place of a cache: gated delta rule (Qwen3-Next), Mamba-2
-    (Nemotron-H), Kimi's delta attention (a decay for each channel of a key, from a projection of low rank), a
-    short convolution alone (LFM2: gated inputs and outputs, nothing but the inputs of the convolution is
-    kept) or lightning attention (MiniMax-Text-01: gated, no convolution).
+    """Layers that keep a state per sequence instead of a cache.
 
-    The state holds num_value_heads x key_head_dim x value_head_dim values a layer, and `conv_kernel - 1`
-    inputs of the convolution. full_rank_gate: Kimi's gate is one projection, not two. gated_norm: there is a
-    norm before the output (Mamba-2). Mamba-2's names for these are heads, state size and head size; its
-    groups are `num_key_heads`.
+    The kinds are the gated delta rule (Qwen3-Next), Mamba-2 (Nemotron-H), Kimi's delta attention (a decay for
+    each channel of a key, from a low-rank projection), a short convolution alone (LFM2: gated inputs and
+    outputs, only the inputs of the convolution are kept), and lightning attention (MiniMax-Text-01: gated, no
+    convolution). The state has num_value_heads x key_head_dim x value_head_dim values per layer, and
+    `conv_kernel - 1` inputs of the convolution. full_rank_gate: Kimi's gate is one projection, not two.
+    gated_norm: there is a norm before the output (Mamba-2). Mamba-2 calls these heads, state size and head
+    size; its groups are `num_key_heads`.
     """
 
     kind: Literal["gated_delta", "mamba2", "kimi_delta", "conv", "lightning"]
@@ -172,9 +169,11 @@ class LinearAttention(Frozen):
 
     @property
     def projected(self) -> int:
-        """Columns of the input projections: what is convolved, the gate, and one or two numbers a head.
+        """Columns of the input projections: the convolved channels, the gate, and one or two numbers per
+        head.
 
-        Kimi's: queries, keys and values, two of low rank (the gate's and the decay's), and one number a head.
+        Kimi's: queries, keys and values, two low-rank projections (of gate and decay), and one number per
+        head.
         """
         if self.kind == "conv":
             return 3 * self.inner
@@ -213,19 +212,19 @@ class LinearAttention(Frozen):
         """FLOPs of one token per value of the state: three products (delta rule) or two (Mamba-2), 2 FLOPs
         each.
 
-        Delta rule (arXiv 2412.06464): read at the key, outer product, read at the query; Mamba-2
+        Delta rule (arXiv 2412.06464): read at the key, outer product, read at the query. Mamba-2
         (2405.21060): the last two.
         """
         return 6 if self.kind.endswith("delta") else 4
 
     def params(self, hidden: int) -> int:
-        """All of one layer but its norm before."""
+        """Parameters of one layer without the norm before it."""
         return hidden * (self.projected + self.inner) + self.small_params
 
 
 class AttentionHeads(Frozen):
-    """Heads of attention layers. value_head_dim None: as `head_dim`. one_kv_projection: it makes keys and
-    values, which are the same where they are `cached_once`.
+    """Heads of attention layers. value_head_dim: None for `head_dim`. one_kv_projection: one projection makes
+    keys and values, which are equal if `cached_once`.
     """
 
     num_attention_heads: Size
@@ -252,12 +251,12 @@ class AttentionHeads(Frozen):
 
 
 class RopeScaling(Frozen):
-    """Rotary frequency scaling, in Hugging Face's words (`dynamic` and `proportional` by type and factor
-    only).
+    """Rotary frequency scaling, in Hugging Face's words (`dynamic` and `proportional` only by type and
+    factor).
 
     low_freq_factor, high_freq_factor: of `llama3`. beta_fast ... mscale_all_dim: of `yarn`. short_factor,
-    long_factor: of `longrope`, one a pair of dimensions. attention_factor: what cosine and sine are
-    multiplied by, where stated.
+    long_factor: of `longrope`, one per pair of dimensions. attention_factor: factor on cosine and sine, if
+    stated.
     """
 
     rope_type: RopeType = "llama3"
@@ -276,7 +275,7 @@ class RopeScaling(Frozen):
 
 
 class Published(Frozen):
-    """Parameter counts a model's makers print, to check the computed ones against (billions)."""
+    """Parameter counts that a model's makers publish, in billions, to check the computed ones."""
 
     total_b: Number | None = None
     active_b: Number | None = None

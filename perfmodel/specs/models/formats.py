@@ -1,6 +1,4 @@
-"""Number formats: how many bytes a value takes, which tensor-core peak computes with it, and which tensor has
-which.
-"""
+"""Number formats: bytes per value, the peak that computes with it, and the format of each tensor."""
 
 import re
 from collections.abc import Collection
@@ -14,9 +12,9 @@ from perfmodel.specs.models.ggml import BLOCKS, MIXES, of_mix
 class Format:
     """A number format.
 
-    name: as the user writes it. bytes_per_value: storage, block scales included. compute: the device peak
-    that a GEMM on it runs at. input_bytes: bytes of one activation value where a GEMM takes its input
-    quantised, by a kernel before it; None where it takes it as it is.
+    name: as the user writes it. bytes_per_value: storage, including block scales. compute: the device peak
+    for a GEMM in this format. input_bytes: bytes of one activation value if a kernel quantises the GEMM's
+    input first; None if not.
     """
 
     name: str
@@ -31,7 +29,7 @@ class Format:
 
     @property
     def weight_only(self) -> "Format":
-        """The same bytes, computed with in bf16."""
+        """The same bytes, computed in bf16."""
         if self.input_bytes is None:
             return self
         name = re.sub("-a[48]$", "", self.name)
@@ -64,7 +62,7 @@ WEIGHT_FORMATS = {
 
 
 def _of_block(name: str) -> Format:
-    """A format of a GGUF file's tensors."""
+    """A format of the tensors in a GGUF file."""
     _, values, size = BLOCKS[name]
     return Format(name, size / values, "bf16")
 
@@ -74,8 +72,8 @@ KV_FORMATS = {
     for name in ("fp32", "bf16", "fp16", "fp8", "int8", "nvfp4", "int4")
 } | {name: _of_block(name) for name in ("q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0")}
 _GROUP_BYTES = {"int": 4.0, "awq": 2.5, "int-sym": 2.0}
-"""Per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast, MLX), of 4 bits (AWQ, GPTQ), or
-none.
+"""Bytes per group of weights: a 16-bit scale, and a zero of 16 bits (gpt-fast, MLX), of 4 bits (AWQ, GPTQ),
+or none.
 """
 _SHORT = {"awq": "awq-g128", "gptq": "int4-g128-sym"}
 _SHOWN = (*WEIGHT_FORMATS, "fp8-wo", "nvfp4-wo", "int4-g128", "int4-g128-sym", "awq-g128", *MIXES)
@@ -96,18 +94,20 @@ PARTS = {
     "embedding": ("embedding",),
     "mtp": ("mtp",),
 }
-"""Part of a model -> its GEMMs, as `perfmodel ops` names them."""
+"""Part of a model -> its GEMMs, with the names of `perfmodel ops`."""
 KEPT = ("router", "latent", "index_k", "compress", "streams", "lm_head", "embedding")
-"""Parts that stay at 16 bits unless they are named: checkpoints leave out router, LM head and embedding, and
-vLLM holds the up-projections of a latent and the keys of an indexer in bf16 whatever they were stored in
-(model_executor/layers/attention/mla_attention.py, models/deepseek_v2.py).
+"""Parts that stay at 16 bits unless they are named.
+
+Checkpoints leave out router, LM head and embedding. vLLM holds the up-projections of a latent and the keys of
+an indexer in bf16 regardless of their stored format (model_executor/layers/attention/mla_attention.py,
+models/deepseek_v2.py).
 """
 _PART_OF = {tensor: part for part, tensors in PARTS.items() for tensor in tensors}
 
 
 def _format(name: str, flag: str) -> Format:
-    """One format, or ``A*3+B*75``: of a GEMM that is A in 3 layers and B in 75, which runs as most of its
-    layers do.
+    """One format, or ``A*3+B*75``: a GEMM that is A in 3 layers and B in 75. It runs as most of its layers
+    do.
     """
     if "+" in name:
         mixed = [(_format(form, flag), layers) for form, layers in _shares(name, flag)]
@@ -141,7 +141,7 @@ def _format(name: str, flag: str) -> Format:
 
 
 def _shares(name: str, flag: str = "--weights") -> list[tuple[str, int]]:
-    """Formats of a mixed one, and the layers of each."""
+    """Formats of a mixed one, and the number of layers of each."""
     shares = []
     for part in name.split("+"):
         form, _, layers = part.partition("*")
@@ -153,8 +153,7 @@ def _shares(name: str, flag: str = "--weights") -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Formats of all of a model's matrices: of its layers (`base`), and of parts or single GEMMs of their
-    own.
+    """Formats of all matrices of a model: `base` for its layers, and separate ones for parts or single GEMMs.
 
     given: the spelling with the name of a mix that stands for them.
     """
@@ -164,8 +163,8 @@ class Weights:
     given: str = ""
 
     def of(self, tensor: str) -> Format:
-        """Format of one GEMM: that given for the GEMM itself, else for its part, else 16 bits if that is
-        usual for the part, else the format of the layers.
+        """Format of one GEMM: its own, else that of its part, else 16 bits if that is usual for the part,
+        else that of the layers.
         """
         named, part = dict(self.own), _PART_OF.get(tensor, tensor)
         if tensor in named or part in named:
@@ -174,17 +173,17 @@ class Weights:
 
     @property
     def name(self) -> str:
-        """As `weight_format` reads it."""
+        """The spelling that `weight_format` reads."""
         spelled = ",".join([self.base.name, *(f"{tensor}={form.name}" for tensor, form in self.own)])
         return self.given or spelled
 
     @property
     def computes(self) -> tuple[str, ...]:
-        """Peaks that its GEMMs run at, the layers' first."""
+        """Peaks at which its GEMMs run, the layers' first."""
         return tuple(dict.fromkeys([self.base.compute, *(form.compute for _, form in self.own)]))
 
     def within(self, peaks: Collection[str]) -> "Weights":
-        """The same bytes as a device with these peaks runs them: weight-only where it has none for the
+        """The same bytes as a device with these peaks runs them: weight-only if it has no peak for the
         format.
         """
         own = tuple((tensor, _on(form, peaks)) for tensor, form in self.own)
@@ -211,12 +210,13 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
     GEMMs.
 
     ``fp8``, ``fp8-block`` (128 x 128), ``mxfp8``, ``int8``, ``nvfp4`` and ``mxfp4-a8`` quantise activations
-    too and run at that peak; with ``-wo`` they are weight-only and compute in bf16, as ``mxfp4``, ``int4``,
-    ``int4-gN`` (a 16-bit scale and zero per N weights; any of 2 to 8 bits), ``int4-gN-sym`` (a scale),
-    ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes) do; any of these with ``-a8``
-    runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp's (`ggml.MIXES`), ``4.9bpw`` one of that many
-    bits a weight, and a format of its tensors (``q4_k``) is weight-only. Parts of `KEPT` stay at 16 bits
-    unless they are named. ``A*3+B*75`` is A in 3 layers and B in 75. Raises InputError for an unknown name.
+    too and run at that peak. With ``-wo`` they are weight-only and compute in bf16. So do ``mxfp4``,
+    ``int4``, ``int4-gN`` (a 16-bit scale and zero per N weights; any of 2 to 8 bits), ``int4-gN-sym`` (a
+    scale), ``awq-gN`` (scale and 4-bit zero), ``nf4`` and ``nf4-dq`` (bitsandbytes). Any of these with
+    ``-a8`` runs on 8-bit activations. ``q4_k_m`` is a file of llama.cpp (`ggml.MIXES`), ``4.9bpw`` one with
+    that many bits per weight. A format of its tensors (``q4_k``) is weight-only. Parts of `KEPT` stay at 16
+    bits unless they are named. ``A*3+B*75`` is A in 3 layers and B in 75. Raises InputError for an unknown
+    name.
     """
     parts = [part.strip().lower() for part in name.split(",")]
     mix = of_mix(parts[0])
@@ -226,7 +226,7 @@ def weight_format(name: str, flag: str = "--weights") -> Weights:
 
 
 def _own(parts: list[str], name: str, flag: str) -> dict[str, Format]:
-    """Formats of ``PART=FORMAT``."""
+    """The formats of ``PART=FORMAT``."""
     own: dict[str, Format] = {}
     for text in parts:
         tensor, equals, form = (part.strip() for part in text.partition("="))
@@ -240,7 +240,7 @@ def _own(parts: list[str], name: str, flag: str) -> dict[str, Format]:
 
 
 def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
-    """A KV-cache format; attention itself computes in bf16 (fp32 for an fp32 cache)."""
+    """A KV-cache format. Attention itself computes in bf16 (fp32 for an fp32 cache)."""
     key = name.strip().lower()
     if key not in KV_FORMATS:
         raise unknown_name(flag, "KV format", name, KV_FORMATS)
@@ -249,9 +249,9 @@ def kv_format(name: str, flag: str = "--kv-dtype") -> Format:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Formats of one model's weights and cache. Activations are bf16, or fp32 beside fp32 weights.
+    """Formats of one model's weights and cache. Activations are bf16, or fp32 with fp32 weights.
 
-    index_compute: peak that an indexer's scores run at.
+    index_compute: peak at which an indexer's scores run.
     """
 
     weights: Weights
@@ -265,5 +265,5 @@ class Precision:
 
     @property
     def attention_compute(self) -> str:
-        """Peak that attention runs at."""
+        """Peak at which attention runs."""
         return "fp32" if self.weights.base.compute == "fp32" else self.kv.compute

@@ -1,6 +1,4 @@
-"""Number formats of GGUF files: blocks of values that share scales, and the mixes of them that llama.cpp
-writes.
-"""
+"""Number formats of GGUF files: blocks of values that share scales, and llama.cpp's mixes of them."""
 
 BLOCKS = {
     "fp32": (0, 1, 4),
@@ -32,7 +30,7 @@ BLOCKS = {
     "q1_0": (41, 128, 18),
     "q2_0": (42, 64, 18),
 }
-"""Format -> its number in a file, the values of one block, and the block's bytes.
+"""Format -> its number in a file, the values per block, and the bytes per block.
 
 Source: GGML_QUANT_SIZES in gguf-py/gguf/constants.py of llama.cpp, as of llama-cpp-python 0.3.36 (PyPI, MIT).
 """
@@ -69,24 +67,24 @@ MIXES = {
     f"shared_down=iq4_xs*7+q5_k*1,{_HEAD}",
     "mxfp4_moe": f"{_EVERYWHERE.format('q8_0')},experts=mxfp4",
 }
-"""A file mix -> the formats of its parts, as `weight_format` reads them. Embedding and latent are as most
-layers.
+"""A file mix -> the formats of its parts, as `weight_format` reads them. Embedding and latent have the format
+of most layers.
 
 Source: llama_tensor_get_type_impl of src/llama-quant.cpp as of llama-cpp-python 0.3.36, without an importance
-matrix: of half of the layers more bits (use_more_bits), of the first eighth, and so on. A mix by columns is
-that of four query heads to a KV head (`qkv`, where the values are a sixth) and of Qwen3.5 (`state_in`).
+matrix: more bits for half of the layers (use_more_bits), for the first eighth, and so on. A mix by columns is
+that of four query heads per KV head (`qkv`, where the values are a sixth) and of Qwen3.5 (`state_in`).
 """
 
 
 MEANS = {"ud-q4_k_xl": "4.88bpw"}
-"""A mix that is another one in each file -> bits of a weight, as a mean.
+"""Mean bits per weight of a mix that differs between files.
 
 Source: six models in lhl/strix-halo-testing@5ee14b5b, llm-bench (4.60 to 5.29, by size over parameters).
 """
 
 
 def of_mix(name: str) -> str | None:
-    """What a mix, or a mean over a whole file (``4.9bpw``), stands for; None for any other name."""
+    """The formats of a mix, or of a mean over a whole file (``4.9bpw``); None for any other name."""
     if (mean := MEANS.get(name, name)).endswith("bpw"):
         return _EVERYWHERE.format(mean)
     mix = MIXES.get(name)
@@ -94,9 +92,9 @@ def of_mix(name: str) -> str | None:
 
 
 USUAL_MIX = "q4_k_m"
-"""What llama.cpp takes of a repository's files unless asked (``-hf``, common/arg.cpp of 0c1e57098)."""
+"""The mix that llama.cpp downloads from a repository by default (``-hf``, common/arg.cpp of 0c1e57098)."""
 CONVERTED = {"bf16,experts=mxfp4": "mxfp4_moe"}
-"""A checkpoint's own formats -> the one mix that it is converted to (ggml-org/gpt-oss-120b-GGUF)."""
+"""A checkpoint's own formats -> the mix to which it is converted (ggml-org/gpt-oss-120b-GGUF)."""
 
 
 STAND_IN = {
@@ -107,14 +105,14 @@ STAND_IN = {
     "int3": "q3_k_m",
     "int2": "q2_k",
 }
-"""First word of a format that llama.cpp does not have -> the mix of as many bits."""
+"""First word of a format that llama.cpp does not have -> the mix with as many bits."""
 
 
 def in_gguf(weights: str) -> str:
-    """Weights as llama.cpp has them; formats by part stay as they are named."""
+    """Weights in llama.cpp's formats. Formats of named parts stay."""
     return weights if "," in weights else STAND_IN.get(weights.strip().lower().partition("-")[0], weights)
 
 
 def is_gguf(model: str) -> bool:
-    """True if a model is named by its GGUF file."""
+    """Whether a model is named by its GGUF file."""
     return model.endswith((".gguf", ".GGUF"))

@@ -1,4 +1,4 @@
-"""Finding a model's shape: bundled by name or alias, or read from a file of one's own."""
+"""Finds a model's shape: bundled by name or alias, or from a user's file."""
 
 import os
 import re
@@ -20,7 +20,7 @@ __all__ = ["MLA", "ModelSpec", "MoE", "RopeScaling", "aliases", "load_bundled", 
 
 
 def other_names(stated: Mapping[str, Any]) -> list[str]:
-    """Aliases and Hugging Face id of a bundled model by what its file states, with the owner and without."""
+    """Aliases and Hugging Face id of a bundled model from its file, with and without the owner."""
     listed = (*stated.get("aliases", ()), stated.get("hf_id") or stated["name"])
     return [*listed, *(alias.rpartition("/")[2] for alias in listed)]
 
@@ -59,7 +59,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A bundled model in other formats, as ``models/checkpoints.csv`` lists it by its Hugging Face id."""
+    """A bundled model in other formats, listed in ``models/checkpoints.csv`` by its Hugging Face id."""
 
     checkpoint: str
     model: str
@@ -70,7 +70,7 @@ class Checkpoint:
 
 @cache
 def _quantised(key: str) -> ModelSpec | None:
-    """The bundled model in the formats of a listed checkpoint, by its id or the part behind the owner."""
+    """The bundled model in the formats of a listed checkpoint, by its id with or without the owner."""
     if key in aliases():
         return None
     for row in read_rows(data_folder("models") / "checkpoints.csv", Checkpoint):
@@ -82,8 +82,7 @@ def _quantised(key: str) -> ModelSpec | None:
 
 
 def _plain(name: str) -> str | None:
-    """The bundled model that a name means with its maker and what it was tuned for left out, where it is not
-    known.
+    """The bundled model for an unknown name, without its maker and tuning suffix.
 
     ``Qwen/Qwen2.5-7B-Instruct`` has the shape of ``qwen2.5-7b``.
     """
@@ -94,16 +93,17 @@ def _plain(name: str) -> str | None:
 
 
 def _untuned(name: str) -> str:
-    """Without what it was tuned for."""
+    """The name without its tuning suffix."""
     return re.sub(r"-(instruct|thinking|it|chat|hf|base|bf16)(?=-|$)", "", name)
 
 
 def hub_id(name: str, flag: str = "--model") -> str | None:
-    """The Hugging Face id of just the model that a name means: one that is typed, or the listed one that
-    reads like it.
+    """The Hugging Face id of exactly the model that a name means: the typed id, or the most similar listed
+    one.
 
-    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). A file's own
-    where it states one; a folder is what it is. None where none is known. Raises InputError as `load_model`.
+    A bundled shape serves several models (``llama-3.3-70b`` has that of ``llama-3.1-70b``). For a file it is
+    the id that the file states; for a folder, the folder. None if none is known. Raises InputError as
+    `load_model`.
     """
     found, key = load_model(name, flag), files.spelling(name)
     if os.path.isdir(name) or key == found.name:
@@ -120,10 +120,10 @@ def hub_id(name: str, flag: str = "--model") -> str | None:
 
 
 def served_id(name: str, head: str | None) -> str | None:
-    """`hub_id`, or of a base model that is named in short the listed one that a head was trained for.
+    """`hub_id`; for the short name of a base model, the listed id for which a head was trained.
 
-    Heads that say Instruct or it accept what that model writes: ``llama-3.1-8b`` with one is served as
-    ``meta-llama/Llama-3.1-8B-Instruct``.
+    A head with Instruct or it in its name is trained for the output of that model: ``llama-3.1-8b`` with such
+    a head is served as ``meta-llama/Llama-3.1-8B-Instruct``.
     """
     found = hub_id(name)
     tuned = _TUNED.search(head or "")
@@ -138,17 +138,16 @@ _TUNED = re.compile(r"-(instruct|it)(?=-|\.|$)", re.IGNORECASE)
 
 
 def _bare(name: str) -> str:
-    """An id without its owner, its maker and what it was tuned for."""
+    """An id without its owner, its maker and its tuning suffix."""
     return re.sub(r"^(meta|nvidia)-", "", _untuned(files.spelling(name.rpartition("/")[2])))
 
 
 def precision_of(
     model: ModelSpec, peaks: Collection[str], weights: str | None = None, kv_dtype: str | None = None
 ) -> Precision:
-    """The formats a model is served in: those named, else its checkpoint's own.
+    """The formats in which a model is served: the named ones, else its checkpoint's own.
 
-    peaks: what the device has a peak for; the checkpoint's own formats are weight-only where theirs is
-    missing.
+    peaks: formats with a peak on the device. Without a peak, the checkpoint's own formats are weight-only.
     """
     own = weight_format(model.weights).within(peaks) if weights is None else weight_format(weights)
     return Precision(
@@ -171,7 +170,9 @@ def _read(path: Path) -> ModelSpec:
 
 
 def _of_gguf(path: Path) -> ModelSpec:
-    """The bundled model that a file says it is, in its formats, where shapes agree; else the file's own."""
+    """The bundled model that a file states, in the file's formats, if the shapes agree; else the file's own
+    model.
+    """
     from perfmodel.specs.gguf import from_gguf
 
     spec, names = from_gguf(path)

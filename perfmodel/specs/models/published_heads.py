@@ -1,5 +1,5 @@
-"""Published drafting heads by their target: what ``--draft eagle3`` is where makers print the shape of their
-head.
+"""Published drafting heads by target: the meaning of ``--draft eagle3`` where makers publish the shape of
+their head.
 """
 
 from dataclasses import dataclass
@@ -49,5 +49,5 @@ def published_heads() -> tuple[PublishedHead, ...]:
 
 
 def published_head(target: str, kind: str) -> PublishedHead | None:
-    """The head of a bundled target; None where the table has none."""
+    """The head of a bundled target; None if the table has none."""
     return next((row for row in published_heads() if (row.target, row.kind) == (target, kind)), None)

@@ -29,17 +29,17 @@ from perfmodel.specs.models.formats import kv_format, weight_format
 class ModelSpec(AttentionHeads):
     """One decoder-only model, from ``perfmodel/models/<name>.yaml`` or any Hugging Face ``config.json``.
 
-    Its own heads are those of the full layers. `num_sliding_layers` of the attention layers attend to the
-    last `sliding_window` tokens only, with heads of their own where `sliding_heads` says so. attention_layers
-    and mlp_layers: None where every layer has an attention (or a recurrent part) and an MLP; a layer of
-    Nemotron-H has one of them. attention_gate: the query projection also makes a gate for the output.
-    wide_qk_norm: the norms of queries and keys span all heads (OLMo-2). norm_bias: norms shift too.
-    shared_kv_layers, shared_kv_sliding: of the full and of the sliding layers those that read the cache of
-    another (Gemma-3n). residual_streams: hidden states that a layer passes on. table_params: of tables beside
-    the embedding of which a token reads a row. weights, kv_dtype: what the checkpoint comes in, as
-    `--weights` and `--kv-dtype` say it.
-    num_nextn_predict_layers: multi-token prediction layers, counted in none of the sums; None: not said.
-    mtp_head: Hugging Face id of the checkpoint that has such layers, where config.json does not say so.
+    Its own heads are those of the full layers. `num_sliding_layers` of the attention layers attend only to
+    the last `sliding_window` tokens, with separate heads if `sliding_heads` is set. attention_layers,
+    mlp_layers: None if every layer has an attention (or a recurrent part) and an MLP; a layer of Nemotron-H
+    has only one of them. attention_gate: the query projection also makes a gate for the output. wide_qk_norm:
+    the norms of queries and keys span all heads (OLMo-2). norm_bias: norms have a shift too.
+    shared_kv_layers, shared_kv_sliding: number of full and of sliding layers that read another layer's cache
+    (Gemma-3n). residual_streams: hidden states that a layer passes on. table_params: of tables other than the
+    embedding, of which a token reads a row. weights, kv_dtype: formats of the checkpoint, in the words of
+    `--weights` and `--kv-dtype`. num_nextn_predict_layers: multi-token prediction layers, which no sum
+    includes; None if unknown. mtp_head: Hugging Face id of the checkpoint with such layers, if config.json
+    does not mention them.
     """
 
     name: str
@@ -120,7 +120,7 @@ class ModelSpec(AttentionHeads):
 
     @property
     def rotary_dim(self) -> int:
-        """Dimensions of a head that rotate."""
+        """Dimensions of a head with rotary positions."""
         return int(self.head_dim * self.partial_rotary_factor)
 
     # How many layers have what.
@@ -161,7 +161,7 @@ class ModelSpec(AttentionHeads):
     # Parameters by component; every other count in the engine is a sum of these.
 
     def attention_params(self, sliding: bool = False) -> int:
-        """Everything in one attention layer but its norm before; an indexer is counted apart."""
+        """Parameters of one attention layer without the norm before it and without an indexer."""
         hidden, heads = self.hidden_size, self.heads(sliding)
         if mla := self.mla:
             rank, width = (
@@ -188,15 +188,15 @@ class ModelSpec(AttentionHeads):
         return hidden * (query + heads.kv_columns + output) + biases + self.extra_params(heads)
 
     def _kv_params(self, sliding: bool) -> int:
-        """What a layer that reads the cache of another does without: projections of keys and values, and
-        their norm.
+        """Parameters that a layer with another layer's cache lacks: projections of keys and values, and their
+        norm.
         """
         heads = self.heads(sliding)
         norm = heads.head_dim * (heads.num_key_value_heads if self.wide_qk_norm else 1) if self.qk_norm else 0
         return heads.kv_columns * (self.hidden_size + self.qkv_bias) + norm
 
     def extra_params(self, heads: AttentionHeads) -> int:
-        """Query/key norms, shared by all heads or one over them (`wide_qk_norm`), and attention sinks of one
+        """Query/key norms, shared by all heads or one over them (`wide_qk_norm`), and attention sinks, per
         layer.
         """
         both = heads.num_attention_heads + heads.num_key_value_heads if self.wide_qk_norm else 2
@@ -204,7 +204,7 @@ class ModelSpec(AttentionHeads):
 
     @property
     def indexer_params(self) -> int:
-        """The indexers of all layers."""
+        """Parameters of the indexers of all layers."""
         if not (one := self.indexer):
             return 0
         rank = self.low_rank.query_rank if self.low_rank else self.mla.q_lora_rank if self.mla else None
@@ -213,18 +213,18 @@ class ModelSpec(AttentionHeads):
 
     @property
     def mlp_matrices(self) -> int:
-        """Matrices of an MLP: gate, up and down, or up and down alone."""
+        """Matrices of an MLP: gate, up and down, or only up and down."""
         return 3 if self.gated_mlp else 2
 
     @property
     def dense_mlp_params(self) -> int:
-        """MLP of one dense layer."""
+        """Parameters of the MLP of one dense layer."""
         bias = (self.mlp_matrices - 1) * self.intermediate_size + self.hidden_size
         return self.mlp_matrices * self.hidden_size * self.intermediate_size + bias * self.mlp_bias
 
     @property
     def expert_params(self) -> int:
-        """One routed expert."""
+        """Parameters of one routed expert."""
         if not (moe := self.moe):
             return 0
         width, outer = moe.intermediate_size, moe.latent_size or self.hidden_size
@@ -232,8 +232,8 @@ class ModelSpec(AttentionHeads):
 
     @property
     def moe_layer_params(self) -> int:
-        """One MoE layer: router, routed and shared experts with their gate, projections to and from a
-        latent.
+        """Parameters of one MoE layer: router, routed and shared experts with their gate, projections to and
+        from a latent.
         """
         if not (moe := self.moe):
             return 0
@@ -245,13 +245,13 @@ class ModelSpec(AttentionHeads):
 
     @property
     def norm_params(self) -> int:
-        """All layer norms and the final one."""
+        """Parameters of all layer norms and the final one."""
         both = 2 if self.norm_bias else 1
         return both * self.hidden_size * (self.norms_per_layer * self.num_hidden_layers + 1)
 
     @property
     def embedding_params(self) -> int:
-        """Input embedding; the tied LM head has no weights of its own but is still read."""
+        """Parameters of the input embedding. A tied LM head has no weights of its own but is still read."""
         return self.vocab_size * self.hidden_size
 
     @property
@@ -276,8 +276,8 @@ class ModelSpec(AttentionHeads):
 
     @property
     def active_params(self) -> int:
-        """Parameters one token uses, without the input embedding (a table look-up): P_active of the closed
-        forms.
+        """Parameters that one token uses, without the input embedding (a table look-up): P_active of the
+        closed forms.
         """
         idle = (self.moe.num_experts - self.moe.experts_per_token) * self.expert_params if self.moe else 0
         input_embedding = 0 if self.tie_word_embeddings else self.embedding_params
