@@ -55,7 +55,8 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.dev  ## regenerate tables, outputs and pictures in docs/, and build the site into site/
+docs: $(VENV)/.dev  ## regenerate pinned answers, tables, outputs and pictures in docs/, and build the site into site/
+	$(BIN)/python -m tests.pinned --write
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -5,9 +5,10 @@ from typing import Any, get_args
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary.files import bundled_names
-from perfmodel.specs.calibrations.by_engine import calibration_of
+from perfmodel.specs.calibrations.by_engine import calibration_of, engine_of
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.devices.gpu import GPUSpec, Precision, Quantity, load_gpu
+from perfmodel.specs.engines.serving import serving_engines
 
 
 def _scaled(factor: float) -> Any:
@@ -33,11 +34,16 @@ def _answers_with(gpu: GPUSpec) -> str:
 
 
 def _faults(gpu: GPUSpec) -> list[str]:
-    """Faults that are not visible in the device's file alone: the calibration that it names must exist."""
+    """Faults that are not visible in the device's file alone. Its calibration must exist, and a bundled one must
+    not be a serving engine's.
+    """
     try:
-        load_calibration(gpu.calibration, "calibration")
+        named = load_calibration(gpu.calibration, "calibration")
     except InputError as error:
         return [error.as_flags]
+    if gpu.calibration in bundled_names("calibrations") and engine_of(named) in serving_engines():
+        given = repr(gpu.calibration)
+        return [f"calibration: must not be a serving engine's (--engine finds those), given {given}"]
     return []
 
 

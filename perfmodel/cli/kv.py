@@ -4,8 +4,10 @@ import dataclasses
 import inspect
 from typing import Any
 
+from perfmodel import validate
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.kv import KVMethod, method, names, parse_kv
+from perfmodel.plugins import names_in
 
 
 def load(text: str, flag: str) -> KVMethod:
@@ -23,7 +25,8 @@ def _spell(options: dict[str, Any]) -> str:
 
 
 def _runs(kv: KVMethod) -> str:
-    return "predicted only" if kv.predicted_only else "runs"
+    views = names_in(f"{folder}/decoder/kv" for folder in validate.__path__)
+    return "runs" if kv.name in views else "predicted only"
 
 
 def _describe(kv: KVMethod) -> dict[str, Any]:

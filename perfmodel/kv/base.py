@@ -89,10 +89,6 @@ class KVMethod:
     example: ClassVar[str]
     """A complete command-line spelling, for help, tables and contract tests."""
     aliases: ClassVar[tuple[str, ...]] = ()
-    predicted_only: ClassVar[bool] = False
-    """Whether only a prediction is possible, because the decoder of `perfmodel validate` cannot run the
-    method.
-    """
 
     budget: int | None
     """K: cached tokens that one draft step reads. None where the method reads a share or all of the context.

@@ -18,7 +18,6 @@ class H2O(KVMethod):
     source: ClassVar[str] = "Zhang et al. 2023, arXiv 2306.14048"
     example: ClassVar[str] = "h2o:1024"
     aliases: ClassVar[tuple[str, ...]] = ("heavyhitter",)
-    predicted_only: ClassVar[bool] = True
 
     budget: int
 

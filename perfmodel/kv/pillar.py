@@ -21,7 +21,6 @@ class Pillar(KVMethod):
     source: ClassVar[str] = "Zhao et al. 2025 (SparseSpec, PillarAttn), arXiv 2512.01278"
     example: ClassVar[str] = "pillar,share=0.05"
     aliases: ClassVar[tuple[str, ...]] = ("pillarattn", "sparsespec")
-    predicted_only: ClassVar[bool] = True
 
     budget: int | None = None
     share: float | None = None

@@ -19,7 +19,6 @@ class PQCache(KVMethod):
     source: ClassVar[str] = "Zhang et al. 2024, arXiv 2407.12820"
     example: ClassVar[str] = "pqcache:1024,subvectors=2,bits=6,iterations=10"
     aliases: ClassVar[tuple[str, ...]] = ("pq",)
-    predicted_only: ClassVar[bool] = True
 
     budget: int
     subvectors: int

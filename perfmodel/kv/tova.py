@@ -15,7 +15,6 @@ class TOVA(KVMethod):
 
     source: ClassVar[str] = "Oren et al. 2024, arXiv 2401.06104"
     example: ClassVar[str] = "tova:1024"
-    predicted_only: ClassVar[bool] = True
 
     budget: int
 

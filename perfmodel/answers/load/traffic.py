@@ -37,6 +37,7 @@ from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import check_draft_length
 from perfmodel.speculation.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -235,10 +236,14 @@ def _warnings(question: TrafficQuery, scenario: Scenario, gamma: int) -> tuple[s
 
 
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:
-    """The replica, with the passes of all draft lengths that a policy of the question may choose."""
+    """The replica, with the passes of all draft lengths that a policy of the question may choose.
+
+    Raises InputError for a length that the draft cannot make.
+    """
     longest, lengths = scenario.longest(question.max_gamma), {0}
     for policy in question.gamma:
         lengths |= set(policy.lengths(longest)) if known else set()
+    check_draft_length(scenario.draft, max(lengths))
     priced = step_times(scenario, question.lengths, question.limits, sorted(lengths), reuse=question.reuse)
     if question.turns > 1:
         priced = [along_turns(question, scenario, t) for t in priced]
