@@ -1,1 +1,1 @@
-"""The distance of predictions from measurements: comparison, record, page, history and the gate."""
+"""The distance of predictions from measurements: comparison, record, page and gate."""

@@ -1,5 +1,5 @@
-"""The rules of ``perfmodel validate check``: errors above a limit or a baseline's, predictions that moved,
-and measurements that drifted.
+"""The rules of ``perfmodel validate check``: errors above a limit or above a baseline's, changed predictions,
+and changed measurements.
 """
 
 import json
@@ -27,19 +27,19 @@ from perfmodel.writing import write as write_file
 DEFAULT_MAX_ERROR = 0.10
 """Limit of the mean error, used without a given limit and without a baseline."""
 TOLERANCE = 0.01
-"""How far a mean error may rise above the baseline's, and how far predictions of its rows may move."""
+"""Allowed rise of a mean error above the baseline's, and allowed change of the predictions of its rows."""
 MAX_DRIFT = 0.03
-"""How far the measurements of a baseline's figure may drift on average without `max_drift`: a second run of a
-quiet GPU agrees within it (`STEADY`).
+"""Allowed mean drift of the measurements of a baseline's figure, without `max_drift`. A second run on a quiet
+GPU agrees within it (`STEADY`).
 """
 SINGLE = 3.0
-"""How much further one point may drift than the mean of its figure."""
+"""Factor by which one point may drift more than the mean of its figure."""
 SHOWN_MOVES = 6
 DIGITS = 6
-"""Significant digits that a baseline keeps."""
+"""Significant digits in a baseline."""
 Finite = Annotated[float, Meta(le=FINITE)]
 Above = Annotated[float, Meta(ge=1e-12, le=1e12)]
-"""Seconds and speedups; any quotient of two of them is finite and above 0."""
+"""Seconds and speedups. Any quotient of two of them is finite and above 0."""
 
 
 class PartErrors(Frozen):
@@ -52,11 +52,11 @@ class PartErrors(Frozen):
 
 
 class Baseline(Frozen):
-    """The result that later checks are compared with: errors and measurements by part, and every prediction
+    """The result with which later checks are compared: errors and measurements by part, and every prediction
     by figure.
 
     calibrations: those of serving engines, by configuration. Later records are predicted with them, because a
-    calibration fitted again to a slower engine would hide the slowdown.
+    calibration that is fitted again to a slower engine would hide the slowdown.
     """
 
     schema_version: Literal[1]
@@ -65,7 +65,7 @@ class Baseline(Frozen):
     parts: dict[str, PartErrors]
     predicted: dict[str, Above]
     rows: dict[str, dict[str, Above] | tuple[str, ...]] = field(default_factory=dict)
-    """Part -> row -> its latest measurement; rows alone in a file of an earlier version."""
+    """Part -> row -> its latest measurement; only the rows in a file of an earlier version."""
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def of(self, quantities: Collection[str]) -> Self:
@@ -84,7 +84,7 @@ class CheckedPart:
 
     @property
     def calibration(self) -> str:
-        """Name of the calibration; ``*`` where it was fitted on the same records."""
+        """Name of the calibration; ``*`` if it was fitted on the same records."""
         return ", ".join(dict.fromkeys(f.calibration + "*" * f.fitted for f in self.figures))
 
     @property
@@ -99,14 +99,14 @@ class CheckedPart:
 
 
 def parts_of(found: list[Figure]) -> list[CheckedPart]:
-    """Figures by the part that they count under."""
+    """Figures by their part."""
     return [CheckedPart(name, tuple(of), error(of)) for name, of in grouped(found, lambda f: f.part).items()]
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of a check: errors by part, faults (empty if it passes), the limit or baseline that was
-    applied, and doubts about the records that a baseline was written from.
+    """The result of a check: errors by part, faults (empty if it passes), the limit or baseline in use, and
+    doubts about the records behind a new baseline.
     """
 
     parts: tuple[CheckedPart, ...]
@@ -117,7 +117,7 @@ class Checked:
 
     @property
     def passes(self) -> bool:
-        """True if no check failed."""
+        """Whether no check failed."""
         return not self.faults
 
 
@@ -136,10 +136,9 @@ def check(
     InputError.
 
     max_error: largest mean error, a fraction; by default `DEFAULT_MAX_ERROR`, unless there is a baseline.
-    baseline: a file made by `write`; an error that grew, a prediction that moved, a measurement that drifted
-    and a figure that is gone are faults. max_drift: largest mean change of a figure's measurements since the
-    baseline, a fraction; one point may change by `SINGLE` times that. calibration: for all records. figure:
-    quantities.
+    baseline: a file made by `write`. Faults are a larger error, a changed prediction, a drifted measurement
+    and a missing figure. max_drift: largest mean change of a figure's measurements since the baseline, a
+    fraction; one point may change by `SINGLE` times that. calibration: for all records. figure: quantities.
     """
     if write and baseline is None:
         raise InputError("--write: needs --baseline FILE, which it writes")
@@ -199,7 +198,7 @@ def _grown(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
 
 
 def _moved(now: list[CheckedPart], before: Baseline) -> Iterator[str]:
-    """Changes of the baseline's own predictions: the measurement is the same, so the model or calibration
+    """Changes of the baseline's own predictions. The measurement is the same, so the model or the calibration
     changed.
     """
     moves = []
@@ -237,7 +236,7 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def baseline_text(now: list[CheckedPart], calibrations: Mapping[str, Calibration]) -> str:
-    """The file of a baseline that is as things are now. calibrations: see `Baseline`."""
+    """The text of a new baseline file. calibrations: see `Baseline`."""
     names = PartErrors.__struct_fields__
     errors = {p.name: {k: round(v, DIGITS) for k, v in asdict(p.errors).items() if k in names} for p in now}
     predicted = {f.name: significant(f.predicted, DIGITS) for p in now for f in p.figures}

@@ -1,8 +1,8 @@
-"""Predicted and measured figures, one cell each: the comparison that the gate, the reports and all printouts
-use.
+"""Predicted and measured figures, one cell each. The gate, the reports and all printed tables use this
+comparison.
 
-The measured tokens per iteration are used, so that this tests time; ``speedup_alpha`` also models acceptance,
-where a published acceptance row of the same pair, budget and context exists.
+It uses the measured tokens per iteration, so it tests time. ``speedup_alpha`` also models acceptance, if a
+published acceptance row has the same pair, budget and context.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,9 +31,9 @@ from perfmodel.validate.solving import grouped
 
 Mode = Literal["shipped", "held-out"]
 SETS = ("magicdec", "gptfast_decode", "speculation_other")
-"""Published sets of times; `gamma_optimal` holds no time and is looked at by `best_gamma`."""
+"""Published sets of times. `gamma_optimal` has no time; `best_gamma` uses it."""
 UNGATED = "local-"
-"""Machines with such a label are somebody's own: their records are read when named, and enter no gate."""
+"""Labels of users' machines. Their records are read when named, and enter no gate."""
 BANDS = ((8000, "context < 8000"), (32000, "context < 32000"), (10**9, "context >= 32000"))
 LABELS = {
     "target_s": "T_T",
@@ -47,15 +47,15 @@ LABELS = {
 }
 """Quantity -> its heading in tables."""
 BOUNDED = {"target_s": "target_s", "draft_s": "draft_s", "verify_s": "verify_s", "ar_tpot_s": "target_s"}
-"""Quantity -> the pass whose physical lower bound it has."""
+"""Quantity -> the pass that gives its physical lower bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One measured figure and its prediction.
 
-    fitted: the calibration was fitted to this device and stack. lower: its physical bound; binding: whether
-    the working set exceeds the last-level cache, so that the bound holds.
+    fitted: whether the calibration was fitted to this device and stack. lower: the physical bound. binding:
+    whether the working set exceeds the last-level cache, so that the bound holds.
     """
 
     point: MeasuredPoint
@@ -74,7 +74,7 @@ class Cell:
 
     @property
     def below_bound(self) -> bool:
-        """Faster than physics allows: the measurement, the spec or the count is wrong."""
+        """Whether the time is faster than physics allows: the measurement, the spec or the count is wrong."""
         return self.binding and self.lower is not None and self.measured < self.lower
 
     @property
@@ -93,7 +93,7 @@ class Cell:
         return f"{self.point.set_name}/{self.point.row_id}/{self.quantity}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The cell for JSON."""
         p = self.point
         return {
             "set_name": p.set_name,
@@ -119,7 +119,9 @@ class Cell:
 
 
 def calibration_for(p: MeasuredPoint) -> Calibration:
-    """The calibration fitted to the point's device and stack, else the one that its device names."""
+    """The calibration that was fitted to the point's device and stack, or else the one that its device
+    names.
+    """
     own = f"{p.hardware}.{p.stack}"
     return load_calibration(own if own in RECIPES else load_gpu(p.hardware).calibration)
 
@@ -132,14 +134,14 @@ def own_records(results: Path = RESULTS) -> dict[str, Record]:
 def gated_sets(results: Path = RESULTS) -> tuple[str, ...]:
     """The sets that the gate replays: all published ones and all own records.
 
-    Of the bundled results those of `UNGATED` machines are left out.
+    Bundled results of `UNGATED` machines are left out.
     """
     own = (name for name in own_records(results) if results != BUNDLED or not name.startswith(UNGATED))
     return (*SETS, *own)
 
 
 def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]:
-    """Sets by name; a machine's label means all of its records. Raises InputError for other names."""
+    """Sets by name. A machine's label means all of its records. Raises InputError for other names."""
     own = own_records(results)
     found: list[str] = []
     for name in names:
@@ -156,9 +158,9 @@ def compare(
     calibration: str | None = None,
     results: Path = RESULTS,
 ) -> list[Cell]:
-    """All cells of some sets. Held-out predicts each fitted row by a refit without its fold.
+    """All cells of some sets. With held-out, a refit without its fold predicts each fitted row.
 
-    Raises InputError for an unknown set or calibration, or where a calibration is named for held-out.
+    Raises InputError for an unknown set or calibration, and for a named calibration with held-out.
     """
     if calibration and mode == "held-out":
         raise InputError("--calibration: must not be given with --held-out, which refits the fitted ones")
@@ -193,7 +195,7 @@ def compare_record(record: Record, calibration: Calibration, hardware: str | Non
 def calibration_of(
     record: Record, hardware: str | None = None, calibration: str | None = None
 ) -> Calibration:
-    """Default calibration for an own record: the one that its run made or was given, else its device's."""
+    """Default calibration of an own record: the one of its run, or else that of its device."""
     if calibration:
         return load_calibration(calibration)
     made, where = None if hardware else record.calibration, str(record.path)
@@ -260,7 +262,7 @@ def _bounds(points: PointSet) -> dict[tuple[int, str], tuple[float, bool]]:
 
 
 def band(context: int) -> str:
-    """The context band of a partition."""
+    """The context band to which a context belongs."""
     return next(name for end, name in BANDS if context < end)
 
 
@@ -272,12 +274,12 @@ PARTITIONS: dict[str, Callable[[MeasuredPoint], str | None]] = {
     "drafted": lambda p: "/trees" if p.widths else None,
     "context": lambda p: f"/{band(p.context)}",
 }
-"""Partitions of the cells of a set and device, each also cut by quantity. None: the cell is in no part."""
+"""Partitions of the cells of a set and device, each also split by quantity. None: the cell is in no part."""
 
 
 def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> dict[str, list[Cell]]:
-    """``set/device[/part]/quantity`` -> its cells. A prediction of 0, such as ideal's overhead, has no error
-    and no part.
+    """``set/device[/part]/quantity`` -> its cells. A prediction of 0, such as the overhead under ``ideal``,
+    has no error and no part.
     """
     cut: dict[str, list[Cell]] = {}
     for cell in (cell for cell in cells if cell.predicted > 0):
@@ -290,16 +292,14 @@ def partitions(cells: Iterable[Cell], by: Iterable[str] = tuple(PARTITIONS)) -> 
 
 
 def error(rows: Sequence[Any]) -> Errors:
-    """Errors of one figure or more, each with its `predicted` and `measured`."""
+    """Errors of figures, each with its `predicted` and `measured`."""
     found = errors_of(np.array([row.predicted for row in rows]), np.array([row.measured for row in rows]))
     assert found is not None
     return found
 
 
 def stated_error(record: Record, cells: Iterable[Cell]) -> dict[str, Scatter]:
-    """The `observed_error` of a calibration on a record that it was not fitted to: the scatter of
-    its cells.
-    """
+    """The `observed_error` of a calibration on a record that was not fitted: the scatter of its cells."""
     source = f"results/{record.data.machine}/{record.path.name}"
     cut = {name: [c for c in cells if c.quantity == name] for name in (*BOUNDED, "speedup")}
     return {name: error(part).scatter(source) for name, part in cut.items() if part and name != "ar_tpot_s"}
@@ -311,6 +311,6 @@ def worst(cells: Iterable[Cell], count: int) -> list[Cell]:
 
 
 def correct_verdicts(cells: Iterable[Cell]) -> tuple[int, int]:
-    """How many speedups are predicted on the measured side of 1, of how many."""
+    """Number of speedups with the predicted side of 1 equal to the measured one, and the number of all."""
     seen = [(c.predicted >= 1.0) == (c.measured >= 1.0) for c in cells if c.quantity == "speedup"]
     return sum(seen), len(seen)

@@ -1,4 +1,4 @@
-"""Reasons not to rely on a run: it was not quiet, or its calibration does not explain its times."""
+"""Reasons not to rely on a run: the machine was busy, or its calibration does not explain its times."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,13 +10,13 @@ from perfmodel.validate.records.store import Record, read_record
 from perfmodel.validate.records.summary import is_quiet, quiet_line
 
 TRUSTED = 0.25
-"""Mean error of the speedup on whole iterations up to which a calibration is worth asking with."""
+"""Largest mean error of the speedup on whole iterations with which a calibration is usable."""
 
 
 def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
-    """Each reason not to rely on a calibration, in a line.
+    """Reasons not to rely on a calibration, one line each.
 
-    runs: what was timed, by name. compared: predictions of whole passes and iterations beside their times.
+    runs: the records, by name. compared: predictions of whole passes and iterations next to their times.
     """
     for name, run in runs.items():
         if not is_quiet(run):
@@ -29,9 +29,9 @@ def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[C
 
 
 def doubted(folder: Path, calibration: str | None = None) -> list[str]:
-    """The doubts about every record of own measurements below a folder, each with the record's name.
+    """Doubts about every record of own measurements in a folder, each with the record's name.
 
-    calibration: for all of them, by default each record's own.
+    calibration: for all records; by default each record's own.
     """
     found = []
     for record in map(read_record, own_paths(folder)):

@@ -24,12 +24,10 @@ KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
 HEAD_BYTES = 1000
 """A record names its schema within this many bytes; any other JSON file of the folder is ignored."""
 NOT_CHECKED = ("overhead_s", "speedup_alpha")
-"""A small part of `sd_tpot_s`, and a figure that needs a published acceptance; the others use the measured
-tokens per iteration.
-"""
+"""Quantities without a check: a small part of `sd_tpot_s`, and a figure that needs a published acceptance."""
 ENGINE_FIGURES = {"pass": "verify_s", "pass_with_draft": "draft_and_verify_s"}
-"""Kind of an engine's timing -> the predicted quantity; for an iteration the time per token, baseline or
-speculative.
+"""Kind of an engine's timing -> the predicted quantity. For an iteration it is the time per token, baseline
+or speculative.
 """
 
 
@@ -37,8 +35,8 @@ speculative.
 class Figure:
     """One measured figure and its prediction.
 
-    part: its place in the error table, ``machine/plan/quantity``, equal for later runs of the plan. fitted:
-    the calibration was fitted on this very record.
+    part: its row in the error table, ``machine/plan/quantity``, the same for later runs of the plan. fitted:
+    whether the calibration was fitted on this very record.
     """
 
     part: str
@@ -51,7 +49,7 @@ class Figure:
 
     @property
     def name(self) -> str:
-        """The figure, whatever else is measured."""
+        """Name of the figure, independent of other measurements."""
         return f"{self.record}/{self.row}/{quantity_of(self.part)}"
 
     @property
@@ -68,11 +66,11 @@ def quantity_of(part: str) -> str:
 def figures(
     folder: Path, calibration: str | None = None, pinned: Mapping[str, Calibration] | None = None
 ) -> list[Figure]:
-    """Every figure of every record below a folder, without withdrawn records. Raises InputError if there is
+    """Every figure of every record in a folder, without withdrawn records. Raises InputError if there is
     none.
 
     calibration: for all of them, by name or path. By default an engine's record uses the one in `pinned`
-    (`served_by`), another the one that its run made or was given, else its device's.
+    (`served_by`); another record uses the one of its run, or else that of its device.
     """
     found: list[Figure] = []
     for path, kind in _records(folder):
@@ -85,7 +83,7 @@ def figures(
 
 
 def own_paths(folder: Path) -> Iterator[Path]:
-    """The records of own measurements below a folder, without withdrawn ones."""
+    """The records of own measurements in a folder, without withdrawn ones."""
     return (path for path, kind in _records(folder) if kind == "measure")
 
 
@@ -110,7 +108,7 @@ def engine_calibrations(folder: Path) -> dict[str, Calibration]:
 
 
 def served_by(record: EngineRecord) -> str:
-    """Machine, engine and model of a record: later runs of the same come under the same name."""
+    """Machine, engine and model of a record. Later runs of the same have the same name."""
     return f"{record.machine}/{record.subject.engine}/{Path(record.subject.model).stem}"
 
 
@@ -167,8 +165,8 @@ def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibra
 
 
 def _made_from(path: Path, record: EngineRecord) -> Calibration:
-    """The calibration next to an engine's record that was fitted to it, else the one that its
-    device names.
+    """The calibration next to an engine's record that was fitted to it, or else the one that its device
+    names.
     """
     for made in sorted(path.parent.glob("*.yaml")):
         fitted_on = files.read_mapping(made).get("fitted_on") or ()

@@ -34,11 +34,9 @@ ERROR_HEAD = ["figure", "mean error", "worst", "bias", "points"]
 NEAR, WIDER = 0.05, 0.1
 """Differences between two runs of a plan that the page counts."""
 MIN_HALVES = 8
-"""Fewer baseline passes than this are not split into halves."""
+"""With fewer baseline passes than this, the halves are not compared."""
 TOLERANCE = 0.03
-"""A relative fall of the speedup with the batch up to this is ignored: about the difference between
-repeats.
-"""
+"""Relative fall of the speedup with the batch that is ignored: about the difference between repeats."""
 
 
 def text(machine: str, results: Path, hardware: str | None = None, calibration: str | None = None) -> str:
@@ -66,7 +64,7 @@ def measurements(machine: str, results: Path) -> list[Record]:
 
 
 def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
-    """Header and a row a point: predicted / measured / error of each figure that was measured."""
+    """Header, and one row per point: predicted / measured / error of each measured figure."""
     shown = [name for name in figures if any(c.quantity == name for c in cells)]
     rows = []
     for of in grouped(cells, lambda c: c.point.row_id).values():
@@ -80,8 +78,8 @@ def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
 
 
 def error_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tuple[list[str], list[list[str]]]:
-    """Header and one row per figure: mean, worst and bias of its relative errors; no row where 0 is
-    predicted.
+    """Header, and one row per figure: mean, worst and bias of its relative errors. A figure with a prediction
+    of 0 has no row.
     """
     parts = grouped((c for c in cells if c.predicted > 0), lambda c: c.quantity)
     return ERROR_HEAD, [_error_row(name, error(parts[name])) for name in figures if name in parts]
@@ -135,7 +133,7 @@ def _part(title: str, lines: Sequence[str], words: str = "") -> list[str]:
 
 
 def below_bounds(cells: Sequence[Cell]) -> list[str]:
-    """A line for each time below its physical bound, and whether the last-level cache may explain it."""
+    """One line for each time below its physical bound, and whether the last-level cache may explain it."""
     return [
         f"{c.point.row_id}: {LABELS[c.quantity]} {1e3 * c.measured:.3g} ms is below its bound, "
         f"{1e3 * c.lower:.3g} ms" + ("" if c.binding else " (its working set fits the last-level cache)")
@@ -193,7 +191,7 @@ def _pair(target: str, draft: str, kv: str) -> str:
 
 
 def _terms(cells: Sequence[Cell], calibration: Calibration) -> list[str]:
-    """The predicted time of each pass by term, each pass once."""
+    """The predicted time of each pass by term; each pass occurs once."""
     counted = PointSet(tuple(dict.fromkeys(c.point for c in cells)), calibration)
     rows = dict(row for name in ("target_s", "verify_s", "draft_s") for row in _pass_rows(counted, name))
     head = ["pass", "of", *LIMITERS.values(), "predicted", "lower bound", "limited by"]

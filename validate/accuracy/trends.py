@@ -20,8 +20,8 @@ def chain_of(c: Cell) -> Key:
 def inflections(speedups: Sequence[Cell], tolerance: float) -> Found:
     """By `chain_of`, the smallest measured context from which the speedup does not fall with the batch.
 
-    Measured and predicted by the same rule on the same grid; None where it falls at the longest context. A
-    relative fall within `tolerance` is ignored. A context measured at one batch only has no entry.
+    Measured and predicted follow the same rule on the same grid. None where the speedup falls at the longest
+    context. A relative fall within `tolerance` is ignored. A context with a single batch has no entry.
     """
     found = {}
     for key, group in grouped(speedups, chain_of).items():
@@ -36,7 +36,7 @@ def inflections(speedups: Sequence[Cell], tolerance: float) -> Found:
 
 
 def inflection_of(curves: dict[int, list[float]], tolerance: float) -> int | None:
-    """Of speedups by context, each over batches."""
+    """The inflection context from speedups by context, each over batches."""
     answer = None
     for context in sorted(curves, reverse=True):
         if any(after < before * (1 - tolerance) for before, after in pairwise(curves[context])):

@@ -1,4 +1,4 @@
-"""``perfmodel validate``: everything that needs a measurement."""
+"""``perfmodel validate``: the verbs that need a measurement."""
 
 from perfmodel.cli.help import LLAMA, App
 from perfmodel.validate.cli.acceptance import acceptance

@@ -152,9 +152,7 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
 
 
 def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) -> list[list[int]] | None:
-    """Tokens of the texts to continue; None for the held-out text of the model that was trained on the other
-    part.
-    """
+    """Tokens of the texts to continue; None for the held-out text of the bundled model."""
     from perfmodel.validate.decoder.text import read_prompts, tokenizer
 
     if pair.folder is None:
@@ -171,14 +169,14 @@ def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) ->
 
 
 def as_text(table: AcceptanceFile) -> str:
-    """The file that `whatif --acceptance` reads, a row a line."""
+    """The file that `whatif --acceptance` reads, one row per line."""
     head = table.model_dump(exclude_none=True)
     rows = ["  " + json.dumps(row) for row in head.pop("rows")]
     return json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(rows) + "\n]}\n"
 
 
 def summary(table: AcceptanceFile) -> list[str]:
-    """One line a row for the reader: effective alpha, tokens per iteration, acceptance by position."""
+    """One line per row: effective alpha, tokens per iteration, acceptance by position."""
     lines = []
     for row in table.rows:
         what = row.draft_kv + (f":{row.kv_budget_tokens}" if row.kv_budget_tokens else "")

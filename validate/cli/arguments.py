@@ -1,4 +1,4 @@
-"""The arguments of measuring only, each declared once; those of all questions:
+"""The arguments of measuring, each declared once. Those of questions are in
 `answers/question/declaration.py`.
 """
 

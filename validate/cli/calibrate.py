@@ -111,7 +111,7 @@ def _engines(write: bool) -> None:
 
 
 def _llamacpp(write: bool) -> None:
-    """Fit llama.cpp's constants of all devices, and their errors on sources left out whole; minutes."""
+    """Fit llama.cpp's constants of all devices, and their errors on held-out sources; minutes."""
     need_studies("calibrate llamacpp")
     from perfmodel.validate.studies import llamacpp
 
@@ -121,7 +121,7 @@ def _llamacpp(write: bool) -> None:
 
 
 def _sources(write: bool) -> None:
-    """Fit how far steps of engines are off sources left out whole; a minute."""
+    """Fit the errors of engine steps for held-out sources; a minute."""
     need_studies("calibrate sources")
     from perfmodel.validate.studies import sources
 
@@ -130,12 +130,12 @@ def _sources(write: bool) -> None:
 
 
 def _writable(write: bool, *places: Path) -> list[Path]:
-    """The files to write, none without `write`. Raises InputError, before the work."""
+    """The files to write; none without `write`. Raises InputError before the work."""
     return [destination(where, flag="--write") for where in places if write]
 
 
 def _write_or_print(places: list[Path], texts: Sequence[str]) -> None:
-    """Write a text into each place; without places print the first one."""
+    """Write a text to each place; without places print the first text."""
     if places:
         write_all(dict(zip(places, texts, strict=True)), "--write")
     else:
@@ -143,10 +143,9 @@ def _write_or_print(places: list[Path], texts: Sequence[str]) -> None:
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
-    """Prints or writes the calibration from kernels alone, judged on whole passes or scaled to them.
+    """Prints or writes the calibration from kernels alone, which is judged on whole passes or scaled to them.
 
-    For a CPU without a device file, --hardware NAME.yaml that does not exist yet is written from the record
-    too.
+    For a CPU, --hardware NAME.yaml of a new device file also writes that file from the record.
     """
     from perfmodel.validate.accuracy.compare import compare_record, stated_error
     from perfmodel.validate.fit.stack import with_stack

@@ -23,7 +23,7 @@ NEXT = "to keep errors that you know of from growing: --baseline FILE --write on
 
 
 def _share(given: object, flag: str) -> float:
-    """``10%`` or ``0.1``."""
+    """Reads ``10%`` or ``0.1``."""
     share = parse_number(given, flag)
     if not 0 < share < 10:
         raise refuse(flag, None, "a share above 0 such as 10% or 0.1", given)

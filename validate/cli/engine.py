@@ -139,7 +139,9 @@ class EngineQuestion(Question):
         return Query(self.model, self.hardware, batch=1, context=1, draft=self.draft or "ngram", **said)
 
     def results_folder(self) -> Path:
-        """Where records of the machine go. Raises InputError for a label that is not plain."""
+        """The folder for the machine's records. Raises InputError for a label with other characters than
+        letters, digits, dots and dashes.
+        """
         return machine_folder(self.machine, self.results or RESULTS)
 
 
@@ -206,7 +208,7 @@ def _calibrate(
 
 
 def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]:
-    """Time a running server: the record's path, the engine and its version."""
+    """Times a running server. Returns the record's path, the engine and its version."""
     from perfmodel.validate.engine.client import Server
     from perfmodel.validate.engine.driver import check, served_gamma
     from perfmodel.validate.engine.plan import loads
@@ -238,7 +240,7 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
 
 def _watch(q: EngineQuestion, query: "Query") -> None:
-    """Prints whether the served length holds, and exits with 1 where it does not."""
+    """Prints whether the served draft length is still good, and exits with 1 if it is not."""
     from perfmodel.answers.question.resolving import resolve
     from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
     from perfmodel.validate.engine.acceptance.prometheus import since
@@ -307,7 +309,7 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
 
 
 def _found(model: str, draft: str, method: str | None) -> str | None:
-    """Where the engine finds a draft: the id of a model, or of the head that was published for the target."""
+    """The engine's path of a draft: the id of a model, or of the published head for the target."""
     from perfmodel.specs.acceptance.acceptance_library import find_published, short_name
     from perfmodel.validate.engine.plan import OWN
 

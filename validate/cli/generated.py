@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from perfmodel.validate.harness.side_by_side import Run
 
 SHOWN_TOKENS = 60
-"""Of a prompt's end."""
+"""Tokens of a prompt's end that are printed."""
 
 
 def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, float] | None:
-    """Tokens/s of the baseline and the speedup of a run; None where no prediction is possible.
+    """Tokens/s of the baseline and the speedup of a run; None if no prediction is possible.
 
-    Acceptance is as observed, by the tokens per iteration.
+    The acceptance is the observed one, by its tokens per iteration.
     """
     request, gained = run.request, run.generation.tokens_per_iteration
     if hardware is None or request.draft.startswith("ngram") or not run.timed_iterations:
@@ -61,7 +61,7 @@ def predicted(pair: "Pair", run: "Run", hardware: str | None) -> tuple[float, fl
 
 
 def texts(reader: "Tokenizer | None", prompts: list[list[int]], baseline: "Run") -> None:
-    """The end of every prompt and all of its continuation."""
+    """The end of every prompt and its whole continuation."""
     if reader is None:
         return
     for number, (prompt, tokens) in enumerate(zip(prompts, baseline.generation.tokens, strict=True), 1):
@@ -111,7 +111,7 @@ def _row(run: "Run", baseline: "Run", predicted: tuple[float, float] | None) -> 
 
 
 def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
-    """Whether greedy outputs are the baseline's, and whether anything was decoded at all."""
+    """Whether greedy outputs equal the baseline's, and whether anything was decoded at all."""
     request = runs[0].request
     if not baseline.timed_iterations:
         return ["every sequence ended with its first token: there was nothing to speculate on"]

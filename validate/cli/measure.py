@@ -24,9 +24,9 @@ from perfmodel.validate.records.summary import quiet_line
 from perfmodel.writing import write
 
 BUSY_SHARE = 0.15
-"""Share of busy CPUs before a measurement from which it warns."""
+"""Share of busy CPUs before a measurement above which a warning is given."""
 SHOWN = ("target_s", "draft_s", "verify_s", "speedup")
-"""Figures on the terminal; `report` has them all."""
+"""Figures that the terminal shows; `report` has them all."""
 
 
 def plans() -> None:
@@ -124,8 +124,8 @@ def report(
 
 
 def for_hardware(name: str, hardware: str | None, threads: int | None, known: bool = True) -> Plan:
-    """The plan with the command line's changes. `known` False does not read a device that is yet to be
-    measured.
+    """The plan with the command line's changes. With `known` False, the device file is not read, because it
+    is yet to be measured.
     """
     plan = load_plan(name)
     if hardware is not None and known:
@@ -135,7 +135,7 @@ def for_hardware(name: str, hardware: str | None, threads: int | None, known: bo
 
 
 def _record(plan: Plan, minutes: float | None, measured: Callable[..., Path | None]) -> Record | None:
-    """The record of a run, None on ranks other than 0; first warns about a busy machine."""
+    """The record of a run; None on ranks other than 0. Warns first if the machine is busy."""
     from perfmodel.validate.harness.environment import busy_share
 
     if plan.device == "cpu" and (busy := busy_share()) > BUSY_SHARE:
@@ -158,7 +158,7 @@ def time_kernels(
     only: tuple[str, ...] = (),
     minutes: float | None = None,
 ) -> Record | None:
-    """The record of a plan's kernels, None on ranks other than 0."""
+    """The record of a plan's kernels; None on ranks other than 0."""
     from perfmodel.validate.harness.micro.run import run_micro
 
     return _record(
@@ -177,7 +177,7 @@ def time_points(
 ) -> Record | None:
     """The record of a plan's points, printed with predictions; None on ranks other than 0.
 
-    hardware: the device of the predictions, where it was measured and is not the plan's.
+    hardware: the device of the predictions, if it was measured and differs from the plan's.
     """
     from perfmodel.validate.harness.estimate import check, fitting
     from perfmodel.validate.harness.measure import run_plan
@@ -209,7 +209,9 @@ def time_points(
 
 
 def _lying(name: str, folder: Path) -> str:
-    """A file in the record's own folder without its path, as records keep it; other names unchanged."""
+    """The name that a record keeps for a file: without the path in the record's own folder; other names
+    unchanged.
+    """
     path = Path(name)
     return path.name if path.is_file() and path.resolve().parent == folder.resolve() else name
 

@@ -71,7 +71,7 @@ def _begun(folder: Path, name: str) -> bool:
 
 
 def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | None:
-    """Time the kernels, go on with them, or take those that an interrupted run had finished."""
+    """Times the kernels, continues with them, or takes those that an interrupted run had finished."""
     going = _begun(machine_folder(machine, results), f"{plan.name}-micro")
     if resume and not going:
         mine = (r for r in records(results, machine) if r.data.plan_sha256 == plan.digest)
@@ -82,8 +82,8 @@ def _kernels(plan: Plan, machine: str, resume: bool, results: Path) -> Record | 
 
 
 def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tuple[str, Path, Calibration]:
-    """The device, the calibration's file and the calibration; with `device` None the CPU's file is written
-    too.
+    """The device, the calibration's file and the calibration. With `device` None, the CPU's device file is
+    written too.
     """
     from perfmodel.validate.harness.micro.fit import calibration_from
     from perfmodel.validate.harness.micro.host import host_spec
@@ -99,7 +99,9 @@ def _made(kernels: Record, machine: str, device: str | None, folder: Path) -> tu
 
 
 def closing(kernels: Record, record: Record, fitted: Calibration, device: str, path: Path) -> list[str]:
-    """How to ask with the calibration; or, where it is not to be relied on, why, and to measure again."""
+    """The command that uses the calibration; or the reasons not to rely on it, and the advice to measure
+    again.
+    """
     from perfmodel.validate.accuracy.compare import compare_record
     from perfmodel.validate.accuracy.doubts import doubts
 

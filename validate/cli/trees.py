@@ -1,4 +1,4 @@
-"""The tree of each draft cache: as given, or Sequoia's for given or previously measured rates."""
+"""The tree of each draft cache: the given one, or Sequoia's for given or measured rates."""
 
 from dataclasses import dataclass, replace
 
@@ -11,14 +11,12 @@ from perfmodel.validate.decoder.tree import TreeCounts
 from perfmodel.validate.harness.side_by_side import run
 
 STAR = "8"
-"""The tree that measures rates: so many children of the root."""
+"""The tree that measures rates: a root with this many children."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A request with its tree, and the rates by rank that it was chosen for (None where they were
-    not used).
-    """
+    """A request with its tree, and the rates by rank for which it was chosen (None if they were not used)."""
 
     request: Request
     rates: tuple[float, ...] | None
@@ -26,7 +24,7 @@ class Planned:
 
 
 def check_tree(spec: str, rates: tuple[float, ...] | None, draft: str, alpha: float | None) -> None:
-    """Refuses arguments that `planned` cannot serve, before anything is loaded. Raises InputError."""
+    """Refuse (InputError) arguments that `planned` cannot serve, before anything is loaded."""
     if sequoia_nodes(spec) is None:
         branching(spec)
     if rates is not None:
@@ -46,10 +44,11 @@ def planned(
     draft: Model | None,
     seed: int,
 ) -> Planned:
-    """`request`, a chain of gamma tokens, with the tree that `spec` names; ``sequoia:N`` keeps to gamma
-    levels below the root. Without rates it first decodes the prompts with a star, which measures them.
+    """Adds the tree that `spec` names to `request`, a chain of gamma tokens. ``sequoia:N`` has gamma levels
+    below the root.
 
-    Raises InputError for a spec or rates without a tree.
+    Without rates, it first decodes the prompts with a star, which measures them. Raises InputError for a spec
+    or rates without a tree.
     """
     nodes, source = sequoia_nodes(spec), "the given rates"
     if nodes is None:

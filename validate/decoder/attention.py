@@ -1,9 +1,9 @@
 """Attention of new tokens over a cache and over themselves, behind one interface.
 
-New tokens are a chain, or anything else that a mask over them can say: a tree, rows that begin at different
-slots. The query heads that share a KV head *and* the new tokens are folded into one row axis, so that a pass
-reads each cached token once however many tokens it verifies. Cached tokens need no causal mask and new ones a
-small one: two partial attentions, merged by their log-sum-exp.
+New tokens form a chain, or any other structure that a mask over them describes: a tree, or rows that begin at
+different slots. The query heads that share a KV head *and* the new tokens are folded into one row axis, so a
+pass reads each cached token once regardless of the number of verified tokens. Cached tokens need no causal
+mask and new tokens a small one, so there are two partial attentions, merged by their log-sum-exp.
 """
 
 import math
@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 MASKED = 0.5
-"""Of the least finite number: kernels that work in powers of two multiply by log2(e), and must not reach
--inf.
+"""Additive value of a masked score: a share of the most negative finite number. Kernels that work in powers
+of two multiply it by log2(e) and must not reach -inf.
 """
 
 
@@ -24,11 +24,10 @@ MASKED = 0.5
 class Span:
     """The valid part of a cache.
 
-    lengths: tokens per sequence, int64 [batch], on the device.
-    bound: known to the host; no length is above it, and nothing beyond it is looked at.
-    exact: every length equals `bound`, so that no mask is needed.
-    first: of a sliding window, the first token that each query sees, [batch, n]; None for all.
-    start: known to the host; no query sees a token before it.
+    lengths: tokens per sequence, int64 [batch], on the device. bound: a number on the host that no length
+    exceeds; nothing beyond it is read. exact: whether every length equals `bound`, so that no mask is needed.
+    first: the first token of a sliding window for each query, [batch, n]; None without a window. start: a
+    number on the host; no query sees a token before it.
     """
 
     lengths: Tensor
@@ -38,7 +37,7 @@ class Span:
     start: int = 0
 
     def of(self, cache: Tensor) -> Tensor:
-        """The stretch of a cache [batch, kv_heads, slots, d] that is looked at."""
+        """The part of a cache [batch, kv_heads, slots, d] that is read."""
         return cache[:, :, self.start : self.bound]
 
     def bias(self, group: int, dtype: torch.dtype) -> Tensor | None:
@@ -53,9 +52,9 @@ class Span:
 
 
 class FoldedAttention:
-    """Attention from torch's own operators: `math` in plain matrix products, `sdpa` with its fused kernels.
+    """Attention with torch's own operators: `math` in plain matrix products, `sdpa` with its fused kernels.
 
-    name: what results record. Other implementations are subclasses.
+    name: the word in results. Other implementations are subclasses.
     """
 
     def __init__(self, name: str) -> None:
@@ -73,12 +72,12 @@ class FoldedAttention:
         new_v: Tensor,
         sees: Tensor | None = None,
     ) -> Tensor:
-        """Attend q to the valid part of a cache and, causally or as `sees` has it, to the new tokens.
+        """Attention of q to the valid part of a cache and to the new tokens, causally or as `sees` states.
 
         q [batch, heads, n, d]; k, v [batch, kv_heads, at least span.bound, d]; new_k, new_v [batch, kv_heads,
-        m, d] with m >= n, the last n being the queries' own where `sees` is None. sees: which new tokens each
-        query attends to, bool [batch or 1, n, m], at least one each. Returns [batch, n, heads * d], as the
-        next matrix reads it. A cache of another type (fp8) is first widened to the queries'.
+        m, d] with m >= n. Without `sees` the last n are the queries' own. sees: the new tokens to which each
+        query attends, bool [batch or 1, n, m], at least one each. Returns [batch, n, heads * d], the layout
+        of the next matrix product. A cache of another type (fp8) is first widened to that of the queries.
         """
         rows = fold(q, new_k.shape[1])
         new = self._partial(rows, new_k, new_v, new_bias(q, new_k, sees))
@@ -106,7 +105,9 @@ def partial_math(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[
 
 
 def partial_sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """As `partial_math`, by the operators beneath torch's SDPA, which drops the log-sum-exp."""
+    """As `partial_math`, with the operators below torch's SDPA, which itself does not return the
+    log-sum-exp.
+    """
     if q.device.type == "cpu":
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=bias)
     if bias is not None:  # the kernel wants rows of the mask to begin at multiples of 16 elements
@@ -117,7 +118,7 @@ def partial_sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[
 
 
 def merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Tensor:
-    """Attention over the union of two disjoint sets of keys from that over each."""
+    """Attention over the union of two disjoint sets of keys, from the attention over each."""
     (one, lse_one), (two, lse_two) = first, second
     share = torch.sigmoid(lse_one - lse_two)[..., None].to(one.dtype)
     return two + (one - two) * share

@@ -1,4 +1,4 @@
-"""Which implementations of attention and pointwise steps: by name, or the fastest known to work on the
+"""Chooses implementations of attention and pointwise steps: by name, or the fastest that works on the
 device.
 """
 
@@ -21,10 +21,10 @@ NAMES = ("auto", "math", "sdpa", "triton", "triton-unsplit")
 
 
 class AttentionByShape(FoldedAttention):
-    """The implementation that was chosen for these heads, the nearest number of queries and as many cached
+    """The implementation that was chosen for these heads, the nearest number of queries, and this many cached
     tokens.
 
-    default: what takes everything else. Shapes are known to the host, so that a captured graph keeps its
+    default: the implementation of all other shapes. The host knows the shapes, so a captured graph keeps its
     choice.
     """
 
@@ -55,7 +55,9 @@ class AttentionByShape(FoldedAttention):
         return chosen(q, k, v, span, new_k, new_v, sees)
 
     def of(self, heads: tuple[int, int, int], query: int, tokens: int) -> FoldedAttention:
-        """For (heads, KV heads, head size), queries of a sequence and cached tokens of all sequences."""
+        """The implementation for (heads, KV heads, head size), queries per sequence and cached tokens of all
+        sequences.
+        """
         known = self._choices.get(heads)
         if known is None:
             return self.default
@@ -72,9 +74,10 @@ def choose(
     fp8: bool = False,
     choices: Sequence[AttentionChoice] = (),
 ) -> FoldedAttention:
-    """The implementation by name; ``auto`` takes the fastest that is known to work on the device.
+    """The implementation by name; ``auto`` takes the fastest that works on the device.
 
-    fp8: the cache. choices: what was measured to be faster than ``auto``'s, which then takes that.
+    fp8: whether the cache has this format. choices: implementations that were measured to be faster than
+    ``auto``'s, for ``auto`` only.
     """
     if name not in NAMES:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
@@ -94,10 +97,10 @@ def choose(
 
 
 def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> Pointwise:
-    """How the small steps of a pass are computed: ``torch``, ``triton``, or ``auto`` for the fused kernels on
-    CUDA.
+    """The implementation of the small steps of a pass: ``torch``, ``triton``, or ``auto`` for the fused
+    kernels on CUDA.
 
-    fp8: what the cache is, see `Pointwise`.
+    fp8: whether the cache has this format, see `Pointwise`.
     """
     if name not in ("auto", "torch", "triton"):
         raise InputError(f"--pointwise: must be one of auto, torch, triton, given {name!r}")
@@ -125,7 +128,7 @@ def selection(attention: FoldedAttention) -> Selection:
 
 
 def runs_triton(device: torch.device, dtype: torch.dtype, fp8: bool = False) -> bool:
-    """Whether Triton's kernels can be run: on CUDA, elsewhere by its interpreter where that was asked for."""
+    """Whether Triton's kernels can run: on CUDA, or with its interpreter if that was requested."""
     runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
     if fp8 and device.type == "cuda" and not multiplies(device):
         return False
@@ -141,7 +144,7 @@ def _check_triton(flag: str, device: torch.device, dtype: torch.dtype, fp8: bool
 
 
 def others(device: torch.device, dtype: torch.dtype, fp8: bool = False) -> tuple[str, ...]:
-    """What else could be faster than ``auto``'s implementation for some shapes."""
+    """Implementations that could be faster than ``auto``'s for some shapes."""
     default = _fastest(device, dtype, fp8)
     return () if default == "math" else ("sdpa",) if default == "triton" else ("math",)
 

@@ -15,10 +15,10 @@ BLOCK = 64
 class KVCache:
     """Keys and values of `shape` [layers, batch, kv_heads, capacity, head_dim] with a length per sequence.
 
-    lengths: committed tokens, int64 [batch] on the device. What lies beyond a length is never read. bound,
-    floor: numbers the host knows that no length is above or below, so that passes on a CPU look no further.
-    fixed: once set, `bound` stays at the capacity, as captured graphs need. An fp8 cache holds values as they
-    are (scale 1, vLLM's default); what attends to them takes them in its own type.
+    lengths: committed tokens, int64 [batch] on the device. Nothing beyond a length is ever read. bound,
+    floor: numbers on the host that no length is above or below; passes on a CPU read no further. fixed: once
+    set, `bound` stays at the capacity, as captured graphs need. An fp8 cache holds unscaled values (scale 1,
+    vLLM's default), which attention converts to its own type.
     """
 
     def __init__(
@@ -35,9 +35,7 @@ class KVCache:
         self.rows = torch.arange(batch, device=device)[:, None]
 
     def span(self, first: Tensor | None = None, window: int | None = None) -> Span:
-        """The committed tokens, or those from `first` [batch, n] on that queries with a sliding window
-        see.
-        """
+        """The committed tokens, or for queries with a sliding window those from `first` [batch, n]."""
         if first is None:
             return Span(self.lengths, self.bound, self.exact)
         start = max(0, self.floor - window + 1) if window else 0
@@ -48,11 +46,11 @@ class KVCache:
         return start[:, None] + torch.arange(n, device=start.device)
 
     def at(self, layer: int, slots: Tensor) -> "Slots":
-        """Where a layer's new keys and values go: slots [batch, n]."""
+        """The places of a layer's new keys and values: slots [batch, n]."""
         return Slots(self.k[layer], self.v[layer], self.rows, slots)
 
     def slot(self, positions: Tensor) -> Tensor:
-        """Where the tokens at `positions` lie: there."""
+        """The slots of the tokens at `positions`: the same numbers."""
         return positions
 
     def read(self, positions: Tensor) -> Tensor:
@@ -62,7 +60,7 @@ class KVCache:
         return read_tokens(self.kv.flatten(0, 1), self.rows, self.slot(positions))
 
     def advance(self, count: Tensor, limit: int) -> None:
-        """Commit `count` [batch] more tokens, at most `limit`; the rest of what was written is thereby rolled
+        """Commits `count` [batch] more tokens, at most `limit`. The other written tokens are thereby rolled
         back.
         """
         self.lengths.add_(count)
@@ -70,13 +68,13 @@ class KVCache:
         self.exact = False
 
     def set_lengths(self, lengths: Tensor, bound: int, exact: bool = False) -> None:
-        """State the lengths anew, [batch]."""
+        """Replaces the lengths, [batch]."""
         self.lengths.copy_(lengths)
         self.bound, self.exact = (self.capacity, False) if self.fixed else (bound, exact)
         self.floor = bound if self.exact else 0
 
     def tighten(self) -> None:
-        """Bring the bounds to the longest and the shortest length; waits for the device."""
+        """Brings the bounds to the longest and the shortest length. It waits for the device."""
         if not self.fixed:
             self.floor, self.bound = torch.stack(self.lengths.aminmax()).tolist()
 
@@ -92,7 +90,7 @@ class Slots(NamedTuple):
     slots: Tensor
 
     def write(self, k: Tensor, v: Tensor) -> None:
-        """Put k, v [batch, kv_heads, n, head_dim] there; lengths do not change."""
+        """Writes k, v [batch, kv_heads, n, head_dim] there. Lengths do not change."""
         into_k, into_v = self.k, self.v
         if into_k.dtype == FP8:
             into_k, into_v, k, v = bits(into_k), bits(into_v), bits(to_fp8(k)), bits(to_fp8(v))
@@ -103,8 +101,8 @@ class Slots(NamedTuple):
 def read_tokens(cache: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
     """Tokens at positions [batch, n] of a cache [layers, batch, kv_heads, slots, ...], all layers and heads.
 
-    rows: 0 ... batch - 1, [batch, 1]. Whole tokens are copied at a time: `gather` would be ten times slower
-    on a CPU.
+    rows: 0 ... batch - 1, [batch, 1]. It copies whole tokens, because `gather` would be ten times slower on a
+    CPU.
     """
     return bits(cache)[:, rows, :, positions].movedim((0, 1), (1, 3)).view(cache.dtype)
 
@@ -115,8 +113,8 @@ def write_tokens(cache: Tensor, rows: Tensor, positions: Tensor, values: Tensor)
 
 
 def pick_tokens(cache: Tensor, index: Tensor) -> Tensor:
-    """Tokens at index [batch, kv_heads, n] of one layer [batch, kv_heads, slots, head_dim], each head its
-    own.
+    """Tokens at index [batch, kv_heads, n] of one whole, contiguous layer [batch, kv_heads, slots, head_dim],
+    for each head.
     """
     batch, heads, slots, d = cache.shape
     first = torch.arange(batch * heads, device=index.device).view(batch, heads, 1) * slots

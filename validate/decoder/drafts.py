@@ -1,5 +1,5 @@
-"""Drafts that run a model: the target through a sparse view of its cache, or a smaller one with a cache of
-its own.
+"""Drafts that run a model: the target through a sparse view of its cache, or a smaller model with its own
+cache.
 """
 
 from typing import Protocol
@@ -17,28 +17,28 @@ from perfmodel.validate.decoder.state import State
 
 
 class Drafter(Protocol):
-    """Proposes tokens. All of it stays on the device."""
+    """Proposes tokens, entirely on the device."""
 
     gamma: int
 
     @property
     def models(self) -> tuple["ViewRunner", ...]:
-        """What it runs; the decoder keeps their caches and views up to date."""
+        """The models that it runs. The decoder keeps their caches and views up to date."""
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, gamma], and the draft_probs they were drawn from [batch, gamma, vocab], if
-        any.
+        """draft_tokens [batch, gamma], and their distributions draft_probs [batch, gamma, vocab] if they were
+        drawn.
         """
 
 
 class ViewRunner:
-    """Runs a model on tokens that are not committed, and reads those that are through `view`.
+    """Runs a model on uncommitted tokens, and reads committed ones through `view`.
 
     scratch: keys and values [2, layers, batch, kv_heads, slots, head_dim] of the tokens of an iteration, from
-    slot 0 on, the same slots for all sequences. own: the runner has a cache of its own (a separate model, or
-    own_prefill), which is written too; else verification fills it. behind: tokens that an own cache lacks of
-    the target's: where all drafts were accepted, the last of them was never fed. The first pass of an
-    iteration always takes as many more, so that shapes stay the same.
+    slot 0 on, the same slots for all sequences. own: whether the runner has its own cache (a separate model,
+    or own_prefill), which it writes; otherwise verification fills the cache. behind: number of tokens by
+    which an own cache is behind the target's. Where all drafts were accepted, the last one was never an
+    input. The first pass of an iteration always takes this many more tokens, so shapes stay the same.
     """
 
     def __init__(self, runner: Runner, view: View, slots: int, own: bool) -> None:
@@ -48,18 +48,19 @@ class ViewRunner:
         self.scratch = torch.zeros(shape, dtype=runner.model.dtype, device=runner.model.device)
 
     def first_step(self, state: State) -> Tensor:
-        """Hidden state [batch, hidden] of the newest token, which drafting begins with."""
+        """Hidden state [batch, hidden] of the newest token, from which drafting begins."""
         self.view.begin()
         return self.run(state.newest(1 + self.behind))[:, -1]
 
     def next_step(self, step: int, token: Tensor) -> Tensor:
-        """Hidden state [batch, hidden] of the token [batch] that was drafted as number `step`, from 1 on."""
+        """Hidden state [batch, hidden] of the token [batch] that was drafted in step `step`, from 1 on."""
         return self.run(token[:, None], self.behind + step)[:, -1]
 
     def run(
         self, tokens: Tensor, used: int = 0, ahead: Tensor | None = None, sees: Tensor | None = None
     ) -> Tensor:
-        """Hidden states [batch, n, hidden] of tokens [batch, n], which take the scratch slots from `used` on.
+        """Hidden states [batch, n, hidden] of tokens [batch, n], which occupy the scratch slots from `used`
+        on.
 
         ahead, sees: see `Runner.extend`; sees is [1, n, used + n].
         """
@@ -75,13 +76,13 @@ class ViewRunner:
         return self.runner.attended(tokens, positions, write, sees, self.view)
 
     def own_slots(self, layer: int, slots: Tensor) -> Slots | None:
-        """Where the new tokens go in an own cache."""
+        """The places of the new tokens in an own cache."""
         return self.runner.cache.at(layer, self.runner.cache.slot(slots)) if self.own else None
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
-        """Prepare for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run.
+        """Prepares for prompts tokens [batch, longest] of `lengths` [batch], which the target has just run.
 
-        An own cache is filled by running the prompts, but for the last tokens.
+        An own cache is filled by running the prompts without their last tokens.
         """
         if isinstance(self.view, RollingView):
             passes = ViewRunner(self.runner, self.view, self.view.chunk, own=True)
@@ -92,7 +93,9 @@ class ViewRunner:
         self.view.build(observed)
 
     def commit(self, count: Tensor) -> None:
-        """The target committed `count` [batch] tokens (its cache has advanced already)."""
+        """Updates the draft after the target committed `count` [batch] tokens; its cache has advanced
+        already.
+        """
         cache = self.runner.cache
         if self.own:
             cache.advance(count, self.view.max_accepted + 1)

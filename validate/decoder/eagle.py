@@ -1,9 +1,10 @@
-"""EAGLE-3 heads: one layer over what the target thinks of a token and over the token that follows it.
+"""EAGLE-3 heads: one layer over the target's features of a token and the embedding of the next token.
 
-The token at p + 1 and the features of the target at p make the pair of position p. Where the target has run
-p, they are a projection of three of its hidden states; ahead of it, the head's own output for the pair
-before. Queries, keys and values are projected from the embedding beside them. Li et al. 2025, arXiv
-2503.01840; order of operations and names of weights as in vLLM, models/llama_eagle3.py.
+The token at p + 1 and the features of the target at p form the pair of position p. Where the target has run
+p, the features are a projection of three of its hidden states. Ahead of it, they are the head's own output
+for the previous pair. Queries, keys and values are projected from the features and the embedding side by
+side. Li et al. 2025, arXiv 2503.01840; order of operations and names of weights as in vLLM,
+models/llama_eagle3.py.
 """
 
 import torch
@@ -21,7 +22,7 @@ from perfmodel.validate.decoder.state import State
 
 
 class Features:
-    """Inputs of some of the target's layers, kept as its passes go by: the head's own, side by side."""
+    """Inputs of some of the target's layers, kept as its passes run. The head takes them side by side."""
 
     def __init__(self, layers: tuple[int, ...]) -> None:
         self.layers = layers
@@ -29,25 +30,25 @@ class Features:
         self._passes: list[Tensor] = []
 
     def __call__(self, layer: int, hidden: Tensor) -> None:
-        """hidden [batch, n, width] goes into a layer."""
+        """Called with hidden [batch, n, width] as the input of a layer."""
         if layer in self.layers:
             self._parts[layer] = hidden
         if layer == max(self.layers):
             self._passes.append(torch.cat([self._parts[layer] for layer in self.layers], -1))
 
     def take(self, tokens: int) -> Tensor:
-        """Of the latest `tokens` of each sequence that were run, [batch, tokens, layers x width]; forgets
-        all.
+        """The features of the latest `tokens` of each sequence, [batch, tokens, layers x width]. Clears all
+        features.
         """
         passes, self._passes = self._passes, []
         return torch.cat(passes, 1)[:, -tokens:]
 
 
 class HeadModel(Model):
-    """The head as a model of one layer, whose embedding is the target's.
+    """The head as a model of one layer with the target's embedding.
 
-    Before a pass it is given the hidden states of its pairs; `output` is what the next pair of each is to be
-    given. to_target [vocab]: the target's tokens that it can draft.
+    Before a pass, `give` receives the hidden states of its pairs. `output` is the hidden state for the next
+    pair of each. to_target [vocab]: the target's tokens that it can draft.
     """
 
     output: Tensor
@@ -69,7 +70,7 @@ class HeadModel(Model):
         self.target_vocab = target.vocab_size
 
     def give(self, hidden: Tensor, first: Tensor) -> None:
-        """Hidden states [batch, n, width] of the pairs at positions first [batch], first + 1, ..."""
+        """Takes hidden states [batch, n, width] of the pairs at positions first [batch], first + 1, ..."""
         self._given, self._first = hidden, first
 
     def forward(
@@ -80,7 +81,7 @@ class HeadModel(Model):
         rotary: Rotary | None = None,
         tap: object = None,
     ) -> Tensor:
-        """As `Model.forward`, of pairs: tokens [batch, n] are those that follow their `positions`."""
+        """As `Model.forward` for pairs: tokens [batch, n] are those that follow their `positions`."""
         layer, eps = self.layers[0], self.spec.rms_norm_eps
         index = (positions - self._first[:, None])[..., None].expand(-1, -1, self._given.shape[2])
         hidden = self._given.gather(1, index)
@@ -93,7 +94,7 @@ class HeadModel(Model):
         return x
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over the target's vocabulary, of tokens that it cannot draft minus infinity."""
+        """Scores over the target's vocabulary; minus infinity for tokens that it cannot draft."""
         own = super().logits(hidden)
         return own.new_full((*own.shape[:-1], self.target_vocab), -torch.inf).index_copy_(
             -1, self.to_target, own
@@ -101,10 +102,10 @@ class HeadModel(Model):
 
 
 class HeadRunner(ViewRunner):
-    """Runs a head over a cache of its own, which lacks the pairs that the last verification gave features to.
+    """Runs a head over its own cache, which lacks the pairs whose features come from the last verification.
 
-    features [batch, queries, 3 x width]: of these pairs; pending [batch]: how many they are in each sequence;
-    latest [batch, width]: what stands for the features of the newest token.
+    features [batch, queries, 3 x width]: of these pairs. pending [batch]: their number in each sequence.
+    latest [batch, width]: the features of the newest token.
     """
 
     latest: Tensor
@@ -117,7 +118,7 @@ class HeadRunner(ViewRunner):
         self.pending = torch.ones_like(runner.cache.lengths)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, observed: Observed) -> None:
-        """All pairs of the prompts; the last tokens wait for the token that follows them."""
+        """Runs all pairs of the prompts. The last token of each waits for the next token."""
         taken = self.head.features.take(tokens.shape[1])
         self.head.give(self.head.project(taken), torch.zeros_like(lengths))
         self.runner.prefill(tokens[:, 1:], lengths - 1, self.view.window)
@@ -126,12 +127,14 @@ class HeadRunner(ViewRunner):
         self.view.build(observed)
 
     def commit(self, count: Tensor) -> None:
-        """The features of what the target committed, `count` [batch] tokens, wait for the next iteration."""
+        """Keeps the features of the `count` [batch] tokens that the target committed for the next
+        iteration.
+        """
         self.features.copy_(self.head.features.take(self.features.shape[1]))
         self.pending.copy_(count)
 
     def first_step(self, state: State) -> Tensor:
-        """Run the pairs that wait, too."""
+        """Runs the waiting pairs too."""
         cache, target, rows = self.runner.cache, self.target.cache, self.runner.cache.rows[:, 0]
         start = target.lengths - self.pending
         cache.set_lengths(start, target.bound)
@@ -145,7 +148,7 @@ class HeadRunner(ViewRunner):
         return hidden[rows, newest]
 
     def next_step(self, step: int, token: Tensor) -> Tensor:
-        """The head's own output stands for features that the target has not computed."""
+        """The head's own output replaces features that the target has not computed."""
         self.head.give(self.latest[:, None], self.runner.cache.lengths + step - 1)
         hidden = self.run(token[:, None], step - 1)
         self.latest = self.head.output[:, 0]

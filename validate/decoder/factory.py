@@ -1,4 +1,4 @@
-"""From a request to a decoder: which draft, which view, how much room; and a start without a prefill."""
+"""From a request to a decoder: the draft, its view, and the room for both; and a start without a prefill."""
 
 import torch
 
@@ -38,7 +38,7 @@ def make_decoder(model: Model, request: Request, draft_model: Model | None = Non
 
 
 def watched(decoder: Decoder) -> TreeCounter | None:
-    """What from now on counts a tree's children, beside the histogram; a chain needs none."""
+    """Counts a tree's children from now on, in addition to the histogram; None for a chain."""
     if not isinstance(decoder, TreeDecoder):
         return None
     counter = TreeCounter(decoder.tree)
@@ -49,8 +49,8 @@ def watched(decoder: Decoder) -> TreeCounter | None:
 def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     """A model with room for prompt, output and the tokens of an iteration.
 
-    rolls: room for a chunk of the prompt or the tokens of an iteration alone, since a `RollingView` keeps the
-    others.
+    rolls: room only for a chunk of the prompt or the tokens of an iteration, because a `RollingView` keeps
+    the others.
     """
     spec, ahead = model.spec, request.queries
     tokens = request.context + request.new_tokens
@@ -117,9 +117,10 @@ def _view(method: str, runner: Runner, request: Request) -> View:
 def start_random(
     decoder: Decoder, context: int, new_tokens: int, seed: int = 0, lengths: tuple[int, ...] | None = None
 ) -> State:
-    """A state as after prompts of `context` tokens, with random cache contents: timing needs no prefill.
+    """A state as after prompts of `context` tokens, with random cache contents, because timing needs no
+    prefill.
 
-    lengths: of each sequence, `context` at most, where they differ.
+    lengths: of each sequence, at most `context`, if they differ.
     """
     model, cache = decoder.target.model, decoder.target.cache
     generator = torch.Generator(model.device).manual_seed(seed)

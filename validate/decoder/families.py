@@ -1,4 +1,4 @@
-"""The models that `model` runs; any other is refused by what it has that this decoder lacks."""
+"""Which models `model` runs. Any other is refused, with the feature that this decoder lacks."""
 
 from perfmodel.errors import InputError
 from perfmodel.specs.models.model import ModelSpec
@@ -8,7 +8,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe"
 
 
 def check_supported(spec: ModelSpec) -> None:
-    """Refuse a model whose layers are not those of this file."""
+    """Refuse (InputError) a model with layers that this decoder does not have."""
     scaling, moe = spec.rope_scaling, spec.moe
     factors = {len(scaling.short_factor), len(scaling.long_factor)} if scaling else set()
     reason = None

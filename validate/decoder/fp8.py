@@ -1,10 +1,9 @@
-"""Eight bits: matrices of a layer with a scale for each output, and a cache of keys and values as they are
-(scale 1).
+"""Eight bits: matrices of a layer with a scale for each output, and an unscaled cache of keys and values.
 
-The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). What is in it is what
-`perfmodel.specs.models.formats` counts under ``fp8``: the matrices of attention and MLP, an EAGLE head's
-projection among them. Embedding, LM head and norms keep the type of the activations. Values beyond the
-largest saturate, as in vLLM.
+The format is e4m3 (Micikevicius et al. 2022, arXiv 2209.05433). It covers what
+`perfmodel.specs.models.formats` counts under ``fp8``: the matrices of attention and MLP, including an EAGLE
+head's projection. Embedding, LM head and norms keep the type of the activations. Larger values saturate, as
+in vLLM.
 """
 
 import torch
@@ -17,17 +16,18 @@ FP8 = torch.float8_e4m3fn
 MOST = 448.0
 """The largest value of the format."""
 LEAST_PEAK = 1e-12
-"""A row of zeros has a scale, too."""
+"""Least largest value of a row: a row of zeros needs a scale too."""
 CAPABILITY = 8, 9
-"""Of the first CUDA devices whose tensor cores multiply the format (Ada), and for which Triton reads it."""
+"""Compute capability of the first CUDA devices with tensor cores for the format (Ada), for which Triton reads
+it.
+"""
 
 
 class Fp8Linear(nn.Module):
     """A matrix [outputs, inputs] of codes, each row with its `scale` [outputs].
 
-    On CUDA each token is brought to eight bits with a scale of its own, and both are multiplied so (the
-    engine's ``fp8``). On a CPU the codes are widened for each call (``fp8-wo``), which takes longer than to
-    read them.
+    On CUDA each token is quantised to eight bits with its own scale, and the codes are multiplied (the
+    engine's ``fp8``). On a CPU each call widens the codes (``fp8-wo``), which takes longer than reading them.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -36,8 +36,8 @@ class Fp8Linear(nn.Module):
         self.hold(weight, weight.abs().amax(1))
 
     def hold(self, weight: Tensor, peaks: Tensor) -> None:
-        """Quantise weight [outputs, inputs], all or a rank's part of rows whose largest values are peaks
-        [outputs].
+        """Quantises weight [outputs, inputs], all of it or a rank's part. peaks [outputs]: largest values of
+        the whole rows.
         """
         codes, scale = by_row(weight, peaks[:, None])
         self.weight, self.scale = (
@@ -50,7 +50,7 @@ class Fp8Linear(nn.Module):
 
 
 def product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., inputs] times the transpose of codes [outputs, inputs], as the device does it."""
+    """x [..., inputs] times the transpose of codes [outputs, inputs], by the device's own method."""
     if x.is_cuda:
         return scaled_product(x, weight, scale, bias)
     out = (F.linear(x, weight.to(x.dtype)) * scale).to(x.dtype)
@@ -75,25 +75,27 @@ def scaled_product(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None
 
 
 def by_row(x: Tensor, peaks: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes of x [rows, n], and the scales [rows, 1] that make the format's largest value of peaks [rows,
-    1].
+    """Codes of x [rows, n], and the scales [rows, 1] that map peaks [rows, 1] to the format's largest
+    value.
     """
     scale = peaks.float().clamp(min=LEAST_PEAK) / MOST
     return to_fp8(x.float() / scale), scale
 
 
 def to_fp8(x: Tensor) -> Tensor:
-    """The nearest values of the format; older torch would make NaN of larger ones."""
+    """The nearest values of the format. Older torch would make NaN of larger ones."""
     return x.clamp(-MOST, MOST).to(FP8)
 
 
 def bits(x: Tensor) -> Tensor:
-    """What can be indexed and copied: torch has few operators for the format."""
+    """The bits as a type that torch can index and copy; it has few operators for the format."""
     return x.view(torch.uint8) if x.dtype == FP8 else x
 
 
 def quantise(model: nn.Module) -> None:
-    """Every matrix product of a model becomes an `Fp8Linear`; experts quantise their stacks themselves."""
+    """Replaces every matrix product of a model by an `Fp8Linear`. Experts quantise their stacks
+    themselves.
+    """
     for parent in [*model.modules()]:
         if hasattr(parent, "quantise"):
             parent.quantise()
@@ -110,5 +112,5 @@ def check_runs(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def multiplies(device: torch.device) -> bool:
-    """Whether a CUDA device's tensor cores and Triton know the format."""
+    """Whether a CUDA device's tensor cores and Triton support the format."""
     return torch.cuda.get_device_capability(device) >= CAPABILITY

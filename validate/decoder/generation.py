@@ -1,4 +1,4 @@
-"""What a decoder generated, and how often its draft tokens were accepted."""
+"""The output of a decoder, and the acceptance of its draft tokens."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from perfmodel.validate.decoder.state import State
 
 @dataclass(frozen=True)
 class Generation:
-    """tokens: what was generated, per sequence, an EOS included; histograms: per sequence, see `State`."""
+    """tokens: the output of each sequence, including an EOS. histograms: of each sequence, see `State`."""
 
     tokens: list[list[int]]
     histograms: list[list[int]]
@@ -19,13 +19,13 @@ class Generation:
 
     @property
     def iterations(self) -> int:
-        """Of the loop, until the last sequence was finished."""
+        """Iterations of the loop until the last sequence was finished."""
         return max(map(sum, self.histograms))
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Mean tokens gained per iteration and sequence, what an EOS or the limit cut off left out; 0 without
-        any.
+        """Mean tokens gained per iteration and sequence, without those that an EOS or the limit cut off; 0
+        without any.
         """
         return sum(len(row) - 1 for row in self.tokens) / max(
             1, sum(self.histogram)
@@ -33,7 +33,7 @@ class Generation:
 
     @property
     def alpha(self) -> float | None:
-        """Rate at which a draft token is accepted if all before it were; None where none was drafted."""
+        """Rate at which a draft token is accepted if all before it were; None if none was drafted."""
         accepted = sum(j * count for j, count in enumerate(self.histogram))
         tried = accepted + sum(self.histogram[:-1])
         return accepted / tried if tried else None

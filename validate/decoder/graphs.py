@@ -1,6 +1,6 @@
-"""CUDA graphs: an iteration recorded once and replayed, so that no kernel waits for its launch.
+"""CUDA graphs: an iteration is recorded once and replayed, so no kernel waits for its launch.
 
-What makes it possible lies elsewhere: lengths, positions and counts are device tensors changed in place, and
+Other modules make this possible: lengths, positions and counts are device tensors that change in place, and
 with fixed bounds every shape is the same in every iteration.
 """
 
@@ -18,7 +18,7 @@ WARM_UP = 3
 
 @torch.inference_mode()
 def capture(decoder: Decoder, state: State) -> None:
-    """Run some real iterations, then record `step`; later iterations on `state` replay it."""
+    """Runs some real iterations, then records `step`. Later iterations on `state` replay it."""
     device = decoder.target.model.device
     if device.type != "cuda":
         raise InputError(f"--graphs: needs a CUDA device, given {device.type}")
@@ -32,15 +32,15 @@ def capture(decoder: Decoder, state: State) -> None:
 
 
 def warm_up(decoder: Decoder, state: State) -> None:
-    """Run `WARM_UP` real iterations of the kind that is to be recorded."""
+    """Runs `WARM_UP` real iterations of the kind to record."""
     for _ in range(WARM_UP):
         decoder.step(state)
         decoder.refresh()
 
 
 def fix_bounds(decoder: Decoder) -> None:
-    """From the next iteration's commit on, passes look at whole caches whatever the lengths: shapes stay the
-    same.
+    """From the next iteration's commit on, passes read whole caches regardless of the lengths, so shapes stay
+    the same.
     """
     for cache in decoder.caches:
         cache.fixed = True

@@ -1,4 +1,4 @@
-"""Room for caches: allocated whole, or refused in one line."""
+"""Memory for caches: allocated as a whole, or refused in one line."""
 
 import math
 import os
@@ -13,7 +13,7 @@ REMEDY = "lower batch, context or new tokens"
 
 
 def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Zeros of a shape. Raises InputError, naming `what`, where memory does not suffice."""
+    """Zeros of a shape. Raises InputError, naming `what`, if memory does not suffice."""
     need_bytes = math.prod(shape) * dtype.itemsize
     check_fits(what, need_bytes, device)
     try:
@@ -23,8 +23,8 @@ def allocate(what: str, shape: tuple[int, ...], device: torch.device, dtype: tor
 
 
 def check_fits(what: str, need_bytes: float, device: torch.device, remedy: str = REMEDY) -> None:
-    """Refuse what a CPU's free memory cannot hold (there the allocation itself would succeed, and a later one
-    fail).
+    """Refuse (InputError) what a CPU's free memory cannot hold. There the allocation itself would succeed,
+    and a later one fail.
     """
     if device.type == "cpu" and need_bytes > _free_bytes(device):
         raise _too_large(what, need_bytes, device, remedy)
@@ -39,7 +39,7 @@ def _too_large(what: str, need_bytes: float, device: torch.device, remedy: str) 
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Free memory of the device; of a host what can be had without swapping, file caches included."""
+    """Free memory of the device; on a host the memory without swapping, including file caches."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     meminfo = Path("/proc/meminfo")

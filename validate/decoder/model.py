@@ -1,6 +1,4 @@
-"""One forward pass of a Llama-family decoder. What attention reads is not its business: that is
-`attend`'s.
-"""
+"""One forward pass of a Llama-family decoder. `attend` decides which tokens attention reads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +16,12 @@ from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
 from perfmodel.validate.decoder.shard import RankShard
 
 Tap = Callable[[int, Tensor], None]
-"""Is told what goes into each layer."""
+"""Called with the input of each layer."""
 
 
 @dataclass(frozen=True)
 class Projected:
-    """A layer's queries, keys and values before they are rotated: qkv [batch, n, all heads x head_dim]."""
+    """A layer's queries, keys and values before rotation: qkv [batch, n, all heads x head_dim]."""
 
     layer: "Layer"
     qkv: Tensor
@@ -35,14 +33,14 @@ class Projected:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [batch, heads or kv_heads, n, head_dim].
 
-        Queries and keys are normed where the layer does so, and rotated. Keys and values are written to
-        `out`, where given (and returned from there), and to a cache's `slots`.
+        Queries and keys are normed if the layer does so, and rotated. Keys and values are written to `out` if
+        given (and returned from there), and to a cache's `slots`.
         """
         return self.pointwise.rotate(self, out, slots)
 
 
 Attend = Callable[[int, Projected], Tensor]
-"""Attention [batch, n, heads x head_dim] of a layer, by its number, over whatever cache the caller keeps."""
+"""Attention [batch, n, heads x head_dim] of a layer, by its number, over the caller's cache."""
 
 
 class MLP(nn.Module):
@@ -59,10 +57,10 @@ class MLP(nn.Module):
 
 
 class RoutedExperts(nn.Module):
-    """Gated MLPs [num_experts, ...] and their router; a tensor-parallel rank holds a part of each expert.
+    """Gated MLPs [num_experts, ...] and their router. A tensor-parallel rank holds a part of each expert.
 
-    Every token goes to its best few, and all experts' products are two grouped matrix products.
-    scales: of fp8 matrices, by name, [num_experts, outputs].
+    Every token goes to its best few experts, and two grouped matrix products compute all of them. scales: of
+    fp8 matrices, by name, [num_experts, outputs].
     """
 
     def __init__(self, moe: MoE, hidden: int, inner: int) -> None:
@@ -74,7 +72,7 @@ class RoutedExperts(nn.Module):
         self.scales = nn.ParameterDict()
 
     def forward(self, x: Tensor, pointwise: Pointwise) -> Tensor:
-        """x [batch, n, hidden] to the same shape; nothing waits for the device."""
+        """x [batch, n, hidden] to the same shape. Nothing waits for the device."""
         rows = x.flatten(0, 1)
         weights, experts = F.linear(rows, self.router).float().softmax(-1).topk(self.chosen, dim=-1)
         if self.normalized:
@@ -87,22 +85,24 @@ class RoutedExperts(nn.Module):
         return (out * weights[..., None].to(x.dtype)).sum(1).view_as(x)
 
     def hold(self, name: str, weight: Tensor, peaks: Tensor) -> None:
-        """Quantise a stack of matrices [num_experts, outputs, inputs], rows' largest values being peaks."""
+        """Quantises a stack of matrices [num_experts, outputs, inputs]. peaks: largest values of their
+        rows.
+        """
         codes, scale = by_row(weight.flatten(0, 1), peaks.view(-1, 1))
         setattr(self, name, nn.Parameter(codes.view(weight.shape), requires_grad=False))
         self.scales[name] = nn.Parameter(scale.view(weight.shape[:2]), requires_grad=False)
 
     def quantise(self) -> None:
-        """Both stacks, but not the router."""
+        """Quantises both stacks, but not the router."""
         for name in ("gate_up", "down"):
             weight = getattr(self, name).detach()
             self.hold(name, weight, weight.abs().amax(-1))
 
 
 class Layer(nn.Module):
-    """Attention and MLP (or experts), each behind a norm; query, key and value are one matrix.
+    """Attention and MLP (or experts), each after a norm. Query, key and value are one matrix.
 
-    window: tokens that a token sees, itself included; None for all.
+    window: tokens that a token sees, including itself; None for all.
     """
 
     def __init__(self, spec: ModelSpec, shard: RankShard, index: int) -> None:
@@ -131,9 +131,9 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """A decoder-only transformer of the shape `spec`, or the part of it that one tensor-parallel rank holds.
+    """A decoder-only transformer of the shape `spec`, or the part of it on one tensor-parallel rank.
 
-    pointwise: how the steps between matrix products are computed; fused kernels have no gradients.
+    pointwise: implementation of the steps between matrix products. Fused kernels have no gradients.
     """
 
     def __init__(self, spec: ModelSpec, shard: RankShard | None = None) -> None:
@@ -161,11 +161,11 @@ class Model(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """Device of the weights."""
         return self.embedding.device
 
     def rotary(self, tokens: int) -> Rotary:
-        """For sequences that become `tokens` long."""
+        """The rotary embedding for sequences of at most `tokens`."""
         return rope.rotary(self.spec, self.device, tokens)
 
     def forward(
@@ -176,8 +176,8 @@ class Model(nn.Module):
         rotary: Rotary | None = None,
         tap: Tap | None = None,
     ) -> Tensor:
-        """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]; `tap` sees
-        others.
+        """Final hidden states [batch, n, hidden] of tokens [batch, n] at positions [batch, n]. `tap` sees
+        earlier ones.
         """
         turns = (rotary or self.rotary(tokens.shape[1])).turns(positions, self.dtype)
         residual, add_norm, eps = self._embed(tokens), self.pointwise.add_norm, self.spec.rms_norm_eps

@@ -1,5 +1,5 @@
-"""Prompt lookup: the tokens that followed the latest earlier occurrence of the last few tokens. No model at
-all.
+"""Prompt lookup: drafts the tokens that followed the latest earlier occurrence of the last few tokens. It
+runs no model.
 """
 
 import torch
@@ -9,12 +9,12 @@ from perfmodel.errors import InputError
 from perfmodel.validate.decoder.state import State
 
 LONGEST = 3
-"""Tokens that are looked for where the draft's name says nothing."""
+"""Most tokens of a match, if the draft's name does not state it."""
 
 
 class NGramDrafter:
-    """Longest match first, up to `longest` tokens; among equals the latest. Without a match, the last token
-    repeats.
+    """Takes the longest match of up to `longest` tokens, and among equals the latest. Without a match the
+    last token repeats.
     """
 
     models = ()
@@ -25,7 +25,7 @@ class NGramDrafter:
         self.gamma, self.longest = gamma, longest
 
     def propose(self, state: State) -> tuple[Tensor, None]:
-        """Continue each sequence as it continued before; a match near the end is continued with its own
+        """Continues each sequence as it continued before. A match near the end continues with its own
         period.
         """
         tokens, last = state.tokens, state.length[:, None] - 1

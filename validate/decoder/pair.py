@@ -1,4 +1,4 @@
-"""Target and draft as flags name them, and where they run."""
+"""Target and draft in the words of flags, and their device."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,9 @@ from perfmodel.validate.decoder.shard import RankShard, for_draft, local_device
 from perfmodel.validate.decoder.weights import head_of, load, load_head
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64, "fp8": torch.bfloat16}
-"""Of activations, by the format of the weights."""
+"""Format of the weights -> type of the activations."""
 SMALL_PARAMS = 50_000_000
-"""Models below it have operators that are too short to be shared out among threads."""
+"""Parameters below which a model's operators are too short for several threads."""
 
 
 @dataclass(frozen=True)
@@ -39,25 +39,25 @@ class Pair:
 
     @property
     def folder(self) -> Path | None:
-        """The target's folder, None for a bundled name."""
+        """The target's folder; None for a bundled name."""
         return Path(self.target) if Path(self.target).is_dir() else None
 
     @property
     def draft_model(self) -> str | None:
-        """The draft model's name or folder, None where no second model is run."""
+        """The draft model's name or folder; None without a second model."""
         return None if self.draft == "self" or self.draft.partition(":")[0] == "ngram" else self.draft
 
     def is_head(self, target: ModelSpec) -> bool:
-        """Whether the draft is an EAGLE head of the target: no model by itself."""
+        """Whether the draft is an EAGLE head of the target, which is not a model by itself."""
         return self.draft_model is not None and head_of(self.draft_model, target) is not None
 
     @property
     def kind(self) -> str:
-        """As `Request.draft` has it."""
+        """The form of `Request.draft`."""
         return "model" if self.draft_model else self.draft
 
     def place(self) -> torch.device:
-        """The device of this process. Raises InputError for CUDA where torch sees none."""
+        """The device of this process. Raises InputError for CUDA if torch finds none."""
         cuda = torch.cuda.is_available()
         if self.device not in ("auto", "cpu", "cuda") or (self.device == "cuda" and not cuda):
             raise refuse("--device", None, "auto, cpu or (where torch sees one) cuda", self.device)
@@ -73,7 +73,7 @@ class Pair:
 
     @property
     def formats(self) -> tuple[str, str]:
-        """Weights and cache as the engine names them: on a CPU fp8 weights are weight-only."""
+        """Formats of weights and cache in the engine's words: on a CPU fp8 weights are weight-only."""
         given, precision = weight_format(self.precision()), self.precision()
         weights = given.within(("bf16", "fp32")) if self.place().type == "cpu" else given
         activations = "bf16" if precision == "fp8" else precision
@@ -85,14 +85,14 @@ class Pair:
         return self.precision() + ("" if self.kv_dtype == "auto" else f", {self.kv_dtype} KV cache")
 
     def set_threads(self, threads: int | None) -> None:
-        """As asked, else one for a small target."""
+        """Sets the requested number of threads, or by default one for a small target."""
         if threads is not None and threads < 1:
             raise refuse("--threads", None, "1 or more", threads)
         if threads is not None or load_model(self.target).total_params < SMALL_PARAMS:
             torch.set_num_threads(threads or 1)
 
     def models(self, shard: RankShard) -> tuple[Model, Model | None]:
-        """Target and separate draft, this rank's part of each."""
+        """Target and separate draft model, or this rank's part of each."""
         device, dtype, fp8 = self.place(), DTYPES[self.precision()], self.precision() == "fp8"
         target = load(
             self.target, self.weights or _default_weights(self.target), device, dtype, shard, fp8=fp8

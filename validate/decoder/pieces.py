@@ -1,4 +1,4 @@
-"""Which Hugging Face tensors, or rows and columns of them, make each parameter of a model."""
+"""Maps each parameter of a model to Hugging Face tensors, or to rows and columns of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class Piece:
     stop: int | None = None
 
     def of(self, whole: Any) -> Tensor:
-        """The piece of a tensor, or of a lazy slice of a file, which is read by it."""
+        """The piece of a tensor, or of a lazy slice of a file, which it reads."""
         return whole[:, self.start : self.stop] if self.dim else whole[self.start : self.stop]
 
 
 Pieces = Iterator[tuple[str, tuple[Piece, ...]]]
-"""(parameter of `Model`, the Hugging Face pieces it is the concatenation of), for one rank."""
+"""(parameter of `Model`, its Hugging Face pieces in order of concatenation), for one rank."""
 Rows = list[tuple[str, int, tuple[int, int]]]
-"""Tensors whose rows are one after another here: name, all rows, [start, stop) of this rank."""
+"""Tensors whose rows follow each other in one parameter: name, all rows, [start, stop) of this rank."""
 NORMS = {
     "attention_norm": "input_layernorm",
     "mlp_norm": "post_attention_layernorm",
@@ -42,7 +42,7 @@ FUSED = {"qkv": "self_attn.qkv_proj", "mlp.gate_up": "mlp.gate_up_proj"}
 
 
 def pieces(model: Model) -> Pieces:
-    """Of all parameters."""
+    """The pieces of all parameters."""
     spec, rows = model.spec, model.shard.split(model.spec.vocab_size)
     vocabulary = (spec.vocab_size, spec.hidden_size)
     yield "embedding", (Piece("model.embed_tokens.weight", vocabulary, 0, *rows),)
@@ -55,7 +55,7 @@ def pieces(model: Model) -> Pieces:
 
 
 def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, theirs: str) -> Pieces:
-    """Of the parameters that a layer has; `theirs` is its name there."""
+    """The pieces of a layer's parameters. theirs: the layer's name in the file."""
     d, inner = spec.head_dim, spec.intermediate_size
     first, last = shard.kv_heads(spec.num_key_value_heads)
     q, kv = spec.num_attention_heads * d, spec.num_key_value_heads * d
@@ -85,13 +85,13 @@ def _layer_pieces(spec: ModelSpec, shard: RankShard, layer: nn.Module, theirs: s
 
 
 def _held_by(whole: str, parts: Rows) -> Rows:
-    """The same rows of one tensor that holds all parts."""
+    """The same rows, from one tensor that holds all parts."""
     before = [0, *accumulate(n for _, n, _ in parts)]
     return [(whole, before[-1], (at + i, at + j)) for at, (_, _, (i, j)) in zip(before, parts, strict=False)]
 
 
 def _expert_pieces(spec: ModelSpec, shard: RankShard, theirs: str) -> Pieces:
-    """One after another: gate and up of each expert; down of each."""
+    """The pieces of experts, one after another: gate and up of each expert; down of each."""
     assert spec.moe is not None
     hidden, inner, count = spec.hidden_size, spec.moe.intermediate_size, spec.moe.num_experts
     mixtral, part = spec.model_type == "mixtral", shard.split(spec.moe.intermediate_size)
@@ -105,7 +105,7 @@ def _expert_pieces(spec: ModelSpec, shard: RankShard, theirs: str) -> Pieces:
 
 
 def head_pieces(head: HeadModel, layer: str) -> Pieces:
-    """Of an EAGLE-3 head; `layer` is what its file calls its one layer, midlayer or layers.0."""
+    """The pieces of an EAGLE-3 head. layer: the file's name of its layer, midlayer or layers.0."""
     names = {
         "project.weight": "fc",
         "embedding_norm": f"{layer}.input_layernorm",

@@ -1,4 +1,6 @@
-"""The small steps between a pass's matrix products: norms, the activation, and heads rotated into place."""
+"""The small steps between the matrix products of a pass: norms, the activation, and rotating heads into
+place.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,17 +16,17 @@ if TYPE_CHECKING:
     from perfmodel.validate.decoder.model import Projected
 
 _grouped_mm = getattr(F, "grouped_mm", None)
-"""Torch 2.10 and later; `torch._grouped_mm` before, for bf16 alone."""
+"""Torch 2.10 and later; earlier `torch._grouped_mm`, for bf16 only."""
 Turns = tuple[Tensor, Tensor]
 """Cosine and sine of a pass's positions, each [batch, 1, n, rotary_dim / 2]."""
 
 
 @dataclass(frozen=True)
 class Rotary:
-    """How far a model's heads are turned at each position; `rope` makes it.
+    """The rotation of a model's heads at each position; made by `rope`.
 
-    frequencies: rotation per position of each pair of dimensions, [rotary_dim / 2] float64; scale: what
-    cosine and sine are multiplied by, since `yarn` and `longrope` sharpen the scores of long texts.
+    frequencies: rotation per position of each pair of dimensions, [rotary_dim / 2] float64. scale: factor on
+    cosine and sine, because `yarn` and `longrope` sharpen the scores of long texts.
     """
 
     frequencies: Tensor
@@ -38,10 +40,10 @@ class Rotary:
 
 
 class Pointwise:
-    """Plain torch. name: what results record; fused kernels are a subclass, and equal this.
+    """Plain torch. name: the word in results. Fused kernels are a subclass with equal results.
 
-    fp8: whether keys and values are rounded to what an fp8 cache holds, before anything attends to them: a
-    token sees the same of another one whether they are run together (a verification) or one by one, and
+    fp8: whether keys and values are rounded to fp8 before any token attends to them. A token then sees the
+    same values of another one, whether both run together (a verification) or one after the other, and the
     output stays the same.
     """
 
@@ -86,10 +88,10 @@ class Pointwise:
     def by_expert(
         self, rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor | None = None
     ) -> Tensor:
-        """rows [r, k] times weights [num_experts, m, k], each by its expert's matrix: [r, m]. experts [r]
+        """rows [r, k] times weights [num_experts, m, k], each with its expert's matrix: [r, m]. experts [r]
         rise.
 
-        scale [num_experts, m]: of weights in fp8, which are widened here.
+        scale [num_experts, m]: of fp8 weights, which are widened here.
         """
         if scale is not None:
             wide = self.by_expert(rows, weights.to(rows.dtype), experts)

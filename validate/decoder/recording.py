@@ -1,4 +1,4 @@
-"""Work recorded as a CUDA graph; what goes wrong there leaves the process able to go on."""
+"""Records work as a CUDA graph. After a failure the process can go on."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,14 +9,14 @@ import torch
 from perfmodel.validate.decoder.state import State
 
 Record = Callable[[Callable[[], object]], Callable[[], object]]
-"""Makes a replay of work on the device, as `record` does."""
+"""A function that makes a replay of work on the device, as `record` does."""
 _recorded: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
 
 def record(work: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], object]:
-    """A replay of what `work` does on the device; recording it changes nothing. It must have run before.
+    """A replay of the device's work in `work`. Recording changes nothing; `work` must have run before.
 
-    generator: what `work` draws random numbers from: each replay draws anew.
+    generator: source of random numbers for `work`. Each replay draws new ones.
     """
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     if generator is not None:
@@ -34,17 +34,18 @@ def record(work: Callable[[], object], generator: torch.Generator | None = None)
 
 
 def replayed(step: Callable[[State], object], state: State, record: Record) -> Callable[[State], object]:
-    """The method `step`, from now on a replay where it is called on `state`.
+    """Makes the method `step` a replay when it is called on `state`.
 
-    Its object keeps the replay, and is not kept by it: caches are given back when the last name of it goes.
+    The object owns the replay, and not the reverse, so caches are freed with the last reference to the
+    object.
     """
     replay, eager = record(partial(step, state)), WeakMethod(step)
     return lambda given: replay() if given is state else eager()(given)  # type: ignore[misc]
 
 
 def drop_all() -> None:
-    """Forget every recorded graph, whoever still holds it: a process group must outlive graphs with its
-    collectives.
+    """Clears every recorded graph, whoever still holds it, because a process group must outlive graphs with
+    its collectives.
     """
     for graph in list(_recorded):
         graph.reset()

@@ -1,4 +1,4 @@
-"""What is asked of a decoder: sizes, draft, sampling. Everything is checked before anything is allocated."""
+"""The request to a decoder: sizes, draft, sampling. Everything is checked before anything is allocated."""
 
 from dataclasses import dataclass, field, replace
 
@@ -12,14 +12,14 @@ from perfmodel.validate.decoder.sampling import Sampling
 
 @dataclass(frozen=True)
 class Request:
-    """What to decode with. `context` is the longest prompt; `gamma` 0 is plain decoding, whatever the draft.
+    """The settings of decoding. `context` is the longest prompt. `gamma` 0 is plain decoding, regardless of
+    the draft.
 
-    draft: ``self``, ``ngram[:LONGEST]`` or ``model`` (a separate one, handed to `make_decoder`). tree:
-    parents of the nodes of a token tree (see `topology`) of gamma levels below the root, None for a chain.
-    script: scripted acceptance, None to observe what the models do: relative frequencies of 0 .. gamma
-    accepted tokens; of a tree the probabilities that a node's 1st, 2nd, ... child is accepted.
-    kv_dtype: of all caches: ``auto``, the type of the activations, or ``fp8``. attention_choices: of
-    `backends.choose`.
+    draft: ``self``, ``ngram[:LONGEST]`` or ``model`` (a separate one, given to `make_decoder`). tree: parents
+    of the nodes of a token tree (see `topology`) with gamma levels below the root; None for a chain. script:
+    scripted acceptance; None observes the models. For a chain it has relative frequencies of 0 .. gamma
+    accepted tokens, for a tree the probabilities that a node's 1st, 2nd, ... child is accepted. kv_dtype: of
+    all caches: ``auto``, the type of the activations, or ``fp8``. attention_choices: of `backends.choose`.
     """
 
     batch: int
@@ -70,22 +70,24 @@ class Request:
 
     @property
     def cache_name(self) -> str:
-        """What is read for drafting."""
+        """The KV method of the draft, or the tree."""
         return self.draft if self.draft.startswith("ngram") else self.draft_kv
 
     @property
     def fp8(self) -> bool:
-        """Whether caches are of fp8."""
+        """Whether caches are fp8."""
         return self.kv_dtype == "fp8"
 
     @property
     def queries(self) -> int:
-        """Tokens that a verification runs for each sequence, at most."""
+        """Most tokens per sequence in a verification."""
         return self.gamma + 1 if self.tree is None else len(self.tree)
 
 
 def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, batch: int, room: int) -> None:
-    """Refuse prompts that the model, or caches for `batch` sequences of `room` tokens, cannot take."""
+    """Refuse (InputError) prompts that do not fit in the model, or in caches for `batch` sequences of `room`
+    tokens.
+    """
     if new_tokens < 1:
         raise InputError(f"--new-tokens: must be 1 or more, given {new_tokens}")
     if len(prompts) != batch or not all(prompts):

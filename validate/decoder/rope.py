@@ -10,21 +10,20 @@ from perfmodel.validate.decoder.pointwise import Rotary
 
 SCALINGS = ("llama3", "linear", "yarn", "longrope")
 LEAST_RAMP = 1e-3
-"""Between kept and divided frequencies of yarn, in pairs: both ends may fall together."""
+"""Least distance between kept and divided frequencies of yarn, in pairs, because both ends may coincide."""
 
 
 def rotary(spec: ModelSpec, device: torch.device, tokens: int) -> Rotary:
-    """Of a model whose sequences become `tokens` long, prompt and output.
+    """The rotary embedding of a model for sequences of at most `tokens`, prompt and output.
 
-    `longrope` takes its long factors above the length trained first. They hold for a whole sequence, its
-    first tokens included, so that they belong to a runner: tokens that are drafted and refused must not move
-    them.
+    `longrope` uses its long factors above the length that was trained first. They hold for a whole sequence
+    including its first tokens, so they belong to a runner: drafted and refused tokens must not change them.
     """
     return Rotary(inverse_frequencies(spec, device, tokens), attention_scale(spec))
 
 
 def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> Tensor:
-    """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64, of sequences of
+    """Rotation per position of each pair of dimensions, [rotary_dim / 2] float64, for sequences of
     `tokens`.
     """
     exponent = torch.arange(0, spec.rotary_dim, 2, dtype=torch.float64, device=device) / spec.rotary_dim
@@ -46,8 +45,8 @@ def inverse_frequencies(spec: ModelSpec, device: torch.device, tokens: int) -> T
 
 
 def _llama3_keep(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
-    """Slow frequencies are divided by `factor`, fast ones kept, those between blended (Llama 3.1 reference
-    code).
+    """Share of each frequency that is kept: 0 for slow ones, which `factor` divides, 1 for fast ones, and
+    between for the rest (Llama 3.1 reference code).
     """
     turns = frequencies * scaling.original_max_position_embeddings / (2 * math.pi)
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
@@ -58,7 +57,7 @@ def _yarn_keep(spec: ModelSpec, scaling: RopeScaling, device: torch.device) -> T
     """As `_llama3_keep`, blended by the pair's number (Peng et al. 2023, arXiv 2309.00071, section 3.2)."""
 
     def pair_with(turns: float) -> float:
-        """Number of the pair that makes so many turns within the length trained first."""
+        """Number of the pair that makes this many turns within the length that was trained first."""
         slowest = scaling.original_max_position_embeddings / (2 * math.pi * turns)
         return spec.rotary_dim * math.log(slowest) / (2 * math.log(spec.rope_theta))
 

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 PREFILL_CHUNK = 512
 Write = Callable[[int, Projected], tuple[Tensor, Tensor, Tensor]]
-"""Of a layer's projection: queries, and the keys and values of all uncommitted tokens, the new ones among
-them.
+"""Takes a layer's projection; returns queries, and keys and values of all uncommitted tokens including the
+new ones.
 """
 
 
 @dataclass
 class Observed:
-    """Queries of the last `window` prompt tokens, [layers, batch, heads, window + 1, head_dim]; the last slot
-    is waste.
+    """Queries of the last `window` prompt tokens, [layers, batch, heads, window + 1, head_dim]. The last slot
+    is for discarded ones.
 
-    Slot j holds position length - window + j; where that is negative, the slot is not to be used.
+    Slot j holds position length - window + j; a negative position means that the slot is unused.
     """
 
     queries: Tensor
@@ -36,13 +36,13 @@ class Observed:
 
     @classmethod
     def of(cls, model: Model, batch: int, window: int) -> "Observed":
-        """Room for them."""
+        """Allocates them."""
         heads = model.spec.num_attention_heads // model.shard.size
         shape = (model.spec.num_hidden_layers, batch, heads, window + 1, model.spec.head_dim)
         return cls(torch.zeros(shape, dtype=model.dtype, device=model.device), window)
 
     def keep(self, layer: int, q: Tensor, positions: Tensor, lengths: Tensor) -> None:
-        """Those of the queries [batch, heads, n, head_dim] at `positions` [batch, n] that lie in the
+        """Keeps those of the queries [batch, heads, n, head_dim] whose `positions` [batch, n] are in the
         window.
         """
         slot = positions - (lengths[:, None] - self.window)
@@ -52,7 +52,7 @@ class Observed:
 
 @dataclass
 class Runner:
-    """Runs `model` over `cache`; `attention` is the implementation in use, `rotary` that of the longest
+    """Runs `model` over `cache`. `attention` is the implementation in use, `rotary` that of the longest
     sequence.
     """
 
@@ -63,11 +63,11 @@ class Runner:
     tap: Tap | None = None
 
     def extend(self, tokens: Tensor, ahead: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
-        """Hidden states [batch, n, hidden] of tokens [batch, n] that follow the committed ones.
+        """Hidden states [batch, n, hidden] of tokens [batch, n] after the committed ones.
 
-        ahead, sees: by how many positions each token follows, [n], and what it attends to of these tokens,
-        [1, n, n] (see `FoldedAttention`); without them the tokens are a chain. Their keys and values are
-        written after the committed ones, in the order given, but not committed: see `KVCache.advance`.
+        ahead: distance of each token in positions, [n]. sees: the tokens among these to which each attends,
+        [1, n, n] (see `FoldedAttention`). Without both the tokens are a chain. Their keys and values are
+        written after the committed ones in the given order, but not committed: see `KVCache.advance`.
         """
         slots = self.cache.positions(self.cache.lengths, tokens.shape[1])
         return self._pass(
@@ -77,12 +77,11 @@ class Runner:
     def prefill(
         self, tokens: Tensor, lengths: Tensor, window: int, chunk: int = PREFILL_CHUNK
     ) -> tuple[Tensor, Observed]:
-        """Run prompts tokens [batch, longest] of `lengths` [batch]; rows are padded on the right with
-        anything.
+        """Runs prompts tokens [batch, longest] of `lengths` [batch]. Rows are padded on the right with any
+        tokens.
 
         Returns the hidden state of each prompt's last token [batch, hidden], and the queries of the last
-        `window` tokens for the draft caches that choose by them. Padding is rolled back by setting the
-        lengths.
+        `window` tokens for the draft caches that choose by them. Setting the lengths rolls back the padding.
         """
         batch, longest = tokens.shape
         last = torch.zeros(batch, self.model.spec.hidden_size, dtype=self.model.dtype, device=tokens.device)
@@ -123,13 +122,13 @@ class Runner:
         view: "View | None" = None,
         tap: Tap | None = None,
     ) -> Tensor:
-        """A pass whose layers `write` their keys and values, and attend to them and to what the cache or view
-        shows.
+        """A pass whose layers `write` their keys and values, and attend to them and to the tokens of the
+        cache or view.
         """
 
         @cache
         def span(window: int | None) -> Span:
-            """The committed tokens, or the latest of them: a query sees `window` tokens, itself included."""
+            """The committed tokens, or the latest of them: a query sees `window` tokens, including itself."""
             return self.cache.span(None if window is None else positions - (window - 1), window)
 
         def attend(index: int, projected: Projected) -> Tensor:

@@ -1,4 +1,4 @@
-"""From logits to tokens, and which draft tokens stand: greedy equality or exact rejection sampling."""
+"""From logits to tokens and to accepted draft tokens: greedy equality or exact rejection sampling."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from torch import Tensor
 from perfmodel.errors import InputError
 
 MIN_TEMPERATURE = 1e-6
-"""Below it logits divided by it leave the range of float32."""
+"""Temperature below which divided logits leave the range of float32."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Temperature 0 is greedy; `top_k` keeps that many tokens (0: all), `top_p` then the fewest of that
+    """Temperature 0 is greedy. `top_k` keeps this many tokens (0: all), then `top_p` the fewest with this
     probability.
 
-    In that order, as transformers and vLLM have it.
+    The order is that of transformers and vLLM.
     """
 
     temperature: float = 0.0
@@ -37,7 +37,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """No chance involved."""
+        """Whether decoding is greedy."""
         return self.temperature == 0
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Sampling:
         return "greedy" if self.greedy else f"temperature {self.temperature:g}{limits}"
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """The distribution [..., vocab] that tokens are drawn from (not for greedy decoding)."""
+        """The distribution [..., vocab] from which tokens are drawn (not for greedy decoding)."""
         exact = logits if logits.dtype == torch.float64 else logits.float()
         probs = (exact / self.temperature).softmax(-1)
         if self.top_p == 1 and not 0 < self.top_k < probs.shape[-1]:
@@ -60,7 +60,7 @@ class Sampling:
 
 
 def race(probs: Tensor, generator: torch.Generator) -> Tensor:
-    """A score per token of each distribution [..., vocab]: the k highest are k draws without replacement, in
+    """A score per token of each distribution [..., vocab]. The k highest are k draws without replacement, in
     order.
     """
     noise = torch.empty_like(probs).exponential_(generator=generator)
@@ -68,13 +68,15 @@ def race(probs: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def draw(probs: Tensor, generator: torch.Generator) -> Tensor:
-    """One token of each distribution [..., vocab], by the exponential race: no wait for the device."""
+    """One token of each distribution [..., vocab], by the exponential race, which does not wait for the
+    device.
+    """
     return race(probs, generator).argmax(-1)
 
 
 @dataclass(frozen=True)
 class AcceptedTokens:
-    """count [batch]: draft tokens that stand, 0 .. gamma; next_token [batch]: the target's own token after
+    """count [batch]: accepted draft tokens, 0 .. gamma. next_token [batch]: the target's own token after
     them.
     """
 
@@ -83,13 +85,13 @@ class AcceptedTokens:
 
 
 Scripted = Callable[[AcceptedTokens, torch.Generator], AcceptedTokens]
-"""Acceptance decided by stated frequencies, at the cost of having judged: what is drawn, with the same next
-tokens.
-"""
+"""Decides acceptance by stated frequencies after judging, so at the same cost, with the same next tokens."""
 
 
 def accept_greedy(draft_tokens: Tensor, logits: Tensor) -> AcceptedTokens:
-    """draft_tokens [batch, gamma] against logits [batch, gamma + 1, vocab]: the target's argmax decides."""
+    """Compares draft_tokens [batch, gamma] with logits [batch, gamma + 1, vocab]; the target's argmax
+    decides.
+    """
     best = logits.argmax(-1)
     count = _leading(draft_tokens == best[:, :-1])
     return AcceptedTokens(count, best.gather(1, count[:, None])[:, 0])
@@ -103,9 +105,9 @@ def accept_sampled(
 ) -> AcceptedTokens:
     """Exact rejection sampling (Leviathan et al. 2023, algorithm 1).
 
-    draft_probs [batch, gamma, vocab] is what draft_tokens [batch, gamma] were drawn from, None where there
-    was no chance; target_probs [batch, gamma + 1, vocab]. What comes out is distributed as direct sampling
-    from the target.
+    draft_probs [batch, gamma, vocab]: distributions of draft_tokens [batch, gamma]; None if they were not
+    drawn. target_probs [batch, gamma + 1, vocab]. The output has the distribution of direct sampling from the
+    target.
     """
     if draft_probs is None:
         draft_probs = torch.zeros_like(target_probs[:, :-1]).scatter_(2, draft_tokens[..., None], 1.0)
@@ -122,5 +124,5 @@ def accept_sampled(
 
 
 def _leading(stands: Tensor) -> Tensor:
-    """How many stand before the first that does not, [batch], of stands [batch, gamma]."""
+    """Number of accepted tokens before the first refused one, [batch], from stands [batch, gamma]."""
     return stands.long().cumprod(1).sum(1)

@@ -1,4 +1,4 @@
-"""Acceptance by stated frequencies, whatever the models say: what a measurement advances by."""
+"""Acceptance by stated frequencies, regardless of the models; measurements use it."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens
 
 
 class Script:
-    """Accepted counts of a chain drawn on the device from a stated distribution."""
+    """Numbers of accepted tokens of a chain, drawn on the device from a stated distribution."""
 
     def __init__(self, weights: Sequence[float], device: torch.device) -> None:
         """weights: relative frequency of 0, 1, ... gamma accepted tokens."""
@@ -25,8 +25,8 @@ class Script:
 
 
 def scripted_weights(alpha: float, gamma: int) -> list[float]:
-    """Frequencies of 0 .. gamma accepted tokens; each is accepted with probability `alpha` if its forerunners
-    were.
+    """Frequencies of 0 .. gamma accepted tokens. Each token is accepted with probability `alpha` if all
+    before it were.
     """
     if not 0 <= alpha <= 1:
         raise InputError(f"--alpha: must be in [0, 1], given {alpha}")

@@ -1,4 +1,4 @@
-"""Attention over the cached tokens that the queries themselves choose, anew in every step and layer."""
+"""Attention over the cached tokens that the queries choose, anew in every step and layer."""
 
 import math
 
@@ -18,8 +18,8 @@ from perfmodel.validate.decoder.cache import pick_tokens
 
 
 class Selection:
-    """In torch. `chosen` has as lengths [batch] the tokens that are taken of each sequence, as bound what
-    fits.
+    """The selection in torch. `chosen` has the number of tokens to take of each sequence as lengths [batch],
+    and the most that fit as bound.
     """
 
     def __init__(self, attention: FoldedAttention) -> None:
@@ -38,10 +38,9 @@ class Selection:
         new_v: Tensor,
         sees: Tensor | None,
     ) -> Tensor:
-        """As `FoldedAttention`, over the pages whose bounds allow the largest scores, the newest always among
-        them.
+        """As `FoldedAttention`, over the pages with the largest possible scores, always including the newest.
 
-        bounds: smallest and largest value of the keys of each page, two of [batch, kv_heads, pages, d];
+        bounds: smallest and largest value of the keys of each page, two of [batch, kv_heads, pages, d].
         lengths [batch]: tokens in the cache k, v.
         """
         (low, high), rows = bounds, fold(q, k.shape[1])
@@ -69,9 +68,9 @@ class Selection:
         new_v: Tensor,
         sees: Tensor | None,
     ) -> Tensor:
-        """Over the tokens with the largest attention weights, summed over the rows of a KV head.
+        """Attention over the tokens with the largest attention weights, summed over the rows of a KV head.
 
-        Scores serve twice, to choose and to attend, so that no key is read twice.
+        The scores serve both to choose and to attend, so each key is read once.
         """
         rows, k = fold(q, k.shape[1]), k.to(q.dtype)
         exact = torch.float64 if q.dtype == torch.float64 else torch.float32

@@ -1,4 +1,4 @@
-"""Tensor parallelism under torchrun: which part of a model a rank holds, its collectives, and how ranks
+"""Tensor parallelism under torchrun: the part of a model on each rank, its collectives, and how ranks
 join.
 """
 
@@ -19,7 +19,7 @@ from perfmodel.validate.decoder.recording import drop_all
 
 @dataclass(frozen=True)
 class RankShard:
-    """Rank `rank` of `size`; `group` is its process group, None where one process holds the whole model."""
+    """Rank `rank` of `size`. `group` is its process group; None if one process holds the whole model."""
 
     rank: int = 0
     size: int = 1
@@ -31,7 +31,7 @@ class RankShard:
         return self.rank * width, (self.rank + 1) * width
 
     def kv_heads(self, total: int) -> tuple[int, int]:
-        """The KV heads [start, stop) of this rank: split, or one replicated head where ranks outnumber
+        """The KV heads [start, stop) of this rank: split, or one replicated head if there are more ranks than
         heads.
         """
         if total >= self.size:
@@ -71,7 +71,7 @@ class RankShard:
         return torch.cat(parts, dim=-1)
 
     def of_all(self, mine: object) -> list[Any]:
-        """What every rank gives, in their order: the same list on all of them, so that they can agree."""
+        """The values of all ranks in their order: the same list on every rank."""
         given = [mine] * self.size
         if self.size > 1:
             dist.all_gather_object(given, mine, group=self.group)
@@ -87,9 +87,9 @@ def local_device(kind: str) -> torch.device:
 
 @contextmanager
 def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[RankShard]:
-    """The shard of this process among the `size` that torchrun started; one process needs no launcher.
+    """The shard of this process among the `size` that torchrun started. One process needs no launcher.
 
-    Raises InputError where the launcher started another number than `what` asks for.
+    Raises InputError if the launcher started another number of processes than `what` needs.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != size:
@@ -114,8 +114,8 @@ def joined(size: int, device: torch.device, what: str = "--tp") -> Iterator[Rank
 def for_draft(shard: RankShard, size: int) -> RankShard:
     """The shard of a draft that is split over `size` ranks only.
 
-    Every group of `size` neighbouring ranks runs the whole draft, so that each rank has the drafted tokens
-    without asking another. All ranks must call this together.
+    Every group of `size` neighbouring ranks runs the whole draft, so each rank has the drafted tokens without
+    communication. All ranks must call this together.
     """
     if not 1 <= size <= shard.size or shard.size % size:
         raise InputError(f"--draft-tp: must divide --tp {shard.size}, given {size}")

@@ -1,5 +1,5 @@
-"""The loop: draft gamma tokens, verify them in one pass, keep what stands and one more. Plain decoding: gamma
-= 0.
+"""The loop: draft gamma tokens, verify them in one pass, keep the accepted ones and one more. gamma = 0 is
+plain decoding.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,11 @@ READ_EVERY = 4
 class Decoder:
     """Target and draft with their caches, made for one batch size.
 
-    gamma: most draft tokens that one iteration can accept; queries: tokens that a verification runs; models:
-    those that draft. eos: tokens that end a sequence. script: decides acceptance instead of the models, at
-    the same cost (EOS is then ignored). replay: of `step`, where `graphs.capture` made one. observers: are
-    called with what is about to be committed, on the device, as part of a captured CUDA graph. Nothing in an
-    iteration waits for the device; `generate` looks every `READ_EVERY` iterations whether all are done.
+    gamma: most draft tokens that one iteration can accept. queries: tokens of a verification. models: those
+    that draft. eos: tokens that end a sequence. script: decides acceptance instead of the models, at the same
+    cost (EOS is then ignored). replay: of `step`, if `graphs.capture` made one. observers: called with the
+    tokens before their commit, on the device, as part of a captured CUDA graph. Nothing in an iteration waits
+    for the device; `generate` checks every `READ_EVERY` iterations whether all sequences are done.
     """
 
     def __init__(
@@ -52,22 +52,22 @@ class Decoder:
         self.replay: Callable[[State], object] | None = None
 
     def step(self, state: State) -> None:
-        """One iteration for the whole batch, on the device alone: sequences advance by their own counts."""
+        """One iteration for the whole batch, on the device alone. Sequences advance by their own counts."""
         self.conclude(state, *self.propose(state))
 
     def replayed(self, state: State, record: Record) -> Callable[[State], object]:
-        """`step`, from now on a replay where it is called on `state`."""
+        """Makes `step` a replay when it is called on `state`."""
         return replayed(self.step, state, record)
 
     def conclude(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None) -> None:
-        """What follows drafting: verify, accept and commit."""
+        """The part after drafting: verify, accept and commit."""
         logits = self.verify(state, draft_tokens)
         accepted = self.accept(state, draft_tokens, draft_probs, logits)
         self.commit(state, draft_tokens, accepted)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
-        """draft_tokens [batch, gamma], and the draft_probs [batch, gamma, vocab] that they were drawn from,
-        if any.
+        """draft_tokens [batch, gamma], and their distributions draft_probs [batch, gamma, vocab] if they were
+        drawn.
         """
         return self.draft.propose(state) if self.draft else (state.tokens[:, :0], None)
 
@@ -81,22 +81,22 @@ class Decoder:
     def accept(
         self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
     ) -> AcceptedTokens:
-        """How many draft tokens stand, and which token follows them: as the models judge, or as scripted."""
+        """The number of accepted draft tokens, and the next token: as the models judge, or as scripted."""
         accepted = self.judge(state, draft_tokens, draft_probs, logits)
         return accepted if self.script is None else self.script(accepted, state.generator)
 
     def judge(
         self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None, logits: Tensor
     ) -> AcceptedTokens:
-        """What the models say."""
+        """The acceptance that the models decide."""
         if self.sampling.greedy:
             return accept_greedy(draft_tokens, logits)
         probs = self.sampling.probabilities(logits)
         return accept_sampled(draft_tokens, draft_probs, probs, state.generator)
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
-        """Record the tokens and advance the caches; what was refused is rolled back by not advancing over
-        it.
+        """Records the tokens and advances the caches. Refused tokens are rolled back, because the length does
+        not include them.
         """
         for observer in self.observers:
             observer(state, accepted)
@@ -107,7 +107,7 @@ class Decoder:
 
     @torch.inference_mode()
     def generate(self, prompts: list[list[int]], new_tokens: int, seed: int = 0) -> Generation:
-        """Decode up to `new_tokens` for each prompt; prompts may differ in length."""
+        """Decodes up to `new_tokens` for each prompt. Prompts may differ in length."""
         state = self.start(prompts, new_tokens, seed)
         self.finish(state)
         return collect(state, prompts)
@@ -132,7 +132,7 @@ class Decoder:
 
     @torch.inference_mode()
     def finish(self, state: State, iterated: Callable[[], object] = lambda: None) -> None:
-        """Iterate until every sequence is done; up to `READ_EVERY` - 1 iterations more are run for nothing.
+        """Iterates until every sequence is done. Up to `READ_EVERY` - 1 further iterations have no effect.
 
         iterated: called when an iteration was enqueued.
         """
@@ -143,13 +143,13 @@ class Decoder:
             self.tighten()
 
     def iterate(self, state: State) -> None:
-        """`step`, or its replay, and what the host does after it."""
+        """`step` or its replay, and the host's work after it."""
         (self.replay or self.step)(state)
         self.refresh()
 
     @property
     def caches(self) -> list[KVCache]:
-        """The target's, and those of models that draft."""
+        """The caches of the target and of the drafting models."""
         return [self.target.cache, *(passes.runner.cache for passes in self.models if passes.own)]
 
     def refresh(self) -> None:
@@ -158,7 +158,7 @@ class Decoder:
             passes.view.refresh()
 
     def tighten(self) -> None:
-        """Bring host-side bounds down to what was really accepted; waits for the device."""
+        """Brings host-side bounds down to the accepted lengths. It waits for the device."""
         for cache in self.caches:
             cache.tighten()
         for passes in self.models:

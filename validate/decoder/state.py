@@ -1,4 +1,6 @@
-"""What the loop knows of each sequence: its tokens, how many, and whether it is done. All on the device."""
+"""The state of each sequence in the loop: its tokens, their number, and whether it is done. All on the
+device.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +15,9 @@ from perfmodel.validate.decoder.sampling import AcceptedTokens
 
 @dataclass
 class State:
-    """tokens [batch, room] hold prompt and output; the newest is not in the target's KV cache yet, all others
-    are.
+    """tokens [batch, room] hold prompt and output. All but the newest are in the target's KV cache.
 
-    length, limit: tokens there are and tokens at which a sequence ends, [batch]; finished [batch]. histogram
+    length, limit: tokens so far, and tokens at which a sequence ends, [batch]. finished [batch]. histogram
     [batch, gamma + 1]: iterations until the sequence was finished, by accepted draft tokens, 0 to gamma.
     """
 
@@ -53,7 +54,7 @@ class State:
         return self.tokens.gather(1, self.length[:, None] - n + torch.arange(n, device=self.length.device))
 
     def take(self, draft_tokens: Tensor, accepted: AcceptedTokens, eos: Tensor) -> Tensor:
-        """Count what was accepted of draft_tokens [batch, gamma] and add it, then the next token; see
+        """Counts and adds the accepted ones of draft_tokens [batch, gamma], then the next token; see
         `append`.
         """
         slot = torch.arange(draft_tokens.shape[1] + 1, device=draft_tokens.device)
@@ -63,9 +64,9 @@ class State:
         return self.append(torch.where(stands, padded, accepted.next_token[:, None]), accepted.count + 1, eos)
 
     def append(self, emitted: Tensor, count: Tensor, eos: Tensor) -> Tensor:
-        """Add the first `count` [batch] of emitted [batch, n], less what lies beyond an EOS or the limit.
+        """Adds the first `count` [batch] of emitted [batch, n], without those after an EOS or the limit.
 
-        Finished sequences take nothing. Returns how many were added, [batch]. Everything happens in place.
+        Finished sequences take nothing. Returns the added numbers, [batch]. Everything happens in place.
         """
         offset = torch.arange(emitted.shape[1], device=emitted.device)
         ends = (emitted[..., None] == eos).any(-1) & (offset < count[:, None])

@@ -1,4 +1,4 @@
-"""Text to tokens and back: bytes for a byte-level model, else a Hugging Face folder's own tokenizer; and
+"""Text to tokens and back, with bytes for a byte-level model or a Hugging Face folder's own tokenizer; and
 prompts.
 """
 
@@ -16,8 +16,8 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 
 
 class Tokenizer:
-    """Both directions: here a token is a byte of UTF-8. bos: the token that texts begin with, None
-    without.
+    """Both directions. In this class a token is a byte of UTF-8. bos: the token with which texts begin; None
+    without one.
     """
 
     bos: int | None = None
@@ -27,11 +27,11 @@ class Tokenizer:
         return list(text.encode())
 
     def chat(self, text: str) -> list[int]:
-        """A user's message to the tokens of a conversation that the model is to answer."""
+        """A user's message as the tokens of a conversation for the model to answer."""
         raise InputError("--chat: needs a chat template, which a byte-level model has none of")
 
     def decode(self, tokens: list[int]) -> str:
-        """Tokens to text; what is no text is replaced."""
+        """Tokens to text. Invalid bytes are replaced."""
         return bytes(tokens).decode(errors="replace")
 
 
@@ -80,7 +80,7 @@ def tokenizer(spec: ModelSpec, folder: Path | None) -> Tokenizer | None:
 
 
 def end_tokens(folder: Path | None) -> tuple[int, ...]:
-    """The EOS tokens of a folder as transformers has them: of generation_config.json, without that file
+    """The EOS tokens of a folder, as in transformers: from generation_config.json, or without that file from
     config.json.
     """
     if folder is None:
@@ -97,10 +97,10 @@ def end_tokens(folder: Path | None) -> tuple[int, ...]:
 def read_prompts(
     reader: Tokenizer | None, texts: Sequence[str], file: Path | None, vocab: int, chat: bool = False
 ) -> list[list[int]]:
-    """Prompts of `texts` and of a file, a list of tokens each. Documents are never joined.
+    """Prompts of `texts` and of a file, each a list of tokens. Documents are never joined.
 
     file: JSON lines, each ``{"text": ...}``, ``{"tokens": [...]}`` or a list of tokens; or ``.txt``, one
-    document. chat: every text is a user's message, put into the model's chat template. Raises InputError
+    document. chat: every text is a user's message, formatted by the model's chat template. Raises InputError
     naming flag and line.
     """
     given_by_place = [("--prompt", text) for text in texts]
@@ -155,7 +155,7 @@ def _tokens(
 
 
 def last_tokens(prompt: list[int], count: int | None, bos: int | None) -> list[int]:
-    """The end of a prompt, `count` tokens at most; a BOS that it begins with stays."""
+    """The end of a prompt, at most `count` tokens. A leading BOS stays."""
     if count is None or len(prompt) <= count:
         return prompt
     return [*prompt[:1], *prompt[len(prompt) - count + 1 :]] if prompt[0] == bos else prompt[-count:]

@@ -15,10 +15,10 @@ class Topology:
     """Tables of one tree. The root is the newest token, which is not drafted.
 
     depth [size]: levels below the root. sees: bool [size, size], a node's ancestors and itself. children
-    [size, most of a node]: node numbers, 0 where there is none. num_children [size]. rank [size]: place among
-    siblings. widths: nodes of each level. starts: first node of each level, and `size`. max_children: of a
-    node, by level. picks: for each level but the last, where the next level's tokens stand among
-    `max_children` candidates for each node, [next width].
+    [size, most per node]: node numbers, 0 for none. num_children [size]. rank [size]: place among siblings.
+    widths: nodes of each level. starts: first node of each level, and `size`. max_children: most per node, by
+    level. picks: for each level but the last, places of the next level's tokens among `max_children`
+    candidates per node, [next width].
     """
 
     def __init__(self, parents: Sequence[int], device: torch.device) -> None:

@@ -1,8 +1,8 @@
-"""Token trees: grow one with a draft model, verify all its nodes in one pass, keep the path that stands.
+"""Token trees: grow one with a draft model, verify all its nodes in one pass, keep the accepted path.
 
-The draft runs one level a pass and proposes the children of its nodes: the best tokens in greedy decoding,
-else draws without replacement. Masks show each node the committed tokens and its ancestors only, and
-positions count levels. Accepted nodes do not lie together in the cache: they are moved there before the
+The draft runs one level per pass and proposes the children of its nodes: the best tokens in greedy decoding,
+or else draws without replacement. Masks show each node only the committed tokens and its ancestors, and
+positions count levels. Accepted nodes are not contiguous in the cache, so they are moved together before the
 length advances over them.
 """
 
@@ -25,8 +25,7 @@ from perfmodel.validate.decoder.tree_sampling import AcceptedPath, accept_tree_g
 
 
 class TreeDrafter(ModelDrafter):
-    """levels - 1 passes, as wide as levels 1 ... levels - 1 of the tree; the last level is never run by the
-    draft.
+    """levels - 1 passes, as wide as levels 1 ... levels - 1 of the tree. The draft never runs the last level.
 
     The scratch holds, for a separate model, the token before the root, then the nodes.
     """
@@ -46,8 +45,7 @@ class TreeDrafter(ModelDrafter):
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """Tokens of all nodes but the root [batch, size - 1].
 
-        With sampling also the distributions that each node's children were drawn from, [batch, all but the
-        last level, vocab].
+        With sampling also the distributions of each node's children, [batch, all but the last level, vocab].
         """
         self.view.begin()
         tokens, used = state.newest(1 + self.lead), 0
@@ -66,10 +64,10 @@ class TreeDrafter(ModelDrafter):
 
 
 class TreeDecoder(Decoder):
-    """As `Decoder`; `gamma` is the levels below the root, `queries` all nodes."""
+    """As `Decoder`. `gamma` is the number of levels below the root, `queries` that of all nodes."""
 
     def __init__(self, target: Runner, draft: TreeDrafter, *rules: Any) -> None:
-        """rules: as of `Decoder`."""
+        """rules: as in `Decoder`."""
         super().__init__(target, draft, *rules)
         self.lead, self.tree, self.queries = draft.lead, draft.tree, draft.tree.size
         self._sees = self.tree.sees[None]
@@ -90,7 +88,7 @@ class TreeDecoder(Decoder):
         )
 
     def commit(self, state: State, draft_tokens: Tensor, accepted: AcceptedTokens) -> None:
-        """Bring the path together in the caches, and commit it as a chain."""
+        """Moves the path together in the caches, and commits it as a chain."""
         assert isinstance(accepted, AcceptedPath)
         below = accepted.path[:, 1:]
         for cache, nodes in zip(self.caches, (below, self.lead + accepted.path), strict=False):
@@ -102,8 +100,8 @@ class TreeDecoder(Decoder):
 
 
 def move(cache: KVCache, path: Tensor) -> None:
-    """Bring the tokens that lie path [batch, n] behind the committed ones together, from the first behind
-    them on.
+    """Moves the tokens at offsets path [batch, n] after the committed ones together, to the first places
+    after them.
     """
     tokens = cache.read(cache.lengths[:, None] + path)
     slots = cache.slot(cache.positions(cache.lengths + 1, path.shape[1]))
@@ -112,8 +110,8 @@ def move(cache: KVCache, path: Tensor) -> None:
 
 @dataclass(frozen=True)
 class TreeCounts:
-    """How often, over all unfinished sequences, a k-th child was there to be tried at a node of the accepted
-    path, and how often it was accepted.
+    """Over all unfinished sequences: how often a k-th child was tried at a node of the accepted path, and how
+    often it was accepted.
     """
 
     tried: tuple[int, ...]
@@ -135,7 +133,7 @@ class TreeCounter:
         self._tried, self._taken = (torch.zeros_like(tree.children[0]) for _ in "tt")
 
     def __call__(self, state: State, accepted: AcceptedTokens) -> None:
-        """Every child of a node on the path was tried; the next node was taken."""
+        """Counts: every child of a node on the path was tried up to the accepted one."""
         assert isinstance(accepted, AcceptedPath)
         on = torch.arange(self.tree.levels, device=accepted.path.device) <= accepted.count[:, None]
         on &= ~state.finished[:, None]
@@ -147,5 +145,5 @@ class TreeCounter:
 
     @property
     def counts(self) -> TreeCounts:
-        """So far; waits for the device."""
+        """The counts so far. It waits for the device."""
         return TreeCounts(tuple(self._tried.tolist()), tuple(self._taken.tolist()))

@@ -1,10 +1,10 @@
-"""Which path of a token tree stands: greedy equality, or rejection sampling over siblings drawn without
+"""The accepted path of a token tree: greedy equality, or rejection sampling over siblings drawn without
 replacement.
 
-At a node the children are tried in order of rank. One that is refused takes its distribution's mass away from
-the target's, and the next is judged against what is left of both; the path goes on from the first that is
-accepted. Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm
-2. For a chain this is `sampling.accept_sampled`, from the same random numbers.
+At a node the children are tried in order of rank. A refused one removes its distribution's mass from the
+target's, and the next one is judged against the rest of both. The path continues from the first accepted one.
+Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm 2. For a
+chain this is `sampling.accept_sampled`, from the same random numbers.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from perfmodel.validate.decoder.topology import Topology
 
 @dataclass(frozen=True)
 class AcceptedPath(AcceptedTokens):
-    """path [batch, levels]: the accepted nodes, the root first; behind the last of them that one again."""
+    """path [batch, levels]: the accepted nodes, the root first. The last one repeats to the end."""
 
     path: Tensor
 
 
 def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> AcceptedPath:
-    """tokens [batch, size] of all nodes, logits [batch, size, vocab]: at each node the target's argmax
-    decides.
+    """tokens [batch, size] of all nodes, logits [batch, size, vocab]: the target's argmax decides at each
+    node.
     """
     best = logits.argmax(-1)
     node = torch.zeros_like(tokens[:, 0])
@@ -43,10 +43,10 @@ def accept_tree_greedy(tree: Topology, tokens: Tensor, logits: Tensor) -> Accept
 def accept_tree_sampled(
     tree: Topology, tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, generator: torch.Generator
 ) -> AcceptedPath:
-    """Exact for siblings that are the draws of `sampling.race`, in order.
+    """Exact if siblings are the draws of `sampling.race`, in order.
 
-    tokens [batch, size]; draft_probs [batch, all but the last level, vocab]: what each node's children were
-    drawn from; target_probs [batch, size, vocab]. What comes out is distributed as direct sampling from the
+    tokens [batch, size]; draft_probs [batch, all but the last level, vocab]: distributions of each node's
+    children; target_probs [batch, size, vocab]. The output has the distribution of direct sampling from the
     target.
     """
     u = target_probs.new_empty(len(tokens), sum(tree.max_children)).uniform_(generator=generator)
@@ -75,12 +75,12 @@ def accept_tree_sampled(
 
 
 class TreeScript:
-    """Paths drawn on the device, whatever the models say: P(a node's k-th child is accepted) is
+    """Paths drawn on the device, regardless of the models: P(a node's k-th child is accepted) is
     `rates[k]`.
     """
 
     def __init__(self, tree: Topology, rates: Sequence[float]) -> None:
-        """rates: 0 or more, at most 1 in sum; children beyond them are never accepted."""
+        """rates: each 0 or more, with a sum of at most 1. Children beyond them are never accepted."""
         fitted = F.pad(torch.tensor(rates, dtype=torch.float64), (0, tree.children.shape[1] - len(rates)))
         self.tree, self._cumulative = tree, fitted.cumsum(0).float().to(tree.rank.device)
 
@@ -98,16 +98,14 @@ class TreeScript:
 
 
 def _proper(left: Tensor, token: Tensor) -> Tensor:
-    """`left` [batch, vocab] with sum 1; where nothing is left, `token` [batch, 1] was put there without
-    chance.
-    """
+    """`left` [batch, vocab] scaled to sum 1. Where nothing is left, `token` [batch, 1] was certain."""
     total = left.sum(-1, keepdim=True)
     certain = torch.zeros_like(left).scatter(1, token, 1.0)
     return torch.where(total > 0, left / total, certain)
 
 
 def _remainder(rest: Tensor, left: Tensor) -> Tensor:
-    """What of `rest` [batch, vocab] the refused draw from `left` did not cover, with sum 1."""
+    """The part of `rest` [batch, vocab] that the refused draw from `left` did not cover, scaled to sum 1."""
     over = (rest - left).clamp(min=0)
     total = over.sum(-1, keepdim=True)
     return torch.where(total > 0, over / total, rest)

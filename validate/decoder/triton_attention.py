@@ -1,9 +1,9 @@
 """Split-KV attention in Triton: each cached token is read once for all query heads that share it and all new
 tokens.
 
-A program owns one KV head of one sequence and one stretch of its cache; one more program takes the new
-tokens. Lengths are read on the device, so that a captured graph serves any lengths. A second kernel merges
-the stretches.
+A program computes one KV head of one sequence over one part of its cache; one more program takes the new
+tokens. Lengths are read on the device, so a captured graph serves any lengths. A second kernel merges the
+parts.
 """
 
 import math
@@ -17,13 +17,15 @@ from perfmodel.validate.decoder.attention import FoldedAttention, Span, fold
 from perfmodel.validate.decoder.tuning import Tuning, of_rows, tunings
 
 MAX_ROWS = 128
-"""Group x new tokens up to which the kernel is used, of heads of 128; beyond it (prefill) reading the cache
-is not what takes time. Half as many of heads of 256: more do not fit into a multiprocessor.
+"""Group x new tokens up to which the kernel is used, for heads of 128. Beyond it (prefill) reading the cache
+does not dominate.
+
+Half as many for heads of 256, because more do not fit into a multiprocessor.
 """
 MAX_NEW_TILE = 32
-"""New tokens of a tile: as many as cached ones would take shared memory that the cache's own tiles need."""
+"""Most new tokens of a tile. A tile as large as the cache's would take its shared memory."""
 MERGED = 16
-"""Stretches that `_combine` loads at a time."""
+"""Parts that `_combine` loads at a time."""
 
 
 @triton.jit
@@ -183,21 +185,21 @@ def _combine(  # type: ignore[no-untyped-def]
 
 
 class SplitKV(FoldedAttention):
-    """The kernel; prefill, odd head sizes and large trees go to torch's own.
+    """The kernel. Torch's own attention handles prefill, odd head sizes and large trees.
 
-    splits: stretches per sequence and KV head; None to fill the device. unsplit: one stretch where there are
-    several queries, as engines verify whose kernel splits the cache for one query alone.
+    splits: parts per sequence and KV head; None to fill the device. unsplit: one part if there are several
+    queries, like engines whose kernel splits the cache for one query only.
     """
 
     def __init__(self, tuning: Tuning | None = None, unsplit: bool = False) -> None:
-        """tuning: for all rows; those of `tunings` unless given."""
+        """tuning: for all rows; by default those of `tunings`."""
         super().__init__("triton-unsplit" if unsplit else "triton")
         self.choices, self.unsplit = {1: tuning} if tuning else tunings(), unsplit
         self.splits: int | None = None
 
     def takes(self, q: Tensor, new_k: Tensor) -> bool:
-        """Whether the kernel is for queries [batch, heads, n, d]: fp32 spills its registers, and is left to
-        torch.
+        """Whether the kernel handles queries [batch, heads, n, d]. fp32 would spill its registers and is left
+        to torch.
         """
         count, d = q.shape[1] // new_k.shape[1] * q.shape[2], q.shape[3]
         fits = count * max(1, d // 128) <= MAX_ROWS and d >= 16 and not d & (d - 1)
@@ -229,10 +231,10 @@ class SplitKV(FoldedAttention):
         new_v: Tensor,
         sees: Tensor | None = None,
     ) -> Tensor:
-        """Over the pages of `page` tokens that index [batch * kv_heads, pages] names, int32, and the new
+        """Attention over the pages of `page` tokens in index [batch * kv_heads, pages], int32, and the new
         tokens.
 
-        span: how many tokens there are in these pages, one after another. Without an index, in the cache.
+        span: number of tokens in these pages, in order; without an index, in the cache.
         """
         rows, n, d = fold(q, new_k.shape[1]).contiguous(), q.shape[2], q.shape[3]
         batch, heads, count, _ = rows.shape
@@ -296,8 +298,8 @@ class SplitKV(FoldedAttention):
         return result
 
     def _splits(self, tuning: Tuning, pairs: int, queries: int, bound: int, device: torch.device) -> int:
-        """Stretches that give every multiprocessor as many programs as it may have, none of them waiting for
-        a second turn; each has a few tiles to read.
+        """Number of parts such that every multiprocessor has as many programs as it may, none waits for a
+        second turn, and each reads a few tiles.
         """
         if self.unsplit and queries > 1:
             return 1
@@ -309,10 +311,10 @@ class SplitKV(FoldedAttention):
 
 
 def launch(rows: int, d: int, tuning: Tuning) -> tuple[int, int, int]:
-    """Tile, warps and pipeline stages for so many rows of heads of d.
+    """Tile, warps and pipeline stages for this many rows of heads of d.
 
-    More warps where one's registers would not hold the rows; of heads of 256 shorter tiles, fewer of them
-    under way.
+    More warps if the registers of one would not hold the rows. Heads of 256 have shorter tiles and fewer of
+    them in flight.
     """
     wide = d > 128
     return (
@@ -323,5 +325,5 @@ def launch(rows: int, d: int, tuning: Tuning) -> tuple[int, int, int]:
 
 
 def tile_of(count: int) -> int:
-    """The tile that `count` rows fill: a power of two, at least 16 (the least a matrix instruction takes)."""
+    """The tile for `count` rows: a power of two, at least 16 (the minimum of a matrix instruction)."""
     return max(16, triton.next_power_of_2(count))

@@ -1,6 +1,6 @@
 """The small steps of a pass as three Triton kernels: residual and norm, heads into place, SiLU times up.
 
-Each reads and writes every value once and rounds where `Pointwise` does, but for products inside a rotation.
+Each reads and writes every value once and rounds where `Pointwise` does, except products inside a rotation.
 """
 
 import torch
@@ -14,11 +14,11 @@ from perfmodel.validate.decoder.model import Projected
 from perfmodel.validate.decoder.pointwise import Pointwise
 
 BLOCK = 1024
-"""Values that one program of `_silu_mul` takes."""
+"""Values per program of `_silu_mul`."""
 EXPERT_BLOCK = 32, 128
 """Outputs and inputs of an expert that a program multiplies at a time."""
 MAX_EXPERT_ROWS = 512
-"""Of a decoding pass; more (prefill) are worth a grouped product, and are in no graph."""
+"""Most rows of a decoding pass. More rows (prefill) use a grouped product, and are in no graph."""
 
 
 @triton.jit
@@ -52,8 +52,8 @@ def _silu_mul(gate_up_at, out_at, INNER: tl.constexpr, BLOCK: tl.constexpr):  # 
 
 @triton.jit
 def _e4m3(x):  # type: ignore[no-untyped-def]
-    """The nearest value of fp8, at most 448, of a float32: by arithmetic, since the interpreter rounds
-    conversions ill.
+    """The nearest fp8 value, at most 448, of a float32, by arithmetic, because the interpreter rounds
+    conversions wrongly.
 
     Three bits of the fraction are kept; below 2^-6 multiples of 2^-9, which are the units of 1.5 x 2^14.
     """
@@ -67,7 +67,7 @@ def _e4m3(x):  # type: ignore[no-untyped-def]
 def _rows_to_fp8(  # type: ignore[no-untyped-def]
     x_at, codes_at, scale_at, K: tl.constexpr, BLOCK: tl.constexpr, LEAST: tl.constexpr
 ):
-    """Program (row): the scale that makes 448 of its largest value, and its codes."""
+    """Program (row): the scale that maps its largest value to 448, and its codes."""
     row, d = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     peak = tl.full((BLOCK,), LEAST, tl.float32)
     for start in range(0, K, BLOCK):
@@ -113,9 +113,9 @@ def _rotate(  # type: ignore[no-untyped-def]
     CACHED: tl.constexpr,
     ROUNDED: tl.constexpr,
 ):
-    """Program (token of a sequence, head): one head normed, rotated and put where it belongs.
+    """Program (token of a sequence, head): one head normed, rotated and written to its place.
 
-    Both numbers are 64 bits wide: a head's place in a cache of a million tokens is beyond 32.
+    Both numbers have 64 bits, because offsets in a cache of a million tokens exceed 32.
     """
     token, head = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     b, j = token // queries, token % queries
@@ -210,7 +210,7 @@ def _expert_rows(  # type: ignore[no-untyped-def]
 
 
 def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes and scales [rows, 1] of x [rows, k]: as `fp8.by_row`, in one kernel."""
+    """Codes and scales [rows, 1] of x [rows, k], as `fp8.by_row` in one kernel."""
     codes = torch.empty(x.shape, dtype=FP8, device=x.device)
     scale = torch.empty(len(x), 1, dtype=torch.float32, device=x.device)
     _rows_to_fp8[(len(x),)](
@@ -220,7 +220,7 @@ def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Fused(Pointwise):
-    """The kernels; they have no gradients."""
+    """The kernels. They have no gradients."""
 
     name = "triton"
 
@@ -306,10 +306,10 @@ class Fused(Pointwise):
     def by_expert(
         self, rows: Tensor, weights: Tensor, experts: Tensor, scale: Tensor | None = None
     ) -> Tensor:
-        """See `Pointwise`; of few rows: before Hopper torch's grouped product copies to the host.
+        """See `Pointwise`. For few rows, because before Hopper torch's grouped product copies to the host.
 
-        From Hopper on fp8 is multiplied as it is, each row with a scale of its own; before, few rows' weights
-        are widened in registers.
+        From Hopper on, fp8 is multiplied directly, each row with its own scale. Before, the weights of few
+        rows are widened in registers.
         """
         hopper = rows.is_cuda and torch.cuda.get_device_capability(rows.device)[0] >= 9
         if hopper and scale is not None:

@@ -1,5 +1,5 @@
-"""Attention over what the queries choose, in four Triton kernels: scores, the best of them as an index, and
-by that index the two of `triton_attention`.
+"""Attention over the tokens that the queries choose, in four Triton kernels: scores, an index of the best,
+and the two of `triton_attention` with that index.
 """
 
 import torch
@@ -13,7 +13,7 @@ from perfmodel.validate.decoder.triton_attention import SplitKV, tile_of
 
 TILE = 64
 SEARCHED = 1024
-"""Scores that the search looks at in one go."""
+"""Scores per step of the search."""
 
 
 @triton.jit
@@ -34,8 +34,8 @@ def _page_scores(  # type: ignore[no-untyped-def]
     TILE: tl.constexpr,
     PAGE: tl.constexpr,
 ):
-    """Program (sequence x KV head, tile of pages): no key of a page can have a larger score; the newest is
-    infinite.
+    """Program (sequence x KV head, tile of pages): an upper bound of the scores of a page's keys; infinite
+    for the newest page.
     """
     pair = tl.program_id(0).to(tl.int64)
     b, h = pair // HEADS, pair % HEADS
@@ -96,7 +96,7 @@ def _token_scores(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _ordered(score):  # type: ignore[no-untyped-def]
-    """Integers in the order of floats."""
+    """Integers with the order of the floats."""
     bits = score.to(tl.int32, bitcast=True)
     return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
@@ -117,10 +117,11 @@ def _best(  # type: ignore[no-untyped-def]
     TILE: tl.constexpr,
     VOTES: tl.constexpr,
 ):
-    """Program (sequence x KV head): the COUNT units with the largest scores, in rising order, of equals the
-    first.
+    """Program (sequence x KV head): the COUNT units with the largest scores in rising order, the first of
+    equals.
 
-    VOTES: a unit's score is the sum of its attention weights over all rows, which is found and kept first.
+    VOTES: a unit's score is the sum of its attention weights over all rows, which is computed and stored
+    first.
     """
     pair = tl.program_id(0).to(tl.int64)
     if VOTES:
@@ -170,7 +171,7 @@ def _best(  # type: ignore[no-untyped-def]
 
 
 class FusedSelection(Selection):
-    """The kernels; what `SplitKV` leaves to torch is left to torch here."""
+    """The kernels. Shapes that `SplitKV` leaves to torch are left to torch here too."""
 
     def __init__(self, attention: SplitKV) -> None:
         super().__init__(attention)
@@ -261,7 +262,7 @@ class FusedSelection(Selection):
     ) -> Tensor:
         """Numbers [sequences x KV heads, count] of the best of votes [sequences x KV heads, units], int32.
 
-        shape: KV heads, and rows of each. scored: what the votes are computed from, see `_best`.
+        shape: KV heads, and rows of each. scored: inputs of the votes, see `_best`.
         """
         (heads, rows), (score, lse) = shape, scored or (votes, votes)
         index = torch.empty(len(votes), count, dtype=torch.int32, device=votes.device)

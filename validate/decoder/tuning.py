@@ -1,4 +1,4 @@
-"""What may be swept of the attention kernel on a device, and what a sweep there found."""
+"""The tunable parameters of the attention kernel on a device, and the results of a sweep."""
 
 import os
 from dataclasses import dataclass, fields
@@ -8,13 +8,13 @@ from perfmodel.errors import refuse
 from perfmodel.reading import parse_json, read_text
 
 VARIABLE = "PERFMODEL_TUNING"
-"""Of the environment: names the file that a sweep wrote (`benchmarks/attention.py --best`)."""
+"""Environment variable with the file of a sweep (`benchmarks/attention.py --best`)."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Cached tokens of a tile, warps and pipeline stages of a program, and how many programs a multiprocessor
-    is given at most, with at most `max_splits` for a sequence and KV head.
+    """Cached tokens of a tile, warps and pipeline stages of a program, and most programs per multiprocessor,
+    with at most `max_splits` for a sequence and KV head.
     """
 
     block: int = 64
@@ -25,9 +25,9 @@ class Tuning:
 
 
 def tunings() -> dict[int, Tuning]:
-    """Rows (group x new tokens) up to which each serves, rising; the last serves all above, too.
+    """Most rows (group x new tokens) of each tuning, rising. The last one serves all above, too.
 
-    From the file that `VARIABLE` names, else one of defaults. Raises InputError naming the file.
+    They are those of the file in `VARIABLE`, or else the defaults. Raises InputError naming the file.
     """
     path = os.environ.get(VARIABLE)
     if not path:
@@ -47,5 +47,5 @@ def tunings() -> dict[int, Tuning]:
 
 
 def of_rows(choices: dict[int, Tuning], rows: int) -> Tuning:
-    """The choice for so many rows."""
+    """The tuning for this many rows."""
     return choices[min((most for most in choices if most >= rows), default=max(choices))]

@@ -1,6 +1,4 @@
-"""Weights from a local Hugging Face folder, read lazily and straight to device and type, or random from a
-seed.
-"""
+"""Weights from a local Hugging Face folder, read lazily to their device and type, or random from a seed."""
 
 import zlib
 from dataclasses import replace
@@ -28,7 +26,7 @@ from perfmodel.validate.decoder.shard import RankShard
 
 
 class Checkpoint:
-    """A local Hugging Face folder: ``config.json`` beside one or more ``.safetensors`` files."""
+    """A local Hugging Face folder: ``config.json`` and one or more ``.safetensors`` files."""
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
         self.folder, self.device, self.dtype = folder, device, dtype
@@ -45,7 +43,9 @@ class Checkpoint:
             raise InputError(f"{path}: must be a whole safetensors file: {cause[:120]}") from None
 
     def check_tied(self) -> None:
-        """Refuse a head of its own beside tie_word_embeddings; a copy of the embedding is none."""
+        """Refuse (InputError) a separate head with tie_word_embeddings; a copy of the embedding is
+        allowed.
+        """
         head, embedding = self.whole("lm_head.weight"), self.whole("model.embed_tokens.weight")
         if head is not None and embedding is not None and not torch.equal(head, embedding):
             raise InputError(
@@ -53,12 +53,12 @@ class Checkpoint:
             )
 
     def whole(self, name: str) -> Tensor | None:
-        """A tensor as it is stored, None where there is none of the name."""
+        """A stored tensor; None if there is none with this name."""
         file = self._file_of.get(name)
         return None if file is None else file.get_tensor(name)
 
     def read(self, piece: Piece) -> Tensor:
-        """One piece; only its bytes leave the disk."""
+        """Reads one piece; only its bytes are read from the disk."""
         file = self._file_of.get(piece.name)
         if file is None and piece.name == "lm_head.weight":
             raise InputError(
@@ -76,9 +76,7 @@ class Checkpoint:
 
 
 def _files(folder: Path) -> list[str]:
-    """What the index names; else ``model.safetensors``; else the only file there is. Others beside it are not
-    read.
-    """
+    """The files of the index, or ``model.safetensors``, or else the only file. Other files are not read."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
         return _shards(index)
@@ -91,7 +89,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _shards(index: Path) -> list[str]:
-    """The files that an index names; they lie beside it."""
+    """The files of an index, which are in its folder."""
     data = parse_json(str(index), read_text(index))
     place = data.get("weight_map") if isinstance(data, dict) else None
     if not isinstance(place, dict) or not place:
@@ -111,7 +109,7 @@ def _shards(index: Path) -> list[str]:
 
 
 def _check_readable(folder: Path) -> None:
-    """Refuse what a config.json says of its tensors and this decoder would silently compute otherwise."""
+    """Refuse (InputError) settings of config.json about tensors that this decoder would silently ignore."""
     config = read_mapping(folder / "config.json")
     if config.get("hidden_act", "silu") not in ("silu", "swish"):
         raise InputError(
@@ -130,13 +128,13 @@ def _check_readable(folder: Path) -> None:
 
 
 class RandomWeights:
-    """Normal weights made on the device; the same seed gives every rank its slice of the same model."""
+    """Normal weights made on the device. The same seed gives every rank its slice of the same model."""
 
     def __init__(self, seed: int, device: torch.device, dtype: torch.dtype, deviation: float = 0.02) -> None:
         self.seed, self.device, self.dtype, self.deviation = seed, device, dtype, deviation
 
     def read(self, piece: Piece) -> Tensor:
-        """One piece of the seed's model; norms are 1."""
+        """One piece of the seed's model. Norms are 1."""
         if "norm" in piece.name:
             return torch.ones(piece.shape, device=self.device, dtype=self.dtype)
         generator = torch.Generator(self.device).manual_seed(zlib.crc32(piece.name.encode(), self.seed))
@@ -152,7 +150,7 @@ WeightSource = Checkpoint | RandomWeights
 
 
 def build(spec: ModelSpec, source: WeightSource, shard: RankShard | None = None, fp8: bool = False) -> Model:
-    """A model of `spec` with the weights of `source`; parameters are made once, at their final place and
+    """A model of `spec` with the weights of `source`. Parameters are made once, at their final place and
     type.
 
     fp8: its layers' matrices are quantised as they are read, see `fp8`.
@@ -189,7 +187,7 @@ def fill(model: nn.Module, parameters: Pieces, source: WeightSource) -> None:
 
 
 def _peaks(source: WeightSource, piece: Piece, read: Tensor) -> Tensor:
-    """The largest absolute value of each row, of the whole row where a rank holds some of its columns."""
+    """The largest absolute value of each row, over the whole row even if a rank holds some of its columns."""
     whole = source.read(replace(piece, start=0, stop=None)) if piece.dim else read
     return whole.abs().amax(1)
 
@@ -206,10 +204,9 @@ def load(
     """A model by name or folder, as `flag` gave it. `weights` is ``checkpoint`` (the folder's own) or
     ``random:SEED``.
 
-    dtype: of activations and, but for `fp8` ones, of weights.
+    dtype: of activations and of weights that are not fp8.
 
-    Raises InputError in one line for anything missing, truncated or of another shape, and where memory runs
-    out.
+    Raises InputError in one line for anything missing, truncated or of another shape, and if memory runs out.
     """
     spec = load_model(name, flag)
     check_supported(spec)
@@ -225,7 +222,7 @@ def load(
 
 
 def weight_bytes(model: nn.Module, dtype: torch.dtype) -> int:
-    """Of all parameters: one byte of each in fp8, `dtype` of the others."""
+    """Bytes of all parameters: one byte each in fp8, `dtype` for the others."""
     return sum(p.numel() * (p.itemsize if p.dtype == FP8 else dtype.itemsize) for p in model.parameters())
 
 
@@ -246,10 +243,10 @@ def _source(
 
 
 def load_head(name: str, weights: str, target: Model) -> HeadModel:
-    """An EAGLE-3 head of a target: `name` is its folder, or ``eagle3`` with random weights. Raises
+    """An EAGLE-3 head of a target. `name` is its folder, or ``eagle3`` with random weights. Raises
     InputError.
 
-    Its matrices are of fp8 where the target's are.
+    Its matrices are fp8 if the target's are.
     """
     draft = head_of(name, target.spec)
     assert draft is not None
@@ -280,7 +277,7 @@ def load_head(name: str, weights: str, target: Model) -> HeadModel:
 
 
 def head_of(name: str, target: ModelSpec) -> Eagle | None:
-    """The EAGLE head that a draft's name is of, a folder with its config.json or a kind; None for a whole
+    """The EAGLE head with a draft's name: a folder with its config.json, or a kind. None for a whole
     model.
     """
     if not name.startswith("eagle") and not Path(name).is_dir():

@@ -5,11 +5,11 @@ from pathlib import Path
 from perfmodel.errors import InputError
 
 CHECKPOINT = Path(__file__).parent / "checkpoint"
-"""The trained model, in the source tree only: wheels do without its megabytes."""
+"""The trained model, which is in the source tree only; wheels leave it out."""
 
 
 def bundled_checkpoint() -> str:
-    """The folder of the trained model. Raises InputError where the package was installed without it."""
+    """The folder of the trained model. Raises InputError if the package was installed without it."""
     if not (CHECKPOINT / "model.safetensors").is_file():
         raise InputError(
             "--checkpoint: must be given: the small trained model comes with the source tree, not with "

@@ -19,21 +19,21 @@ def source_files() -> list[Path]:
 
 def is_held_out(path: Path) -> bool:
     """True for about one file in twenty, by its path inside the library: the same files on every machine. The
-    model was trained on the others.
+    model was trained on the other files.
     """
     name = path.relative_to(sysconfig.get_paths()["stdlib"]).as_posix()
     return zlib.crc32(name.encode()) % 100 < HELD_OUT_PERCENT
 
 
 def _order(count: int, seed: int) -> np.ndarray:
-    """0 ... count - 1, shuffled."""
+    """The numbers 0 ... count - 1 in shuffled order."""
     if seed < 0:
         raise refuse("--seed", None, "0 or more", seed)
     return np.random.default_rng(seed).permutation(count)
 
 
 def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
-    """`count` stretches of `length` bytes from the start of held-out files that are long enough."""
+    """`count` pieces of `length` bytes from the start of held-out files that are long enough."""
     files = [p for p in source_files() if is_held_out(p) and p.stat().st_size >= length]
     if not files:
         raise InputError(f"--context: no held-out file of the standard library is {length} bytes long")

@@ -1,7 +1,7 @@
 """The checksum of a record: its first member, the CRC-32 of the rest of the file byte for byte.
 
-Records of before have none and are read as they are; those that come with the code are fingerprinted
-(``results/accuracy.json``).
+Older records have none and are read without a check; ``results/accuracy.json`` has fingerprints of the
+bundled ones.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Which code ran: commit and dirty flag, and a digest of the sources that a result can depend on."""
+"""The code of a run: commit and dirty flag, and a digest of the sources that a result can depend on."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ from perfmodel.specs import PACKAGE, data_folder
 ROOT = PACKAGE.parent
 SOURCES = ("perfmodel", "validate", "hardware")
 FOLDERS = {"": PACKAGE, "validate": Path(__file__).parents[1], "hardware": data_folder("hardware")}
-"""Where an installed package has them -> where they are."""
+"""Folder in an installed package -> folder in a clone."""
 UNKNOWN = "unknown"
 WAIT_S = 20
 
@@ -53,15 +53,15 @@ def commit() -> dict[str, Any]:
 
 
 def version() -> str:
-    """Of the installed package."""
+    """Version of the installed package."""
     from importlib.metadata import version as installed
 
     return installed("perfmodel")
 
 
 def source_digest(folders: Mapping[str, Path]) -> str:
-    """SHA-256 over the code and data files of `folders` that a run can depend on, equal for a clone and an
-    installed package of the same files.
+    """SHA-256 over the code and data files of `folders` that a run can depend on. It is equal for a clone and
+    an installed package of the same files.
     """
     files = {
         Path(name) / path.relative_to(folder): path

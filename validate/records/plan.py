@@ -21,7 +21,7 @@ SHAPES = FOLDER / "shapes"
 MIN_SAMPLES = 7
 Mode = Literal["end_to_end", "phases"]
 MOST_POINTS = 10_000
-"""Points of a plan: beyond this it is a mistake, not a measurement."""
+"""Most points of a plan. A larger plan is a mistake."""
 DType = Literal["bf16", "fp16", "fp32", "fp8"]
 
 
@@ -139,7 +139,7 @@ class Plan(Frozen):
         return [point for block in self.grid for point in block.points()]
 
     def restricted_to(self, wanted: Callable[[PlanPoint], bool]) -> "Plan | None":
-        """The plan with those batches and contexts whose points are all wanted; None if there are none."""
+        """The plan with the batches and contexts of which all points are wanted; None without any."""
         blocks = [
             block.model_copy(update={"context": (context,), "batch": (batch,)})
             for block in self.grid
@@ -155,14 +155,14 @@ class Plan(Frozen):
         return [(point, mode) for point in self.points() for mode in self.protocol.modes]
 
     def precisions(self) -> Precision:
-        """As the engine counts them: on a CPU fp8 weights are widened, the engine's ``fp8-wo``."""
+        """The precisions in the engine's words: on a CPU fp8 weights are widened, which is ``fp8-wo``."""
         weights = weight_format(self.precision.weights)
         on_device = weights.within(("bf16", "fp32")) if self.device == "cpu" else weights
         return Precision(on_device, kv_format(self.precision.kv))
 
     @property
     def digest(self) -> str:
-        """Digest that a resumed run is compared with: the plan's contents and those of its shapes."""
+        """Digest to which a resumed run is compared: the plan's contents and those of its shapes."""
         return hashlib.sha256(json.dumps(self.resolved(), sort_keys=True).encode()).hexdigest()
 
     def resolved(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Plan(Frozen):
 
 
 def model_reference(name: str) -> str:
-    """A name for `load_model`: the path of a shape of this folder, else the name itself."""
+    """A name for `load_model`: the path of a shape in this folder, or else the name itself."""
     path = SHAPES / f"{name}.yaml"
     return str(path) if path.is_file() else name
 

@@ -1,4 +1,4 @@
-"""The grid of a plan: blocks as they are written, and the points that they spell out."""
+"""The grid of a plan: blocks as they are written, and the points of each."""
 
 import math
 from collections.abc import Iterator
@@ -75,12 +75,14 @@ class GridBlock(Frozen):
 
     @property
     def count(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         lists = self.context, self.batch, self.draft_kv, self.gamma, self.tree
         return math.prod(len(values) for values in lists if values is not None)
 
     def points(self) -> Iterator["PlanPoint"]:
-        """Target and context are the outer loops, so that models and caches change as rarely as possible."""
+        """The points. Target and context are the outer loops, so models and caches change as rarely as
+        possible.
+        """
         for context, batch, kv, tree, gamma in product(
             self.context, self.batch, self.draft_kv, self.tree or (None,), self.gamma or (None,)
         ):
@@ -147,7 +149,7 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
 
     @property
     def name(self) -> str:
-        """Of the point within its plan."""
+        """Name of the point within its plan."""
         parts = [
             f"{self.target}/{self.draft}/{self.draft_kv}/b{self.batch}/s{self.context}",
             f"g{self.gamma}",

@@ -1,7 +1,7 @@
-"""The content of a record of own measurements, declared once: the reader checks it, docs/records.md is made
-from it.
+"""The content of a record of own measurements, declared once. The reader checks it, and docs/records.md is
+made from it.
 
-Of times a record keeps only raw samples; `summary.py` makes the statistics.
+A record keeps only raw samples of times; `summary.py` makes the statistics.
 """
 
 import statistics
@@ -48,7 +48,7 @@ KERNEL_SIZES: dict[str, tuple[str, ...]] = {
     "loop": ("batch",),
     "allreduce": ("bytes",),
 }
-"""Kind of kernel -> the sizes that a fit reads of it."""
+"""Kind of kernel -> the sizes that a fit reads."""
 Seconds = Annotated[float, Meta(ge=0, lt=1e5)]
 Time = Annotated[float, Meta(gt=0, lt=1e5)]
 Count = Annotated[int, Meta(ge=0, le=10**15)]
@@ -71,7 +71,7 @@ SamplesByName = Annotated[dict[str, Samples], Meta(description="raw samples in s
 
 
 class _Part(Frozen, forbid_unknown_fields=False):
-    """A record may have more keys than this reader needs; the needed ones are checked."""
+    """A part of a record. It may have more keys than this reader needs, and the needed ones are checked."""
 
 
 class PointRow(PlanPoint):
@@ -169,7 +169,9 @@ class KernelRow(_Part):
 
 
 class RecordedBlock(GridBlock):
-    """A block as records keep it. Some have keys of a way of drafting that is no longer run, always null."""
+    """A block as records keep it. Some records have keys of a former way of drafting, which are always
+    null.
+    """
 
     middle_kv: None = None
     inner_gamma: None = None

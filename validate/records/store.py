@@ -1,4 +1,4 @@
-"""Own records, ``results/<machine>/*.json``: found, read and checked; ``results/withdrawn.yaml`` lists
+"""Finds, reads and checks own records, ``results/<machine>/*.json``. ``results/withdrawn.yaml`` lists
 withdrawn ones.
 """
 
@@ -22,14 +22,16 @@ BUNDLED = data_folder("results").resolve()
 """Results that come with the code."""
 IN_CHECKOUT = (PACKAGE.parent / "pyproject.toml").is_file()
 RESULTS = BUNDLED if IN_CHECKOUT else Path("results")
-"""Default folder of own records: ``results/`` of a checkout, else of the current folder, because an installed
-package is not written to.
+"""Default folder of own records: ``results/`` of a checkout, or else of the current folder. An installed
+package is never written to.
 """
 KINDS: dict[str, type[PointRecord | KernelRecord]] = {"measure": PointRecord, "microbench": KernelRecord}
 
 
 def machine_folder(label: str, results: Path = RESULTS) -> Path:
-    """``results/<machine>``. Raises InputError for a label that is not plain."""
+    """``results/<machine>``. Raises InputError for a label with other characters than letters, digits, dots
+    and dashes.
+    """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", label) or label == "published":
         raise refuse(
             "--machine", None, "a label of a-z, 0-9 and -, such as h200-1 (never a host name)", label
@@ -39,7 +41,7 @@ def machine_folder(label: str, results: Path = RESULTS) -> Path:
 
 @dataclass(frozen=True)
 class Record:
-    """A record and where it lies. `rows` are those of a measurement, `kernels` those of a microbenchmark."""
+    """A record and its place. `rows` are those of a measurement, `kernels` those of a microbenchmark."""
 
     path: Path
     data: PointRecord | KernelRecord
@@ -51,14 +53,12 @@ class Record:
 
     @property
     def hardware(self) -> str:
-        """The device that predictions are for, by name or path."""
+        """The device of the predictions, by name or path."""
         return beside(self.path, self.data.hardware)
 
     @property
     def calibration(self) -> str | None:
-        """The calibration that the run was predicted with, by name or path; None where it was the device's
-        own.
-        """
+        """The calibration of the run's predictions, by name or path; None for the device's own."""
         return None if self.data.calibration is None else beside(self.path, self.data.calibration)
 
     @property
@@ -77,15 +77,15 @@ class Record:
 
 
 def beside(record: Path, name: str) -> str:
-    """The file that a record calls `name`: seen from the record's folder, or next to it if both were moved,
-    else unchanged.
+    """The file that a record calls `name`, relative to the record's folder, or next to the record if both
+    were moved; otherwise unchanged.
     """
     paths = (record.parent / name, record.parent / Path(name).name) if files.looks_like_path(name) else ()
     return next((str(path) for path in paths if path.is_file()), name)
 
 
 def read_record(path: Path) -> Record:
-    """Read and check one file. Raises InputError naming file and key, also for another schema."""
+    """Reads and checks one file. Raises InputError naming file and key, also for another schema."""
     raw = files.read_mapping(path)
     check_stamp(path, read_text(path))
     if raw.get("schema_version") != SCHEMA_VERSION:
@@ -108,7 +108,7 @@ class _Withdrawn(Frozen):
 
 
 def withdrawn(results: Path = RESULTS) -> dict[str, str]:
-    """``<machine>/<file>.json`` -> why it counts no longer."""
+    """``<machine>/<file>.json`` -> the reason for its withdrawal."""
     path = results / "withdrawn.yaml"
     if not path.exists():
         return {}
@@ -121,7 +121,7 @@ def withdrawn(results: Path = RESULTS) -> dict[str, str]:
 
 
 def records(results: Path = RESULTS, machine: str | None = None) -> tuple[Record, ...]:
-    """All records that count, oldest first within a machine."""
+    """All records that are not withdrawn, the oldest first within a machine."""
     gone = withdrawn(results)
     paths = sorted(results.glob(f"{machine or '*'}/[0-9]*T[0-9]*Z-*.json"))
     return tuple(read_record(path) for path in paths if f"{path.parent.name}/{path.name}" not in gone)
@@ -135,8 +135,8 @@ def latest(candidates: Iterable[Record], kind: str) -> Record | None:
 
 
 def newest(path: Path, kind: str, flag: str, results: Path = RESULTS) -> Record:
-    """The record of a kind (``measure``, ``microbench``) at a path; the newest of a folder, or of a machine's
-    by label.
+    """The record of a kind (``measure``, ``microbench``) at a path; the newest of a folder, or of a machine
+    by its label.
 
     Raises InputError.
     """

@@ -13,20 +13,20 @@ from perfmodel.validate.records.schema import PointRow
 from perfmodel.validate.records.store import Record
 
 STEADY = {"cpu": 1.1, "cuda": 1.03}
-"""A median within this factor of the fastest sample: nothing else ran for long. A GPU is not shared, and its
-second run should agree within 3 %.
+"""Largest ratio of a median to the fastest sample on a quiet machine. A GPU is not shared, and its second run
+should agree within 3 %.
 """
 QUIET_SHARE = 0.7
-"""Below this share of steady timings the machine was not quiet, and its medians are not to be believed."""
+"""Share of steady timings below which the machine was busy and its medians are unreliable."""
 
 
 def points(record: Record) -> tuple[MeasuredPoint, ...]:
-    """The points of a measurement with a time in either mode; times are medians, in seconds.
+    """The points of a measurement with a time in either mode. Times are medians, in seconds.
 
-    target_s, draft_s, verify_s and overhead_s are from `phases` rows; ar_tpot_s, sd_tpot_s,
-    tokens_per_iteration and speedup from `end_to_end` rows. draft_s is one draft step, or one level of a tree
-    on average. One mode never supplies a figure of the other. A shape of
-    ``validate/plans/shapes`` is named by its file, which `load_model` reads.
+    target_s, draft_s, verify_s and overhead_s come from `phases` rows; ar_tpot_s, sd_tpot_s,
+    tokens_per_iteration and speedup from `end_to_end` rows. draft_s is one draft step, or the mean over the
+    levels of a tree. One mode never supplies a figure of the other. A shape of ``validate/plans/shapes`` is
+    named by its file, which `load_model` reads.
     """
     modes: dict[str, dict[str, PointRow]] = {}
     for row in record.rows:
@@ -63,7 +63,7 @@ def _point(record: Record, key: str, whole: PointRow | None, parts: PointRow | N
 
 
 def _drafted(row: PointRow) -> dict[str, Any]:
-    """A chain or a tree."""
+    """The draft of a point: a chain or a tree."""
     if row.parents is not None:
         by_level = widths(row.parents)
         return {"tree": (len(row.parents), len(by_level)), "widths": by_level}
@@ -71,7 +71,7 @@ def _drafted(row: PointRow) -> dict[str, Any]:
 
 
 def _end_to_end(row: PointRow) -> dict[str, Any]:
-    """Speedup at the tokens per iteration (Omega, bonus token included) that were really gained."""
+    """Speedup at the measured tokens per iteration (Omega, including the bonus token)."""
     loops = row.iterations or 1
     ar_s, sd_s = (statistics.median(row.samples[name]) / loops for name in ("ar_s", "sd_s"))
     if not row.histogram or not sum(row.histogram):
@@ -103,7 +103,7 @@ def repeatability(one: Record, two: Record, within: float) -> float | None:
 
 
 def steady_share(record: Record) -> float:
-    """Share of timings whose median is within `STEADY` of their fastest sample; 1 on a quiet machine."""
+    """Share of timings with a median within `STEADY` of their fastest sample; 1 on a quiet machine."""
     factor = STEADY[record.data.environment.device.kind]
     timings = [values for row in record.data.points if row.status == "ok" for values in row.samples.values()]
     steady = sum(statistics.median(values) <= factor * min(values) for values in timings)
@@ -111,12 +111,12 @@ def steady_share(record: Record) -> float:
 
 
 def is_quiet(record: Record) -> bool:
-    """Whether its medians are to be believed."""
+    """Whether its medians are reliable."""
     return steady_share(record) >= QUIET_SHARE
 
 
 def quiet_line(record: Record) -> str:
-    """The steadiness of a record, in a line."""
+    """The steadiness of a record, in one line."""
     near = STEADY[record.data.environment.device.kind] - 1
     line = f"{steady_share(record):.0%} of timings have a median within {near:.0%} of their fastest sample"
     return line if is_quiet(record) else f"WARNING: the machine was not quiet ({line}): measure again"

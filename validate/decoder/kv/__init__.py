@@ -1,4 +1,4 @@
-"""Draft caches, one file each, found by the name of the method in `perfmodel.kv` whose twin they are."""
+"""Draft caches, one file each, found by name. Each is the counterpart of a method in `perfmodel.kv`."""
 
 from functools import cache
 from importlib import import_module
@@ -21,10 +21,11 @@ def names() -> tuple[str, ...]:
 
 
 def every_method(context: int, gamma: int, own_prefill: bool = True) -> tuple[str, ...]:
-    """Every method that is run by a draft model, spelled out; those with a budget get an eighth of the
+    """The spelling of every method that a draft model runs. Methods with a budget get an eighth of the
     context.
 
-    own_prefill: with the published form of StreamingLLM, which neither sliding layers nor fp8 caches can run.
+    own_prefill: includes the published form of StreamingLLM, which neither sliding layers nor fp8 caches can
+    run.
     """
     budget = max(context // 8, LEAST_BUDGET, 8 * gamma)
     spelled = {"full": "full", "retrieval": f"retrieval:{budget},every=8", "quantized": "quantized,bits=4"}
@@ -43,7 +44,7 @@ def view_class(method: KVMethod) -> type[View]:
 
 
 def view(method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> View:
-    """A view of a runner's cache, with room for `new_tokens`; an iteration commits at most max_accepted +
+    """A view of a runner's cache, with room for `new_tokens`. An iteration commits at most max_accepted +
     1.
     """
     return view_class(method)(method, runner, new_tokens, max_accepted)

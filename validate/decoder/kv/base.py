@@ -1,8 +1,8 @@
-"""What a draft reads of the committed tokens: its view of a `KVCache`, the twin of a method in
+"""The committed tokens that a draft reads: its view of a `KVCache`, the counterpart of a method in
 `perfmodel.kv`.
 
-Every view lives by one contract. `build` runs once the prompts are in the cache; `attend` serves one layer of
-a draft step; `commit` follows a verification. Adding a view is adding a file with the name of its method.
+Every view has the same contract. `build` runs once the prompts are in the cache, `attend` serves one layer of
+a draft step, `commit` follows a verification. To add a view, add a file with the name of its method.
 """
 # ruff: noqa: B027 - what a view has nothing to do for, it leaves as it is
 
@@ -23,14 +23,16 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class View(ABC):
-    """Base of all views. `source` is the runner's cache, which the draft's keys and values come from."""
+    """Base of all views. `source` is the runner's cache, from which the draft's keys and values come."""
 
     window: int = 0
-    """Prompt tokens whose queries `build` wants to see."""
+    """Number of last prompt tokens whose queries `build` needs."""
     own_prefill: ClassVar[bool] = False
-    """Whether its keys and values come from passes over the view itself, those over the prompt included."""
+    """Whether its keys and values come from passes over the view itself, including those over the prompt."""
     changing: ClassVar[tuple[str, ...]] = ()
-    """What iterations change, but for contents (copied keys and values, and what is computed from them)."""
+    """Names of attributes that iterations change, without contents (copied keys and values, and what is
+    computed from them).
+    """
 
     def __init__(self, method: KVMethod, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         self.source, self.attention, self.max_accepted = runner.cache, runner.attention, max_accepted
@@ -39,35 +41,35 @@ class View(ABC):
         self.budget: int | None = method.budget
 
     def build(self, observed: Observed) -> None:
-        """Set up from the prompts, which are committed in the source."""
+        """Sets up from the prompts, which are committed in the source."""
 
     @abstractmethod
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None
     ) -> Tensor:
-        """As `FoldedAttention`, over what this view selects of the committed tokens and over the new ones."""
+        """As `FoldedAttention`, over the committed tokens that this view selects and over the new ones."""
 
     def begin(self) -> None:
         """Called before the draft steps of an iteration: one span serves all its layers and steps."""
         self._span = self.source.span()
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """The source committed `count` [batch] tokens, 0 to max_accepted + 1, at positions `start` [batch]
-        and on.
+        """The source committed `count` [batch] tokens, 0 to max_accepted + 1, from positions `start` [batch]
+        on.
         """
 
     def refresh(self) -> None:
-        """Periodic work decided on the host, after `commit` and outside any captured graph."""
+        """Periodic work that the host decides on, after `commit` and outside any captured graph."""
 
     def tighten(self) -> None:
-        """Bring host-side bounds down to the lengths; the one place where a view may wait for the device."""
+        """Brings host-side bounds down to the lengths. Only here may a view wait for the device."""
 
 
 class Packed(View):
-    """A view with a cache of its own, of `slots` tokens, and one slot more for what is to be thrown away.
+    """A view with its own cache of `slots` tokens, and one more slot for tokens to discard.
 
-    Subclasses choose what is copied at `build` and where later tokens go. The order of tokens in it means
-    nothing: keys carry their positions.
+    Subclasses choose the copied tokens at `build` and the places of later tokens. The order of tokens has no
+    meaning, because keys carry their positions.
     """
 
     bound: int
@@ -85,21 +87,21 @@ class Packed(View):
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=device)
 
     def raise_bound(self, bound: int) -> None:
-        """No row is longer than `bound` tokens (all slots where the source's bound is fixed, for captured
-        graphs).
+        """States that no row is longer than `bound` tokens (all slots if the source's bound is fixed, for
+        captured graphs).
         """
         self.bound = self.slots if self.source.fixed else min(bound, self.slots)
 
     def copy(self, layer: int, index: Tensor) -> None:
-        """Take the source's tokens at index [batch, kv_heads, at most slots] into the first slots of a
+        """Copies the source's tokens at index [batch, kv_heads, at most slots] into the first slots of a
         layer.
         """
         self.k[layer][:, :, : index.shape[2]] = pick_tokens(self.source.k[layer], index)
         self.v[layer][:, :, : index.shape[2]] = pick_tokens(self.source.v[layer], index)
 
     def place(self, start: Tensor, count: Tensor, slot: Tensor) -> None:
-        """Copy the source's tokens start, start + 1, ... into slots [batch, n], those past `count`
-        nowhere.
+        """Copies the source's tokens start, start + 1, ... into slots [batch, n]; those beyond `count` are
+        discarded.
         """
         places = self.source.slot(self.source.positions(start, slot.shape[1]))
         keep = torch.arange(slot.shape[1], device=slot.device) < count[:, None]
@@ -116,10 +118,10 @@ class Packed(View):
 
 
 def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and which of them
-    are valid.
+    """The committed keys of one layer in pages [batch, kv_heads, pages, page, head_dim], and a mask of valid
+    ones.
 
-    [batch, 1, pages, page, 1]: a page may be longer than what there is of it.
+    The mask is [batch, 1, pages, page, 1], because the last page may not be full.
     """
     keys = keys[:, :, : source.bound].to(dtype)
     pages = F.pad(keys, (0, 0, 0, -source.bound % page)).unflatten(2, (-1, page))
@@ -128,7 +130,7 @@ def by_pages(keys: Tensor, source: KVCache, page: int, dtype: torch.dtype) -> tu
 
 
 def check_option(method: KVMethod, option: str, value: object, good: bool) -> None:
-    """Refuse an option of a method that the model knows and the decoder cannot run."""
+    """Refuse (InputError) an option that the model can predict and the decoder cannot run."""
     if not good:
         raise InputError(
             f"--draft-kv: {method.name}: {option}={value} can be predicted but not run by the decoder"

@@ -1,4 +1,4 @@
-"""Every committed token, from the source itself."""
+"""Reads every committed token from the source itself."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from perfmodel.validate.decoder.kv.base import View
 
 
 class FullView(View):
-    """Reads all there is; the draft then differs from the target only in its weights."""
+    """Reads all tokens. The draft then differs from the target only in its weights."""
 
     def attend(
         self, layer: int, q: Tensor, new_k: Tensor, new_v: Tensor, sees: Tensor | None = None

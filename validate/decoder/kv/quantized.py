@@ -1,4 +1,4 @@
-"""Every committed token, read from a copy of fewer bits."""
+"""Reads every committed token from a copy in fewer bits."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 SCALE = torch.float16
 LEAST_STEP = 1e-7
-"""Equal values are no step apart, and are not divided by it."""
+"""Least step of a group; equal values would give a step of 0, by which they are divided."""
 
 
 class QuantizedView(View):
@@ -31,8 +31,8 @@ class QuantizedView(View):
         self.scales = allocate(what, (*shape, d // self.group, 2), device, SCALE)
 
     def build(self, observed: Observed) -> None:
-        """Quantise the prompts, layer by layer and sequence by sequence (what it takes on the way is
-        large).
+        """Quantises the prompts, layer by layer and sequence by sequence, because the intermediate tensors
+        are large.
         """
         bound = self.source.bound
         tokens, codes, scales = (
@@ -42,7 +42,7 @@ class QuantizedView(View):
             codes[index], scales[index] = self._quantise(part)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Quantise what the verification wrote; what was not accepted lies beyond the length, and is
+        """Quantises the tokens that the verification wrote. Refused ones are beyond the length and will be
         overwritten.
         """
         positions = self.source.positions(start, self.max_accepted + 1)

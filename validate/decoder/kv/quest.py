@@ -1,4 +1,4 @@
-"""Query-aware pages: bounds on every page's scores from its smallest and largest keys, the best pages
+"""Query-aware pages: the smallest and largest keys of every page bound its scores, and the best pages are
 read.
 """
 
@@ -12,8 +12,8 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class QuestView(View):
-    """Bounds [layers, batch, kv_heads, pages + 1, head_dim] (the last is waste); the newest page is always
-    read.
+    """Bounds [layers, batch, kv_heads, pages + 1, head_dim]; the last page is for discarded tokens. The
+    newest page is always read.
     """
 
     def __init__(self, method: Quest, runner: Runner, new_tokens: int, max_accepted: int) -> None:
@@ -29,7 +29,7 @@ class QuestView(View):
         self.low, self.high = (torch.empty(shape, dtype=self.dtype, device=source.k.device) for _ in "lh")
 
     def build(self, observed: Observed) -> None:
-        """Bounds of the prompts' pages, layer by layer; those of an earlier prompt are forgotten."""
+        """Bounds of the prompts' pages, layer by layer. Those of an earlier prompt are cleared."""
         most = torch.finfo(self.low.dtype).max
         self.low.fill_(most)
         self.high.fill_(-most)
@@ -40,7 +40,7 @@ class QuestView(View):
             self.high[layer][:, :, :count] = pages.masked_fill(~valid, -most).amax(3)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Widen the bounds of the pages that the new tokens fell into."""
+        """Widens the bounds of the pages of the new tokens."""
         n = self.max_accepted + 1
         positions = self.source.positions(start, n)
         keep = torch.arange(n, device=start.device) < count[:, None]
@@ -50,8 +50,8 @@ class QuestView(View):
         self.high.scatter_reduce_(3, page, keys, "amax")
 
     def begin(self) -> None:
-        """How many tokens are read, of each sequence: those of its best pages, the newest of which may not be
-        full.
+        """Number of tokens that are read of each sequence: those of its best pages, of which the newest may
+        not be full.
         """
         super().begin()
         lengths, seen = self.source.lengths, -(-self.source.bound // self.page)

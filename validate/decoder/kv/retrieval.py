@@ -1,4 +1,4 @@
-"""Chunks whose mean key the latest query likes best, copied, and chosen anew every so many iterations
+"""Chunks whose mean key has the best score for the latest query, copied and chosen again every few iterations
 (TriForce).
 """
 
@@ -12,11 +12,11 @@ from perfmodel.validate.decoder.runner import Observed, Runner
 
 
 class RetrievalView(Packed):
-    """`budget` slots per KV head, best chunks first; tokens committed since take the places of the worst,
-    from the end.
+    """`budget` slots per KV head, the best chunks first. Tokens committed since then replace the worst, from
+    the end.
 
-    The latest query is the last prompt token's at first, and at a rebuild that of the latest draft step's
-    first token.
+    The latest query is at first that of the last prompt token, and at a rebuild that of the latest draft
+    step's first token.
     """
 
     window = 1
@@ -37,10 +37,9 @@ class RetrievalView(Packed):
         self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
 
     def build(self, observed: Observed) -> None:
-        """Sum the keys of every chunk, then choose by the last prompt token.
+        """Sums the keys of every chunk, then chooses with the last prompt token.
 
-        Sums order full chunks as their means do; the newest, which may not be full, is taken whatever its
-        score.
+        Sums sort full chunks as their means do. The newest chunk, which may not be full, is always taken.
         """
         self.sums.zero_()
         for layer, keys in enumerate(self.source.k):
@@ -71,7 +70,7 @@ class RetrievalView(Packed):
         self.since.zero_()
 
     def begin(self) -> None:
-        """The queries of the next pass are kept for the next rebuild."""
+        """Keeps the queries of the next pass for the next rebuild."""
         super().begin()
         self._unseen = len(self.k)
 
@@ -84,7 +83,7 @@ class RetrievalView(Packed):
         return super().attend(layer, q, new_k, new_v, sees)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Keep the sums up to date; the tokens fill free slots, then replace the worst chunks."""
+        """Updates the sums. The tokens fill free slots, then replace the worst chunks."""
         n = self.max_accepted + 1
         positions, offset = self.source.positions(start, n), torch.arange(n, device=start.device)
         keys, waste = self.source.read(positions)[: len(self.sums)].to(self.dtype), self.sums.shape[3] - 1

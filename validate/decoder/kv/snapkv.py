@@ -1,4 +1,4 @@
-"""Prompt tokens that the end of the prompt attends to, chosen once; every later token is kept beside them."""
+"""Prompt tokens to which the end of the prompt attends, chosen once; every later token is kept too."""
 
 import math
 
@@ -21,7 +21,7 @@ class SnapView(Packed):
         super().__init__(method, runner, new_tokens, max_accepted, slots=slots)
 
     def build(self, observed: Observed) -> None:
-        """Choose and copy, layer by layer and sequence by sequence (scores are large)."""
+        """Chooses and copies, layer by layer and sequence by sequence, because scores are large."""
         self.raise_bound(min(self.source.bound, self.kept))
         # a separate draft lags: of one token it holds none
         layers = self.k.shape[0] if self.source.bound else 0
@@ -32,8 +32,8 @@ class SnapView(Packed):
         self._less = int((self.source.lengths - self.lengths).min())  # in every row, from now on
 
     def _choose(self, layer: int, row: int, observed: Observed) -> Tensor:
-        """Token indices [1, kv_heads, at most budget] of one sequence, best first, so that valid ones
-        lead.
+        """Token indices [1, kv_heads, at most budget] of one sequence, the best first, so that valid ones
+        come first.
         """
         keys, length = (
             self.source.k[layer, row, :, : self.source.bound].to(self.dtype),
@@ -65,5 +65,5 @@ class SnapView(Packed):
         self.raise_bound(self.bound + self.max_accepted + 1)
 
     def tighten(self) -> None:
-        """As the source's bound, which has been brought down already: nothing waits here."""
+        """As the source's bound, which is already tight; nothing waits here."""
         self.raise_bound(min(self.bound, self.source.bound - self._less))

@@ -1,4 +1,4 @@
-"""Attention sinks and a sliding window, in a ring buffer: the target's own keys, or as published, the
+"""Attention sinks and a sliding window in a ring buffer, with the target's own keys or, as published, the
 draft's.
 """
 
@@ -16,20 +16,21 @@ from perfmodel.validate.decoder.pointwise import rotate
 from perfmodel.validate.decoder.runner import Observed, Runner
 
 WINDOW_CHUNK = 128
-"""Prompt tokens that are run through a window at a time; the last of them sees as many beyond the budget."""
+"""Prompt tokens that run through a window at a time. The last of them sees as many tokens beyond the
+budget.
+"""
 
 
 class RollingCache(KVCache):
-    """The latest `capacity` tokens alone: what older ones are needed for, a view must have copied."""
+    """Only the latest `capacity` tokens. A view must have copied older ones that it needs."""
 
     def slot(self, positions: Tensor) -> Tensor:
-        """Token t lies where token t - capacity lay."""
+        """The slot of token t is that of token t - capacity."""
         return positions % self.capacity
 
 
 class StreamingView(Packed):
-    """Slot i < sinks holds token i; the other slots are a ring: token t lies at sinks + (t - sinks) mod
-    window.
+    """Slot i < sinks holds token i. The other slots are a ring: token t is at sinks + (t - sinks) mod window.
 
     Keys and values are the source's, and keys keep their positions in the text.
     """
@@ -46,7 +47,7 @@ class StreamingView(Packed):
         super().__init__(method, runner, new_tokens, max_accepted, slots=method.budget)
 
     def build(self, observed: Observed | None = None) -> None:
-        """Gather the sinks and, for each slot of the ring, the latest token that belongs there."""
+        """Gathers the sinks and, for each slot of the ring, the latest token with that slot."""
         last = self.source.lengths[:, None] - 1
         ring = torch.arange(self.ring, device=last.device)
         latest = last - (last - self.sinks - ring) % self.ring
@@ -63,11 +64,11 @@ class StreamingView(Packed):
         self.raise_bound(self.source.bound)
 
     def commit(self, start: Tensor, count: Tensor) -> None:
-        """Newer tokens take the places of the oldest in the ring."""
+        """Newer tokens replace the oldest in the ring."""
         self.take(start, count, self.max_accepted + 1)
 
     def take(self, start: Tensor, count: Tensor, most: int) -> None:
-        """As `commit`, of at most `most` tokens, which must fit into the ring."""
+        """As `commit` for at most `most` tokens, which must fit into the ring."""
         token = self.source.positions(start, most)
         self.place(
             start,
@@ -81,10 +82,10 @@ class StreamingView(Packed):
 class RollingView(StreamingView):
     """As published: keys and values come from passes over this view, and positions count inside the cache.
 
-    A pass sees sinks, window and its own tokens as if they had followed each other, at 0, 1, ... (Xiao et al.
-    2023, arXiv 2309.17453, section 3.2). Rotated keys know differences of positions alone: those of the
-    window stay as they are, and the sinks' are rotated further, by as many positions as tokens were dropped,
-    to stand right before it. LongRoPE's factors stay those of the whole text, however small the window.
+    A pass sees sinks, window and its own tokens as if they were consecutive, at 0, 1, ... (Xiao et al. 2023,
+    arXiv 2309.17453, section 3.2). Rotated keys depend on differences of positions only. So the window's keys
+    stay, and the sinks' keys are rotated further by the number of dropped tokens, to come right before the
+    window. LongRoPE's factors stay those of the whole text, regardless of the window.
     """
 
     own_prefill = True
@@ -94,14 +95,16 @@ class RollingView(StreamingView):
         super().__init__(method, runner, new_tokens, max_accepted)
         self.rotary, self.chunk = replace(runner.rotary, scale=1.0), min(WINDOW_CHUNK, self.ring)
         self.sink_keys = torch.zeros_like(self.k[..., : self.sinks, :])
-        """At their own positions: rotating what was rotated before would add up the rounding."""
+        """Keys at their original positions, because rotating rotated keys would accumulate rounding
+        errors.
+        """
 
     def read(self, tokens: Tensor, lengths: Tensor, run: Callable[[Tensor], object]) -> None:
-        """Run prompts tokens [batch, longest] of `lengths` [batch] through the view itself, a chunk at a
+        """Runs prompts tokens [batch, longest] of `lengths` [batch] through the view itself, one chunk at a
         time.
 
-        A chunk sees what the view keeps of the tokens before it, and itself: O(longest x budget), memory for
-        one chunk.
+        A chunk sees the tokens that the view keeps before it, and itself: O(longest x budget) time, memory
+        for one chunk.
         """
         self.source.set_lengths(torch.zeros_like(lengths), 0)
         self.build()
@@ -114,7 +117,7 @@ class RollingView(StreamingView):
             self.take(self.source.lengths - count, count, part.shape[1])
 
     def build(self, observed: Observed | None = None) -> None:
-        """As after a prompt of which the source has all tokens that are kept."""
+        """Builds the view as after a prompt; the source must have all kept tokens."""
         super().build()
         self.sink_keys.copy_(self.k[..., : self.sinks, :])
         self._move_sinks()

@@ -1,4 +1,6 @@
-"""Exact top-k: every step scores every key and attends to the best. An acceptance oracle, not a speed-up."""
+"""Exact top-k: every step scores every key and attends to the best. It bounds the acceptance and saves no
+time.
+"""
 
 from torch import Tensor
 
@@ -7,7 +9,7 @@ from perfmodel.validate.decoder.kv.base import View
 
 
 class TopKView(View):
-    """Per KV head, the `budget` tokens with the largest attention weights summed over the heads that share
+    """Per KV head, the `budget` tokens with the largest attention weights, summed over the heads that share
     it.
     """
 
