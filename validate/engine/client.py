@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.reading import parse_json
@@ -40,6 +40,8 @@ LONGEST_NAME = 500
 
 HIDDEN = "[key]"
 """Stands where a server's text repeated the key."""
+SHORT = 8
+"""Characters of a key that is looked for in its other spellings: shorter ones are words of any page."""
 
 
 def api_key() -> str:
@@ -51,15 +53,24 @@ def api_key() -> str:
 
 
 def without_key(text: str) -> str:
-    """The text without the key: in either case, as URLs, JSON and HTML spell it, and in base64."""
+    """The text without the key, in either case; hidden whole where it holds the key torn, escaped (URLs, JSON,
+    HTML, Python) or in base64.
+    """
     key = os.environ.get(KEY, "")
     if not key:
         return text
-    spelt = {key, quote(key, safe=""), quote_plus(key), base64.b64encode(key.encode()).decode().rstrip("=")}
-    quoted = json.dumps(key)[1:-1]
-    spelt |= {key.encode("unicode_escape").decode(), quoted, quoted.replace("/", r"\/"), html.escape(key)}
-    forms = "|".join(re.escape(form) for form in sorted(spelt, key=len, reverse=True))
-    return re.sub(forms, HIDDEN, text, flags=re.IGNORECASE)
+    text = re.sub(re.escape(key), HIDDEN, text, flags=re.IGNORECASE)
+    if len(key) < SHORT:
+        return text
+    padded = (base64.b64encode(bytes(n) + key.encode()).decode().rstrip("=") for n in range(3))
+    coded = any(code[n and n + 1 : -1] in text for n, code in enumerate(padded))
+    read = re.sub(r"\\(?:x|u00)([0-9a-fA-F]{2})", lambda m: chr(int(m[1], 16)), html.unescape(unquote(text)))
+    return HIDDEN if coded or any(_bare(key) in _bare(one) for one in (text, read)) else text
+
+
+def _bare(text: str) -> str:
+    """Letters and signs alone, in small."""
+    return re.sub(r"[\\\s\x00-\x1f\x7f+]", "", text).lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,22 +177,25 @@ FAULTS: dict[str, Fault] = {
 KEY_FORMS: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "in a URL": lambda key: quote(key, safe=""),
-    "in base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "in base64": lambda key: base64.b64encode(f"us:{key}".encode()).decode(),
     "in HTML": html.escape,
     "in capitals": str.upper,
     "in PHP's JSON": lambda key: key.replace("/", r"\/"),
+    "in Python's words": lambda key: repr(key.encode()),
+    "torn": lambda key: f"{key[:4]}\0 {key[4:]}",
 }
 """How a server may spell a key that it repeats."""
 
 
 def repeating(place: str, key: str) -> Fault:
-    """A server that repeats a key: in a status, an event, its version, its model or its counters."""
+    """A server that repeats a key: in a status, an event, its version, a header, its model or its counters."""
     text = json.dumps(f"Incorrect API key provided: {key}").encode()
     path, body = {
         "status": ("/v1/completions", b"HTTP/1.1 401 No\r\nConnection: close\r\n\r\n" + text),
         "event": ("/v1/completions", HEAD + event({"error": text.decode()})),
         "version": ("/version", HEAD + json.dumps({"version": key}).encode()),
         "model": ("/v1/models", HEAD + json.dumps({"data": [{"id": key}]}).encode()),
+        "header": ("/v1/models", f"HTTP/1.1 200 OK\r\n{key}\r\n\r\n".encode()),
         "metrics": ("/metrics", HEAD + f"vllm:spec_decode_num_drafts {key}\n".encode()),
     }[place]
     return Fault(path, "", lambda: iter([body]))
