@@ -15,11 +15,13 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS
 from perfmodel.answers.question.declaration import Argument, argument, flag, question
+from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import Options, Query, acceptances_of
 from perfmodel.answers.question.readers import MaybeWholes
 from perfmodel.answers.question.resolving import UNUSED, resolve
 from perfmodel.cli.help import LLAMA, OUTPUT, App
 from perfmodel.cli.options import flagged, takes
+from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.plots.theme import Figure
 from perfmodel.speculation.chain import predict
@@ -120,7 +122,9 @@ def roofline(query: Query, output: Output) -> None:
     batch, context = float(query.batch), float(query.context)
     # a pass costs the same whatever is accepted: none is looked up where gamma is known
     scenario = resolve(query, None if query.gamma is None or acceptances_of(query) else UNUSED)
-    _save(plots.roofline(scenario, batch, context, _best_gamma(scenario, query, [(batch, context)])), output)
+    length = _best_gamma(scenario, query, [(batch, context)])
+    _save(plots.roofline(scenario, batch, context, length), output)
+    warn(doubts(query, scenario, batch, context, length))
 
 
 @app.command(example=f"{LLAMA} --alpha 0.8 --output surface.svg")
@@ -133,8 +137,9 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
     query = asked.accepted()
     if query.gamma == 0:
         raise refuse("--gamma", None, "1 or more, or auto: the speedup of the baseline is always 1", 0)
+    scenario = resolve(query)
     made = plots.surface(
-        resolve(query),
+        scenario,
         gamma=query.gamma,
         batch=asked.span("batch"),
         context=asked.span("context"),
@@ -144,6 +149,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
         measured=_published(query) if measured else (),
     )
     _save(made, output)
+    _warn(asked, scenario)
 
 
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
@@ -161,6 +167,7 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
     lines = asked.lines("batch" if over == "context" else "context")
     made = plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over)
     _save(made, output)
+    _warn(asked, scenario)
 
 
 @app.command(example=f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")
@@ -177,6 +184,7 @@ def breakdown(question: Points, output: Output) -> None:
     if not length:
         raise InputError("--gamma: must be 1 or more here, and no draft pays at any of these points")
     _save(plots.breakdown(scenario, points, length), output)
+    _warn(asked, scenario)
 
 
 @app.command(example=f"{LLAMA} --context 4k,64k --alpha 0.8 --output lengths.svg")
@@ -187,7 +195,9 @@ def gamma(question: Points, output: Output) -> None:
     query, points = asked.accepted(), asked.points()
     if len(points) > MAX_LINES:
         raise refuse("--batch, --context", None, f"at most {MAX_LINES} lines together", len(points))
-    _save(plots.gamma_curves(resolve(query), points, max_gamma=query.max_gamma), output)
+    scenario = resolve(query)
+    _save(plots.gamma_curves(scenario, points, max_gamma=query.max_gamma), output)
+    _warn(asked, scenario)
 
 
 @app.command(example=f"{LLAMA} --context 32k --output front.svg")
@@ -244,6 +254,12 @@ def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> N
 def _save(figure: Figure, output: Path) -> None:
     plots.save(figure, output)
     click.echo(f"wrote {output}", err=True)
+
+
+def _warn(question: Points, scenario: Scenario) -> None:
+    """Prints the doubts of the longest context; a picture itself marks batches that do not fit."""
+    longest = max(question.axis_values("context"))
+    warn(doubts(question, scenario, 1.0, longest, 1 if question.gamma is None else question.gamma))
 
 
 def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, float]]) -> int:

@@ -74,6 +74,24 @@ def test_a_budget_of_two_tokens(verb: str) -> None:
     assert "KV budget" not in doubts_of(verb, draft_kv=f"h2o:{TINY_BUDGET}")
 
 
+def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
+    asked = {"gamma": None, "draft_kv": "h2o:2", "alpha": 0.1, "context": 200}
+    assert "KV budget 2: " in doubts_of("whatif", **asked)
+    assert "KV budget" not in doubts_of("whatif", **asked | {"gamma": 0, "alpha": None})
+
+
+@pytest.mark.parametrize("picture", ["roofline", "surface", "ratios", "breakdown", "gamma"])
+def test_a_picture_says_its_doubts(picture: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    context = "1k,64k" if picture in ("surface", "ratios") else "64k"
+    asked = ["--context", context, "--hardware", "h100", "--draft-kv", "h2o:8", "--alpha", "0.7"]
+    asked += [] if picture == "gamma" else ["--gamma", "2"]
+    asked += ["--batch", "1"] if picture == "roofline" else []
+    assert cli.run(["plot", picture, "--model", "qwen3-8b", *asked, "-o", str(tmp_path / "p.svg")]) == 0
+    said = capsys.readouterr().out
+    assert "context 65536 (+" in said
+    assert "KV budget 8: " in said
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_constant_a_thousand_times_too_large(verb: str, tmp_path: Path) -> None:
     text = (data_folder("hardware") / "calibrations" / "h100-sxm-80gb.magicdec.yaml").read_text()

@@ -39,7 +39,7 @@ def doubts(
         *(of_weights(question, scenario) if scenario.machine.calibration.stack == ELSEWHERE else ()),
         *beyond(scenario, context, gamma),
         *room.shortage(batch),
-        *(of_draft(scenario, context) if gamma else ()),
+        *(of_draft(scenario, context) if gamma or getattr(question, "gamma", 0) is None else ()),
         *(map(said, known_defects(scenario, context)) if gamma else ()),
         *of_constants(question.calibration, scenario.machine.calibration),
     )
