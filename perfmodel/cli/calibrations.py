@@ -1,10 +1,12 @@
 """``perfmodel calibrations``: the distance of each device and stack from the ideal roofline."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
+import numpy as np
 
 from perfmodel.answers.question.declaration import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
@@ -104,8 +106,15 @@ def import_(
         raise unknown_name("--engine", "engine", engine, ENGINES)
     device = load_gpu(gpu, "--gpu")
     tables = Tables.of(path, device.name)
-    found = with_indexer(distil(tables, device, engine, version), tables, device, engine, version)
-    text = as_yaml(calibration_of(found, device, engine), COMMENT)
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+        try:
+            found = with_indexer(distil(tables, device, engine, version), tables, device, engine, version)
+            made = calibration_of(found, device, engine)
+        except (LookupError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path}: must hold times that a roofline can be fitted to: {error}") from None
+    text = as_yaml(made, COMMENT)
     if out is None:
         click.echo(text, nl=False)
     elif out.exists():

@@ -53,8 +53,8 @@ def api_key() -> str:
 
 
 def without_key(text: str) -> str:
-    """The text without the key, in either case; hidden whole where it holds the key torn, escaped (URLs, JSON,
-    HTML, Python) or in base64.
+    """The text without the key, in either case; all of it is hidden where it holds the key torn, escaped (in
+    URLs, JSON, HTML, Python) or in base64.
     """
     key = os.environ.get(KEY, "")
     if not key:

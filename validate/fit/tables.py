@@ -5,6 +5,7 @@ wheel.
 """
 
 import io
+import lzma
 import math
 import re
 import zipfile
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.operations import Mask
+from perfmodel.reading import check_regular, read_bytes
 
 MS = 1e-3
 Table = dict[str, NDArray[Any]]
@@ -36,10 +38,12 @@ TEXT = {
 }
 TEXT |= {"model", "moe_dtype", "op_name"}
 """Columns that hold words; every other column holds numbers."""
-MAX_TABLE_BYTES, MAX_ROWS, MAX_WORD = 2**26, 10**6, 200
-"""Limits of one table: bytes of its file, rows, characters of a word. Those of aiconfigurator-core 0.12.0
-have at most 2 MB and 126,360 rows.
+MAX_TABLE_BYTES, MAX_ROWS, MAX_WORD, MOST = 2**26, 10**6, 200, 1e12
+"""Limits of one table: bytes, rows, characters of a word, the largest number. Those of aiconfigurator-core
+0.12.0 have at most 2 MB and 126,360 rows.
 """
+BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
+"""What unpacking raises; RuntimeError where an entry is encrypted or packed in an unknown way."""
 
 
 class CheckedTable(Table):
@@ -110,7 +114,9 @@ class Tables:
         where = f"{self.path}: {place}"
         try:
             table: Table = CheckedTable(where, dict(_columns(self.files[place]())))
-        except (pa.ArrowException, OSError, zipfile.BadZipFile, zlib.error, ValueError) as error:
+        except InputError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, *BROKEN) as error:
             raise InputError(f"{where}: must be a Parquet table: {error}") from None
         if not (table["latency"].size and (table["latency"] > 0).all()):
             raise InputError(f"{where}: latency: must be above 0 in one row or more")
@@ -131,7 +137,7 @@ def where(table: Table, keep: Mask) -> Table:
 
 
 def _kind(column: str) -> str:
-    return "words" if column in TEXT else "finite numbers"
+    return "words" if column in TEXT else f"numbers from 0 to {MOST:g}"
 
 
 def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -146,10 +152,8 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
     file = pq.ParquetFile(io.BytesIO(data), read_dictionary=words)
     stored = file.metadata
     size = sum(stored.row_group(i).total_byte_size for i in range(stored.num_row_groups))
-    if stored.num_rows > MAX_ROWS or size > 8 * MAX_TABLE_BYTES:
-        raise ValueError(
-            f"{stored.num_rows} rows of {size} bytes, at most {MAX_ROWS} of {8 * MAX_TABLE_BYTES}"
-        )
+    if stored.num_rows > MAX_ROWS or size > MAX_TABLE_BYTES:
+        raise ValueError(f"{stored.num_rows} rows of {size} bytes, at most {MAX_ROWS} of {MAX_TABLE_BYTES}")
     table = file.read(columns=wanted).unify_dictionaries()
     for name in wanted:
         column = table[name].combine_chunks()
@@ -157,7 +161,7 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
             continue
         if name not in TEXT:
             values = column.to_numpy(zero_copy_only=False)
-            if np.isfinite(values.astype(float)).all():
+            if ((values >= 0) & (values <= MOST)).all():
                 yield name, values
         elif max(map(len, spelt := column.dictionary.to_pylist()), default=0) <= MAX_WORD:
             yield name, np.asarray(spelt, dtype=str)[column.indices.to_numpy()]
@@ -184,16 +188,20 @@ def _release(version: str) -> list[float]:
 def _named(path: str) -> dict[str, Callable[[], bytes]]:
     """Content of a wheel or folder: name -> how to read it; empty without a folder."""
     if not path.endswith((".whl", ".zip")):
-        return {found.as_posix(): found.read_bytes for found in sorted(Path(path).rglob("*"))}
+        found = sorted(Path(path).rglob("*"))
+        return {each.as_posix(): partial(read_bytes, each, MAX_TABLE_BYTES) for each in found}
     try:
+        check_regular(Path(path))
         archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, *BROKEN) as error:
         raise InputError(f"{path}: must be a wheel or a folder: {error}") from None
     return {entry.filename: partial(_member, archive, entry) for entry in archive.infolist()}
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """One file of a wheel. Raises ValueError for one that expands beyond `MAX_TABLE_BYTES`."""
-    if entry.file_size > MAX_TABLE_BYTES:
-        raise ValueError(f"{entry.file_size} bytes, at most {MAX_TABLE_BYTES}")
-    return archive.read(entry)
+    with archive.open(entry) as stream:  # its header may say less than it holds
+        data = stream.read(MAX_TABLE_BYTES + 1)
+    if len(data) > MAX_TABLE_BYTES:
+        raise ValueError(f"{max(entry.file_size, len(data))} bytes, at most {MAX_TABLE_BYTES}")
+    return data

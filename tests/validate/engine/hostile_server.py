@@ -188,7 +188,7 @@ KEY_FORMS: dict[str, Callable[[str], str]] = {
 
 
 def repeating(place: str, key: str) -> Fault:
-    """A server that repeats a key: in a status, an event, its version, a header, its model or its counters."""
+    """A server that repeats a key: in a status, an event, a header, its version, model or counters."""
     text = json.dumps(f"Incorrect API key provided: {key}").encode()
     path, body = {
         "status": ("/v1/completions", b"HTTP/1.1 401 No\r\nConnection: close\r\n\r\n" + text),

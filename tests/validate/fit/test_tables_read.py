@@ -1,6 +1,8 @@
 """Where kernel tables are found, in which order their versions come, and the command that distils them."""
 
 import io
+import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -84,16 +86,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_command_writes_a_file_that_answers(tables, tmp_path, capsys) -> None:
     out = tmp_path / "mine.yaml"
-    command = [
-        "calibrations",
-        "import",
-        "aiconfigurator",
-        str(tables),
-        "--gpu",
-        H100.name,
-        "--engine",
-        "vllm",
-    ]
+    command = f"calibrations import aiconfigurator {tables} --gpu {H100.name} --engine vllm".split()
     assert run([*command, "--out", str(out)]) == 0
     made = load_calibration(str(out))
     assert (made.gpu, made.stack) == (H100.name, "vllm")
@@ -101,6 +94,14 @@ def test_the_command_writes_a_file_that_answers(tables, tmp_path, capsys) -> Non
     assert made.drafted_token_s.value > 0  # the engine's own constants are put onto the kernels
     assert run([*command, "--out", str(out)]) == 2
     assert "exists" in capsys.readouterr().err
+
+
+def test_times_that_no_roofline_follows_are_one_line(tables, tmp_path, capsys) -> None:
+    shutil.copytree(tables, tmp_path / "x")
+    path = next(tmp_path.rglob("gemm_perf.parquet"))
+    rows = pq.read_table(path).to_pydict()
+    pq.write_table(pa.table(rows | {"m": [0] * len(rows["m"])}), path)
+    refused_import(tmp_path / "x", "must hold times that a roofline can be fitted to", capsys)
 
 
 def columns(**changed: list[object]) -> bytes:
@@ -118,33 +119,58 @@ def columns(**changed: list[object]) -> bytes:
         (b"PAR1 none", "must be a Parquet table"),
         (b"", "must be a Parquet table"),
         (columns()[:-20], "must be a Parquet table"),
-        (columns(m=[1.0, float("nan")]), "m: must be a column of finite numbers without gaps"),
-        (columns(m=["a", "b"]), "m: must be a column of finite numbers"),
-        (columns(m=[None, 5]), "m: must be a column of finite numbers"),
+        (columns(m=[1.0, float("nan")]), "m: must be a column of numbers from 0 to 1e+12 without gaps"),
+        (columns(m=["a", "b"]), "m: must be a column of numbers from 0 to 1e+12"),
+        (columns(m=[None, 5]), "m: must be a column of numbers from 0 to 1e+12"),
+        (columns(m=[-1, 5]), "m: must be a column of numbers from 0 to 1e+12"),
         (columns(gemm_dtype=[1, 2]), "gemm_dtype: must be a column of words"),
         (columns(gemm_dtype=["x" * 10_000, "y"]), "gemm_dtype: must be a column of words"),
         (columns(latency=[0.0, 1.0]), "latency: must be above 0"),
         (columns(), "must hold h100_sxm/attention/vllm/VERSION/generation_attention_perf.parquet"),
-        (columns(latency=["1", "2"]), "latency: must be a column of finite numbers"),
+        (columns(latency=["1", "2"]), "latency: must be a column of numbers"),
         (bytes(2**26 + 1), "bytes, at most"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_table_that_is_none_is_one_line(table: bytes, says: str, tmp_path: Path, capsys) -> None:
-    wheel = tmp_path / "x.whl"
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+    refused_import(packed(table, tmp_path), says, capsys)
+
+
+@pytest.mark.parametrize(
+    ("byte", "value", "says"),
+    [
+        (6, 99, "must be a wheel or a folder: zip file version"),
+        (8, 1, "is encrypted"),
+        (10, 99, "compression method is not supported"),
+        (27, 0, "Bad CRC-32"),  # says one byte and holds 64 MB
+    ],
+)
+def test_a_wheel_whose_entry_is_strange_is_one_line(byte, value, says, tmp_path: Path, capsys) -> None:
+    """byte: of the entry in the wheel's directory."""
+    wheel = packed(bytes(2**26 + 1), tmp_path)
+    held = bytearray(wheel.read_bytes())
+    held[held.rindex(b"PK\1\2") + byte] = value
+    wheel.write_bytes(held)
+    refused_import(wheel, says, capsys)
+
+
+def test_a_pipe_in_the_place_of_a_table_is_not_waited_for(tmp_path: Path, capsys) -> None:
+    path = tmp_path / PLACE / "gemm/vllm/0.9.1/gemm_perf.parquet"
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    refused_import(tmp_path, "must be a readable file", capsys)
+
+
+def packed(table: bytes, folder: Path) -> Path:
+    """A wheel with one table."""
+    with zipfile.ZipFile(folder / "x.whl", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{PLACE}/gemm/vllm/0.9.1/gemm_perf.parquet", table)
-    ask = [
-        "calibrations",
-        "import",
-        "aiconfigurator",
-        str(wheel),
-        "--gpu",
-        "h100-sxm-80gb",
-        "--engine",
-        "vllm",
-    ]
-    assert run(ask) == 2
+    return folder / "x.whl"
+
+
+def refused_import(path: Path, says: str, capsys) -> None:
+    ask = f"calibrations import aiconfigurator {path} --gpu h100-sxm-80gb --engine vllm"
+    assert run(ask.split()) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert says in error
