@@ -1,6 +1,4 @@
-"""From timings to a calibration's file, to the record that it was fitted to, and to the remarks
-about both.
-"""
+"""From timings to a calibration's file, to the record behind it, and to remarks about both."""
 
 import datetime
 from collections.abc import Sequence
@@ -25,28 +23,28 @@ from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import significant
 
 UNREACHABLE = 0.5
-"""Held-out error (median of absolute logs) from which the rows are of another configuration than the
+"""Held-out error (median of absolute logs) above which the rows belong to another configuration than the
 question's.
 """
 OUT_OF_LINE = 0.3
-"""Log error, held out, from which a row is named as one that does not fit the others."""
+"""Held-out log error above which a row is reported as one that does not fit the others."""
 FEW = 5
-"""Baseline steps from which on their own errors say how sure one is."""
+"""Number of baseline steps from which their own errors determine the stated error."""
 SAME_PLACE = 0.1
-"""Contexts within this share of each other count as one place, where a speedup can be formed."""
+"""Share by which two contexts may differ and still form a speedup."""
 LEAST_ERROR = 1e-4
-"""Least error in a file: no fit is exact."""
+"""Least error in a file, because no fit is exact."""
 DIGITS, RANGE_DIGITS, ERROR_DIGITS = 6, 4, 3
 """Significant digits of a value, of the ends of measured ranges, and of errors in words."""
 
 
 @dataclass(frozen=True)
 class EngineCalibration:
-    """A calibration and its evidence. aside: rows that were not used because they contain prefill.
+    """A calibration and its evidence. aside: unused rows, because they contain prefill.
 
-    subject: the served configuration. base: the calibration that supplies everything else. tried: name of
-    every base -> its held-out error (rms of logs). answered: that which a question used so far; None where it
-    was none.
+    subject: the served configuration. base: the calibration that supplies all other constants. tried: name of
+    every base -> its held-out error (rms of logs). answered: the calibration that answered such a question
+    before; None without one.
     """
 
     calibration: Calibration
@@ -94,7 +92,7 @@ def calibrate(
 
 
 def distinct(timings: Sequence[Timing]) -> list[Timing]:
-    """Every row once, however many files hold it."""
+    """Every row once, even if several files hold it."""
     return list({replace(t, where=""): t for t in reversed(timings)}.values())[::-1]
 
 
@@ -135,7 +133,7 @@ def _stated(
 
 
 def range_of(rows: EngineRows) -> MeasuredRange:
-    """The ranges of these rows: an answer to another question warns about it."""
+    """The ranges of these rows. An answer to a question outside of them has a warning."""
 
     def ends(name: str) -> tuple[float, float]:
         values = [float(getattr(t, name)) for t in rows.timings]
@@ -153,13 +151,14 @@ def range_of(rows: EngineRows) -> MeasuredRange:
 
 
 def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
-    """Of a baseline step, by refits without the row; of a speedup, the scatter of two rows about the fit.
+    """Errors of a baseline step, by refits without the row; errors of a speedup, from the scatter of both
+    rows about the fit.
 
-    A row that is left out is off by its own scatter and by what the others leave open, which the constants'
-    covariance already says of every question. So the scatter alone is the mean of residual x held-out error:
-    squared, the one is short of it by the row's leverage h, s^2 (1 - h), and the other is s^2 / (1 - h). Few
-    rows widen both (Student's t), and no fit is closer than `NOISE`. Of few baseline steps all rows stand for
-    them.
+    The error of a held-out row consists of its own scatter, and of the uncertainty that the constants'
+    covariance states for every question anyway. The scatter alone is the mean of residual x held-out error:
+    the squared residual is too small by the row's leverage h, s^2 (1 - h), and the squared held-out error is
+    s^2 / (1 - h). Few rows widen both errors (Student's t), and no fit is closer than `NOISE`. If there are
+    few baseline steps, all rows stand for them.
     """
     held = np.log(fitted.held_out / rows.measured)
     fit_to = np.log(rows.predict(fitted.calibration) / rows.measured)
@@ -179,7 +178,7 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
 
 
 def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
-    """Log of predicted over measured speedup for every speculative row with a baseline row at its batch and
+    """Log of predicted over measured speedup, for every speculative row with a baseline row at its batch and
     context.
     """
     measured = rows.measured
@@ -188,7 +187,7 @@ def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
 
 
 def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
-    """Places of every speculative row and of a plain one at its batch and context."""
+    """Indices of every speculative row and of a baseline row at its batch and context."""
     pairs = []
     for i, row in enumerate(timings):
         for j, plain in enumerate(timings):
@@ -202,15 +201,15 @@ def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
 def record_text(
     made: EngineCalibration, machine: str, subject: EngineSubject, sources: tuple[str, ...]
 ) -> str:
-    """The record of the rows that were used."""
+    """The record of the used rows."""
     points = (EnginePoint.of(f"{n:03d} {t.name}", t) for n, t in enumerate(made.rows.timings))
     rows = [encode(point.model_dump(exclude_defaults=True)) for point in points]
     return as_record(encode(header(machine, subject, sources)), rows)
 
 
 def lines(made: EngineCalibration) -> list[str]:
-    """The table of rows, predicted so far, held out and measured; fitted and pinned constants; rows set
-    aside.
+    """The table of rows (predicted before, held out, measured), the fitted and pinned constants, and the rows
+    set aside.
     """
     timings, before = made.rows.timings, None
     if made.answered is not None:
@@ -248,12 +247,12 @@ def lines(made: EngineCalibration) -> list[str]:
 
 
 def _against(seconds: float, t: Timing) -> str:
-    """A predicted time, and by how much it is off."""
+    """A predicted time, and its error."""
     return f"{seconds * 1e3:>9.2f}ms{seconds / t.seconds - 1:>+8.1%}"
 
 
 def _off(made: EngineCalibration, seconds: Array) -> str:
-    """Errors of predicted steps, and of speedups where there is a baseline beside them."""
+    """Errors of predicted steps, and of speedups if there is a baseline for them."""
     speed, steps = speedup_logs(made.rows, seconds), log_rms(seconds, made.rows.measured)
     of_speed = f"; speedup {np.sqrt(np.mean(np.square(speed))):.1%} over {len(speed)}" if speed else ""
     return f"steps {steps:.1%} over {len(made.rows.timings)}{of_speed}"

@@ -1,10 +1,10 @@
-"""A running OpenAI-compatible server: its identity and its streamed answers, with a bound on everything that
+"""A running OpenAI-compatible server: its identity and its streamed answers, with limits on everything that
 it sends.
 
 Only the host of the user's URL is contacted: no redirect, no proxy. The key is read from the environment
-variable `KEY` and goes only into the request's header: `without_key` removes it from everything that the
-server sends back. An answer that is late, too long, too deep or not of the requested form ends in one line
-that names the server's fault (InputError); a partial answer is refused.
+variable `KEY` and goes only into the request's header; `without_key` removes it from everything that the
+server sends back. An answer that is late, too long, too deep or malformed ends in one line that names the
+server's fault (InputError). A partial answer is refused.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ COMPLETIONS = "/v1/completions"
 PAGE_S, ANSWER_S = 30.0, 600.0
 """Longest time of a page and of an answer, from the request to the last byte."""
 PAGE_BYTES, LINE_BYTES, TOKEN_BYTES = 8 * 2**20, 2**16, 2**13
-"""Most bytes that are read: of a page, of a line of a stream, of a stream per requested token."""
+"""Most bytes of a page, of a line of a stream, and of a stream per requested token."""
 LONGEST_NAME = 500
 
 
@@ -45,7 +45,7 @@ SHORT = 8
 
 
 def api_key() -> str:
-    """The key for the server, empty without one. Raises InputError where no header can carry it."""
+    """The key for the server; empty without one. Raises InputError if no header can carry it."""
     key = os.environ.get(KEY, "")
     if not (key.isascii() and key.isprintable()):
         raise InputError(f"{KEY}: must be printable ASCII")
@@ -75,8 +75,8 @@ def _bare(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One streamed piece of an answer. at_s: its arrival on `time.perf_counter`. tokens: in it; None if not
-    reported.
+    """One streamed piece of an answer. at_s: its arrival on `time.perf_counter`. tokens: its number of
+    tokens; None if not reported.
     """
 
     at_s: float
@@ -85,14 +85,14 @@ class Chunk:
 
 @dataclass
 class StreamedAnswer:
-    """A whole answer. began_s: when the request was sent. total: its tokens, if the server reports them."""
+    """A whole answer. began_s: time of the request. total: its tokens, if the server reports them."""
 
     began_s: float
     chunks: list[Chunk] = field(default_factory=list)
     total: int | None = None
 
     def add(self, event: Any, at_s: float, most: int) -> None:
-        """Adds an event of the stream, with its tokens by the server's running count if there is one.
+        """Adds an event of the stream. Its tokens come from the server's running count if there is one.
 
         most: the requested tokens. Raises InputError for events that no correct server sends.
         """
@@ -121,7 +121,9 @@ class StreamedAnswer:
         self.total = self.total if count is None else count
 
     def check_whole(self, asked: int) -> None:
-        """Refuse (InputError) an answer that ended before it had all tokens, or that came at once."""
+        """Refuse (InputError) an answer that ended before all its tokens, or whose tokens all came at
+        once.
+        """
         sent = len(self.chunks) if self.total is None else self.total
         if sent != asked or len(self.chunks) < 2:
             how = (
@@ -157,16 +159,14 @@ class Server:
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}")
 
     def get(self, path: str) -> str | None:
-        """The text of a page; None where the server has no such page. Raises InputError where it cannot be
-        read.
-        """
+        """The text of a page; None if the server has no such page. Raises InputError if it cannot be read."""
         status, text = self._run(path, PAGE_S, self._page(path))
         if status in (401, 403):
             raise InputError(f"--url: {self.url} asks for a key: set {KEY}")
         return without_key(text) if status == 200 else None
 
     def model(self) -> str:
-        """The name that it serves its model under. Raises InputError."""
+        """The name under which it serves its model. Raises InputError."""
         data = parse_json(f"--url: {self.url}/v1/models", self.get("/v1/models") or "{}")
         try:
             name = data["data"][0]["id"]
@@ -231,7 +231,7 @@ class Server:
         return answer
 
     def _client(self) -> "httpx.AsyncClient":
-        """A client that contacts no other host (redirects are not followed); `_run` limits its time."""
+        """A client that contacts no other host and follows no redirects. `_run` limits its time."""
         import httpx
 
         key = api_key()
@@ -245,7 +245,7 @@ class Server:
         )
 
     def _run(self, path: str, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """Run a request within a time limit; whatever goes wrong becomes one line without the key."""
+        """Runs a request within a time limit. Any failure becomes one line without the key."""
 
         async def within() -> T:
             async with asyncio.timeout(limit_s):
@@ -265,7 +265,7 @@ class Server:
 
 
 async def _start(response: "httpx.Response", most: int, path: str) -> str:
-    """The text of a body that has to end within `most` bytes. Raises InputError for a longer one."""
+    """The text of a body of at most `most` bytes. Raises InputError for a longer one."""
     data = bytearray()
     async for piece in response.aiter_raw():
         data += piece
@@ -275,7 +275,9 @@ async def _start(response: "httpx.Response", most: int, path: str) -> str:
 
 
 async def _events(response: "httpx.Response", most: int) -> AsyncGenerator[tuple[float, Any], None]:
-    """Arrival time and JSON value of the events of a stream, to its ``[DONE]`` or end. Raises InputError."""
+    """Arrival time and JSON value of the events of a stream, up to its ``[DONE]`` or its end. Raises
+    InputError.
+    """
     held, total = b"", 0
     async for piece in response.aiter_raw():
         now, total = time.perf_counter(), total + len(piece)

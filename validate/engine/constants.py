@@ -1,8 +1,8 @@
-"""The constants of a calibration that an engine's rows may free, and their search ranges.
+"""The constants that an engine's rows may determine, and their search ranges.
 
-They are the costs beyond kernels, and the efficiencies: the rows decide (`fit`). Constants that such rows do
+They are the costs outside kernels, and the efficiencies; the rows decide (`fit`). Constants that such rows do
 not show (all-reduces at one degree, a KV method's upkeep) are not fitted. Bounds follow from the measured
-times: an engine on a CPU spends milliseconds where one on a GPU spends microseconds.
+times: an engine on a CPU takes milliseconds where one on a GPU takes microseconds.
 """
 
 import statistics
@@ -16,40 +16,42 @@ from perfmodel.validate.engine.timing import Timing
 
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")
 FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
-"""Fractions of the possible rate; for GEMMs with a curve, one factor on it."""
+"""Shares of the peak rates. A GEMM with a curve has one factor on it."""
 DRAFTED = "drafted_token_s"
-"""Time per drafted token, by version: searched around the base's value, if it has one."""
+"""Time per drafted token, by version. It is searched around the base's value, if it has one."""
 ROW = "gemm_row_factor"
 """Time of GEMMs of one row, where the base has kernels of their own for them (`rows_apart`)."""
 EXPERTS = "expert_factor"
-"""The one factor on kernels of routed experts, which are most of such a model's step."""
+"""The factor on kernels of routed experts, which dominate a step of such a model."""
 STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
-"""Costs of any step beyond its kernels: each layer (one attention call in each), a pass, each token in it.
+"""Costs of any step outside its kernels: per layer (one attention call each), per pass, and per token.
 
-The layers separate a target's passes from a draft's: the cost per layer is many times larger in a target, the
-cost per pass is equal.
+Layers separate a target's passes from a draft's: the target has many times more layers, while the cost per
+pass is the same.
 """
 SPECULATIVE = ("iteration_fixed_s", "iteration_sequence_s", "kv_reread_per_query")
-"""Constants that only a drafting iteration determines."""
+"""Constants that only an iteration with drafts determines."""
 LOWEST_FRACTION = 0.02
 WITHIN, OUTSIDE = 0.5, 0.05
-"""Prior widths in median steps: of a pass's costs beyond its kernels, and of an iteration's outside its
-passes without a baseline step to separate them.
+"""Prior widths in median steps: of a pass's costs outside its kernels, and of an iteration's costs outside
+its passes without a baseline step to separate them.
 """
 FIRST_TOKEN = 0.2
-"""The step from no drafting to one drafted token (a draft's own pass over accepted tokens, sampling,
-rejecting), as a fraction of the shortest iteration (`iteration_fixed_s`) and of the shortest per sequence
-(`iteration_sequence_s`): prior width with a baseline and, on an unknown CPU (`ideal`), its centre. vLLM 0.32
-on a CPU spent 21 to 26 % of an iteration at K = 5 on it, vLLM 0.22 with EAGLE-3 on H200 a tenth of one at K =
-1, and nothing of it per sequence.
+"""The step from no drafting to one drafted token: a draft's own pass over accepted tokens, sampling and
+rejecting.
+
+It is a fraction of the shortest iteration (`iteration_fixed_s`), and of the shortest one per sequence
+(`iteration_sequence_s`): the prior width with a baseline and, on an unknown CPU (`ideal`), its centre. vLLM
+0.32 on a CPU spent 21 to 26 % of an iteration at K = 5 on it. vLLM 0.22 with EAGLE-3 on H200 spent a tenth of
+one at K = 1, and none of it per sequence.
 """
 ON_GPU = 0.1
-"""The same middle of `iteration_fixed_s` on other devices."""
+"""The centre of `iteration_fixed_s` on devices other than CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoughtConstant:
-    """Where a constant is looked for: around `start`, give or take `spread`, between `low` and `high`."""
+    """The search for a constant: around `start`, with prior width `spread`, between `low` and `high`."""
 
     start: float
     spread: float
@@ -60,7 +62,7 @@ class SoughtConstant:
 def sought(
     base: Calibration, timings: Sequence[Timing], target: ModelSpec, cpu: bool = False
 ) -> dict[str, SoughtConstant]:
-    """The candidates for these rows, by name. cpu: whether the device is one.
+    """The candidates for these rows, by name. cpu: whether the device is a CPU.
 
     Whole passes do not show the time of an iteration outside them.
     """

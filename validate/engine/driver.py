@@ -1,7 +1,7 @@
 """One point of a live server: several answers at once, timed while all of them decode.
 
-Prompts are new random tokens each time, so that no prefix is cached and no two batches are alike. Between the
-latest first token and the earliest last token only decoding of the whole batch happens: only that window
+Prompts are new random tokens each time, so no prefix is cached and no two batches are alike. Between the
+latest first token and the earliest last token the server only decodes the whole batch, and only that window
 counts.
 """
 
@@ -19,18 +19,18 @@ from perfmodel.validate.engine.formats.vllm import ONE_CHUNK
 from perfmodel.validate.engine.timing import Timing
 
 ROUNDS = 3
-"""Rounds of a point that count, after one that warms up."""
+"""Rounds of a point that count, after one for warm-up."""
 WARM_TOKENS = 16
-"""Tokens of that one, at most."""
+"""Most tokens of the warm-up round."""
 SPECIAL = 16
-"""This part of a vocabulary is left out at both ends, where special tokens are."""
+"""Share of the vocabulary that is left out at either end, because special tokens are there."""
 LONGER = (1, 2, 4)
-"""How many times as long answers get that do not meet."""
+"""Factor on the length of answers that do not overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLoad:
-    """One point: `batch` answers of `tokens` tokens at once, each to `prompt` tokens."""
+    """One point: `batch` answers of `tokens` tokens at once, each to a prompt of `prompt` tokens."""
 
     batch: int
     prompt: int
@@ -55,13 +55,13 @@ class Stretch:
     seconds: float
     tokens: float
     grown: float
-    """Tokens that an answer has in the middle of the stretch."""
+    """Tokens of an answer in the middle of the window."""
 
 
 def measure(
     server: Server, model: str, vocabulary: int, load: ServerLoad, gamma: int, seed: int, rounds: int = ROUNDS
 ) -> Timing:
-    """Time one point. gamma: the draft length being served. Raises InputError where it cannot be timed."""
+    """Time one point. gamma: the served draft length. Raises InputError if it cannot be timed."""
     draw = random.Random(f"{seed} {load.key}")
     _answers(server, model, vocabulary, replace(load, tokens=min(load.tokens, WARM_TOKENS)), draw)
     before = counters(server)
@@ -78,7 +78,7 @@ def measure(
 
 
 def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random) -> Stretch:
-    """One round; with more tokens where the first answer ended before the last began."""
+    """One round, with more tokens if the first answer ended before the last one began."""
     for times in LONGER:
         answers = _answers(server, model, vocabulary, replace(load, tokens=times * load.tokens), draw)
         start, end = common(answers)
@@ -88,7 +88,7 @@ def _stretch(server: Server, model: str, vocabulary: int, load: ServerLoad, draw
 
 
 def counters(server: Server) -> Counters | None:
-    """Acceptance counters of its ``/metrics`` page; None without any."""
+    """Acceptance counters of its ``/metrics`` page; None without one."""
     text = server.get("/metrics")
     if text is None or "vllm:spec_decode_num_drafts" not in text:
         return None
@@ -96,20 +96,20 @@ def counters(server: Server) -> Counters | None:
 
 
 def served_gamma(server: Server) -> int | None:
-    """The draft length being served, where the metrics say: the positions that they count."""
+    """The served draft length, if the metrics state it by the number of positions that they count."""
     found = counters(server)
     return len(found.accepted) if found else None
 
 
 def check(server: Server, model: str, vocabulary: int) -> None:
-    """One short answer before anything is kept. Raises InputError with the server's fault."""
+    """Requests one short answer before anything is kept. Raises InputError with the server's fault."""
     _answers(server, model, vocabulary, TRIAL, random.Random())
 
 
 def _answers(
     server: Server, model: str, vocabulary: int, load: ServerLoad, draw: random.Random
 ) -> list[StreamedAnswer]:
-    """A whole batch of answers, begun at once. Raises InputError where one fails."""
+    """A whole batch of answers that begin at once. Raises InputError if one fails."""
     low = vocabulary // SPECIAL
     prompts = [[draw.randrange(low, vocabulary - low) for _ in range(load.prompt)] for _ in range(load.batch)]
     return server.answers(model, prompts, load.tokens)

@@ -1,8 +1,8 @@
-"""From the timed steps of an engine to constants: those that the data determine; the others keep their
+"""Fits constants to the timed steps of an engine: those that the data determine. The others keep their
 values.
 
 Least squares of log seconds (`NOISE`) with a weak prior on every candidate around the base calibration
-(`SoughtConstant.spread`). A constant whose error the rows do not bring below `DETERMINED` of its prior is
+(`SoughtConstant.spread`). A constant whose error the rows do not reduce below `DETERMINED` of its prior is
 pinned at its prior, and the rest is fitted again. A row's weight follows from the spread of its own samples.
 The stated interval comes from refits without each row.
 """
@@ -28,28 +28,28 @@ from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.solving import least_squares
 
 NOISE = 0.03
-"""Log error of a row that the form itself and the clock leave, for weighing rows against priors."""
+"""Log error of a row from the form of the model and the clock, which weighs rows against priors."""
 STEADY = 0.2
-"""Spread of a row's samples (robust, over their median) up to which it weighs in full."""
+"""Spread of a row's samples (robust, over their median) up to which it has full weight."""
 DETERMINED = 0.5
-"""Share of the prior's width that a constant's error must fall below to count as determined."""
+"""A constant counts as determined if its error is below this share of the prior's width."""
 SHOWN_FILES = 4
-"""Files that a refusal names."""
+"""Most files that a refusal names."""
 INSIDE = 0.2
-"""Least distance from its bounds, in prior widths, at which the search for a constant starts: one that starts
-on a bound may stay there. Bounds are more than a width apart (`constants`).
+"""Least distance from its bounds, in prior widths, at which the search for a constant starts, because a
+search on a bound may stay there. Bounds are more than a width apart (`constants`).
 """
 SOFT = 2.0
-"""Residual in units of `NOISE` from which it counts linearly, so that one outlier does not bend the fit."""
+"""Residual, in units of `NOISE`, above which it counts linearly, so one outlier does not distort the fit."""
 ENDS = {"xtol": 1e-6, "ftol": 1e-6}
-"""Where a search ends."""
+"""Tolerance at which a search ends."""
 ANY = Acceptance.from_alpha(0.5)
-"""For questions whose seconds are read only, which do not depend on it."""
+"""An acceptance for questions of which only seconds are used, which do not depend on it."""
 
 
 @dataclass(frozen=True)
 class EngineRows:
-    """Timings with the scenario that each belongs to, and the arrays that a prediction needs."""
+    """Timings with their scenarios, and the arrays for predictions."""
 
     timings: tuple[Timing, ...]
     scenario: Scenario
@@ -70,12 +70,12 @@ class EngineRows:
 
     @property
     def measured(self) -> Array:
-        """Seconds."""
+        """Measured seconds."""
         return np.array([t.seconds for t in self.timings])
 
     @property
     def noise(self) -> Array:
-        """Expected log error of each row: `NOISE`, more where its own samples scatter by more than
+        """Expected log error of each row: `NOISE`, or more if its own samples scatter by more than
         `STEADY`.
         """
         return np.array([NOISE * max(1.0, scatter(t.samples) / STEADY) for t in self.timings])
@@ -83,10 +83,10 @@ class EngineRows:
 
 @dataclass(frozen=True)
 class EngineFit:
-    """The result of a fit: `values` of the constants in `free` order, with standard errors and their
+    """The result of a fit: `values` of the constants in the order of `free`, with standard errors and their
     correlation.
 
-    held_out: each row's seconds as predicted by a fit without it.
+    held_out: each row's seconds, predicted by a fit without it.
     """
 
     calibration: Calibration
@@ -102,7 +102,7 @@ def rows_of(
 ) -> EngineRows:
     """Timings as rows of one question, whose acceptance does not matter. Raises InputError for too few.
 
-    aside: those that `usable` set aside, which the refusal mentions.
+    aside: timings that `usable` set aside, which the refusal mentions.
     """
     check_enough(timings, aside)
     return EngineRows(
@@ -111,8 +111,8 @@ def rows_of(
 
 
 def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> None:
-    """Refuse (InputError) rows of one draft length, or of one batch and context, in one line that names their
-    files.
+    """Refuse (InputError) rows of a single draft length, or of a single batch and context, in one line that
+    names their files.
     """
     lengths = sorted({t.gamma for t in timings})
     names = list(dict.fromkeys(t.where.partition(": ")[0] for t in (*timings, *aside)))
@@ -134,13 +134,13 @@ def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> Non
 
 
 def usable(timings: Sequence[Timing]) -> tuple[list[Timing], list[Timing]]:
-    """Those to fit to, and those set aside for the prefill in them."""
+    """The timings to fit to, and those set aside because they contain prefill."""
     aside = [t for t in timings if t.prefill_share > MAX_PREFILL_SHARE]
     return [t for t in timings if t.prefill_share <= MAX_PREFILL_SHARE], aside
 
 
 def fit(rows: EngineRows, base: Calibration) -> EngineFit:
-    """Frees the constants that the rows determine, fits them, and judges the fit on rows held out."""
+    """Finds the constants that the rows determine, fits them, and judges the fit on held-out rows."""
     candidates = sought(base, rows.timings, rows.scenario.target, rows.scenario.machine.gpu.kind == "cpu")
     base = with_values(base, {name: place.start for name, place in candidates.items() if name in SPECULATIVE})
     count, free = len(rows.timings), dict(candidates)
@@ -177,7 +177,7 @@ class _Solution:
 def _solve(
     rows: EngineRows, base: Calibration, free: dict[str, SoughtConstant], start: dict[str, float], kept: Array
 ) -> _Solution:
-    """The free constants by the rows that are kept; the search begins at `start`, or at each prior."""
+    """Fits the free constants to the kept rows. The search begins at `start`, or at each prior."""
     if not free:
         return _Solution({}, np.zeros((0, 0)), ())
     logs, noise = np.log(rows.measured)[kept], rows.noise[kept]
@@ -202,7 +202,9 @@ def _solve(
 
 
 def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: int) -> str | None:
-    """The constant to pin next: one at its bound, or the least determined one; None if all are determined."""
+    """The constant to pin next: one at its bound, or else the least determined one. None if all are
+    determined.
+    """
     if solved.at_bound:
         return solved.at_bound[0]
     share = {name: e / free[name].spread for name, e in zip(free, solved.stderr.tolist(), strict=True)}
@@ -211,8 +213,8 @@ def _least_determined(free: dict[str, SoughtConstant], solved: _Solution, rows: 
 
 
 def scatter(samples: Sequence[float]) -> float:
-    """Half the width between their quartiles over their median, as a standard deviation; 0 for fewer than
-    four.
+    """Half the distance between quartiles over the median, as a standard deviation; 0 for fewer than four
+    samples.
     """
     if len(samples) < 4:
         return 0.0
@@ -226,7 +228,7 @@ def log_rms(predicted: Array, measured: Array) -> float:
 
 
 def small_sample(rms: float, count: float) -> float:
-    """A root mean square of few errors, widened so that its normal interval covers `COVERAGE`
+    """A root mean square of few errors, widened so that its normal interval has the coverage `COVERAGE`
     (Student's t).
     """
     from scipy.stats import norm, t

@@ -8,17 +8,21 @@ from perfmodel.errors import refuse, unknown_name
 from perfmodel.validate.engine.driver import ServerLoad
 
 SYNTHETIC = 0.8
-"""Acceptance requested from an engine that can simulate it: the times of an iteration do not depend on it."""
+"""Acceptance that is requested from an engine that can simulate it; the time of an iteration does not depend
+on it.
+"""
 GAMMAS = (2, 7)
-"""Draft lengths in addition to 0; those in between follow."""
+"""Draft lengths in addition to 0. The fit covers the lengths between them."""
 FIRST_PORT = 8100
 NEEDS_PANDAS = "# vllm bench serve reads such a file with pandas: pip install 'vllm[bench]'"
 OWN = ("ngram", "mtp")
-"""Methods that need no model in addition to the target."""
+"""Methods without an additional model."""
 CLIENT_ROUNDS = {"vllm": 1, "sglang": 3}
-"""Prompts for each place of a run, by client."""
+"""Prompts per place of a run, by client."""
 REPEATED = "one two three four five six seven eight "
-"""What prompts of an n-gram draft repeat, eight tokens of most vocabularies: random ones repeat nothing."""
+"""Words that prompts for an n-gram draft repeat, eight tokens in most vocabularies. Random prompts would
+repeat nothing.
+"""
 SGLANG = {"eagle": "EAGLE", "eagle3": "EAGLE3", "draft_model": "STANDALONE", "ngram": "NGRAM", "mtp": "NEXTN"}
 SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
 """Method -> --speculative-algorithm."""
@@ -26,8 +30,7 @@ SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """The subject of a plan. model, draft: their ids for the engine. question: perfmodel's name of
-    everything.
+    """The subject of a plan. model, draft: their ids for the engine. question: the names in perfmodel.
 
     pretends: whether the engine can simulate acceptance at a rate (vLLM's CPU backend cannot).
     """
@@ -47,7 +50,9 @@ class PlanRequest:
 
 
 def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -> list[ServerLoad]:
-    """The points of one server: every batch at the shorter prompt, the ends at the longer."""
+    """The points of one server: every batch with the shorter prompt, the smallest and largest with the
+    longer.
+    """
     short, *longer = prompts
     ends = dict.fromkeys((batches[0], batches[-1]))
     places = [
@@ -58,7 +63,9 @@ def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -
 
 
 def commands(request: PlanRequest) -> list[str]:
-    """Shell lines: for each draft length, 0 first, start a server, wait for it, run and stop it; then fit."""
+    """Shell lines: for each draft length, 0 first, start a server, wait for it, measure and stop it; then
+    fit.
+    """
     makers = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm, "llama.cpp": _llama_cpp}
     if request.engine not in makers:
         raise unknown_name("--engine", "engine", request.engine, makers)
@@ -78,12 +85,12 @@ def commands(request: PlanRequest) -> list[str]:
 
 
 def _repeats(request: PlanRequest) -> bool:
-    """Whether prompts must repeat themselves, and be read from a file."""
+    """Whether prompts must repeat themselves, and come from a file."""
     return request.method == "ngram" and request.engine in ("vllm", "sglang")
 
 
 def _repeating(request: PlanRequest, prompt: int) -> str:
-    """A line that writes prompts of about so many tokens, all different from the first token on."""
+    """A line that writes prompts of about this many tokens, all different from the first token on."""
     times, most = -(-prompt // len(REPEATED.split())), CLIENT_ROUNDS[request.engine] * max(request.batches)
     row = {"prompt": "@", "conversations": [{"content": "@"}, {"content": "ok"}]}
     text = f"{json.dumps(json.dumps(row))}.replace('@', f'{{n}} ' + {REPEATED!r} * {times})"
@@ -91,7 +98,7 @@ def _repeating(request: PlanRequest, prompt: int) -> str:
 
 
 def _around(words: list[str], port: int, runs: list[str]) -> list[str]:
-    """A server, the runs against it once it answers, and its end."""
+    """Lines that start a server, run the clients once it answers, and stop it."""
     return [
         f"{shlex.join(words)} --port {port} & server=$!",
         f"until curl -sf http://127.0.0.1:{port}/health > /dev/null; do",
@@ -121,7 +128,9 @@ def _vllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
 
 
 def _bench(request: PlanRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
-    """One run of vLLM's client. As many prompts as clients, so that no request waits for another's prompt."""
+    """One run of vLLM's client, with as many prompts as clients, so that no request waits for another's
+    prompt.
+    """
     prompts = (
         f"--dataset-name custom --dataset-path repeating-{prompt}.jsonl --skip-chat-template "
         f"--custom-output-len {request.new_tokens}"

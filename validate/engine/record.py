@@ -1,5 +1,5 @@
-"""The record of an engine's timings: append-only JSON with raw samples and their subject; one
-reader for all.
+"""The record of an engine's timings and their subject: append-only JSON with raw samples. It is the only
+reader of these.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from perfmodel.validate.records.checksum import check_stamp
 from perfmodel.validate.records.code_version import version
 
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
-"""An engine and its version name a file."""
+"""Pattern of an engine and of a version in a file name."""
 Finite = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
@@ -108,12 +108,12 @@ class EngineRecord(Frozen):
 
 
 def stamp() -> str:
-    """Now, as records and their files say it."""
+    """The present time in the form of records and their files."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) -> dict[str, Any]:
-    """All of a record but its points."""
+    """Everything in a record except its points."""
     return {
         "schema_version": 1,
         "kind": "engine",
@@ -127,7 +127,7 @@ def header(machine: str, subject: EngineSubject, sources: tuple[str, ...] = ()) 
 
 
 def read_engine_record(path: Path) -> EngineRecord:
-    """Read and check a record. Raises InputError naming file and key."""
+    """Reads and checks a record. Raises InputError naming file and key."""
     text = read_text(path)
     check_stamp(path, text)
     return files.parse(EngineRecord, parse_json(str(path), text), str(path))

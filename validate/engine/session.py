@@ -24,12 +24,12 @@ def run(
     folder: Path,
     resume: bool,
 ) -> Path:
-    """Times every point that the journal does not hold yet and writes ``engine-<UTC>-K<gamma>.json`` into the
+    """Times every point that is not yet in the journal, and writes ``engine-<UTC>-K<gamma>.json`` into the
     folder.
 
-    Ctrl-C leaves the journal; `resume` continues from it. A failed point is a row with its reason, and resume
-    measures it again. Raises `PartialRun` where some points failed: the record is written and the journal
-    stays. Raises InputError, and keeps nothing, where all failed.
+    Ctrl-C leaves the journal, and `resume` continues from it. A failed point is a row with its reason, which
+    resume measures again. Raises `PartialRun` if some points failed: the record is written and the journal
+    stays. Raises InputError, and keeps nothing, if all failed.
     """
     journal = _resumed(folder, gamma, subject) if resume else None
     if journal is None:
@@ -66,7 +66,9 @@ class PartialRun(Exception):
 
 
 def _latest(journal: Journal) -> dict[str, tuple[dict[str, str], str]]:
-    """Key of a point -> its last row, and that as text: a point that failed may have been measured again."""
+    """Key of a point -> its last row, and the text of that row. A failed point may have been measured
+    again.
+    """
     rows = ((json.loads(text), text) for text in journal.row_texts)
     return {row["key"]: (row, text) for row, text in rows}
 

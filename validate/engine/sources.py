@@ -24,14 +24,16 @@ from perfmodel.validate.harness.micro.write import destination_of, write_yaml
 
 @dataclass(frozen=True)
 class BenchFile:
-    """A benchmark's file, and the options behind its name."""
+    """A benchmark file, and the options after its name."""
 
     path: Path
     said: Said
 
     @classmethod
     def parse(cls, text: str) -> "list[BenchFile]":
-        """``FILE[,batch=N,input=N,...]``; of a pattern such as ``K*.json`` every file. Raises InputError."""
+        """Reads ``FILE[,batch=N,input=N,...]``; for a pattern such as ``K*.json`` every file. Raises
+        InputError.
+        """
         name, *pairs = text.split(",")
         values: dict[str, float] = {}
         known = tuple(Said.__dataclass_fields__)
@@ -64,7 +66,9 @@ def sources_of(texts: Iterable[str]) -> list[BenchFile]:
 
 
 def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list[Timing]:
-    """The timed steps in them. gamma: of files without one. Raises InputError, also for no steps."""
+    """The timed steps in the files. gamma: of files that do not state it. Raises InputError, also if there
+    are no steps.
+    """
     timings = [t for s in sources for t in read(s.path, s.said.over(Said(gamma=gamma)))]
     if not timings:
         raise InputError(
@@ -81,11 +85,11 @@ def served(
     engine: str | None,
     version: str | None,
 ) -> EngineSubject:
-    """The served configuration, from the question and the records among the files, which hold engine, version
-    and draft.
+    """The served configuration, from the question and from the records among the files, which hold engine,
+    version and draft.
 
-    query: its draft is `draft` if given. engine, version: take precedence over those of records. Raises
-    InputError where no draft is given, or one that differs from a record's.
+    query: its draft is `draft` if given. engine, version: override those of records. Raises InputError
+    without a draft, and for one that differs from a record's.
     """
     for source in sources:
         text = read_text(source.path)
@@ -103,7 +107,7 @@ def served(
 
 
 def bases_of(query: Query) -> list[Calibration]:
-    """The base that the question names; else the device's own, all bundled ones of the device, and
+    """The base that the question names; by default the device's own, all bundled ones of the device, and
     ``ideal``.
     """
     if query.calibration is not None:
@@ -123,8 +127,8 @@ def bases_of(query: Query) -> list[Calibration]:
 
 
 def _answered(query: Query, subject: EngineSubject) -> Calibration | None:
-    """What a question about this engine and device is answered by so far; None where that is nothing
-    fitted.
+    """The calibration that answers a question about this engine and device at present; None if it is not a
+    fitted one.
     """
     engine = None if query.calibration else subject.engine
     try:
@@ -150,8 +154,9 @@ def calibrate_engine(
 
     sources: names or patterns of files, as for ``--from``. query: a question with model, hardware, formats
     and tensor-parallel degree; its calibration, if named, is the base. draft: the draft, if files hold
-    drafting steps. engine, version: of the server, if no record among the files has them. gamma: draft length
-    of files without one. out: where to write the calibration, and its record next to it. Raises InputError.
+    iterations with drafts. engine, version: of the server, if no record among the files has them. gamma:
+    draft length of files that do not state it. out: path of the calibration, next to which its record is
+    written. Raises InputError.
     """
     found = sources_of(sources)
     timings = read_sources(found, gamma)
@@ -166,10 +171,10 @@ def calibrate_engine(
 
 
 def write_calibration(made: EngineCalibration, machine: str, path: Path) -> Path:
-    """Writes the calibration and, next to it, the record of its rows; returns the record's path. Raises
+    """Writes the calibration and the record of its rows next to it, and returns the record's path. Raises
     InputError.
 
-    Paths in the record are relative to its folder, so that both can be moved together.
+    Paths in the record are relative to its folder, so both can be moved together.
     """
     destination_of(path)
     seen, subject, record = made.calibration.fitted_on, made.subject, path.with_suffix(".json")

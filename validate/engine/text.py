@@ -1,4 +1,4 @@
-"""Text of other programs as JSON objects; any fault in it becomes one line that names its place."""
+"""Text of other programs as JSON objects. Any fault in it becomes one line that names its place."""
 
 import json
 import math
@@ -9,11 +9,11 @@ from perfmodel.errors import InputError
 from perfmodel.reading import parse_json
 
 MAX_COUNT = 1e18
-"""Sums of numbers up to this stay finite."""
+"""Largest number in a text. Sums of such numbers stay finite."""
 
 
 def parse_objects(where: str, text: str) -> list[dict[str, Any]]:
-    """One JSON object, a list of them, or one a line. Raises InputError."""
+    """Reads one JSON object, a list of them, or one per line. Raises InputError."""
     try:
         data = json.loads(text)
     except RecursionError:

@@ -6,7 +6,7 @@ from typing import Literal
 from perfmodel.errors import refuse
 
 MAX_PREFILL_SHARE = 0.06
-"""Share of the time between tokens that other requests' prompts may take before a row is set aside."""
+"""Share of the time between tokens that other requests' prompts may take in a usable row."""
 RANGES = (
     ("seconds", 1e-9, 1e5),
     ("batch", 1e-3, 1e9),
@@ -25,11 +25,11 @@ RANGES = (
 class Timing:
     """One measured step of an engine.
 
-    kind: an ``iteration`` of the serving loop (at gamma 0 one baseline step), one bare target ``pass`` over
-    gamma + 1 tokens of each sequence, or a ``pass_with_draft``. seconds: of it. batch: sequences decoded
-    together. context: cached tokens of one in the middle of the run. tokens_per_iteration: gained by one
-    sequence, bonus token included; 1 at gamma 0. how: what `seconds` was made from. prefill_share: estimated
-    share of `seconds` that is other requests' prefill.
+    kind: an ``iteration`` of the serving loop (at gamma 0 one baseline step), a bare target ``pass`` over
+    gamma + 1 tokens of each sequence, or a ``pass_with_draft``. seconds: its time. batch: sequences decoded
+    together. context: cached tokens of one sequence in the middle of the run. tokens_per_iteration: gained by
+    one sequence, including the bonus token; 1 at gamma 0. how: the origin of `seconds`. prefill_share:
+    estimated share of other requests' prefill in `seconds`.
     """
 
     where: str
@@ -57,7 +57,7 @@ class Timing:
 
     @property
     def name(self) -> str:
-        """The point, for a reader."""
+        """The point in words."""
         return f"B={self.batch:g} S={self.context:.0f} " + (f"K={self.gamma}" if self.gamma else "baseline")
 
     @property
@@ -68,7 +68,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """Facts about a file from the command line that the file lacks; None where not given."""
+    """Facts about a file from the command line that the file lacks; None if not given."""
 
     batch: float | None = None
     input: float | None = None
@@ -78,7 +78,7 @@ class Said:
     """Tokens per iteration."""
 
     def over(self, other: "Said") -> "Said":
-        """These facts, completed with those of another."""
+        """These facts, completed with others."""
         named = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) is not None
         }
@@ -86,7 +86,7 @@ class Said:
 
 
 def needed(where: str, key: str, value: float | None) -> float:
-    """A figure that the file or the command line must say. Raises InputError with how to say it."""
+    """A figure that the file or the command line must state. Raises InputError with the way to state it."""
     if value is None:
         raise refuse(
             where,
@@ -98,9 +98,7 @@ def needed(where: str, key: str, value: float | None) -> float:
 
 
 def speculation(where: str, said: Said, accepted: float | None, gamma: int | None) -> tuple[int, float]:
-    """Draft length and tokens per iteration from the file's figures and the command line's. Raises
-    InputError.
-    """
+    """Draft length and tokens per iteration, from the file and the command line. Raises InputError."""
     length = said.gamma if gamma is None else gamma
     gained = said.accepted if accepted is None else accepted
     if gamma is not None and said.gamma is not None and gamma != said.gamma:

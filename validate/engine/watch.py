@@ -1,8 +1,8 @@
-"""Whether the draft length that a server runs is still the one to run, by the counters of the server itself.
+"""Whether the served draft length is still the best one, by the counters of the server itself.
 
-Acceptance, running requests and contexts are what it served since it started, or since an earlier page. The
-length holds where no other one is faster by more than `TOLERANCE`; where it does not, the answer names the
-one that is, and the command that prints the server's new line.
+Acceptance, running requests and contexts are those since the server's start, or since an earlier page. The
+length stays if no other one is faster by more than `TOLERANCE`. Otherwise the answer names the better one,
+and the command that prints the server's new line.
 """
 
 import re
@@ -33,18 +33,20 @@ from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.client import Server
 
 TOLERANCE = 0.05
-"""Share of speed that another draft length must gain before a server is worth restarting."""
+"""Gain of another draft length from which restarting a server is worthwhile."""
 CONTEXTS_TRIED, SHORTEST = 49, 128
-"""Contexts at which a length is compared with the others, evenly in the logarithm, and the shortest."""
+"""Number of contexts, at even logarithmic distances, at which lengths are compared, and the shortest of
+them.
+"""
 MOST_BATCH, MOST_GAMMA = 256, 16
-"""Batches and draft lengths that are compared."""
+"""Largest batch and draft length in the comparison."""
 _RUNNING = re.compile(r"(?:Running: (\d+) reqs|#running-req: (\d+))")
 GAUGES = ("vllm:num_requests_running", "sglang:num_running_reqs")
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server counted at one range of contexts: running is None where it does not say."""
+    """Counts of a server at one range of contexts. running: None if the server does not report it."""
 
     gamma: int
     acceptance: Acceptance
@@ -53,7 +55,9 @@ class Served:
 
     @classmethod
     def of(cls, row: AcceptanceEntry, gamma: int | None, running: float | None) -> "Served":
-        """A row of imported figures. gamma: where they do not say. Raises InputError where nobody does."""
+        """From a row of imported figures. gamma: used if they do not state it. Raises InputError if neither
+        does.
+        """
         positions = positions_from_histogram(row.histogram) if row.histogram else row.positions
         if positions is not None:
             acceptance = Acceptance.from_positions(positions, "counted")
@@ -67,8 +71,8 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The verdict on one range of contexts: lines for the reader, whether the served length holds, and the
-    length that is best.
+    """The verdict on one range of contexts: lines of text, whether the served length stays, and the best
+    length.
     """
 
     lines: tuple[str, ...]
@@ -77,7 +81,7 @@ class Drift:
 
 
 def read_page(place: str) -> tuple[str, str]:
-    """A file, or the page of metrics of a server: its place for messages, and its text. Raises InputError."""
+    """A file, or the page of metrics of a server: its name for messages, and its text. Raises InputError."""
     if "://" not in place:
         return place, read_text(Path(place))
     try:
@@ -91,8 +95,8 @@ def read_page(place: str) -> tuple[str, str]:
 
 
 def expected(query: Query, scenario: Scenario, context: float, file: str | None) -> Acceptance | None:
-    """The acceptance that the advice had: of a file's rows, else what was published; None where neither has
-    any.
+    """The acceptance at the time of the advice: from a file's rows, or else the published one; None without
+    either.
     """
     rows = None if file is None else read_acceptance(file)
     with suppress(UnknownAcceptance):
@@ -101,9 +105,7 @@ def expected(query: Query, scenario: Scenario, context: float, file: str | None)
 
 
 def running(where: str, text: str) -> float | None:
-    """Requests that run: the gauge of a page, or the mean of a log's lines; None where neither is there or
-    nothing runs.
-    """
+    """Number of running requests: the gauge of a page, or the mean of a log's lines. None if missing or 0."""
     gauges = [value for name in GAUGES for _, value in samples(where, text, name)]
     if gauges:
         return sum(gauges) or None
@@ -112,8 +114,10 @@ def running(where: str, text: str) -> float | None:
 
 
 def drift(query: Query, served: Served, expected: Acceptance | None = None) -> Drift:
-    """Whether the served length holds where the server is. query: model, device, draft and calibration; its
-    batch stands for running requests that are not known. expected: the acceptance that the advice had.
+    """Compares the served length with others at the server's own contexts.
+
+    query: model, device, draft and calibration. Its batch replaces an unknown number of running requests.
+    expected: the acceptance at the time of the advice.
     """
     batch = float(round(served.running or query.batch))
     place = replace(query, batch=int(batch), context=round(served.context), gamma=None)
@@ -148,7 +152,7 @@ def drift(query: Query, served: Served, expected: Acceptance | None = None) -> D
 
 
 def _beside(expected: Acceptance, gamma: int, gained: float) -> str:
-    """What was expected at this length, and whether the count is within its spread."""
+    """The expected acceptance at this length, and whether the count is within its spread."""
     longest = expected.max_gamma
     if longest is not None and gamma > longest:
         return f"expected: not known at K = {gamma}"
@@ -159,19 +163,19 @@ def _beside(expected: Acceptance, gamma: int, gained: float) -> str:
 
 
 def _near(scenario: Scenario, batch: Floats, context: Floats, lengths: NDArray[np.int64], k: int) -> Array:
-    """Where K is within `TOLERANCE` of the best length."""
+    """Whether each K is within `TOLERANCE` of the best length."""
     each = speedups(scenario, batch, context, lengths)
     return np.asarray(each[..., k] * (1 + TOLERANCE) >= each.max(-1))
 
 
 def _ends(holds: Array, at: Array) -> str:
-    """The stretches where a length holds, in words."""
+    """The ranges in which a length is good, in words."""
     stretches = [(at[a - 1], at[b - 1]) for a, b, yes in runs(holds.astype(np.int64)) if yes]
     return ", ".join(f"{low:.0f} to {high:.0f}" for low, high in stretches) or "none"
 
 
 def command(query: Query, last: Served, extra: Sequence[str]) -> str:
-    """The command that prints the lines for what was counted last. extra: more flags of the question."""
+    """The command that prints the lines for the latest counts. extra: further flags of the question."""
     rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail or 0.0,))
     words = ["perfmodel", "schedule", "--model", query.model, "--hardware", query.hardware]
     words += ["--draft", query.draft or "self", "--rate", rates, "--context", f"{last.context:.0f}", *extra]

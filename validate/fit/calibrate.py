@@ -19,10 +19,10 @@ from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.solving import significant
 
 HELD_OUT = ("point", "batch", "draft", "model")
-"""Kinds of fold that the observed error is taken from: the largest of them."""
+"""Kinds of fold for the observed error, which is the largest of theirs."""
 PASSES = ("target_s", "draft_s", "verify_s")
 STRONG = 0.8
-"""Correlation from which two constants are named together."""
+"""Correlation from which two constants are reported together."""
 COMMENT = (
     "Written by `perfmodel validate calibrate --write` from validate/fit/recipes.yaml and "
     "published measurements."
@@ -31,7 +31,7 @@ COMMENT = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One fit and how it fares on held-out rows, by kind of fold."""
+    """One fit, and its errors on held-out rows by kind of fold."""
 
     recipe: Recipe
     fit: Fit
@@ -49,7 +49,7 @@ def report(recipe: Recipe) -> Report:
 
 
 def as_dict(made: Report) -> dict[str, Any]:
-    """A report in plain JSON types."""
+    """A report in JSON types."""
     fitted = made.fit.calibration.fit
     assert fitted is not None
     return {
@@ -94,7 +94,7 @@ def report_lines(found: dict[str, Any]) -> list[str]:
 
 
 def other_error(recipe: Recipe, calibration: Calibration) -> dict[str, Errors]:
-    """Errors on a recipe's rows of a calibration that was not fitted to them."""
+    """Errors of a calibration on a recipe's rows to which it was not fitted."""
     calibration = calibration.model_copy(update={"shards_lm_head": recipe.shards_lm_head})
     points = points_of(recipe)
     return errors_by_quantity(points, points.predict(calibration))
@@ -108,15 +108,15 @@ def transfer_error(recipe: Recipe) -> tuple[Errors, Recipe] | None:
 
 
 def _elsewhere(recipe: Recipe) -> list[Recipe]:
-    """Of the same stack on other devices."""
+    """Recipes of the same stack on other devices."""
     return [other for other in RECIPES.values() if other.stack == recipe.stack and other.gpu != recipe.gpu]
 
 
 def observed(made: Report) -> dict[str, Scatter]:
-    """Per quantity the kind of fold with the largest error, as the file states it.
+    """For each quantity the kind of fold with the largest error, in the form of the file.
 
-    Rows of one model give no error for another model: its passes have that of the stack's other device, by
-    model.
+    Rows of one model give no error for another model. Its passes then have the error of the stack's other
+    device, by model.
     """
     tried = [by for by in HELD_OUT if by in made.held_out]
     folds = {f"rows held out by {by} (the worst of {', '.join(tried)})": made.held_out[by] for by in tried}
@@ -132,7 +132,7 @@ def observed(made: Report) -> dict[str, Scatter]:
 
 
 def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
-    """Errors on another device of the same stack with each model held out, in words; empty if no device has
+    """Errors, in words, on another device of the same stack with each model held out; empty if no device has
     two models.
     """
     for other in _elsewhere(recipe):
@@ -144,8 +144,8 @@ def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
 
 
 def as_shipped(made: Report, date: datetime.date) -> Calibration:
-    """The content of a fitted calibration's file: rounded, with its errors on rows that it was not
-    fitted to.
+    """The content of a fitted calibration's file: rounded, with its errors on other rows than the fitted
+    ones.
     """
     recipe, fitted = made.recipe, made.fit
     rows = f"fitted to the {len(points_of(recipe).points)} rows of {recipe.set_name} on {recipe.gpu}"
@@ -179,12 +179,12 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
 
 
 def path_of(name: str) -> Path:
-    """Where a calibration's file is."""
+    """The path of a calibration's file."""
     return data_directory("calibrations") / f"{name}.yaml"
 
 
 def refreshed(recipe: Recipe, today: datetime.date) -> str:
-    """The content that a recipe's file must have, dated `today` only if anything in it has changed."""
+    """The required content of a recipe's file. Its date is `today` only if anything in it has changed."""
     made, path = report(recipe), path_of(recipe.name)
     before = load_calibration(str(path)) if path.is_file() else None
     if before is not None and as_shipped(made, before.date) == before:

@@ -1,6 +1,6 @@
-"""Measured points whose operations are counted once, so that many calibrations can be tried quickly.
+"""Measured points with operations that are counted once, so that many calibrations can be tried quickly.
 
-The scenarios are those of `perfmodel whatif`, so the predictions are those that a user gets.
+The scenarios are those of `perfmodel whatif`, so the predictions are those of a user.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ from perfmodel.speculation.uncertainty import with_calibration
 TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
 """The fitted times: the three passes, and the time of an iteration outside them."""
 ANY_ALPHA = 0.8
-"""Of rows that print no acceptance: no time depends on it."""
+"""Acceptance of rows without a published one; no time depends on it."""
 
 
 @dataclass(frozen=True)
 class PassPart:
-    """A pass over `tokens` of all sequences, which a quantity contains `times` times.
+    """A pass over `tokens` tokens of all sequences, which a quantity contains `times` times.
 
-    The mean over a tree's levels has several.
+    The mean over a tree's levels has several such parts.
     """
 
     machine: Machine
@@ -45,7 +45,7 @@ class PassPart:
 
 @dataclass(frozen=True)
 class Group:
-    """The points that differ in batch, context and gamma alone. `index`: their places among all points."""
+    """Points that differ only in batch, context and gamma. `index`: their places among all points."""
 
     scenario: Scenario
     index: NDArray[np.intp]
@@ -54,7 +54,7 @@ class Group:
     passes: dict[str, list[PassPart]]
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
-        """Calibrated seconds by quantity; only those that the points have a use for."""
+        """Calibrated seconds by quantity, for the quantities that the points have."""
         times = {
             name: np.sum([part.predict(calibration) for part in parts], axis=0)
             for name, parts in self.passes.items()
@@ -73,7 +73,7 @@ class Group:
         return PassTime(**sums, terms_s=terms)
 
     def bytes_read(self, quantity: str) -> Array:
-        """Bytes of weights and cache that a pass of a quantity reads, the least of its parts."""
+        """Least bytes of weights and cache that a pass of a quantity reads, over its parts."""
         of = [
             sum(op.cost.weight_bytes + op.cost.kv_bytes for op in part.ops) for part in self.passes[quantity]
         ]
@@ -94,11 +94,11 @@ class PointSet:
         self.groups = [_group(points, np.array(index), layout) for index in by_kind.values()]
 
     def measured(self, quantity: str) -> Array:
-        """Seconds, NaN where the source does not say."""
+        """Measured seconds; NaN if the source does not state them."""
         return np.array([getattr(p, quantity) for p in self.points], dtype=float)
 
     def predict(self, calibration: Calibration) -> dict[str, Array]:
-        """Calibrated seconds by quantity, NaN where a point has no such pass."""
+        """Calibrated seconds by quantity; NaN if a point has no such pass."""
         if calibration.shards_lm_head != self.layout.shards_lm_head:
             raise ValueError("counted under another layout of the LM head")
         out = {name: np.full(len(self.points), np.nan) for name in TIMES}
@@ -108,19 +108,19 @@ class PointSet:
         return out
 
     def iteration_s(self, times: dict[str, Array]) -> Array:
-        """A whole speculative iteration from predicted times."""
+        """Time of a whole speculative iteration from predicted times."""
         drafts = np.array([p.drafts for p in self.points], dtype=float)
         iteration: Array = drafts * times["draft_s"] + times["verify_s"] + times["overhead_s"]
         return iteration
 
     def speedup(self, times: dict[str, Array]) -> Array:
-        """Speedup from predicted times and the measured tokens per iteration; NaN without those."""
+        """Speedup from predicted times and the measured tokens per iteration; NaN without the latter."""
         gained = np.array([p.tokens_per_iteration for p in self.points], dtype=float)
         return gained * times["target_s"] / self.iteration_s(times)
 
 
 def scenario_of(p: MeasuredPoint, calibration: Calibration) -> Scenario:
-    """The question that a measured row answers. Its acceptance is the row's where it prints one."""
+    """The question of a measured row. Its acceptance is that of the row, if published."""
     gained = p.tokens_per_iteration if p.gamma else None
     query = Query(
         model=p.target,

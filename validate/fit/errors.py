@@ -14,7 +14,7 @@ DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Over rows: mean absolute, mean signed and largest (signed) relative error, and the rms of the
+    """Errors over rows: mean absolute, mean signed and largest (signed) relative error, and the rms of the
     logarithmic one.
 
     Relative is predicted / measured - 1, logarithmic log(predicted / measured).
@@ -32,7 +32,7 @@ class Errors:
 
 
 def errors_of(predicted: Array, measured: Array) -> Errors | None:
-    """Errors over the rows that have both; None without rows. A predicted 0 is skipped (ideal has no
+    """Errors over the rows that have both values; None without rows. A predicted 0 is skipped (ideal has no
     overhead).
     """
     both = ~np.isnan(predicted) & ~np.isnan(measured) & (predicted > 0)

@@ -18,15 +18,15 @@ from perfmodel.validate.fit.recipes import Recipe
 from perfmodel.validate.solving import least_squares
 
 WEIGHTS = {"target_s": 1.0, "draft_s": 1.0, "verify_s": 1.0, "overhead_s": 0.3}
-"""The overhead is a difference of published figures and a twentieth of an iteration, so its weight
-is lower.
+"""Weights of quantities. The overhead is a difference of published figures and a twentieth of an iteration,
+so its weight is lower.
 """
 SOFT = 0.05
-"""Log ratio from which a residual counts linearly (soft L1), so that one outlier does not bend the fit."""
+"""Log ratio above which a residual counts linearly (soft L1), so one outlier does not distort the fit."""
 ENOUGH = 1e-8
 """Relative change of parameters or cost below which a fit is done."""
 SEARCHED = {name: declared.search for name, declared in CONSTANTS.items() if declared.search}
-"""Where a fit looks for each constant that can be fitted."""
+"""Search range of each constant that can be fitted."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Fit:
 
 @cache
 def points_of(recipe: Recipe) -> PointSet:
-    """The published points that a recipe is about, counted."""
+    """The published points of a recipe, counted."""
     points = tuple(
         p for p in published_points(recipe.set_name) if (p.hardware, p.stack) == (recipe.gpu, recipe.stack)
     )
@@ -53,7 +53,7 @@ def points_of(recipe: Recipe) -> PointSet:
 
 @cache
 def start_of(recipe: Recipe) -> Calibration:
-    """The literature calibration with the values that the recipe pins."""
+    """The literature calibration with the recipe's pinned values."""
     pinned = {name: Constant(value=value, source=why) for name, (value, why) in recipe.pinned.items()}
     return load_calibration(recipe.base).model_copy(
         update={**pinned, "shards_lm_head": recipe.shards_lm_head}
@@ -61,7 +61,7 @@ def start_of(recipe: Recipe) -> Calibration:
 
 
 def used(points: tuple[MeasuredPoint, ...], train: Mask) -> dict[str, Mask]:
-    """The points used for each quantity: a baseline time that several rows repeat is one measurement."""
+    """The points used for each quantity. A baseline time that several rows repeat is one measurement."""
     first = np.zeros(len(points), dtype=bool)
     seen: set[tuple[object, ...]] = set()
     for i in np.flatnonzero(train):
@@ -79,7 +79,7 @@ def fit(
     train: Mask,
     begin: dict[str, float] | None = None,
 ) -> Fit:
-    """Fit the `free` constants to the points of `train`, the others staying as in `start`."""
+    """Fits the `free` constants to the points of `train`; the others stay as in `start`."""
     searched = [SEARCHED[name] for name in free]
     scale = np.array([s.scale for s in searched])
     low, high = np.array([s.low for s in searched]) / scale, np.array([s.high for s in searched]) / scale

@@ -1,4 +1,4 @@
-"""Judges a fit on rows that it has not seen: refits without a fold, and the errors on the held-out rows."""
+"""Judges a fit on held-out rows: refits without a fold, and the errors on that fold."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ FOLDS: dict[str, Key] = {
     "context": lambda p: (_context(p),),
     "tp": lambda p: (p.tp,),
 }
-"""Keys of folds. ``point`` is the rule of the gate: device, target, batch and context, so no baseline time is
-on both sides.
+"""Keys of folds. ``point`` is the rule of the gate: device, target, batch and context, so that no baseline
+time is in both parts.
 """
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Times of every point, predicted by a fit without its fold. `fold`: each point's fold; `fits`: one per
+    """Times of every point, predicted by a fit without its fold. `fold`: each point's fold. `fits`: one per
     fold.
     """
 
@@ -59,14 +59,16 @@ def whole_fit(recipe: Recipe) -> Fit:
 
 
 def folds_of(points: tuple[MeasuredPoint, ...], by: str) -> NDArray[np.intp]:
-    """The fold of each point, numbered in the order of appearance."""
+    """The fold of each point, numbered by first appearance."""
     numbers: dict[tuple[object, ...], int] = {}
     return np.array([numbers.setdefault(FOLDS[by](p), len(numbers)) for p in points])
 
 
 @cache
 def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
-    """Refits a recipe once without each of two or more folds (`has_folds`) and predicts that fold."""
+    """Refits a recipe once without each of its folds (two or more, see `has_folds`) and predicts that
+    fold.
+    """
     points = points_of(recipe)
     fold = folds_of(points.points, by)
     times = {name: np.full(len(points.points), np.nan) for name in TIMES}
@@ -81,6 +83,6 @@ def held_out(recipe: Recipe, by: str = "point") -> HeldOut:
 
 
 def has_folds(recipe: Recipe, by: str) -> bool:
-    """Whether a recipe's rows differ in the key of the folds; baseline rows have no draft to differ in."""
+    """Whether a recipe's rows differ in the key of the folds; baseline rows have no draft."""
     points = points_of(recipe).points
     return bool(folds_of(points, by).any()) and (by != "draft" or any(p.draft for p in points))

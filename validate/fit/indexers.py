@@ -1,9 +1,9 @@
 """Constants of an indexer, from public tables of sparse-attention modules: a layer's GEMMs, indexer and
 attention.
 
-The time of a module beyond its kernels, as a calibration prices them with the indexer at the full bandwidth,
-is ``layer + tokens * token + (1/f - 1) * bytes / BW``, where bytes are keys and scores: least squares of
-relative errors, with no negative constant.
+The time of a module outside its kernels is ``layer + tokens * token + (1/f - 1) * bytes / BW``, where bytes
+are keys and scores, and a calibration prices the kernels with the indexer at the full bandwidth. The
+constants are the non-negative least squares of relative errors.
 """
 
 from dataclasses import replace
@@ -29,15 +29,15 @@ DEGREES = (8, 4)
 """Devices that share the heads of a module."""
 SHORTEST_TOKENS, LEAST_ROWS = 64, 60
 HELPS = 0.9
-"""Share of the median error without these constants that must not be left with them."""
+"""Largest share of the median error without these constants that may remain with them."""
 PARTS = ("qkv_down", "q_up", "index_q", "index_k", "absorb_k", "absorb_v", "o", "rope", "kv append")
 
 
 def with_indexer(
     found: Kernels, tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
 ) -> Kernels:
-    """The same constants with `index`, if the tables have these modules and it lowers their median error by a
-    tenth.
+    """The same constants with `index`, if the tables have such modules and the median error falls by at least
+    a tenth.
     """
     if not tables.versions("sparse_attention", engine, NAME):
         return found

@@ -1,10 +1,9 @@
-"""Kernel tables distilled into the kernel constants of a calibration, each with the error of its fit.
+"""The kernel constants of a calibration from kernel tables, each with the error of its fit.
 
-GEMM: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``. Attention: ``t0 + bytes / (f BW)``, a latent cache
-also bounded by FLOPs. Experts: ``t0 + touched bytes / (f BW) + flops / (g F)``. All by robust least squares
-on log times. Tables that were collected without CUDA graphs hold the launch in their start, so all formats
-take the start of 16-bit GEMMs; a format whose curve would pass 1 is left to another engine's table of the
-same device.
+GEMM: ``t0 + max(bytes/BW, flops/F) / efficiency(tokens)``. Attention: ``t0 + bytes / (f BW)``; for a latent
+cache FLOPs bound it too. Experts: ``t0 + touched bytes / (f BW) + flops / (g F)``. All are robust least
+squares on log times. Tables without CUDA graphs include the launch in t0, so all formats take the t0 of
+16-bit GEMMs. A format whose curve would exceed 1 is left to another engine's table of the same device.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,22 +23,22 @@ GEMM_FORMS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4
 EXPERT_FORMS = GEMM_FORMS | {"int4_wo": "int4", "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4-a8"}
 KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 KNOTS = (1, 16, 17, 32, 64, 65, 128, 129, 256, 257, 512, 1024, 4096)
-"""Tokens at which a GEMM's efficiency is taken: kernels change their tiles past 16, 64, 128 and 256."""
+"""Tokens at which a GEMM's efficiency is taken. Kernels change their tiles beyond 16, 64, 128 and 256."""
 POPULARITY = 1.2
-"""Evenness of routing in the tables' rows "power_law_1.01", at which their times fit those of balanced
-routing.
+"""Popularity of experts in the tables' rows "power_law_1.01"; with it their times agree with those of
+balanced routing.
 """
 SMALL_WEIGHTS, LARGE_WEIGHTS = 1e6, 16e6
 LARGE_CACHE = 1e6
 HIDDEN_S = 5e-5
-"""Reading a larger last-level cache takes longer than this and would hide repeated reads."""
+"""Time to read a last-level cache above which the cache would hide repeated reads."""
 GRAPHED_START_S = 30e-6
-"""A small GEMM that takes longer was not launched from a CUDA graph."""
+"""Time of a small GEMM above which it was not launched from a CUDA graph."""
 WORST_MEDIAN, LEAST_SHARE = 0.25, 0.3
-"""A fit worse than this, or a kernel slower, is no kernel that an engine would choose."""
+"""A worse fit, or a slower kernel, is not one that an engine would choose."""
 GEMM_FIRST, ATTENTION_FIRST = (4e-6, 0.7), (1e-5, 0.8)
 EXPERT_FIRST, LATENT_FIRST = (3e-5, 0.8, 0.3), (1e-5, 0.7, 0.5)
-"""Where fits begin: seconds of start, share of the bandwidth (of the roofline), share of the peak."""
+"""Starting points of fits: seconds of t0, share of the bandwidth (of the roofline), share of the peak."""
 MESSAGES = (16384, 65536, 262144, 1048576, 8388608, 67108864)
 
 
@@ -55,7 +54,7 @@ class TableFit:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Everything that the tables say of one device and engine."""
+    """All constants from the tables of one device and engine."""
 
     source: str
     gemm: dict[str, TableFit]
@@ -69,7 +68,7 @@ class Kernels:
 def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None) -> Kernels:
     """All kernel constants, by default of the newest version.
 
-    Raises InputError where the engine has no GEMM table of this version.
+    Raises InputError if the engine has no GEMM table of this version.
     """
     known = tables.versions("gemm", engine, "gemm_perf")
     version = known[-1] if version is None and known else version
@@ -100,7 +99,7 @@ def distil(tables: Tables, gpu: GPUSpec, engine: str, version: str | None = None
 def table_fit(
     predict: Callable[[Array], Array], seconds: Array, start: Sequence[float], source: str
 ) -> TableFit:
-    """The constants that bring `predict` of them closest to `seconds`, both in logarithms."""
+    """The constants for which `predict` is closest to `seconds`, both as logarithms."""
     found = least_squares(lambda x: np.log(predict(np.exp(x)) / seconds), np.log(start), soft=0.1)
     return TableFit(
         tuple(np.exp(found.x).tolist()), float(np.median(np.abs(found.residuals))), len(seconds), source
@@ -113,7 +112,7 @@ def _peak(gpu: GPUSpec, form: str) -> float | None:
 
 
 def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
-    """By format: start of the smallest GEMM, start of the fit, and the efficiency at each knot."""
+    """By format: time of the smallest GEMM, fitted t0, and the efficiency at each knot."""
     table, found = tables.read("gemm", engine, version, "gemm_perf"), {}
     for word, name in GEMM_FORMS.items():
         part, peak = where(table, table["gemm_dtype"] == word), _peak(gpu, name)
@@ -136,7 +135,7 @@ def _gemms(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str,
 
 
 def _gemm_fit(m: Array, roof: Array, seconds: Array, knots: list[float], source: str) -> TableFit:
-    """Start, and the efficiency at each knot."""
+    """The fitted t0, and the efficiency at each knot."""
     at, places = np.log(m), np.log(knots)
 
     def predict(x: Array) -> Array:
@@ -146,7 +145,7 @@ def _gemm_fit(m: Array, roof: Array, seconds: Array, knots: list[float], source:
 
 
 def _experts(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
-    """By format: start, share of the bandwidth, share of the peak."""
+    """By format: t0, share of the bandwidth, share of the peak."""
     if not tables.versions("moe", engine, "moe_perf"):
         return {}
     version, table = tables.read_version("moe", engine, version, "moe_perf")
@@ -187,7 +186,9 @@ def _usual(part: Table) -> Table:
 
 
 def _main_source(part: Table) -> Table:
-    """The most frequent kernel; where another one timed the same call faster, that time."""
+    """The rows of the most frequent kernel. If another kernel ran the same call faster, its time replaces the
+    row's.
+    """
     keys = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
     calls = np.unique(np.stack([part[c] for c in keys]), axis=1, return_inverse=True)[1].ravel()
     best = np.full(len(calls), np.inf)
@@ -196,7 +197,7 @@ def _main_source(part: Table) -> Table:
 
 
 def _fastest(part: Table, keys: tuple[str, ...]) -> Table:
-    """One row for each call, the fastest kernel's."""
+    """One row for each call: that of its fastest kernel."""
     order = np.lexsort((part["seconds"], *(part[c] for c in reversed(keys))))
     stacked = np.stack([part[c][order] for c in keys])
     first = np.append(True, np.any(stacked[:, 1:] != stacked[:, :-1], axis=0))
@@ -204,7 +205,7 @@ def _fastest(part: Table, keys: tuple[str, ...]) -> Table:
 
 
 def _attention(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
-    """By format of the cache: start, share of the bandwidth."""
+    """By format of the cache: t0, share of the bandwidth."""
     version, table = tables.read_version("attention", engine, version, "generation_attention_perf")
     found = {}
     window = table.get("window_size", np.zeros(len(table["step"])))
@@ -234,7 +235,7 @@ def _uncached(gpu: GPUSpec) -> float:
 
 
 def _latent(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[str, TableFit]:
-    """MLA decoding by format of the cache: start, share of the bandwidth, share of the 16-bit peak."""
+    """MLA decoding by format of the cache: t0, share of the bandwidth, share of the 16-bit peak."""
     names = (
         name for name in (engine, "sglang", "trtllm") if tables.versions("mla", name, "generation_mla_perf")
     )
@@ -266,8 +267,8 @@ def _roof_fit(moved_s: Array, computed_s: Array, seconds: Array, source: str) ->
 
 
 def _allreduce(tables: Tables) -> dict[int, list[tuple[float, float]]]:
-    """By devices: (message bytes, seconds) of any engine's fastest kernel at each knot; sizes are
-    in values.
+    """By number of devices: (message bytes, seconds) of the fastest kernel of any engine at each knot. Sizes
+    are in values.
     """
     best: dict[int, dict[float, float]] = {}
     for engine, name in (*((e, "custom_allreduce_perf") for e in ENGINES), ("nccl", "nccl_perf")):

@@ -1,8 +1,8 @@
-"""Which constants are fitted for which device and stack, and why the others are not: ``recipes.yaml``.
+"""The constants that are fitted for each device and stack, and why the others are not: ``recipes.yaml``.
 
-Constants that a set of measurements cannot determine stay at the value of the literature calibration that a
-recipe starts from; each recipe's `notes` and `pinned` say so where the reason is not obvious. Where a fit
-looks for a constant stands with its declaration, in perfmodel/specs/calibrations/calibration.py.
+Constants that a set of measurements cannot determine keep the value of the literature calibration from which
+a recipe starts; its `notes` and `pinned` state non-obvious reasons. The declaration of a constant has its
+search range, in perfmodel/specs/calibrations/calibration.py.
 """
 
 from pathlib import Path
@@ -15,10 +15,10 @@ from perfmodel.specs.boundary.frozen import Frozen
 
 
 class Recipe(Frozen):
-    """How one fitted calibration is made.
+    """The recipe of one fitted calibration.
 
-    base: the calibration that it starts from. free: names of the constants that are fitted. pinned: name ->
-    (value, why), where it differs from the base.
+    base: the calibration from which it starts. free: names of the fitted constants. pinned: name -> (value,
+    reason), where it differs from the base.
     """
 
     name: str

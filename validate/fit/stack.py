@@ -1,8 +1,8 @@
-"""Stack factors: the cost of whole passes beyond their kernels, fitted to one half of a record, judged on the
-other.
+"""Stack factors: the cost of whole passes beyond their kernels, fitted to one half of a record and judged on
+the other.
 
-Four factors, because a record of a few dozen points determines no more. Each scales all constants of one kind
-of work.
+There are four factors, because a record of a few dozen points determines no more. Each scales all constants
+of one kind of work.
 """
 
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ KINDS: dict[str, tuple[Work, ...]] = {
     "rest of a pass": ("small", "pass"),
     "outside the passes": ("iteration",),
 }
-"""Factor -> the work whose fractions it divides (at most to 1) and whose times it multiplies."""
+"""Factor -> the work whose efficiencies it divides (at most to 1) and whose times it multiplies."""
 LOW, HIGH = 0.25, 4.0
 
 
 @dataclass(frozen=True)
 class StackFit:
-    """Factors fitted to all points, and the errors of every point under the factors of the other half."""
+    """Factors fitted to all points, and the errors of every point with the factors of the other half."""
 
     factors: dict[str, float]
     calibration: Calibration
@@ -41,7 +41,7 @@ class StackFit:
 
 
 def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
-    """A calibration with the constants of each kind of work scaled by its factor."""
+    """A calibration in which the constants of each kind of work are scaled by its factor."""
     values: dict[str, float] = {}
     for kind, factor in factors.items():
         for name, declared in CONSTANTS.items():
@@ -56,10 +56,9 @@ def scaled(kernels: Calibration, factors: dict[str, float]) -> Calibration:
 
 
 def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str, float]:
-    """The factors that bring the points of `train` closest, in logarithms of the times of passes and
-    overhead.
+    """The factors that best fit the points of `train`, in logarithms of the times of passes and overhead.
 
-    A predicted 0, such as ideal's overhead, is left out.
+    A predicted 0, such as the overhead of ``ideal``, is left out.
     """
     logs = {name: np.log(points.measured(name)) for name in TIMES}
     plain = points.predict(kernels)
@@ -74,7 +73,8 @@ def fit_factors(points: PointSet, kernels: Calibration, train: Mask) -> dict[str
 
 
 def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: str = "--stack") -> StackFit:
-    """Fit to the one half and judge on the other, both ways; points of one plain decoding time stay together.
+    """Fits to one half and judges on the other, in both directions. Points with one baseline time stay
+    together.
 
     Raises InputError, which begins with `where`, if there are not two such groups.
     """
@@ -98,7 +98,7 @@ def fit_stack(measured: tuple[MeasuredPoint, ...], kernels: Calibration, where: 
 def with_stack(
     measured: tuple[MeasuredPoint, ...], kernels: Calibration, name: str, where: str = "--stack"
 ) -> Calibration:
-    """The calibration of kernels and stack, `name`; its observed error is that of the halves. Raises as
+    """The calibration of kernels and stack, `name`. Its observed error is that of the halves. Raises as
     `fit_stack`.
     """
     made = fit_stack(measured, kernels, where)

@@ -47,7 +47,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError
 
 
 class CheckedTable(Table):
-    """Column -> values, all of one length. where: the file, for messages."""
+    """Column -> values, all of equal length. where: the file, for messages."""
 
     def __init__(self, where: str, columns: dict[str, NDArray[Any]]) -> None:
         super().__init__(columns)
@@ -68,7 +68,9 @@ class Tables:
 
     @classmethod
     def of(cls, path: str, gpu: str) -> "Tables":
-        """Raises InputError where the path holds no such tables, or none for this device."""
+        """Finds the tables in a folder or wheel. Raises InputError if there are none, or none for this
+        device.
+        """
         named, device = _named(path), device_of(gpu)
         places = {
             name.partition("systems/data/")[2]: read
@@ -96,7 +98,7 @@ class Tables:
         return sorted(found, key=_release)
 
     def read_version(self, family: str, engine: str, version: str | None, name: str) -> tuple[str, Table]:
-        """A table of this version, else of the newest, and which."""
+        """A table of this version, or else of the newest, and its version."""
         known = self.versions(family, engine, name)
         if not known:
             raise InputError(f"{self.path}: must hold {self.device}/{family}/{engine}/VERSION/{name}.parquet")
@@ -104,9 +106,10 @@ class Tables:
         return used, self.read(family, engine, used, name)
 
     def read(self, family: str, engine: str, version: str, name: str) -> Table:
-        """One table by column; its latency in seconds. Raises InputError for a file that is not such a table.
+        """One table by column, with its latency in seconds. Raises InputError for a file that is not such a
+        table.
 
-        A column of another type, or with missing or infinite values, is refused only where it is used.
+        A column of another type, or with missing or infinite values, is refused only when it is used.
         """
         import pyarrow as pa
 
@@ -125,12 +128,12 @@ class Tables:
 
 
 def device_of(gpu: str) -> str:
-    """The tables' name of a device: without its memory size."""
+    """The tables' name of a device, which has no memory size."""
     return gpu.rpartition("-")[0].replace("-", "_")
 
 
 def where(table: Table, keep: Mask) -> Table:
-    """The rows to keep."""
+    """A mask of the rows to keep."""
     kept = copy(table)
     kept.update((name, values[keep]) for name, values in table.items())
     return kept
@@ -141,8 +144,8 @@ def _kind(column: str) -> str:
 
 
 def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The columns, checked against the types of their names. Raises ValueError for a table that is
-    too large.
+    """The columns, with the types that their names require. Raises ValueError for a table that is too
+    large.
     """
     import pyarrow.parquet as pq
 
@@ -180,13 +183,13 @@ def _is_number(kind: Any) -> bool:
 
 
 def _release(version: str) -> list[float]:
-    """Sorts 1.3.0rc9 before 1.3.0rc20 and that before 1.3.0."""
+    """Sort key of a version: 1.3.0rc9 before 1.3.0rc20 before 1.3.0."""
     numbers = [float(n) for n in re.findall(r"\d+", version)]
     return [*numbers[:3], *(numbers[3:] if "rc" in version else [math.inf])]
 
 
 def _named(path: str) -> dict[str, Callable[[], bytes]]:
-    """Content of a wheel or folder: name -> how to read it; empty without a folder."""
+    """Content of a wheel or folder: name -> a function that reads it; empty without a folder."""
     if not path.endswith((".whl", ".zip")):
         found = sorted(Path(path).rglob("*"))
         return {each.as_posix(): partial(read_bytes, each, MAX_TABLE_BYTES) for each in found}

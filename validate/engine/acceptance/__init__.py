@@ -20,8 +20,10 @@ from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as A
 from perfmodel.validate.solving import significant
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
-"""Each has `WORDS`, one of which its texts contain, and `read(where, text, subject)`: the rates of rows, each
-with the contexts that they were counted at (None where the text does not say), and their origin.
+"""Modules of engines. Each has `WORDS`, one of which its texts contain, and `read(where, text, subject)`.
+
+`read` returns the rates of rows, each with the contexts at which they were counted (None if the text does not
+state them), and their origin.
 """
 CONTEXT_DIGITS = 4
 """Significant digits of contexts in a file."""
@@ -40,7 +42,7 @@ def import_file(path: Path, format: str | None, subject: AcceptanceSubject) -> A
 
 
 def import_text(where: str, text: str, format: str | None, subject: AcceptanceSubject) -> AcceptanceFile:
-    """The same of a text. where: its place, for messages; the source has its last part."""
+    """As `import_file` for a text. where: its place, for messages; the source has its last part."""
     format = format or next(
         (name for name, module in MODULES.items() if any(word in text for word in module.WORDS)), None
     )
@@ -83,7 +85,7 @@ def _row(
 
 
 def _name(given: str) -> str:
-    """The name of a model that is given by its path in a question, so that the same path finds its acceptance
+    """The name of a model. A question's path stays a path, so that the same path finds its acceptance
     again.
     """
     if not files.looks_like_path(given):

@@ -1,4 +1,4 @@
-"""The contexts at which a server decoded while it counted: a mean and a range, from what its figures state of
+"""The contexts at which a server decoded while it counted: a mean and a range, from its figures about
 requests.
 """
 
@@ -10,7 +10,7 @@ from statistics import fmean
 from perfmodel.validate.engine.text import is_count
 
 LEAST_SHARE = 0.1
-"""Share of all drafts from which on those of an octave of contexts are a row of their own."""
+"""Share of all drafts from which those of one octave of contexts get their own row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Contexts:
 
     @classmethod
     def of_requests(cls, prompts: object, outputs: object) -> "Contexts | None":
-        """Of requests that decode from the end of their prompt on; None where a length is not stated, or
-        nothing was decoded.
+        """The contexts of requests that decode after their prompt. None if a length is missing, or if nothing
+        was decoded.
         """
         if not isinstance(prompts, list) or not isinstance(outputs, list) or len(prompts) != len(outputs):
             return None
@@ -43,9 +43,10 @@ class Contexts:
 def octaves(
     contexts: Sequence[float | None], drafts: Sequence[float]
 ) -> list[tuple[Contexts | None, list[int]]]:
-    """Places of counts by the octave of their context, the shortest first; all in one where one states none.
+    """Indices of counts by the octave of their context, the shortest first; all in one group if one states no
+    context.
 
-    An octave with less than `LEAST_SHARE` of the drafts joins the one below, the first the one above.
+    An octave with less than `LEAST_SHARE` of the drafts joins the one below, the first one the one above.
     """
     known = [context for context in contexts if context]
     if len(known) < len(contexts):
@@ -71,8 +72,10 @@ def _over(contexts: list[float], drafts: list[float]) -> Contexts:
 
 
 def quantile(bounds: Sequence[tuple[float, float]], share: float) -> float:
-    """Of a cumulative histogram: (upper bound, count up to it), rising; linear within a bucket, as
-    Prometheus' ``histogram_quantile``. Beyond the last finite bound it is that bound.
+    """A quantile of a cumulative histogram: (upper bound, count up to it), rising.
+
+    It is linear within a bucket, as in Prometheus' ``histogram_quantile``. Beyond the last finite bound it is
+    that bound.
     """
     wanted, low, before = share * bounds[-1][1], 0.0, 0.0
     for high, count in bounds:

@@ -1,6 +1,4 @@
-"""Engines' counters of drafts and the acceptance that they imply, also if the draft length changed
-meanwhile.
-"""
+"""Engines' counters of drafts, and the acceptance that they imply, also if the draft length changed."""
 
 import itertools
 from dataclasses import dataclass
@@ -10,19 +8,19 @@ from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 
 Counted = tuple[dict[str, Any], Contexts | None]
-"""Rates of an acceptance file's row, and the contexts that they were counted at; None: not stated."""
+"""Rates of an acceptance file's row, and the contexts at which they were counted; None if not stated."""
 SHORT = 0.02
-"""Share of tokens that drafts may lack of their full length at the ends of requests, at one draft length."""
+"""Share of tokens that drafts of one length may lack at the ends of requests."""
 TRUNCATING = ("ngram", "suffix")
-"""Kinds of draft that draft fewer tokens where they find no more: that is part of how well they do."""
+"""Kinds of draft that stop early if they find no more tokens; this is part of their acceptance."""
 
 
 @dataclass(frozen=True)
 class AcceptanceSubject:
     """The subject of the figures, which do not name it themselves.
 
-    context: where they were counted, one or the ends of a range; empty: as the file says. lengths: the draft
-    lengths above 0 in use, if several.
+    context: where they were counted, one number or the ends of a range; empty if the file states it. lengths:
+    the draft lengths above 0 in use, if there are several.
     """
 
     target: str
@@ -31,7 +29,7 @@ class AcceptanceSubject:
     context: tuple[int, ...]
     gamma: int
     gamma_given: bool = True
-    """Whether gamma was given: then figures of another number of positions are refused."""
+    """Whether gamma was given. Figures of another number of positions are then refused."""
     lengths: tuple[int, ...] = ()
 
 
@@ -39,8 +37,8 @@ class AcceptanceSubject:
 class Counters:
     """Totals over drafts. accepted[j]: drafts whose token j + 1 and all before it were accepted.
 
-    draft_tokens: all drafted tokens; None where the engine does not report it. decoded: all generated tokens
-    but the first of each request; None where the engine does not report it.
+    draft_tokens: all drafted tokens. decoded: all output tokens without the first of each request. Both are
+    None if the engine does not report them.
     """
 
     drafts: float
@@ -50,17 +48,17 @@ class Counters:
 
     @property
     def iterations(self) -> float:
-        """Iterations, summed over sequences: each gives one token besides the accepted ones.
+        """Iterations, summed over sequences; each gives one token in addition to the accepted ones.
 
-        A draft that looks tokens up is counted only where it finds some, so there are more iterations than
-        drafts. Without `decoded`, and within `SHORT` of it, every iteration counts as one that drafted.
+        A look-up draft is counted only if it finds a match, so there are more iterations than drafts. Without
+        `decoded`, and within `SHORT` of it, every iteration counts as one with a draft.
         """
         count = 0.0 if self.decoded is None else self.decoded - sum(self.accepted)
         return count if count > self.drafts * (1 + SHORT) else self.drafts
 
     @property
     def tokens_per_iteration(self) -> float:
-        """Mean tokens gained by an iteration, the bonus token included."""
+        """Mean tokens gained per iteration, including the bonus token."""
         return 1.0 + sum(self.accepted) / self.iterations
 
     @property
@@ -70,7 +68,7 @@ class Counters:
 
     @property
     def one_length(self) -> bool:
-        """Whether all drafts had as many tokens as there are positions, the ends of requests aside."""
+        """Whether all drafts had as many tokens as there are positions, except at the ends of requests."""
         return self.draft_length >= len(self.accepted) * (1 - SHORT)
 
     def since(self, before: "Counters") -> "Counters":
@@ -85,7 +83,7 @@ class Counters:
         return Counters(self.drafts - before.drafts, accepted, tokens, decoded)
 
     def check(self, where: str) -> None:
-        """Refuse (InputError) totals that no run can have, and those of none."""
+        """Refuse (InputError) impossible totals, and totals of zero."""
         if not self.drafts:
             raise InputError(f"{where}: counts no draft: nothing was drafted")
         reached = (self.drafts, *self.accepted)
@@ -96,13 +94,13 @@ class Counters:
             )
 
     def rates(self, where: str, draft: str = "", lengths: tuple[int, ...] = ()) -> dict[str, Any]:
-        """As a row of an acceptance file. lengths: the draft lengths above 0 of the schedule that was served.
+        """The rates of an acceptance file's row. lengths: the draft lengths above 0 of the served schedule.
 
-        Under a schedule an engine divides every position by all drafts, also by those too short to reach it:
-        half K = 1 and half K = 3 turn 0.62 into 0.31. Of two lengths the drafts of each follow from the
-        totals (N1 + N2 drafts, k1 N1 + k2 N2 tokens), so that every position is divided by the drafts that
-        reached it; of more lengths only the positions that all drafts reach are used. Raises InputError where
-        lengths are needed and not given.
+        Under a schedule an engine divides every position by all drafts, including those too short to reach
+        it: half K = 1 and half K = 3 turn 0.62 into 0.31. For two lengths the number of drafts of each
+        follows from the totals (N1 + N2 drafts, k1 N1 + k2 N2 tokens), so every position is divided by the
+        drafts that reached it. For more lengths only the positions that all drafts reach are used. Raises
+        InputError if lengths are needed and not given.
         """
         self.check(where)
         if lengths and (

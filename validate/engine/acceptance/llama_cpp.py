@@ -1,7 +1,7 @@
 """llama.cpp's acceptance figures: the ``timings`` of its server's answers (`draft_n`, `draft_n_accepted`).
 
-The first token of an answer comes from the prompt; every iteration after it gains one token and those
-accepted.
+The first token of an answer comes from the prompt. Every later iteration gains one token and the accepted
+ones.
 """
 
 from typing import Any
@@ -14,13 +14,13 @@ from perfmodel.validate.engine.formats.fields import found
 from perfmodel.validate.engine.text import is_count, parse_objects
 
 EARLY = 0.08
-"""Share of their full length that drafts may lack on average, or exceed."""
+"""Share by which the mean draft may be shorter, or longer, than its full length."""
 WORDS = ('"draft_n_accepted"',)
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
-    """The rate of an acceptance file's row. Raises InputError, also where drafts stop early
+    """The rate of an acceptance file's row. Raises InputError, also for drafts that stop early
     (``--draft-p-min``).
     """
     gamma, counts, prompts = subject.gamma, list[list[float]](), list[Any]()

@@ -1,4 +1,4 @@
-"""Prometheus pages: every sample of a metric with its labels, refusing what cannot be read."""
+"""Prometheus pages: every sample of a metric with its labels. Unreadable samples are refused."""
 
 import math
 import re
@@ -9,15 +9,15 @@ from perfmodel.validate.engine.text import floats, is_count
 
 _LABELS = r'(?:[ \t]*\{((?:[^"}\n]|"(?:\\.|[^"\\\n])*")*)\})?(.*)$'
 _VALUE = re.compile(r"^\s+(\S+)(?:\s+-?[\d.]+)?\s*$")
-"""A value and, where there is one, the time it was taken at."""
+"""A value and, if present, its time."""
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*(?:\{.*\})?)[ \t]+(\S+).*$", re.M)
 """A metric with its labels, and its value."""
 
 
 def since(before: str, now: str) -> str:
-    """A page of what was counted between two pages of a server; gauges are as they are now.
+    """The counts between two pages of a server; gauges have their latest values.
 
-    A counter that fell (the server was started again) becomes negative, which `samples` refuses.
+    A counter that fell (after a restart) becomes negative, which `samples` refuses.
     """
     gauges = set(re.findall(r"^# TYPE (\S+) gauge", now, re.M))
     earlier = dict(_SAMPLE.findall(before))

@@ -1,8 +1,8 @@
 """SGLang's acceptance figures (0.5): requests, ``bench_serving``, ``/get_server_info``, ``/metrics``, log
 lines.
 
-All but the histogram of a request are tokens per iteration with the bonus token; a histogram counts
-iterations by accepted tokens.
+All are tokens per iteration with the bonus token, except the histogram of a request, which counts iterations
+by accepted tokens.
 """
 
 import itertools
@@ -19,8 +19,8 @@ from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count, parse_objects
 
 TOLD_RATE, ROUNDED = 0.1, (0.02, 0.1)
-"""Accept rate from which a log line determines the draft length; its rounding error, as a fraction and over
-the rate.
+"""Least accept rate from which a log line determines the draft length. Rounding error of a line, as a
+fraction and relative to the rate.
 """
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
@@ -32,7 +32,7 @@ WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sg
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
-    """The rates of an acceptance file's rows, and the convention that they came in. Raises InputError."""
+    """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
     gamma = subject.gamma
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
         said = CONVENTION + " (a gauge: of the last log interval only)"
@@ -63,7 +63,7 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
 
 
 def _of_runs(runs: list[dict[str, Any]]) -> Contexts | None:
-    """Of the mean request of each run of ``bench_serving``."""
+    """The mean request of each run of ``bench_serving``."""
     means: list[list[Any]] = [[], []]
     for run in runs:
         count = run.get("completed")
@@ -87,7 +87,7 @@ def _gauge(where: str, text: str) -> float:
 
 
 def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float, Contexts | None]]:
-    """Mean over the lines of each octave of contexts, weighted by requests; over all where `whole`.
+    """The mean over the lines of each octave of contexts, weighted by requests; over all lines with `whole`.
 
     Raises InputError for lines of another draft length.
     """

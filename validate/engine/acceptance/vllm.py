@@ -1,7 +1,7 @@
 """vLLM's acceptance figures: counters of ``/metrics``, the JSON of ``vllm bench serve``, log lines (0.20 to
 0.33).
 
-In all of them a position's rate is survival: drafts whose token there was accepted, over all drafts.
+In all of them the rate of a position is survival: drafts whose token there was accepted, over all drafts.
 """
 
 import itertools
@@ -27,15 +27,17 @@ _LOG = re.compile(
 )
 _BOUND = re.compile(r'(?:^|,)\s*le="(\+Inf|[\d.e+]+)"')
 LENGTHS, ENDS = ("prompt", "generation"), (0.05, 0.95)
-"""Histograms of requests by their tokens, and the shares of requests at the ends of a range."""
+"""Histograms of requests by their tokens, and the shares of requests that end a range."""
 LEAST_USED = 0.01
-"""Share of the cache in use from which on a context follows from it: a line rounds it to 0.1 %."""
+"""Least share of the cache in use from which a context is computed, because a line rounds the share to 0.1
+%.
+"""
 WORDS = ("spec_decode_", "SpecDecoding metrics:", '"num_accepted_tokens_per_pos"')
 BENCH = "spec_decode_per_position_acceptance_rates"
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counted], str]:
-    """The rates of an acceptance file's rows, and the convention that they came in. Raises InputError."""
+    """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
     counts = _by_context(where, text, whole=bool(subject.context))
     for counters, _ in counts:
         counters.check(where)
@@ -49,8 +51,8 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
 
 
 def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Contexts | None]]:
-    """The counters of each octave of contexts that a log tells apart; of any other text, and where `whole`,
-    of all together.
+    """The counters of each octave of contexts in a log; for any other text, and with `whole`, all counters
+    together.
     """
     if "SpecDecoding metrics:" in text and not whole and not _is_json(text):
         lines = _lines(where, text)
@@ -60,8 +62,8 @@ def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Cont
 
 
 def served_contexts(where: str, text: str) -> Contexts | None:
-    """From the requests of a bench file, or the histograms of a page of metrics; None where there are
-    none.
+    """Contexts from the requests of a bench file, or from the histograms of a page of metrics; None without
+    any.
     """
     if _is_json(text):
         data = parse_json(where, text)
@@ -82,7 +84,7 @@ def served_contexts(where: str, text: str) -> Contexts | None:
 
 @dataclass(frozen=True, slots=True)
 class _Histogram:
-    """Cumulative counts by upper bound, and the mean of what was counted."""
+    """Cumulative counts by upper bound, and the mean of the counted values."""
 
     bounds: list[tuple[float, float]]
     mean: float
@@ -140,7 +142,7 @@ def of_bench(where: str, data: dict[str, Any]) -> Counters:
 
 
 def _stated(where: str, data: dict[str, Any]) -> Counters:
-    """Totals that somebody wrote down under the counters' own names."""
+    """Totals under the counters' own names."""
     drafts, accepted = data.get("num_drafts"), data.get("num_accepted_tokens_per_pos")
     tokens = data.get("num_draft_tokens")
     if not isinstance(accepted, list) or not accepted or not all(map(is_count, [drafts, *accepted])):
@@ -156,7 +158,7 @@ def _lacking(where: str) -> InputError:
 
 
 def _page(where: str, text: str) -> tuple[float | None, list[float], float | None]:
-    """Drafts, those accepted by position, tokens drafted; several engines' counters are added."""
+    """Drafts, those accepted by position, and drafted tokens. The counters of several engines are added."""
     prefix, positions = "vllm:spec_decode_num_", dict[int, float]()
     totals = [[v for _, v in samples(where, text, prefix + name)] for name in ("drafts", "draft_tokens")]
     for labels, value in samples(where, text, prefix + "accepted_tokens_per_pos"):
@@ -175,8 +177,8 @@ def _page(where: str, text: str) -> tuple[float | None, list[float], float | Non
 
 
 def _lines(where: str, text: str) -> list[tuple[Counters, float | None]]:
-    """Every log line, with the mean context of the sequences that ran, where the lines before it state the
-    cache's size, the share of it in use and the requests.
+    """Every log line, with the mean context of the running sequences if earlier lines state the cache's size,
+    the share in use and the number of requests.
     """
     lines: list[tuple[Counters, float | None]] = []
     size = context = None
@@ -194,7 +196,7 @@ def _lines(where: str, text: str) -> list[tuple[Counters, float | None]]:
 
 
 def _line(where: str, found: re.Match[str]) -> Counters:
-    """One line; each position's rate is over its drafts, which follow from them."""
+    """One line. The rates of positions are relative to its drafts, whose number follows from them."""
     gained, drafted, *rates = floats(
         [found["accepted"], found["drafted"], *filter(None, found["rates"].replace(" ", "").split(","))]
     )
@@ -205,7 +207,7 @@ def _line(where: str, found: re.Match[str]) -> Counters:
 
 
 def _added(lines: list[Counters]) -> Counters:
-    """All lines together, each weighted by its drafts."""
+    """The sum of all lines, each weighted by its drafts."""
     columns = itertools.zip_longest(*(line.accepted for line in lines), fillvalue=0.0)
     drafted = sum(line.draft_tokens or 0.0 for line in lines)
     return Counters(sum(line.drafts for line in lines), tuple(map(sum, columns)), drafted)

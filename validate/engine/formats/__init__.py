@@ -1,7 +1,7 @@
 """Benchmark files of serving engines and their clients, recognised by their content.
 
-A file may hold several JSON objects, all of one format. A format is a title, sets of keys of which an object
-has one, and a function that returns the steps that such an object timed.
+A file may hold several JSON objects of one format. A format has a title, sets of keys of which an object has
+one, and a function that returns the steps in such an object.
 """
 
 from collections.abc import Callable

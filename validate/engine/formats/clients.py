@@ -1,7 +1,7 @@
 """Clients that report medians of a whole run: the time per token and the time to the first one.
 
-All define the first as (last token - first token) / (tokens - 1). Only SGLang's reports acceptance, and
-aiperf indirectly by its chunks.
+All define the time per token as (last token - first token) / (tokens - 1). Only SGLang's reports acceptance,
+and aiperf indirectly by its chunks.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "sec": 1.0, "ms": 1e-3, "
 
 
 def _seconds(where: str, place: Any, name: str, unit: str) -> float:
-    """The median of a latency that states its unit, or its mean where that is all."""
+    """The median of a latency that states its unit; the mean if there is no median."""
     stated = found(place, unit)
     if stated not in SECONDS:
         raise refuse(where, f"{name}.{unit}", " or ".join(SECONDS), stated)
@@ -34,9 +34,9 @@ def _seconds(where: str, place: Any, name: str, unit: str) -> float:
 
 
 def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
-    """``python -m sglang.bench_serving --output-file`` (0.5): one JSON object a run.
+    """``python -m sglang.bench_serving --output-file`` (0.5): one JSON object per run.
 
-    `accept_length` is tokens per iteration, bonus token included; the draft length is in the server's own
+    `accept_length` is tokens per iteration including the bonus token. The draft length is in the server's own
     arguments.
     """
     accepted, served = optional(where, run, "accept_length"), {"server_info": run.get("server_info")}
@@ -58,9 +58,10 @@ def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
 
 
 def sglang_costs(where: str, table: dict[str, Any], said: Said) -> list[Timing]:
-    """The cost table of SGLang's ``dspark_sps_profiler`` (0.5.23): iterations per second by tokens verified.
+    """The cost table of SGLang's ``dspark_sps_profiler`` (0.5.23): iterations per second by verified tokens.
 
-    gamma + 1 tokens of each request are, of ``gamma=N`` drafted; their context is that of ``input=N``.
+    Each request verifies gamma + 1 tokens, with the drafted ones from ``gamma=N`` and the context from
+    ``input=N``.
     """
     gamma, prompt = (needed(where, key, getattr(said, key)) for key in ("gamma", "input"))
     tokens, rates = (numbers(where, table, f"sample_{name}") for name in ("batch_tokens", "steps_per_sec"))
@@ -74,7 +75,7 @@ def sglang_costs(where: str, table: dict[str, Any], said: Said) -> list[Timing]:
 
 
 def guidellm(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
-    """``guidellm benchmark run`` reports (0.8, JSON): one benchmark a concurrency."""
+    """``guidellm benchmark run`` reports (0.8, JSON): one benchmark per concurrency."""
     runs = report["benchmarks"]
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise InputError(f"{where}: benchmarks: must be a list of one or more benchmarks")
@@ -98,8 +99,8 @@ def _guidellm(where: str, run: dict[str, Any], said: Said) -> Timing:
 def aiperf(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     """``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run per file.
 
-    Tokens per streamed chunk are the time between chunks over that of a token: those of an iteration, if the
-    server streams each.
+    Tokens per streamed chunk are the time between chunks over the time per token. They are the tokens of an
+    iteration, if the server streams each.
     """
     unfailed(where, run, "error_request_count.avg")
     prompt, output = (number(where, run, f"{of}_sequence_length.avg") for of in ("input", "output"))
@@ -116,7 +117,7 @@ def aiperf(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
 
 
 def _concurrency(config: Any) -> float | None:
-    """The outermost `concurrency` of the configuration, wherever a version keeps it."""
+    """The outermost `concurrency` of the configuration, because versions keep it in different places."""
     parts = [config]
     for part in parts:  # which grows on the way
         value = part.get("concurrency") if isinstance(part, dict) else None
@@ -127,7 +128,9 @@ def _concurrency(config: Any) -> float | None:
 
 
 def llmd(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
-    """Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run a file."""
+    """Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run per
+    file.
+    """
     of = "results.request_performance.aggregate"
     unfailed(where, report, f"{of}.requests.failures")
     prompt, output = (

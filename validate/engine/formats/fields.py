@@ -9,15 +9,16 @@ from perfmodel.validate.engine.text import is_count
 from perfmodel.validate.engine.timing import Timing
 
 SHORT_GAP, MOST_SHORT, NO_GAP = 0.3, 0.05, 0.01
-"""Gaps below this fraction of their median are of chunks read late; above this fraction of such gaps the
-median is not a step. Gaps below `NO_GAP` of their mean are ignored and leave that median unchanged.
+"""SHORT_GAP: fraction of the median below which a gap belongs to a chunk that was read late. MOST_SHORT:
+share of such gaps above which the median is not a step. NO_GAP: fraction of the mean below which gaps are
+ignored, so that they leave the median unchanged.
 """
 LEAST_FULL, MOST_FULL = 0.5, 1.25
-"""Requests in flight on average over the concurrency that a file states, at the least and at the most: 0.7
-where the last answers run out, 1.01 by rounded means.
+"""Mean number of requests in flight over the stated concurrency, at least and at most: 0.7 for runs whose
+last answers run out, 1.01 for rounded means.
 """
 MOST_SAMPLES = 200
-"""As many as a record should carry."""
+"""Most samples that a record should hold."""
 
 
 def found(data: Any, key: str) -> Any:
@@ -28,7 +29,7 @@ def found(data: Any, key: str) -> Any:
 
 
 def number(where: str, data: dict[str, Any], key: str) -> float:
-    """A finite number, 0 or more, that must be there, by a dotted key. Raises InputError."""
+    """A required, finite number of 0 or more, by a dotted key. Raises InputError."""
     value = optional(where, data, key)
     if value is None:
         raise refuse(where, key, "a number, 0 or more", None)
@@ -36,7 +37,7 @@ def number(where: str, data: dict[str, Any], key: str) -> float:
 
 
 def optional(where: str, data: dict[str, Any], key: str) -> float | None:
-    """The same where it may be missing or null."""
+    """The same for a number that may be missing or null."""
     value = found(data, key)
     if value is None:
         return None
@@ -46,7 +47,7 @@ def optional(where: str, data: dict[str, Any], key: str) -> float | None:
 
 
 def numbers(where: str, data: Any, key: str) -> list[float]:
-    """A list of such numbers, empty where it is missing. Raises InputError."""
+    """A list of such numbers; empty if missing. Raises InputError."""
     value = objects(where, data, key)
     if not all(map(is_count, value)):
         raise refuse(where, key, "a list of numbers, 0 or more", value)
@@ -54,7 +55,7 @@ def numbers(where: str, data: Any, key: str) -> list[float]:
 
 
 def objects(where: str, data: Any, key: str) -> list[Any]:
-    """A list of anything, empty where it is missing. Raises InputError."""
+    """A list of any values; empty if missing. Raises InputError."""
     value = found(data, key) or []
     if not isinstance(value, list):
         raise refuse(where, key, "a list", value)
@@ -62,7 +63,7 @@ def objects(where: str, data: Any, key: str) -> list[Any]:
 
 
 def positive(where: str, data: dict[str, Any], key: str) -> float:
-    """A number above 0 that must be there. Raises InputError."""
+    """A required number above 0. Raises InputError."""
     value = number(where, data, key)
     if not value:
         raise refuse(where, key, "a number above 0", value)
@@ -70,11 +71,11 @@ def positive(where: str, data: dict[str, Any], key: str) -> float:
 
 
 def check_in_flight(where: str, run: dict[str, Any], batch: float, answers: float, output: float) -> None:
-    """Refuse (InputError) a concurrency or lengths that the times of a run contradict; one without them is
-    taken.
+    """Refuse (InputError) a concurrency or lengths that contradict the times of a run. Without a concurrency
+    nothing is checked.
 
-    By Little's law answers x (TTFT + TPOT x (output - 1)) / duration are in flight on average; times are
-    means where the file has them, output is the mean tokens of an answer.
+    By Little's law answers x (TTFT + TPOT x (output - 1)) / duration are in flight on average. Times are
+    means if the file has them; output is the mean tokens of an answer.
     """
     duration = optional(where, run, "duration")
     ttft, tpot = (
@@ -92,9 +93,9 @@ def check_in_flight(where: str, run: dict[str, Any], batch: float, answers: floa
 
 
 def unfailed(where: str, run: dict[str, Any], key: str) -> None:
-    """Refuse (InputError) a run some of whose requests failed: the others shared a smaller batch.
+    """Refuse (InputError) a run with failed requests, because the others shared a smaller batch.
 
-    key: of their number. Clients with details also list an error a request, empty where there was none.
+    key: of their number. Clients with details also list an error per request, which is empty without one.
     """
     failed = optional(where, run, key) or sum(map(bool, objects(where, run, "errors")))
     if failed:
@@ -124,7 +125,7 @@ def step(
 
 
 def thinned(values: Sequence[float]) -> tuple[float, ...]:
-    """Evenly spaced order statistics, `MOST_SAMPLES` at most."""
+    """Evenly spaced order statistics, at most `MOST_SAMPLES`."""
     ordered = sorted(values)
     if len(ordered) <= MOST_SAMPLES:
         return tuple(ordered)
@@ -134,11 +135,11 @@ def thinned(values: Sequence[float]) -> tuple[float, ...]:
 def interference(
     batch: float, prompts: float, ttft_s: float, step_s: float, output: float, gained: float
 ) -> float:
-    """Estimated share of the time between tokens that is other requests' prefill.
+    """Estimated share of the time between tokens that other requests' prefill takes.
 
-    While a request decodes, each of the other batch - 1 is replaced once in the time that one takes in all,
-    if there are more prompts than places; each replacement holds everybody up for a prompt's time (at most
-    the time to the first token).
+    While a request decodes, each of the other batch - 1 requests is replaced once per duration of a request,
+    if there are more prompts than places. Each replacement delays all others by the time of its prompt (at
+    most the time to the first token).
     """
     whole = ttft_s + step_s / gained * output
     return min(max(batch - 1, 0) * ttft_s / whole, 1.0) if whole and prompts > batch else 0.0
@@ -153,10 +154,10 @@ def of_client(
     ttft_s: float | None,
     prompts: float,
 ) -> Timing:
-    """The step of a client that reports median times per token and to the first one: Omega tokens per
+    """The step of a client that reports median times per token and to the first one, from Omega tokens per
     iteration.
 
-    prompts: requests of the whole run; the rest as in `step`.
+    prompts: requests of the whole run. The rest is as in `step`.
     """
     gamma, gained = drafted
     share = interference(batch, prompts, ttft_s or 0.0, gained * tpot_s, lengths[1], gained)
@@ -165,10 +166,10 @@ def of_client(
 
 
 def bunched(gaps: Sequence[float]) -> bool:
-    """Whether a client read chunks late, several at once: gaps of almost nothing next to long ones.
+    """Whether a client read several chunks late at once: gaps of almost nothing next to long ones.
 
-    Their median is then not a step, while their sum is still the time. Long gaps alone are other requests'
-    prompts.
+    Their median is then not a step, while their sum is still the total time. Long gaps alone are other
+    requests' prompts.
     """
     least = NO_GAP * statistics.fmean(gaps)
     middle = statistics.median([gap for gap in gaps if gap > least] or gaps)

@@ -11,10 +11,10 @@ from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 
 def bench(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
-    """The step of a row that only decodes, the baseline's.
+    """The step of a row that only decodes, for the baseline.
 
-    llama-bench decodes one sequence: `n_gen` tokens behind `n_depth` cached ones. The batched bench decodes
-    `pl` sequences of `tg` tokens behind `pp`.
+    llama-bench decodes one sequence: `n_gen` tokens after `n_depth` cached ones. The batched bench decodes
+    `pl` sequences of `tg` tokens after `pp`.
     """
     if "pl" in row:
         tokens, prompt = number(where, row, "tg"), number(where, row, "pp")
@@ -33,10 +33,10 @@ def bench(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
 
 
 def server(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
-    """The step of a server's answer, whose ``timings`` hold prompt and answer; one object per request.
+    """The step of a server's answer, whose ``timings`` include prompt and answer; one object per request.
 
-    Requests are assumed sequential (``batch=N`` changes that). With a draft model every iteration gains one
-    token in addition to the accepted ones; the first token comes from the prompt.
+    Requests are assumed to be sequential (``batch=N`` changes that). With a draft model every iteration gains
+    one token in addition to the accepted ones. The first token comes from the prompt.
     """
     timings = answer.get("timings", answer)
     tokens = number(where, timings, "predicted_n") - 1

@@ -1,5 +1,5 @@
-"""The block that ``vllm bench serve`` prints (0.9 to 0.33), in a log of any length, as most public runs have
-it.
+"""The block that ``vllm bench serve`` prints (0.9 to 0.33), in a log of any length; most public runs have
+this form.
 
 SGLang's client prints the same words, with ``Accept length`` for the tokens per iteration.
 """
@@ -38,7 +38,7 @@ _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 
 
 def read(where: str, text: str, said: Said) -> list[Timing]:
-    """One step a block. Raises InputError for one that is cut off."""
+    """One step per block. Raises InputError for a truncated block."""
     blocks = text.split(HEAD)[1:]
     places = [where] if len(blocks) == 1 else [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
     return [t for place, block in zip(places, blocks, strict=True) for t in _block(place, block, said)]

@@ -20,16 +20,16 @@ from perfmodel.validate.engine.formats.fields import (
 from perfmodel.validate.engine.timing import Said, Timing, speculation
 
 ONE_CHUNK = 0.05
-"""Fraction by which the tokens of a chunk may differ from an iteration's while each chunk is one
+"""Relative difference between the tokens of a chunk and those of an iteration up to which each chunk is one
 iteration.
 """
 
 
 def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
-    """``vllm bench serve --save-result`` (0.20 to 0.33), best with ``--save-detailed``; appended results are
-    several.
+    """``vllm bench serve --save-result`` (0.20 to 0.33), preferably with ``--save-detailed``. Appended
+    results are several objects.
 
-    iteration = Omega x TPOT. A detailed file has every chunk's time: where chunks hold as many tokens as an
+    iteration = Omega x TPOT. A detailed file has the time of every chunk. If chunks hold as many tokens as an
     iteration gains, a chunk is an iteration, and their median is free of other requests' prefill.
     """
     counters = acceptance.of_bench(where, run) if acceptance.BENCH in run else None
@@ -73,9 +73,9 @@ def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
 def forward(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
     """``vllm bench forward --output-json`` (0.33): exact batches through the model as one CUDA graph.
 
-    A decode case is T_T and a verify case T_V(K) directly, of one draft length; a prefill or mixed case is
-    nothing. Sampling and everything that the host does are not in it. With a drafter configured its passes
-    are included, unless ``--exclude-drafter`` (`ranks[0].timing_scope` says which).
+    A decode case gives T_T, a verify case T_V(K) of one draft length, a prefill or mixed case nothing.
+    Sampling and all work of the host are excluded. The passes of a configured drafter are included, unless
+    ``--exclude-drafter`` is given (see `ranks[0].timing_scope`).
     """
     requests = case["requests"]
     if not isinstance(requests, list) or not requests or not all(isinstance(r, dict) for r in requests):
