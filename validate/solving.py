@@ -89,9 +89,3 @@ def shortened(value: Any, digits: int) -> Any:
     if isinstance(value, list | tuple):
         return [shortened(inner, digits) for inner in value]
     return significant(value, digits) if isinstance(value, float) else value
-
-
-def yaml_number(value: float, digits: int) -> str:
-    """The same as text that YAML 1.1 reads back as a number (1e-05 alone would be text to it)."""
-    text = f"{value:.{digits}g}"
-    return text if "." in text or "e" not in text else text.replace("e", ".0e")

@@ -24,7 +24,7 @@ from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import withdrawn
 from perfmodel.validate.studies import gate
-from perfmodel.validate.studies.published_engines import ServedRow, StepLaw
+from perfmodel.validate.studies.published_engines import ServedRow
 from tests import pinned
 from tests.attack import hostile, watch
 
@@ -218,7 +218,7 @@ READERS: dict[str, Reader] = {
     ),
     **{
         f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: read_rows(p, t))  # type: ignore[misc]
-        for name, row in {"points": PublishedRow, "served": ServedRow, "step_laws": StepLaw}.items()
+        for name, row in {"points": PublishedRow, "served": ServedRow}.items()
     },
     "withdrawn list": Reader(files("results/withdrawn.yaml"), _withdrawn),
     "plan": Reader(files("validate/plans/*.yaml"), lambda p: load_plan(str(p))),

@@ -18,7 +18,7 @@ from perfmodel.validate.studies.published_engines import (
     engine_speculation,
     served,
     source_of,
-    step_law,
+    step_laws,
 )
 
 ROWS = read_published("points", PublishedRow)
@@ -33,7 +33,7 @@ def of(set_name: str) -> list[PublishedRow]:
 
 
 def test_every_row_says_where_it_is_from_names_what_is_bundled_and_is_above_zero() -> None:
-    for row in (*ROWS, *engine_decode(), *engine_speculation(), *served(), step_law()):
+    for row in (*ROWS, *engine_decode(), *engine_speculation(), *served(), *step_laws()):
         assert len(row.source.strip()) >= 8, row.id
         assert load_gpu(row.hardware).name == row.hardware, row.id
         assert load_model(getattr(row, "target", None) or row.model), row.id

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.state import Generation
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate.tiny import tiny_spec
 

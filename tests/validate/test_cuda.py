@@ -10,11 +10,10 @@ import torch
 
 from perfmodel.validate.decoder import backends, fp8, graphs
 from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import AcceptedTokens, draw
-from perfmodel.validate.decoder.script import Script
+from perfmodel.validate.decoder.sampling import AcceptedTokens, Script, draw
+from perfmodel.validate.decoder.state import Generation, collect
 from perfmodel.validate.decoder.weights import RandomWeights, build
 from perfmodel.validate.harness.measure import run_plan
 from perfmodel.validate.harness.side_by_side import difference

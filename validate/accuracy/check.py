@@ -16,8 +16,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import error
-from perfmodel.validate.accuracy.doubts import doubted
-from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
+from perfmodel.validate.accuracy.folder import Figure, doubted, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.records.code_version import version
 from perfmodel.validate.solving import grouped, significant
@@ -64,8 +63,8 @@ class Baseline(Frozen):
     perfmodel_version: str
     parts: dict[str, PartErrors]
     predicted: dict[str, Above]
-    rows: dict[str, dict[str, Above] | tuple[str, ...]] = field(default_factory=dict)
-    """Part -> row -> its latest measurement; only the rows in a file of an earlier version."""
+    rows: dict[str, dict[str, Above]] = field(default_factory=dict)
+    """Part -> row -> its latest measurement."""
     calibrations: dict[str, Calibration] = field(default_factory=dict)
 
     def of(self, quantities: Collection[str]) -> Self:
@@ -216,8 +215,6 @@ def _drifted(now: list[CheckedPart], before: Baseline, most: float) -> Iterator[
     """Changes of the measurements of the baseline's points: the machine or the engine changed."""
     for part in now:
         old = before.rows.get(part.name, {})
-        if not isinstance(old, dict):
-            continue
         changes = {row: np.log(s / old[row]) for row, s in part.measured.items() if row in old}
         if not changes:
             continue

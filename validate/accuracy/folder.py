@@ -1,7 +1,9 @@
-"""The records of any folder, each figure with its prediction, of the decoder and of serving engines."""
+"""The records of any folder, each figure with its prediction, of the decoder and of serving engines; and the
+reasons not to rely on a run.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +15,13 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.validate.accuracy.compare import calibration_of, compare_record
+from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record, error
 from perfmodel.validate.engine.calibrate import speedup_pairs
 from perfmodel.validate.engine.fit import ANY, EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record
 from perfmodel.validate.engine.timing import Timing
-from perfmodel.validate.records.store import beside, read_record, withdrawn
+from perfmodel.validate.records.store import Record, beside, read_record, withdrawn
+from perfmodel.validate.records.summary import is_quiet, quiet_line
 
 KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
 HEAD_BYTES = 1000
@@ -173,3 +176,37 @@ def _made_from(path: Path, record: EngineRecord) -> Calibration:
         if fitted_on and (made.stem == path.stem or path.name in fitted_on):
             return load_calibration(str(made))
     return load_calibration(load_gpu(beside(path, record.hardware), f"{path}: hardware").calibration)
+
+
+TRUSTED = 0.25
+"""Largest mean error of the speedup on whole iterations with which a calibration is usable."""
+
+
+def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
+    """Reasons not to rely on a calibration, one line each.
+
+    runs: the records, by name. compared: predictions of whole passes and iterations next to their times.
+    """
+    for name, run in runs.items():
+        if not is_quiet(run):
+            yield f"{name}: {quiet_line(run)}"
+    if "WARNING" in fitted.notes:
+        yield fitted.notes.partition("WARNING: ")[2]
+    speedups = [c for c in compared if c.quantity == "speedup"]
+    if speedups and (off := error(speedups).mape) > TRUSTED:
+        yield f"its speedups are {off:.0%} off the measured ones on average (above {TRUSTED:.0%})"
+
+
+def doubted(folder: Path, calibration: str | None = None) -> list[str]:
+    """Doubts about every record of own measurements in a folder, each with the record's name.
+
+    calibration: for all records; by default each record's own.
+    """
+    found = []
+    for record in map(read_record, own_paths(folder)):
+        used = calibration_of(record, None, calibration)
+        found += [
+            f"{record.name}: {doubt}"
+            for doubt in doubts({"passes": record}, used, compare_record(record, used))
+        ]
+    return found

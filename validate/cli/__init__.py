@@ -8,8 +8,7 @@ from perfmodel.validate.cli.check import check
 from perfmodel.validate.cli.compare import compare
 from perfmodel.validate.cli.engine import engine
 from perfmodel.validate.cli.generate import generate
-from perfmodel.validate.cli.measure import finish, measure, microbench, plans, report
-from perfmodel.validate.cli.run import run
+from perfmodel.validate.cli.measure import finish, measure, microbench, plans, report, run
 
 app = App("Measure, calibrate and compare predictions with measurements.")
 for verb, example in {

@@ -6,9 +6,11 @@ from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Annotated
 
-from perfmodel.answers.question.declaration import POSITIVE, Argument, Question, question
+from perfmodel.answers.question.declaration import POSITIVE, TINY, Argument, Question, question
 from perfmodel.answers.question.readers import whole
 
+DEVICES, DTYPES = ("auto", "cpu", "cuda"), ("auto", "fp32", "bf16", "fp64", "fp8")
+TOP_P = (TINY, 1.0)
 SHOWN_FOLDER = "results/ of the checkout, else of this folder"
 
 PlanName = Annotated[str, Argument("A plan of validate/plans, or a file.", "PLAN", place=True)]
@@ -94,20 +96,29 @@ class Decoding(Question):
     ] = None
     chat: Annotated[bool, Argument("Apply the chat template: the texts are messages of a user.")] = False
     top_p: Annotated[
-        float, Argument("Sample from the smallest set of tokens with this probability.", "P")
+        float, Argument("Sample from the smallest set of tokens with this probability.", "P", limits=TOP_P)
     ] = 1.0
     top_k: Annotated[int, Argument("Sample from the most likely tokens; 0 for all.", "N", read=whole)] = 0
     tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
     graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.", group="Run")] = False
-    device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE", group="Run")] = "auto"
+    device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE", choices=DEVICES, group="Run")] = "auto"
     dtype: Annotated[
         str,
         Argument(
-            "auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.", "TYPE", group="Formats"
+            "auto (bf16 on CUDA, else fp32), fp32, bf16, fp64, or fp8 weights.",
+            "TYPE",
+            choices=DTYPES,
+            group="Formats",
         ),
     ] = "auto"
     kv_dtype: Annotated[
-        str, Argument("Format of the cache: auto (that of the activations) or fp8.", "TYPE", group="Formats")
+        str,
+        Argument(
+            "Format of the cache: auto (that of the activations) or fp8.",
+            "TYPE",
+            choices=("auto", "fp8"),
+            group="Formats",
+        ),
     ] = "auto"
     threads: Threads = None
     seed: Annotated[

@@ -1,8 +1,8 @@
 """``perfmodel validate calibrate``: fit a calibration to published rows or to kernels, and judge it."""
 
 import datetime
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.cli.accuracy import need_studies
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
-from perfmodel.validate.records.store import RESULTS, newest
+from perfmodel.validate.records.store import BUNDLED, RESULTS, newest
 from perfmodel.validate.records.summary import points, quiet_line
 from perfmodel.writing import destination, write_all
 
@@ -85,7 +85,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
     if name in ("engines", "llamacpp", "sources"):
         if json:
             raise InputError(f"{name}: takes only --write; the held-out groups are fixed (docs/accuracy.md)")
-        return {"engines": _engines, "llamacpp": _llamacpp, "sources": _sources}[name](write)
+        return _study(name, write)
     from perfmodel.validate.fit import calibrate as module
 
     recipes = [recipe_of(name)] if name else list(RECIPES.values())
@@ -99,47 +99,16 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
         click.echo("\n".join(module.report_lines(report)))
 
 
-def _engines(write: bool) -> None:
-    """Fit the costs of serving engines beyond their kernels; a minute, as all folds are fitted too."""
-    need_studies("calibrate engines")
-    from perfmodel.validate.studies import engines as engine_make
-    from perfmodel.validate.studies.engines_file import PATH as CONSTANTS
-
-    places = _writable(write, CONSTANTS, engine_make.PATH)
-    click.echo("fitting steps and iterations, whole and without each fold ...", err=True)
-    _write_or_print(places, engine_make.texts(engine_make.make(), datetime.date.today()))
-
-
-def _llamacpp(write: bool) -> None:
-    """Fit llama.cpp's constants of all devices, and their errors on held-out sources; minutes."""
-    need_studies("calibrate llamacpp")
-    from perfmodel.validate.studies import llamacpp
-
-    _writable(write, llamacpp.LEFT_OUT)
-    made = llamacpp.texts(datetime.date.today())
-    _write_or_print([*made] if write else [], [*made.values()])
-
-
-def _sources(write: bool) -> None:
-    """Fit the errors of engine steps for held-out sources; a minute."""
-    need_studies("calibrate sources")
-    from perfmodel.validate.studies import sources
-
-    places = _writable(write, sources.PATH, sources.LEFT_OUT)
-    _write_or_print(places, sources.fit(datetime.date.today()))
-
-
-def _writable(write: bool, *places: Path) -> list[Path]:
-    """The files to write; none without `write`. Raises InputError before the work."""
-    return [destination(where, flag="--write") for where in places if write]
-
-
-def _write_or_print(places: list[Path], texts: Sequence[str]) -> None:
-    """Write a text to each place; without places print the first text."""
-    if places:
-        write_all(dict(zip(places, texts, strict=True)), "--write")
+def _study(name: str, write: bool) -> None:
+    """Fit the costs of engines, those of llama.cpp, or how far sources are off, with all folds: minutes."""
+    need_studies(f"calibrate {name}")
+    if write:
+        destination(BUNDLED / f"{name}.json", flag="--write")  # before the work
+    made = import_module(f"perfmodel.validate.studies.{name}").texts(datetime.date.today())
+    if write:
+        write_all(made, "--write")
     else:
-        click.echo(texts[0], nl=False)
+        click.echo(next(iter(made.values())), nl=False)
 
 
 def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> None:
@@ -149,8 +118,7 @@ def _from_microbench(q: CalibrateQuestion, kernels: Path, out: Path | None) -> N
     """
     from perfmodel.validate.accuracy.compare import compare_record, stated_error
     from perfmodel.validate.fit.stack import with_stack
-    from perfmodel.validate.harness.micro.fit import calibration_from
-    from perfmodel.validate.harness.micro.host import host_spec
+    from perfmodel.validate.harness.micro.fit import calibration_from, host_spec
     from perfmodel.validate.harness.micro.write import as_yaml, destination_of, write_yaml
 
     if out is not None:

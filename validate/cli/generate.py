@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from perfmodel.answers.question.arguments import TOKENS
-from perfmodel.answers.question.declaration import Argument, question
+from perfmodel.answers.question.declaration import SHARE, Argument, question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.devices.gpu import load_gpu
@@ -60,7 +60,12 @@ class GenerateQuestion(Decoding):
     temperature: Annotated[float, Argument("0 is greedy.", "T")] = 0.0
     alpha: Annotated[
         float | None,
-        Argument("Force this acceptance rate; without it, the rate is observed.", "RATE", group="Acceptance"),
+        Argument(
+            "Force this acceptance rate; without it, the rate is observed.",
+            "RATE",
+            limits=SHARE,
+            group="Acceptance",
+        ),
     ] = None
     tree: Annotated[
         str | None,
@@ -109,8 +114,7 @@ class GenerateQuestion(Decoding):
     def request(self, kind: str) -> "Request":
         """The decoder request of one draft cache, drafted by `kind`."""
         from perfmodel.validate.decoder.request import Request
-        from perfmodel.validate.decoder.sampling import Sampling
-        from perfmodel.validate.decoder.script import scripted_weights
+        from perfmodel.validate.decoder.sampling import Sampling, scripted_weights
 
         return Request(
             batch=self.batch or 2,

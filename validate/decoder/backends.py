@@ -2,17 +2,13 @@
 device.
 """
 
-import math
 import os
-from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.calibration import AttentionChoice
-from perfmodel.validate.decoder.attention import FoldedAttention, Span
+from perfmodel.validate.decoder.attention import FoldedAttention
 from perfmodel.validate.decoder.fp8 import multiplies
 from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.selection import Selection
@@ -20,72 +16,14 @@ from perfmodel.validate.decoder.selection import Selection
 NAMES = ("auto", "math", "sdpa", "triton", "triton-unsplit")
 
 
-class AttentionByShape(FoldedAttention):
-    """The implementation that was chosen for these heads, the nearest number of queries, and this many cached
-    tokens.
-
-    default: the implementation of all other shapes. The host knows the shapes, so a captured graph keeps its
-    choice.
-    """
-
-    def __init__(
-        self,
-        default: FoldedAttention,
-        choices: Sequence[AttentionChoice],
-        by_name: Mapping[str, FoldedAttention],
-    ) -> None:
-        super().__init__(default.name)
-        self.name, self.default, self.by_name = "by shape", default, by_name
-        self._choices: dict[tuple[int, int, int], list[AttentionChoice]] = {}
-        for choice in choices:
-            self._choices.setdefault((choice.heads, choice.kv_heads, choice.head_dim), []).append(choice)
-
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        span: Span,
-        new_k: Tensor,
-        new_v: Tensor,
-        sees: Tensor | None = None,
-    ) -> Tensor:
-        batch, heads, query, dim = q.shape
-        chosen = self.of((heads, new_k.shape[1], dim), query, batch * (span.bound - span.start))
-        return chosen(q, k, v, span, new_k, new_v, sees)
-
-    def of(self, heads: tuple[int, int, int], query: int, tokens: int) -> FoldedAttention:
-        """The implementation for (heads, KV heads, head size), queries per sequence and cached tokens of all
-        sequences.
-        """
-        known = self._choices.get(heads)
-        if known is None:
-            return self.default
-        nearest = min((c.query for c in known), key=lambda measured: abs(math.log(measured / query)))
-        reached = [c for c in known if c.query == nearest and c.from_tokens <= tokens]
-        last = max(reached, key=lambda c: c.from_tokens, default=None)
-        return self.default if last is None else self.by_name.get(last.name, self.default)
-
-
-def choose(
-    name: str,
-    device: torch.device,
-    dtype: torch.dtype,
-    fp8: bool = False,
-    choices: Sequence[AttentionChoice] = (),
-) -> FoldedAttention:
-    """The implementation by name; ``auto`` takes the fastest that works on the device.
-
-    fp8: whether the cache has this format. choices: implementations that were measured to be faster than
-    ``auto``'s, for ``auto`` only.
+def choose(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = False) -> FoldedAttention:
+    """The implementation by name; ``auto`` takes the fastest that works on the device. fp8: whether the cache
+    has this format.
     """
     if name not in NAMES:
         raise InputError(f"--attention: must be one of {', '.join(NAMES)}, given {name!r}")
     if name == "auto":
         name = _fastest(device, dtype, fp8)
-        if choices:
-            by_name = {str(c.name): choose(c.name, device, dtype, fp8) for c in choices if c.name != "auto"}
-            return AttentionByShape(choose(name, device, dtype, fp8), choices, by_name)
     if name == "sdpa" and device.type == "cuda" and dtype == torch.float64:
         raise InputError("--attention: sdpa has no fp64 kernel on CUDA: use math")
     if name in ("math", "sdpa"):
@@ -116,8 +54,6 @@ def pointwise(name: str, device: torch.device, dtype: torch.dtype, fp8: bool = F
 
 def selection(attention: FoldedAttention) -> Selection:
     """Attention over the tokens that the queries select, with the same implementation."""
-    if isinstance(attention, AttentionByShape):
-        attention = attention.default
     if not attention.name.startswith("triton"):
         return Selection(attention)
     from perfmodel.validate.decoder.triton_attention import SplitKV
@@ -141,12 +77,6 @@ def _check_triton(flag: str, device: torch.device, dtype: torch.dtype, fp8: bool
         raise InputError(
             f"{flag}: triton needs the package triton, a CUDA device{newer} and a dtype of at most 32 bits"
         )
-
-
-def others(device: torch.device, dtype: torch.dtype, fp8: bool = False) -> tuple[str, ...]:
-    """Implementations that could be faster than ``auto``'s for some shapes."""
-    default = _fastest(device, dtype, fp8)
-    return () if default == "math" else ("sdpa",) if default == "triton" else ("math",)
 
 
 def _fastest(device: torch.device, dtype: torch.dtype, fp8: bool) -> str:

@@ -6,21 +6,19 @@ from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.validate.decoder import backends, kv
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.drafts import Drafter, ModelDrafter, ViewRunner
+from perfmodel.validate.decoder.drafts import LONGEST, Drafter, ModelDrafter, NGramDrafter, ViewRunner
 from perfmodel.validate.decoder.eagle import HeadModel, HeadRunner
 from perfmodel.validate.decoder.fp8 import FP8
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
 from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.ngram import LONGEST, NGramDrafter
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed, Runner
-from perfmodel.validate.decoder.script import Script
+from perfmodel.validate.decoder.sampling import Script
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.decoder.topology import Topology
 from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
-from perfmodel.validate.decoder.tree_sampling import TreeScript
+from perfmodel.validate.decoder.tree_sampling import Topology, TreeScript
 
 
 def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:
@@ -68,9 +66,7 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     slots = max(WINDOW_CHUNK, ahead + 1) if rolls else tokens + ahead  # what rolls lags by a token
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
     cache = (RollingCache if rolls else KVCache)(shape, model.device, FP8 if request.fp8 else model.dtype)
-    attention = backends.choose(
-        request.attention, model.device, model.dtype, request.fp8, request.attention_choices
-    )
+    attention = backends.choose(request.attention, model.device, model.dtype, request.fp8)
     return Runner(model, cache, attention, model.rotary(tokens))
 
 

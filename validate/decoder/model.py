@@ -7,12 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from perfmodel.errors import InputError
 from perfmodel.specs.models.model import ModelSpec, MoE
 from perfmodel.validate.decoder import rope
 from perfmodel.validate.decoder.cache import Slots
-from perfmodel.validate.decoder.families import check_supported
 from perfmodel.validate.decoder.fp8 import by_row
 from perfmodel.validate.decoder.pointwise import Pointwise, Rotary, Turns, norm
+from perfmodel.validate.decoder.rope import SCALINGS
 from perfmodel.validate.decoder.shard import RankShard
 
 Tap = Callable[[int, Tensor], None]
@@ -202,3 +203,29 @@ class Model(nn.Module):
         mine = (tokens >= first) & (tokens < last)
         rows = F.embedding((tokens - first).clamp(0, last - first - 1), self.embedding)
         return self.shard.sum(rows * mine[..., None].to(rows.dtype))
+
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe")
+
+
+def check_supported(spec: ModelSpec) -> None:
+    """Refuse (InputError) a model with layers that this decoder does not have."""
+    scaling, moe = spec.rope_scaling, spec.moe
+    factors = {len(scaling.short_factor), len(scaling.long_factor)} if scaling else set()
+    reason = None
+    if spec.model_type not in FAMILIES:
+        reason = f"its model_type is {spec.model_type!r}"
+    elif spec.mla or spec.attention_sinks or spec.norms_per_layer != 2:
+        reason = "it has latent attention, attention sinks or extra norms"
+    elif moe and (moe.shared_intermediate_size or moe.router_bias or moe.expert_bias):
+        reason = "it has shared experts, or biases in its experts or their router"
+    elif scaling and scaling.rope_type not in SCALINGS:
+        reason = f"its rope_type is {scaling.rope_type!r}"
+    elif spec.rotary_dim % 2:
+        reason = f"its rotary width is {spec.rotary_dim}, which must be even"
+    elif scaling and scaling.rope_type == "longrope" and factors != {spec.rotary_dim // 2}:
+        reason = f"its rope_scaling must have {spec.rotary_dim // 2} short and as many long factors"
+    if reason:
+        raise InputError(
+            f"model {spec.name}: must be of family {', '.join(FAMILIES)} to be run here; {reason}"
+        )

@@ -1,12 +1,13 @@
-"""The request to a decoder: sizes, draft, sampling. Everything is checked before anything is allocated."""
+"""What is asked of a decoder: sizes, draft, sampling. Flags and plans check each; here is checked what goes
+together, before anything is allocated.
+"""
 
 from dataclasses import dataclass, field, replace
 
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree import TreeAcceptance
-from perfmodel.speculation.tree_shape import check_parents, depths
+from perfmodel.speculation.tree_shape import check_parents
 from perfmodel.validate.decoder.sampling import Sampling
 
 
@@ -16,10 +17,10 @@ class Request:
     the draft.
 
     draft: ``self``, ``ngram[:LONGEST]`` or ``model`` (a separate one, given to `make_decoder`). tree: parents
-    of the nodes of a token tree (see `topology`) with gamma levels below the root; None for a chain. script:
+    of the nodes of a token tree (see `Topology`) with gamma levels below the root; None for a chain. script:
     scripted acceptance; None observes the models. For a chain it has relative frequencies of 0 .. gamma
     accepted tokens, for a tree the probabilities that a node's 1st, 2nd, ... child is accepted. kv_dtype: of
-    all caches: ``auto``, the type of the activations, or ``fp8``. attention_choices: of `backends.choose`.
+    all caches: ``auto``, the type of the activations, or ``fp8``.
     """
 
     batch: int
@@ -35,33 +36,12 @@ class Request:
     eos: tuple[int, ...] = ()
     tree: tuple[int, ...] | None = None
     kv_dtype: str = "auto"
-    attention_choices: tuple[AttentionChoice, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kv_dtype not in ("auto", "fp8"):
-            raise InputError(f"--kv-dtype: must be auto (as the activations) or fp8, given {self.kv_dtype!r}")
-        for name, value, least in (
-            ("batch", self.batch, 1),
-            ("context", self.context, 1),
-            ("gamma", self.gamma, 0),
-        ):
-            if value < least:
-                raise InputError(f"--{name}: must be {least} or more, given {value}")
         if self.tree is not None:
-            return self._check_tree(self.tree)
-        if self.script is not None and len(self.script) != self.gamma + 1:
-            raise InputError(
-                f"scripted acceptance: must be gamma + 1 = {self.gamma + 1} counts, given {len(self.script)}"
-            )
-
-    def _check_tree(self, parents: tuple[int, ...]) -> None:
-        check_parents(parents)
-        if self.gamma != depths(parents)[-1]:
-            raise InputError(
-                f"--gamma: must be the {depths(parents)[-1]} levels below the root, given {self.gamma}"
-            )
-        if self.script is not None:
-            TreeAcceptance.of(self.script)
+            check_parents(self.tree)
+            if self.script is not None:
+                TreeAcceptance.of(self.script)
 
     def plain(self) -> "Request":
         """The same without speculation."""
@@ -88,8 +68,6 @@ def check_prompts(prompts: list[list[int]], new_tokens: int, spec: ModelSpec, ba
     """Refuse (InputError) prompts that do not fit in the model, or in caches for `batch` sequences of `room`
     tokens.
     """
-    if new_tokens < 1:
-        raise InputError(f"--new-tokens: must be 1 or more, given {new_tokens}")
     if len(prompts) != batch or not all(prompts):
         raise InputError(
             f"prompts: must be {batch} non-empty lists of tokens, given {sum(map(bool, prompts))}"

@@ -1,6 +1,9 @@
-"""From logits to tokens and to accepted draft tokens: greedy equality or exact rejection sampling."""
+"""From logits to tokens, and which draft tokens stand: greedy equality or exact rejection sampling.
 
-from collections.abc import Callable
+A measurement advances by a script: acceptance by stated frequencies, whatever the models say.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,10 +33,6 @@ class Sampling:
             raise InputError(
                 f"--temperature: must be 0, or {MIN_TEMPERATURE} or above, given {self.temperature}"
             )
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"--top-p: must be in (0, 1], given {self.top_p}")
-        if self.top_k < 0:
-            raise InputError(f"--top-k: must be 0 (all tokens) or more, given {self.top_k}")
 
     @property
     def greedy(self) -> bool:
@@ -126,3 +125,24 @@ def accept_sampled(
 def _leading(stands: Tensor) -> Tensor:
     """Number of accepted tokens before the first refused one, [batch], from stands [batch, gamma]."""
     return stands.long().cumprod(1).sum(1)
+
+
+class Script:
+    """Numbers of accepted tokens of a chain, drawn on the device from a stated distribution."""
+
+    def __init__(self, weights: Sequence[float], device: torch.device) -> None:
+        """weights: relative frequency of 0, 1, ... gamma accepted tokens."""
+        share = torch.tensor(weights, dtype=torch.float64)
+        self._cumulative = (share.cumsum(0) / share.sum())[:-1].float().to(device)
+
+    def __call__(self, accepted: AcceptedTokens, generator: torch.Generator) -> AcceptedTokens:
+        """Counts of 0 .. gamma, with the next tokens of `accepted`."""
+        u = torch.empty(len(accepted.count), 1, device=self._cumulative.device).uniform_(generator=generator)
+        return AcceptedTokens((u >= self._cumulative).sum(1), accepted.next_token)
+
+
+def scripted_weights(alpha: float, gamma: int) -> list[float]:
+    """Frequencies of 0 .. gamma accepted tokens. Each token is accepted with probability `alpha` if all
+    before it were.
+    """
+    return [alpha**j * (1 - alpha) for j in range(gamma)] + [alpha**gamma]

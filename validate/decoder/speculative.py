@@ -9,7 +9,6 @@ from torch import Tensor
 
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Drafter
-from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.recording import Record, replayed
 from perfmodel.validate.decoder.request import check_prompts
 from perfmodel.validate.decoder.runner import Runner
@@ -21,7 +20,7 @@ from perfmodel.validate.decoder.sampling import (
     accept_sampled,
     draw,
 )
-from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.state import Generation, State, collect
 
 READ_EVERY = 4
 
@@ -53,17 +52,14 @@ class Decoder:
 
     def step(self, state: State) -> None:
         """One iteration for the whole batch, on the device alone. Sequences advance by their own counts."""
-        self.conclude(state, *self.propose(state))
+        draft_tokens, draft_probs = self.propose(state)
+        logits = self.verify(state, draft_tokens)
+        accepted = self.accept(state, draft_tokens, draft_probs, logits)
+        self.commit(state, draft_tokens, accepted)
 
     def replayed(self, state: State, record: Record) -> Callable[[State], object]:
         """Makes `step` a replay when it is called on `state`."""
         return replayed(self.step, state, record)
-
-    def conclude(self, state: State, draft_tokens: Tensor, draft_probs: Tensor | None) -> None:
-        """The part after drafting: verify, accept and commit."""
-        logits = self.verify(state, draft_tokens)
-        accepted = self.accept(state, draft_tokens, draft_probs, logits)
-        self.commit(state, draft_tokens, accepted)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, gamma], and their distributions draft_probs [batch, gamma, vocab] if they were

@@ -1,5 +1,6 @@
-"""The state of each sequence in the loop: its tokens, their number, and whether it is done. All on the
-device.
+"""What the loop knows of each sequence: its tokens, how many, and whether it is done. All on the device.
+
+What was generated, and how often draft tokens were accepted, is brought to the host in the end.
 """
 
 from collections.abc import Sequence
@@ -78,3 +79,44 @@ class State:
         self.length.add_(count)
         self.finished.logical_or_((self.length >= self.limit) | (until_eos <= count))
         return count
+
+
+@dataclass(frozen=True)
+class Generation:
+    """tokens: the output of each sequence, including an EOS. histograms: of each sequence, see `State`."""
+
+    tokens: list[list[int]]
+    histograms: list[list[int]]
+
+    @property
+    def histogram(self) -> list[int]:
+        """Iterations, over all sequences, in which 0, 1, ... gamma draft tokens were accepted."""
+        return [sum(counts) for counts in zip(*self.histograms, strict=True)]
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of the loop until the last sequence was finished."""
+        return max(map(sum, self.histograms))
+
+    @property
+    def tokens_per_iteration(self) -> float:
+        """Mean tokens gained per iteration and sequence, without those that an EOS or the limit cut off; 0
+        without any.
+        """
+        return sum(len(row) - 1 for row in self.tokens) / max(
+            1, sum(self.histogram)
+        )  # the first is prefill's
+
+    @property
+    def alpha(self) -> float | None:
+        """Rate at which a draft token is accepted if all before it were; None if none was drafted."""
+        accepted = sum(j * count for j, count in enumerate(self.histogram))
+        tried = accepted + sum(self.histogram[:-1])
+        return accepted / tried if tried else None
+
+
+def collect(state: State, prompts: list[list[int]]) -> Generation:
+    """Bring the result to the host."""
+    rows, lengths = state.tokens.tolist(), state.length.tolist()
+    new = [row[len(prompt) : length] for row, prompt, length in zip(rows, prompts, lengths, strict=True)]
+    return Generation(new, state.histogram.tolist())

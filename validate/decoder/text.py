@@ -2,13 +2,12 @@
 prompts.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.reading import read_text
+from perfmodel.reading import parse_json, read_text
 from perfmodel.specs.boundary.files import read_mapping
 from perfmodel.specs.models.model import ModelSpec
 
@@ -128,10 +127,7 @@ def _documents(file: Path) -> Iterator[tuple[str, Any]]:
         where = f"--prompts: {file}: line {number}"
         if not line.strip():
             continue
-        try:
-            given = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: must be JSON: {_brief(error)}") from None
+        given = parse_json(where, line)
         if isinstance(given, dict):
             given = given.get("text", given.get("tokens"))
         if not isinstance(given, (str, list)):

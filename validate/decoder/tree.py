@@ -20,8 +20,12 @@ from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, race
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
-from perfmodel.validate.decoder.topology import Topology
-from perfmodel.validate.decoder.tree_sampling import AcceptedPath, accept_tree_greedy, accept_tree_sampled
+from perfmodel.validate.decoder.tree_sampling import (
+    AcceptedPath,
+    Topology,
+    accept_tree_greedy,
+    accept_tree_sampled,
+)
 
 
 class TreeDrafter(ModelDrafter):

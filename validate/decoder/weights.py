@@ -17,10 +17,9 @@ from perfmodel.specs.boundary.files import read_mapping
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
 from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.validate.decoder.eagle import HeadModel
-from perfmodel.validate.decoder.families import check_supported
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, check_runs, quantise
 from perfmodel.validate.decoder.memory import check_fits
-from perfmodel.validate.decoder.model import Model, RoutedExperts
+from perfmodel.validate.decoder.model import Model, RoutedExperts, check_supported
 from perfmodel.validate.decoder.pieces import Piece, Pieces, head_pieces, pieces
 from perfmodel.validate.decoder.shard import RankShard
 

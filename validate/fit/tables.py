@@ -148,10 +148,16 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
     large.
     """
     import pyarrow.parquet as pq
+    from pyarrow import types
 
     schema = pq.read_schema(io.BytesIO(data))
-    words = [f.name for f in schema if f.name in TEXT and _is_text(f.type)]
-    wanted = [*words, *(f.name for f in schema if f.name not in TEXT and _is_number(f.type))]
+    words = [
+        f.name
+        for f in schema
+        if f.name in TEXT and (types.is_string(f.type) or types.is_large_string(f.type))
+    ]
+    numbers = [f.name for f in schema if types.is_integer(f.type) or types.is_floating(f.type)]
+    wanted = [*words, *(name for name in numbers if name not in TEXT)]
     file = pq.ParquetFile(io.BytesIO(data), read_dictionary=words)
     stored = file.metadata
     size = sum(stored.row_group(i).total_byte_size for i in range(stored.num_row_groups))
@@ -168,18 +174,6 @@ def _columns(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
                 yield name, values
         elif max(map(len, spelt := column.dictionary.to_pylist()), default=0) <= MAX_WORD:
             yield name, np.asarray(spelt, dtype=str)[column.indices.to_numpy()]
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _release(version: str) -> list[float]:

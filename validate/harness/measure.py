@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy, synchronize
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
@@ -31,16 +30,12 @@ def run_plan(
     resume: bool = False,
     results: Path = RESULTS,
     header: Row | None = None,
-    choices: tuple[AttentionChoice, ...] = (),
     deadline: float = math.inf,
 ) -> Path | None:
-    """Measure every point of a plan in every mode and write the record; see `run_rows`.
-
-    choices: of the plan's attention, where that is ``auto``; the calibration that the header names has them.
-    """
+    """Measure every point of a plan in every mode and write the record; see `run_rows`."""
 
     def rows(device: torch.device, shard: RankShard) -> Rows:
-        measured = PointMeasurer(plan, device, shard, choices)
+        measured = PointMeasurer(plan, device, shard)
         return [(f"{point.name}/{mode}", partial(measured.row, point, mode)) for point, mode in plan.runs()]
 
     protocol = {
@@ -50,17 +45,15 @@ def run_plan(
         "cache": "random values, no prefill",
     }
     stated = {**(header or {}), "protocol": protocol}
-    again = partial(run_plan, plan, machine, results=results, header=header, choices=choices)
+    again = partial(run_plan, plan, machine, results=results, header=header)
     return run_rows(RowsToMeasure(plan, "measure", machine, results, stated, rows, again), resume, deadline)
 
 
 class PointMeasurer:
     """Measures rows one after another; the runner of a point is shared by its modes."""
 
-    def __init__(
-        self, plan: Plan, device: torch.device, shard: RankShard, choices: tuple[AttentionChoice, ...] = ()
-    ) -> None:
-        self.plan, self.device, self.shard, self.choices = plan, device, shard, choices
+    def __init__(self, plan: Plan, device: torch.device, shard: RankShard) -> None:
+        self.plan, self.device, self.shard = plan, device, shard
         self.models = LoadedModels(plan, device, shard)
         self.clock = clock_for(device)
         self._runner: tuple[str, PointRunner | Row] | None = None
@@ -90,7 +83,7 @@ class PointMeasurer:
                 free_memory(self.device)
                 if self.device.type == "cuda":
                     torch.cuda.reset_peak_memory_stats(self.device)
-                runner: PointRunner | Row = PointRunner(self.models, self.plan, point, self.choices)
+                runner: PointRunner | Row = PointRunner(self.models, self.plan, point)
             except Exception as error:
                 runner = failure(error)
             if not all(self.shard.of_all(isinstance(runner, PointRunner))):

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.validate.decoder import graphs
 from perfmodel.validate.decoder.factory import make_decoder, start_random
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.script import scripted_weights
+from perfmodel.validate.decoder.sampling import scripted_weights
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
@@ -126,16 +125,14 @@ class PointRunner:
     """Baseline (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache, so one copy
     has to fit.
 
-    choices: of `backends.choose`. graphs: whether iterations are captured.
+    graphs: whether iterations are captured.
     """
 
-    def __init__(
-        self, models: LoadedModels, plan: Plan, point: PlanPoint, choices: tuple[AttentionChoice, ...] = ()
-    ) -> None:
+    def __init__(self, models: LoadedModels, plan: Plan, point: PlanPoint) -> None:
         target, draft = models.pair(point)
         iterations = max(plan.protocol.iterations, graphs.WARM_UP + 1)
         room = iterations * (point.gamma + 1) + 1
-        decoder = make_decoder(target, replace(_request(plan, point, room), attention_choices=choices), draft)
+        decoder = make_decoder(target, _request(plan, point, room), draft)
         state = start_random(decoder, max(point.lengths), room, plan.protocol.seed, point.lengths)
         copies = {n: getattr(state, n).clone() for n in ("tokens", "length", "limit", "finished")}
         alone = replace(

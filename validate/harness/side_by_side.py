@@ -10,13 +10,12 @@ from statistics import median
 import torch
 
 from perfmodel.validate.decoder.factory import make_decoder, start_random, watched
-from perfmodel.validate.decoder.generation import Generation, collect
 from perfmodel.validate.decoder.graphs import capture
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder.state import Generation, State, collect
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy
 
 PHASE_REPEATS = 5

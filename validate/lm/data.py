@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError
 
 HELD_OUT_PERCENT = 5
 
@@ -25,17 +25,10 @@ def is_held_out(path: Path) -> bool:
     return zlib.crc32(name.encode()) % 100 < HELD_OUT_PERCENT
 
 
-def _order(count: int, seed: int) -> np.ndarray:
-    """The numbers 0 ... count - 1 in shuffled order."""
-    if seed < 0:
-        raise refuse("--seed", None, "0 or more", seed)
-    return np.random.default_rng(seed).permutation(count)
-
-
 def held_out_prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
     """`count` pieces of `length` bytes from the start of held-out files that are long enough."""
     files = [p for p in source_files() if is_held_out(p) and p.stat().st_size >= length]
     if not files:
         raise InputError(f"--context: no held-out file of the standard library is {length} bytes long")
-    order = _order(len(files), seed)
+    order = np.random.default_rng(seed).permutation(len(files))
     return [list(files[order[i % len(files)]].read_bytes()[:length]) for i in range(count)]

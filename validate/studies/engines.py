@@ -9,6 +9,7 @@ import itertools
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,13 +20,18 @@ from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter,
 from perfmodel.specs.engines.engines import VERSION, release
 from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
+from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant
+from perfmodel.validate.studies.engines_file import PATH as CONSTANTS
 from perfmodel.validate.studies.engines_file import Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
     FEW,
     HeldOutErrors,
+    covered,
+    name_of,
+    of_groups,
     quantile,
     refits,
     replay,
@@ -264,8 +270,13 @@ def _carried(rates: Sequence[float]) -> list[float]:
     return errors
 
 
-def texts(fits: EngineFits, date: datetime.date) -> tuple[str, str]:
-    """``hardware/engines.yaml`` and ``results/engines.json``."""
+def texts(date: datetime.date) -> dict[Path, str]:
+    """``hardware/engines.yaml`` and ``results/engines.json``, fitted anew: some minutes."""
+    return texts_of(make(), date)
+
+
+def texts_of(fits: EngineFits, date: datetime.date) -> dict[Path, str]:
+    """The same from fits."""
     constants: dict[str, Any] = {"steps": fits.steps.values, "iteration": fits.iteration.values}
     constants |= {"step_folds": fits.step_folds, "ratio_folds": fits.ratio_folds}
     errors = replayed(constants)
@@ -282,7 +293,7 @@ def texts(fits: EngineFits, date: datetime.date) -> tuple[str, str]:
     }
     yaml = render(fits.steps, fits.iteration, errors.stated(), shared, fitted, (len(steps), len(rows)), date)
     recorded = {"schema_version": SCHEMA_VERSION, **shortened(constants, 4)}
-    return yaml, json.dumps(recorded, indent=1) + "\n"
+    return {CONSTANTS: yaml, PATH: json.dumps(recorded, indent=1) + "\n"}
 
 
 def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, Any]:
@@ -318,3 +329,94 @@ def _by_device(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
         gpu: [model for _, model in of]
         for gpu, of in grouped(dict.fromkeys(pairs), lambda pair: pair[0]).items()
     }
+
+
+def figures() -> dict[str, Any]:
+    """The engines' part of the accuracy record."""
+    record = recorded()
+    errors = replayed(record)
+    return {
+        "steps": _steps(errors),
+        "cells": _cells(step_errors(rows_of("seen"), STEP_FOLDS["seen"].key, record["step_folds"]["seen"])),
+        "ratios": {by: _by_engine(errors.ratios[by], {}) for by in RATIO_FOLDS},
+        "sides": sides(errors),
+    }
+
+
+def _steps(errors: HeldOutReplay) -> dict[str, Any]:
+    """By relation; no interval is narrower than that of a less novel relation, as in answers
+    (`HeldOutReplay.stated`).
+    """
+    found: dict[str, Any] = {}
+    least: dict[str, float] = {}
+    for relation in STEP_FOLDS:
+        found[relation] = _by_engine(errors.steps[relation], least)
+        least |= {
+            engine: float(np.log1p(e["width"])) for engine, e in found[relation].items() if "width" in e
+        }
+    return found
+
+
+def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
+    """With the rows inside the interval that the other groups give, and its median half-width as a share.
+
+    least: of each engine, the half-width that its intervals have at least.
+    """
+    if len(set(errors.groups)) <= FEW:
+        return {errors.engines[0]: _errors(errors)}
+    inside, width = covered(errors, least)
+    found = {}
+    for engine in ("all", *ENGINES):
+        mine = [i for i, name in enumerate(errors.engines) if engine in ("all", name)]
+        if mine:
+            share = {"inside": int(inside[mine].sum()), "width": float(np.expm1(np.median(width[mine])))}
+            found[engine] = _errors(errors.part(mine)) | share
+    return found
+
+
+def _errors(errors: HeldOutErrors) -> dict[str, Any]:
+    """Over rows, and the mean over groups: those of many rows count as one there."""
+    found, groups = (
+        errors_of(np.exp(errors.off), np.ones(len(errors.off))),
+        of_groups(errors.off, errors.groups),
+    )
+    assert found is not None
+    return {
+        "rows": found.rows,
+        "groups": len(groups),
+        "mape": found.mape,
+        "groups_mape": float(groups.mean()),
+        "bias": found.bias,
+        "worst": found.worst,
+    }
+
+
+def _cells(errors: HeldOutErrors) -> dict[str, Any]:
+    """By engine, device and model, degrees together, each degree predicted without its rows."""
+    cells = grouped(range(len(errors.groups)), lambda i: name_of(errors.groups[i][:3]))
+    return {name: _errors(errors.part(index)) for name, index in cells.items()}
+
+
+def sides(errors: HeldOutReplay) -> dict[str, Any]:
+    """Speedups at the measured tokens per iteration: correct sides of 1, and verdicts that were certain.
+
+    By held-out group: draft length or task, version, the whole study, ...
+    """
+    rows = errors.rows
+    counts: dict[str, Any] = {}
+    for by in RATIO_FOLDS:
+        width = errors.widened(by, covered(errors.ratios[by], {})[1])
+        counts[by] = {}
+        for engine in ("all", *ENGINES):
+            chosen = [i for i, r in enumerate(rows) if r.gained and engine in ("all", r.engine)]
+            if chosen:
+                measured = np.log([rows[i].gained / rows[i].ratio for i in chosen])  # type: ignore[operator]
+                predicted = measured - errors.ratios[by].off[chosen]
+                wrong, sure = (predicted > 0) != (measured > 0), np.abs(predicted) > width[chosen]
+                counts[by][engine] = {
+                    "rows": len(chosen),
+                    "right": int((~wrong).sum()),
+                    "sure": int(sure.sum()),
+                    "sure_and_wrong": int((sure & wrong).sum()),
+                }
+    return counts

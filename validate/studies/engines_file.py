@@ -10,7 +10,7 @@ import yaml
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter
 from perfmodel.specs.engines.engines import DRIFT, FILE, Engines
-from perfmodel.validate.solving import significant, yaml_number
+from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.parameters import (
     DECODING,
     DEFAULT_FLAGS,
@@ -89,7 +89,7 @@ def render(
         ],
     }
     Engines.model_validate(data)
-    return HEADER + yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=120, default_flow_style=None)
+    return HEADER + yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None)
 
 
 def _put(data: dict[str, Any], parameter: Parameter, value: float, deviation: float, source: str) -> None:
@@ -112,15 +112,3 @@ def _put(data: dict[str, Any], parameter: Parameter, value: float, deviation: fl
 
 def _mapping(scatter: Scatter) -> dict[str, Any]:
     return scatter.model_dump(exclude_none=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Numbers that YAML 1.1 reads as numbers."""
-
-
-def _float(dumper: yaml.SafeDumper, value: float) -> yaml.Node:
-    text = yaml_number(value, 6)
-    return dumper.represent_scalar("tag:yaml.org,2002:float", text if "." in text else f"{text}.0")
-
-
-_Dumper.add_representer(float, _float)

@@ -56,18 +56,12 @@ def is_own(row: DecodeRow) -> bool:
     )
 
 
-def own_rows() -> list[DecodeRow]:
-    """Rows of devices with kernels."""
-    return [row for row in engine_decode() if is_own(row)]
-
-
 def rows_of(relation: Relation) -> DecodeRows:
     """All rows of devices with kernels, counted for this relation; for another maker's device only
     its rows.
     """
-    if relation == "maker":
-        return DecodeRows([row for row in engine_decode() if not is_own(row)], DECODING, STAND_INS)
-    return DecodeRows(own_rows(), DECODING, STAND_INS if relation == "transferred" else None)
+    rows = [row for row in engine_decode() if is_own(row) == (relation != "maker")]
+    return DecodeRows(rows, DECODING, STAND_INS if relation in ("maker", "transferred") else None)
 
 
 def refits(

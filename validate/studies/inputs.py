@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perfmodel.reading import csv_lines, read_bytes, read_text
+from perfmodel.reading import read_bytes, read_text
 from perfmodel.specs import PACKAGE
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.units import FACTORS
-from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records.store import RESULTS
 
@@ -24,8 +23,6 @@ OF_RECORDS = (".json", ".yaml", ".csv")
 """Files of a machine: its records, and the devices and calibrations that they name; pages and pictures are
 derived from them.
 """
-AS_ONE = "public_"
-"""Tables of thousands of rows, of which one fingerprint is kept."""
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 OF_ANSWERS = ("specs", "kv", "drafts", "costs", "speculation", "queueing", "answers")
@@ -35,17 +32,16 @@ SHOWN = 60
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Folder or file -> its parts -> their fingerprints; for calibrations all values.
+    """Folder -> its files -> their fingerprints; of units and of the code's constants the values.
 
-    Devices and models count by their content, not by the layout of the file; published tables row by row.
+    Mappings count by their content, not by the layout of the file.
     """
     found: dict[str, dict[str, Any]] = {
         kind: {
             name: _content(files.data_directory(kind) / f"{name}.yaml") for name in files.bundled_names(kind)
         }
-        for kind in ("gpus", "models")
+        for kind in ("gpus", "models", "calibrations")
     }
-    found["calibrations"] = {name: _values(name) for name in files.bundled_names("calibrations")}
     found["engines"] = {
         path.name: _content(path)
         for path in (
@@ -56,10 +52,8 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
             results / "sources.json",
         )
     }
-    for table in sorted((results / "published").glob("*.csv")):
-        whole = {"file": _fingerprint(read_bytes(table))}
-        found[f"published/{table.name}"] = whole if table.stem.startswith(AS_ONE) else _rows(table)
-    found["models/heads.csv"] = _rows(files.data_directory("models") / "heads.csv")
+    tables = (*(results / "published").glob("*.csv"), files.data_directory("models") / "heads.csv")
+    found["tables"] = {table.name: _fingerprint(read_bytes(table)) for table in sorted(tables)}
     found["plans"] = {
         p.relative_to(VALIDATE).as_posix(): _content(p) for p in sorted(VALIDATE.rglob("*.yaml"))
     }
@@ -97,32 +91,3 @@ def _fingerprint(data: bytes) -> str:
 
 def _content(path: Path) -> str:
     return _fingerprint(json.dumps(files.read_mapping(path), sort_keys=True, default=str).encode())
-
-
-def _values(name: str) -> dict[str, Any]:
-    path = files.data_directory("calibrations") / f"{name}.yaml"
-    stated = files.parse(Calibration, files.read_mapping(path), str(path))
-    return {key: _texts(value) for key, value in stated.model_dump(exclude_defaults=True).items()}
-
-
-def _texts(value: Any) -> Any:
-    """The same with its numbers as text, so that no rounding is allowed; a list of numbers is one text."""
-    if isinstance(value, dict):
-        return {key: _texts(inner) for key, inner in value.items()}
-    if isinstance(value, list) and any(isinstance(inner, list) for inner in value):
-        return [_texts(inner) for inner in value]
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _rows(table: Path) -> dict[str, str]:
-    """Row -> fingerprint, by its `id`, or by its place where it has none or shares it; the head is `head`."""
-    found: dict[str, str] = {}
-    for number, (_, cells) in enumerate(csv_lines(table)):
-        if not number:
-            name, named = "head", cells[:1] == ["id"]
-        elif not named or not cells or cells[0] in found:
-            name = f"row {number}"
-        else:
-            name = cells[0]
-        found[name] = _fingerprint(json.dumps(cells).encode())
-    return found

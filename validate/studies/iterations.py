@@ -26,15 +26,13 @@ from perfmodel.validate.studies.published_engines import (
     engine_speculation,
     query_of,
     served,
-    step_law,
+    step_laws,
 )
 from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, Values, parts_of
 from perfmodel.validate.studies.steps import FittedConstants, StepGroup, batch_of, version_of
 
 NAMED_CONTEXT = 512
 """Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""
-LAW_BATCHES = (1, 4, 16, 64)
-"""Batches within those that the published law of step times was fitted to."""
 HARD = 1e6
 """Every ratio counts in full, however far off."""
 CLOCKED = Spread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
@@ -166,19 +164,15 @@ def iterations() -> list[Iteration]:
     for printed in served():
         if printed.draft != "ngram":  # how often an n-gram draft finds anything is not printed
             ratio = printed.tokens_per_iteration / printed.speedup
-            rows.append(_served(printed, printed.id, f"{printed.draft} {printed.task}", ratio, TRACES))
-    law, first = step_law(), next(row for row in served() if row.draft == "eagle")
-    for batch in LAW_BATCHES:
-        asked = replace(first, batch=batch, tokens_per_iteration=1.0)
-        ratio = 1.0 / law.speedup(asked, NAMED_CONTEXT, 1.0)
-        rows.append(_served(asked, f"{law.id}-{batch}", "the law", ratio, LAW))
+            rows.append(_served(printed, f"{printed.draft} {printed.task}", ratio, TRACES))
+    rows += [_served(row, row.task, 1.0 / row.speedup, LAW) for row in step_laws()]
     return rows
 
 
-def _served(row: ServedRow, name: str, group: str, ratio: float, spread: Spread) -> Iteration:
+def _served(row: ServedRow, group: str, ratio: float, spread: Spread) -> Iteration:
     query = Query(row.target, row.hardware, row.batch, NAMED_CONTEXT, row.gamma, draft=row.draft, alpha=0.7)
     return Iteration(
-        name=name,
+        name=row.id,
         study="SpecDecode-Bench",
         group=group,
         engine="vllm",
@@ -201,7 +195,7 @@ def _clocked(row: EngineSpeculationRow, ratio: float, spread: Spread) -> Iterati
     query = query_of(row, row.target, context, row.batch, row.steps, **drafting)
     return Iteration(
         name=row.id,
-        study=row.source.partition(" ")[0].partition("@")[0],
+        study=row.source_id,
         group=f"{row.target} {row.engine} {row.hardware} tp {row.tensor_parallel} {row.draft} gamma "
         f"{row.steps}",
         engine=row.engine,

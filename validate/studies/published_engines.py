@@ -1,5 +1,4 @@
-"""Published step times of serving engines, with and without speculation, and a published law of one engine's
-steps.
+"""Published step times of serving engines, with and without speculation.
 
 The tables are ``results/published/<name>.csv``; tests check the relations within a row
 (tests/specs/test_published.py).
@@ -134,51 +133,6 @@ class ServedRow:
         return tuple(float(part) for part in self.positions.split("/"))
 
 
-@dataclass(frozen=True, slots=True)
-class StepLaw:
-    """A published linear fit of one stack's step times, in seconds.
-
-    A target pass takes target_s + target_token_s a token + target_cached_s a cached token; all `gamma` steps
-    of the draft likewise; host_s is spent in every step, speculating or not; an n-gram draft takes
-    `ngram_share` of the pass.
-    """
-
-    id: str
-    source: str
-    hardware: str
-    stack: str
-    target: str
-    draft: str
-    gamma: int
-    target_s: float
-    target_token_s: float
-    target_cached_s: float
-    draft_s: float
-    draft_token_s: float
-    draft_cached_s: float
-    host_s: float
-    ngram_share: float
-    notes: str
-
-    def pass_s(self, tokens: float, cached: float) -> float:
-        """A target pass of so many tokens over so many cached ones, all sequences together."""
-        return self.target_s + self.target_token_s * tokens + self.target_cached_s * cached
-
-    def speedup(self, row: ServedRow, context: float, match: float) -> float:
-        """Speedup of a row at a context. match: share of sequences for which an n-gram draft finds
-        a match.
-        """
-        cached = row.batch * context
-        baseline = self.pass_s(row.batch, cached) + self.host_s
-        if row.draft == "ngram":
-            verify = self.pass_s(row.batch * (1 + row.gamma * match), cached)
-            return row.tokens_per_iteration * baseline / (verify * (1 + self.ngram_share) + self.host_s)
-        verify = self.pass_s(row.batch * (row.gamma + 1), cached)
-        drafting = self.draft_s + self.draft_token_s * (row.batch * row.gamma) + self.draft_cached_s * cached
-        iteration = verify + drafting + self.host_s
-        return row.tokens_per_iteration * baseline / iteration
-
-
 engine_decode = partial(read_published, "engine_decode", DecodeRow)
 """Baseline steps."""
 engine_speculation = partial(read_published, "engine_speculation", EngineSpeculationRow)
@@ -186,8 +140,5 @@ engine_speculation = partial(read_published, "engine_speculation", EngineSpecula
 served = partial(read_published, "served", ServedRow)
 """SpecDecode-Bench's speedups in vLLM."""
 
-
-def step_law() -> StepLaw:
-    """The one law there is: vLLM on one H100, Llama-3.1-8B."""
-    (law,) = read_published("step_laws", StepLaw)
-    return law
+step_laws = partial(read_published, "step_laws", ServedRow)
+"""One step over one iteration by a published fit of vLLM's step times: one token an iteration, no task."""

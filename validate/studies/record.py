@@ -6,16 +6,22 @@ it, with refits that have not seen the fold. Deterministic, without a GPU.
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.calibrations.fit_errors import Scatter
+from perfmodel.specs.published import MeasuredPoint, published_points
+from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.uncertainty import speedup_interval
+from perfmodel.speculation.workload import Workload
 from perfmodel.validate.accuracy.compare import (
     Cell,
     Mode,
+    calibration_for,
     compare,
     correct_verdicts,
     error,
@@ -29,9 +35,8 @@ from perfmodel.validate.fit.fitting import points_of
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
 from perfmodel.validate.records.store import BUNDLED
-from perfmodel.validate.solving import significant
-from perfmodel.validate.studies import best_gamma, sources, traffic
-from perfmodel.validate.studies import engine_errors as engines
+from perfmodel.validate.solving import shortened
+from perfmodel.validate.studies import engines, sources, traffic
 from perfmodel.validate.studies.gate import SCHEMA_VERSION
 from perfmodel.validate.studies.inputs import inputs
 
@@ -45,6 +50,10 @@ calibration.
 NOT_RECORDED = "ar_tpot_s"
 """Own records time the baseline twice: as T_T, which is recorded, and end to end."""
 
+CONSTANT_GAMMAS = (1, 2, 3, 4, 5)
+"""Draft lengths of the baseline that always drafts the same number of tokens."""
+MAX_GAMMA = 8
+
 MAGICDEC = [recipe for recipe in RECIPES.values() if recipe.stack == "magicdec"]
 """Those whose rows speculate."""
 
@@ -53,20 +62,21 @@ def record() -> dict[str, Any]:
     """Everything, as it is now; plain JSON types, numbers rounded to `DIGITS` significant digits."""
     replayed = {mode: compare(gated_sets(BUNDLED), mode, results=BUNDLED) for mode in MODES}
     cells = {mode: [c for c in found if c.quantity != NOT_RECORDED] for mode, found in replayed.items()}
-    return rounded(
+    return shortened(
         {
             "schema_version": SCHEMA_VERSION,
             "inputs": inputs(),
             "replays": {mode: replay(found) for mode, found in cells.items()},
             "bounds": bounds(cells["shipped"]),
-            "gamma_optimal": {mode: best_gamma.figures(mode) for mode in MODES},
+            "gamma_optimal": {mode: best_gamma(mode) for mode in MODES},
             "calibrations": {name: calibration_figures(recipe) for name, recipe in RECIPES.items()},
             "coverage": {recipe.name: coverage(recipe) for recipe in MAGICDEC},
             "elsewhere": elsewhere(),
             "sources": sources.figures(),
             "engines": engines.figures(),
             "traffic": traffic.figures(),
-        }
+        },
+        DIGITS,
     )
 
 
@@ -173,15 +183,53 @@ def elsewhere() -> dict[str, Any]:
     }
 
 
-def rounded(value: Any) -> Any:
-    """The same with every float at `DIGITS` significant digits."""
-    if isinstance(value, dict):
-        return {key: rounded(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(inner) for inner in value]
-    return significant(value, DIGITS) if isinstance(value, float) else value
-
-
 def render(found: dict[str, Any]) -> str:
     """The text of the file."""
     return json.dumps(found, indent=1, allow_nan=False) + "\n"
+
+
+def best_gamma(mode: Mode) -> dict[str, Any]:
+    """Errors of the speedup at the measured best gamma, the predicted best gamma, and the loss from choosing
+    it.
+
+    Held-out predicts each row with a fit that saw no time of its model, batch and context. regret: predicted
+    best speedup over the predicted one at the measured gamma, minus 1; constant_regret: over that of each of
+    `CONSTANT_GAMMAS`.
+    """
+    off, regrets, constant, choices = [], [], [], {}
+    for p in published_points("gamma_optimal"):
+        assert p.gamma is not None
+        assert p.speedup is not None
+        assert p.alpha is not None
+        acceptance = Acceptance.from_alpha(p.alpha)
+        scenario = replace(scenario_of(p, _gamma_calibration(p, mode)), acceptance=acceptance)
+        best = predict(scenario, Workload.of(p.batch, p.context, p.gamma), MAX_GAMMA)
+        off.append(float(best.speedup) / p.speedup - 1.0)
+        regrets.append(float(best.speedup_at_gamma_optimal) / float(best.speedup) - 1.0)
+        at = speedups(scenario, p.batch, p.context, np.array(CONSTANT_GAMMAS))
+        constant.append(float(best.speedup_at_gamma_optimal) / at - 1.0)
+        choices[p.row_id] = [p.gamma, int(best.gamma_optimal)]
+    return {
+        "rows": len(choices),
+        "speedup_mape": float(np.mean(np.abs(off))),
+        "speedup_worst": max(off, key=abs),
+        "within_one": sum(abs(predicted - measured) <= 1 for measured, predicted in choices.values()),
+        "regret_mean": float(np.mean(regrets)),
+        "regret_worst": max(regrets),
+        "constant_regret_mean": dict(
+            zip(map(str, CONSTANT_GAMMAS), np.mean(constant, axis=0).tolist(), strict=True)
+        ),
+        "choices": choices,
+    }
+
+
+def _gamma_calibration(p: MeasuredPoint, mode: Mode) -> Calibration:
+    shipped = calibration_for(p)
+    if mode == "shipped" or shipped.name not in RECIPES:
+        return shipped
+    out, asked = held_out(RECIPES[shipped.name]), (p.target, p.batch, p.context)
+    folds = zip(out.points.points, out.fold, strict=True)
+    return next(
+        (out.fits[f].calibration for one, f in folds if (one.target, one.batch, one.context) == asked),
+        shipped,
+    )

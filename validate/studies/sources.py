@@ -1,7 +1,7 @@
 """Sources left out whole: how far steps, iterations over steps and speedups of public runs are off.
 
-`fit` makes ``hardware/sources.yaml``, the deviations that intervals of steps are made of; `figures` what the
-accuracy record holds. Means are over rows and over sources (macro), so that a source of hundreds of rows
+`texts` makes ``hardware/sources.yaml``, the deviations that intervals of steps are made of; `figures` what
+the accuracy record holds. Means are over rows and over sources (macro), so that a source of hundreds of rows
 counts as one.
 """
 
@@ -11,6 +11,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def _class(run: PublicRun) -> str:
     return f"{run.engine} {'crowded' if run.batch >= CROWDED else 'alone'}"
 
 
-def fit(date: datetime.date) -> tuple[str, str]:
+def texts(date: datetime.date) -> dict[Path, str]:
     """The texts of the two files: deviations, and errors of steps by constants without their source.
 
     llama.cpp's are in the files of its constants (`llamacpp.texts`).
@@ -126,7 +127,8 @@ def fit(date: datetime.date) -> tuple[str, str]:
     short = shortened(data, 3)
     StepErrors.model_validate(short)
     errors = {a.run.id: significant(float(off), 4) for a, off in zip(rows, left, strict=True)}
-    return HEADER + yaml.safe_dump(short, sort_keys=False, width=110), json.dumps(errors, indent=1) + "\n"
+    stated = HEADER + yaml.safe_dump(short, sort_keys=False, width=110)
+    return {PATH: stated, LEFT_OUT: json.dumps(errors, indent=1) + "\n"}
 
 
 def _widening(rows: Sequence[Answered], left: Array, deviation: Array) -> dict[str, float]:

@@ -33,7 +33,7 @@ from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING
-from perfmodel.validate.studies.published_engines import query_of
+from perfmodel.validate.studies.published_engines import query_of, source_of
 from perfmodel.validate.studies.steps import FittedConstants, dated
 
 SEED = 1
@@ -181,7 +181,8 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     """
     found, model = recorded(), f"{run.engine} {run.target}"
     if by == "study":
-        step, ratio = found["step_folds"]["model"].get(model), found["ratio_folds"]["model"].get(_source(run))
+        step = found["step_folds"]["model"].get(model)
+        ratio = found["ratio_folds"]["model"].get(source_of(str(run.source)))
     else:
         device = f"{run.hardware} {run.tensor_parallel}"
         step = None if run.steps else found["step_folds"]["seen"].get(f"{model} {device}")
@@ -192,10 +193,6 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
     constants = FittedConstants.of(run.hardware, run.engine, run.version, (*DECODING, *SPECULATING))
     values = (step or found["steps"]) | (ratio or found["iteration"])
     return with_calibration(shipped(run), constants.calibration(values))
-
-
-def _source(run: ServedRun) -> str:
-    return str(run.source).partition(" ")[0].partition("@")[0]
 
 
 Folds = Mapping[str, Mapping[str, Mapping[str, float]]]

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
-from msgspec import Meta, field
+from msgspec import field
 
 from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.specs.calibrations.constants import (
     ABSENT,
     AllReduce,
@@ -26,21 +25,6 @@ from perfmodel.specs.calibrations.engine_constants import ONE, EngineConstants
 from perfmodel.specs.calibrations.fit_errors import MeasuredRange, Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.engines.engines import architecture_of, engines, part_of, release
-
-
-class AttentionChoice(Frozen):
-    """The decoder's fastest implementation of attention for these heads and query tokens per sequence.
-
-    from_tokens: least number of cached tokens of all sequences. name: as in `--attention`; `auto` where
-    nothing was measured.
-    """
-
-    heads: Annotated[int, Meta(ge=1)]
-    kv_heads: Annotated[int, Meta(ge=1)]
-    head_dim: Annotated[int, Meta(ge=1)]
-    query: Annotated[int, Meta(ge=1)]
-    from_tokens: Annotated[int, Meta(ge=0)]
-    name: Literal["auto", "math", "sdpa", "triton"]
 
 
 class Calibration(EngineConstants):
@@ -57,8 +41,7 @@ class Calibration(EngineConstants):
     engine, by the held-out part. measured: the range that an engine served while its own rows were timed.
     versions, drafts, longest_tokens, widest_tokens, unseen_draft, unseen_context, unseen_width: see
     `engines.Engine` and `engines.Engines`. measured_models, speculating_models: models with steps, or
-    iterations, of this engine on this device. attention_choices: the measured fastest attention of
-    perfmodel's own decoder.
+    iterations, of this engine on this device.
     """
 
     name: str
@@ -197,7 +180,6 @@ class Calibration(EngineConstants):
         ),
     ] = ABSENT
     shards_lm_head: bool = True
-    attention_choices: tuple[AttentionChoice, ...] = ()
     fit: StatedFit | None = None
     measured: MeasuredRange | None = None
     observed_error: dict[Quantity, Scatter] = field(default_factory=dict)

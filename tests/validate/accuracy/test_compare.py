@@ -22,8 +22,7 @@ from perfmodel.validate.accuracy.compare import (
     partitions,
     worst,
 )
-from perfmodel.validate.accuracy.report import error_table
-from perfmodel.validate.accuracy.trends import inflections
+from perfmodel.validate.accuracy.report import error_table, inflections
 from perfmodel.validate.cli import app
 
 CELL = Cell(published_points("magicdec")[0], "target_s", 2.0, 1.0, "cal", True, 1.5, True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.validate.accuracy.trends import inflection_of
+from perfmodel.validate.accuracy.report import inflection_of
 from perfmodel.validate.records.store import RESULTS, records
 from tests.validate.tiny import BLOCK, measured
 

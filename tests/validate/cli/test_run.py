@@ -12,7 +12,7 @@ from perfmodel.cli import run
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
-from perfmodel.validate.cli.run import closing
+from perfmodel.validate.cli.measure import closing
 from perfmodel.validate.records import code_version
 from perfmodel.validate.records.store import RESULTS, Record, latest, records
 from tests.validate.tiny import BLOCK, changed, measured, write

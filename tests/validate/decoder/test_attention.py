@@ -1,16 +1,13 @@
 """Each implementation against attention written out query by query."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.specs.calibrations.calibration import AttentionChoice
 from perfmodel.validate.decoder import backends
 from perfmodel.validate.decoder.attention import FoldedAttention, Span
-from perfmodel.validate.decoder.backends import AttentionByShape
 from tests.validate.tiny import refused
 
 SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]
@@ -88,52 +85,6 @@ def test_a_sliding_window(name) -> None:
                 *parts, [length - begin], new_k[b : b + 1, :, : j + 3], new_v[b : b + 1, :, : j + 3]
             )
             torch.testing.assert_close(out[b : b + 1, j : j + 1], wanted, rtol=1e-6, atol=1e-6)
-
-
-CHOICES = [
-    AttentionChoice(heads=4, kv_heads=2, head_dim=16, query=query, from_tokens=tokens, name=name)
-    for query, tokens, name in ((1, 0, "sdpa"), (1, 1000, "auto"), (8, 0, "auto"), (8, 500, "sdpa"))
-]
-
-
-@pytest.mark.parametrize(
-    ("heads", "query", "tokens", "name"),
-    [
-        ((4, 2, 16), 1, 0, "sdpa"),
-        ((4, 2, 16), 1, 999, "sdpa"),
-        ((4, 2, 16), 1, 1000, "math"),
-        ((4, 2, 16), 2, 999, "sdpa"),
-        ((4, 2, 16), 3, 999, "sdpa"),
-        ((4, 2, 16), 3, 499, "math"),  # the nearest by ratio
-        ((4, 2, 16), 64, 500, "sdpa"),
-        ((4, 4, 16), 1, 0, "math"),
-    ],
-)
-def test_the_implementation_chosen_for_a_shape(heads, query, tokens, name) -> None:
-    chosen = backends.choose("auto", torch.device("cpu"), torch.float64, choices=CHOICES)
-    assert isinstance(chosen, AttentionByShape)
-    assert chosen.of(heads, query, tokens).name == name
-    assert (chosen.name, backends.selection(chosen).attention.name) == ("by shape", "math")
-
-
-def test_calls_go_to_the_implementation_of_their_shape() -> None:
-    """Cached tokens of all sequences that are looked at, so that a captured graph keeps its choice."""
-    asked: list[tuple[object, ...]] = []
-
-    class Told(AttentionByShape):
-        """Notes what it is asked for."""
-
-        def of(self, *shape: Any) -> FoldedAttention:
-            asked.append(shape)
-            return super().of(*shape)
-
-    named = {name: backends.choose(name, torch.device("cpu"), torch.float64) for name in ("math", "sdpa")}
-    check(Told(named["math"], CHOICES, named), 3, 5, torch.float64, 1e-6, [128, 0, 57])
-    q, k, v, new_k, new_v = inputs(3, 5, torch.float64)
-    span = Span(torch.tensor([60, 90, 100]), 100, start=20, first=torch.full((3, 3), 20))
-    Told(named["math"], CHOICES, named)(q, k, v, span, new_k, new_v)
-    sizes = q.shape[1], new_k.shape[1], q.shape[3]
-    assert asked == [(sizes, 3, 3 * 128), (sizes, 3, 3 * 80)]
 
 
 def test_unknown_names_are_refused() -> None:

@@ -96,12 +96,12 @@ def test_bos_stays_whatever_is_cut(tokens, most, bos, kept) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", "line 1: must be JSON"),
+        ("{", "line 1: must be valid JSON"),
         ('{"prompt": "x"}', 'line 1: must be an object with "text" or "tokens"'),
         ("[3, 61]", "line 1: must be tokens in 0 .. 60, given 61"),
         ("[3, true]", "line 1: must be tokens in 0 .. 60, given True"),
         ("[]", "line 1: must be a text of one token or more"),
-        ("[" * 5000, "line 1: must be JSON"),
+        ("[" * 5000, "line 1: must not be nested so deeply"),
     ],
 )
 def test_lines_that_are_no_prompts(reader, tmp_path, line, says) -> None:

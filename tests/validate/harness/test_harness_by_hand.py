@@ -16,12 +16,12 @@ from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import factory
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.generation import Generation
 from perfmodel.validate.decoder.kv import every_method
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder.state import Generation
 from perfmodel.validate.harness import acceptance, environment, measure, session, side_by_side
 from perfmodel.validate.harness.acceptance import (
     METHODS,
@@ -30,12 +30,13 @@ from perfmodel.validate.harness.acceptance import (
     _prompts,
     _source,
     entry,
+    ratio_error,
+    standard_error,
 )
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.estimate import estimate, scenario_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.harness.side_by_side import compare, difference, run
-from perfmodel.validate.harness.standard_errors import ratio_error, standard_error
 from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.plan import load_plan
 from tests.validate.tiny import BLOCK, refused, write

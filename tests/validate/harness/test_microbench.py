@@ -15,11 +15,9 @@ from perfmodel.specs.calibrations.calibration import Calibration, load_calibrati
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.harness.estimate import scenario_of
-from perfmodel.validate.harness.micro.fit import KernelFit, attention_choices, calibration_from
-from perfmodel.validate.harness.micro.host import host_spec
+from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from, host_spec
 from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes
 from perfmodel.validate.records.plan import Plan, load_plan, spec_of
-from perfmodel.validate.records.schema import KernelRow
 from perfmodel.validate.records.store import Record, read_record
 from tests.validate.tiny import BLOCK, refused, write
 
@@ -266,60 +264,12 @@ def test_kernels_run_and_are_recorded(tmp_path) -> None:
     (path,) = tmp_path.glob("t-1/*-micro.json")
     found = read_record(path)
     assert not found.failures()
-    attention = [row.at for row in found.kernels if row.kind == "attention"]
-    again = [{**at, "implementation": "math"} for at in attention if "implementation" not in at]
-    assert attention[len(attention) // 2 :] == again, "each shape once more by what else there is on a CPU"
     kinds = "copy read gemm attention add_norm rope activation sampling shell bare loop"
     assert {row.kind for row in found.kernels} == set(kinds.split())
     assert all(len(row.samples["call_s"]) == 7 and row.call_s > 0 for row in found.kernels)
     made = calibration_from(found, load_gpu("h100-sxm-80gb"), "test")
     assert made.fitted_on == (found.name,)
     assert all(math.isfinite(getattr(made, name).value) for name in TRUTH)
-
-
-def timed(query: int, batch: int, context: int, milliseconds: float, **name: str) -> KernelRow:
-    sizes = {"heads": 8, "kv_heads": 2, "head_dim": 16, "batch": batch, "context": context, "query": query}
-    samples = {"call_s": [milliseconds * 1e-3]}
-    return KernelRow.model_validate(
-        {"key": "k", "kind": "attention", "status": "ok", "at": {**sizes, **name}, "samples": samples}
-    )
-
-
-def test_the_fastest_implementation_by_shape_by_hand() -> None:
-    """Clearly the faster (2 %), of all calls with as many cached tokens together, from there on; else the
-    default.
-    """
-    math_ = {"implementation": "math"}
-    one = [
-        timed(1, 2, 50, 1.0),
-        timed(1, 2, 50, 0.9, **math_),
-        timed(1, 2, 100, 1.0),
-        timed(1, 2, 100, 0.99, **math_),
-    ]
-    split = [
-        timed(1, 4, 100, 1.0),
-        timed(1, 4, 100, 0.5, **math_),
-        timed(1, 1, 400, 2.0),
-        timed(1, 1, 400, 2.6, **math_),
-    ]
-    four = [timed(4, 2, 50, 1.0), timed(4, 2, 50, 1.1, **math_), timed(4, 9, 50, 1.0)]
-    rows = [*split, *four, *one]
-    chosen = [
-        (c["query"], c["from_tokens"], c["name"]) for c in attention_choices(rows, lambda row: row.call_s)
-    ]
-    assert chosen == [(1, 0, "math"), (1, 200, "auto"), (4, 0, "auto")]
-    best = attention_choices(
-        [*rows, timed(1, 2, 400, 1.0), timed(1, 2, 400, 0.5, **math_)], lambda row: row.call_s
-    )
-    assert best[2] == {
-        "heads": 8,
-        "kv_heads": 2,
-        "head_dim": 16,
-        "query": 1,
-        "from_tokens": 800,
-        "name": "math",
-    }
-    assert attention_choices([*four, one[0]], lambda row: row.call_s) == []
 
 
 def test_times_that_no_efficiency_explains_are_named(record, gpu) -> None:

@@ -21,7 +21,7 @@ from perfmodel.validate.studies.engines import (
     _wider,
     acceptance,
     recorded,
-    texts,
+    texts_of,
 )
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
 from perfmodel.validate.studies.held_out import HeldOutErrors, rows_of
@@ -90,7 +90,7 @@ def test_both_files_come_out_as_shipped() -> None:
     ratios = fitted(SPECULATING, record["iteration"], speculating)
     digits = {name: value * (1 + 4e-5) for name, value in record["steps"].items()}  # more than are kept
     fits = EngineFits(replace(steps, values=digits), ratios, record["step_folds"], record["ratio_folds"])
-    stated, text = texts(fits, engines().date)
+    stated, text = texts_of(fits, engines().date).values()
     assert text == study.PATH.read_text(encoding="utf-8")
     ours, theirs = (list(_leaves(yaml.safe_load(t))) for t in (stated, SHIPPED.read_text(encoding="utf-8")))
     assert [place for place, _ in ours] == [place for place, _ in theirs]

@@ -51,36 +51,40 @@ def swap(old: str, new: str) -> Edit:
 
 
 TAMPERINGS: list[tuple[str, Edit, str]] = [
-    (MAGICDEC, swap("stderr: 0.019", "stderr: 0.005"), "gemm_flops_fraction/stderr: 0.019 -> 0.005"),
+    (MAGICDEC, swap("stderr: 0.019", "stderr: 0.005"), "calibrations/a100-sxm-80gb.magicdec: "),
     (
         MAGICDEC,
         swap("log_rms: 0.202, rows: 12", "log_rms: 0.202, rows: 120"),
-        "transfer_error/rows: 12 -> 120",
+        "calibrations/a100-sxm-80gb.magicdec: ",
     ),
-    (GPT_FAST, swap("shards_lm_head: false", "shards_lm_head: true"), "shards_lm_head: recorded, but gone"),
-    (MAGICDEC, swap("fitted_on: .magicdec.", "fitted_on: [magicdec, gptfast_decode]"), "fitted_on"),
+    (
+        GPT_FAST,
+        swap("shards_lm_head: false", "shards_lm_head: true"),
+        "calibrations/a100-sxm-80gb.gpt-fast: ",
+    ),
+    (MAGICDEC, swap("fitted_on: .magicdec.", "fitted_on: [magicdec, gptfast_decode]"), "calibrations/"),
     (
         "hardware/gpus/mi300x-192gb.yaml",
         swap("(memory_bandwidth: .value: )[0-9.]+", r"\g<1>5000"),
         "gpus/mi300x-192gb",
     ),
     ("models/deepseek-r1.yaml", swap(r"(\w+): (\d+)\n", r"\1: 7\n"), "models/deepseek-r1: "),
-    ("results/published/points.csv", swap("(3a-02,.*?),8.46,", r"\1,8.461,"), "published/points.csv/3a-02: "),
+    ("results/published/points.csv", swap("(3a-02,.*?),8.46,", r"\1,8.461,"), "tables/points.csv: "),
     (
         "results/published/points.csv",
         swap("3a-03,.*\n", ""),
-        "published/points.csv/3a-03: recorded, but gone",
+        "tables/points.csv: ",
     ),
-    ("results/published/served.csv", swap(",positions,", ",position,"), "published/served.csv/head: "),
-    ("results/published/points.csv", lambda t: t + t.splitlines()[1] + "\n", "csv/row 127: not recorded"),
-    ("results/published/extra.csv", lambda t: "id,speedup\nx,9.9\n", "published/extra.csv: not recorded"),
+    ("results/published/served.csv", swap(",positions,", ",position,"), "tables/served.csv: "),
+    ("results/published/points.csv", lambda t: t + t.splitlines()[1] + "\n", "tables/points.csv: "),
+    ("results/published/extra.csv", lambda t: "id,speedup\nx,9.9\n", "tables/extra.csv: not recorded"),
     (f"{OWN}.json", swap("0.000417799,", "0.000417798,"), "records/cpu-1/20261121T122043Z"),
     (
         "results/cpu-engine/device.yaml",
         swap("value: 42.9", "value: 43.0"),
         "records/cpu-engine/device.yaml: ",
     ),
-    ("models/heads.csv", swap(",32000,", ",32001,"), "models/heads.csv/"),
+    ("models/heads.csv", swap(",32000,", ",32001,"), "tables/heads.csv: "),
     ("validate/plans/cpu-full.yaml", swap("gamma: .*", "gamma: 1"), "plans/plans/cpu-full.yaml: "),
     (
         "perfmodel/queueing/latency.py",

@@ -37,9 +37,6 @@ ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (
 """Start and search range of the fit of each constant; the first three by their logarithm."""
 LEAST_KNOTS = 2
 """Of a curve; fewer messages that could be timed say nothing."""
-ATTENTION_SIZES = ("heads", "kv_heads", "head_dim", "query", "batch", "context")
-CLEARLY = 0.02
-"""Share of the time by which another implementation of attention has to be faster to be chosen."""
 KINK = 1.02
 """A fit without FLOP-limited calls stops at the FLOP limit of one; beyond this ratio a call is really
 FLOP-limited.
@@ -101,8 +98,6 @@ class KernelFit:
         }
         if table := self.allreduce():
             fixed["allreduce"] = table
-        if choices := attention_choices(self.kinds["attention"], self._s):
-            fixed["attention_choices"] = choices
         constants = {name: self._stated(name, value, error) for name, (value, error) in found.items()}
         return files.parse(Calibration, fixed | constants, str(self.record.path))
 
@@ -151,10 +146,8 @@ class KernelFit:
         )
 
     def attention(self, gemm_flops: tuple[float, float]) -> Found:
-        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache, from each shape's
-        fastest.
-        """
-        rows = [min(timed.values(), key=self._s) for timed in by_shape(self.kinds["attention"]).values()]
+        """Bandwidth and FLOP fraction, fixed time and re-read of attention over a cache."""
+        rows = self.kinds["attention"]
         heads, kv, dim, batch, context, query = (
             np.array([row.at[key] for row in rows], float)
             for key in ("heads", "kv_heads", "head_dim", "batch", "context", "query")
@@ -263,44 +256,6 @@ class KernelFit:
         return f"results/{self.record.data.machine}/{self.record.path.name}"
 
 
-def by_shape(rows: Sequence[KernelRow]) -> dict[tuple[int, ...], dict[str, KernelRow]]:
-    """(Heads, KV heads, head size, queries, cached tokens of all sequences, batch) -> implementation -> its
-    row.
-
-    ``auto`` is the plan's own.
-    """
-    shapes: dict[tuple[int, ...], dict[str, KernelRow]] = {}
-    for row in rows:
-        heads, kv_heads, dim, query, batch, context = (row.at[name] for name in ATTENTION_SIZES)
-        timed = shapes.setdefault((heads, kv_heads, dim, query, batch * context, batch), {})
-        timed[row.at.get("implementation", "auto")] = row
-    return shapes
-
-
-def attention_choices(
-    rows: Sequence[KernelRow], seconds: Callable[[KernelRow], float]
-) -> list[dict[str, Any]]:
-    """Fields of an `AttentionChoice` where another implementation begins to win; empty where ``auto`` always
-    does.
-
-    It wins if it is faster by `CLEARLY` in all calls with as many cached tokens in total.
-    """
-    spent: dict[tuple[int, ...], Counter[str]] = {}
-    for (*shape, _), timed in by_shape(rows).items():
-        for name, row in timed.items() if len(timed) > 1 else ():
-            spent.setdefault(tuple(shape), Counter())[name] += seconds(row)  # type: ignore[assignment]
-    choices: list[dict[str, Any]] = []
-    last: tuple[list[int], str] = [], ""
-    for (*shape, tokens), sums in sorted(spent.items()):
-        best = min(sums, key=lambda name: sums[name])
-        name = best if sums[best] < (1 - CLEARLY) * sums["auto"] else "auto"
-        if last != (shape, name):
-            sizes = dict(zip(("heads", "kv_heads", "head_dim", "query"), shape, strict=True))
-            choices.append({**sizes, "from_tokens": tokens if last[0] == shape else 0, "name": name})
-            last = shape, name
-    return choices if any(choice["name"] != "auto" for choice in choices) else []
-
-
 def _ends(kind: str, x: Array, error: Array) -> Found:
     """Both efficiencies and the fixed time, of which x begins with the logarithms."""
     names = (f"{kind}_bandwidth_fraction", f"{kind}_flops_fraction", f"{kind}_fixed_s")
@@ -311,3 +266,64 @@ def _nonnegative(columns: dict[str, Array], seconds: Array, scale: Array) -> Fou
     """Least squares on relative errors with no negative constant, each a column's."""
     x, error = nonnegative(np.stack([*columns.values()], 1) / scale[:, None], seconds / scale)
     return dict(zip(columns, zip(x, error, strict=True), strict=True))
+
+
+LARGE_BYTES = 2**27
+"""Bandwidth counts where at least so much is touched before anything is touched again."""
+MOVING = ("copy", "read", "gemm")
+
+
+def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
+    """A device file for the CPU of a record. Raises InputError for another device.
+
+    calibration: the one it names, by name or as a file next to it [``<name>.micro``].
+
+    Bandwidth and peak are the best of all kernels, so that no time measured with it can be below its bound.
+    """
+    environment, plan = record.data.environment, record.data.plan
+    device = environment.device
+    if device.kind != "cpu":
+        raise InputError(
+            f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}"
+        )
+    rows = [row for row in record.kernels if row.status == "ok"]
+    gemms = [row for row in rows if row.kind == "gemm"]
+    large = (row for row in rows if row.kind in MOVING and row.working_set_bytes >= LARGE_BYTES)
+    size = plan.precisions().weights.base.bytes_per_value
+    bandwidth = max((_moved(row.at, size) / row.best_s for row in large), default=0.0)
+    flops = max((2.0 * row.at["n"] * row.at["k"] * row.at["m"] / row.best_s for row in gemms), default=0.0)
+    if not bandwidth or not flops:
+        raise InputError(f"{record.path}: must hold copy, read and gemm kernels to describe a CPU")
+    command = f"perfmodel validate microbench {plan.name} (results/{record.name}.json)"
+    facts: dict[str, Any] = {
+        "name": name,
+        "title": f"{device.name.replace('(R)', '')}, {environment.threads} threads",
+        "vendor": device.name.split("(")[0].split()[0],
+        "architecture": "x86" if "x86" in environment.system else environment.system,
+        "kind": "cpu",
+        "calibration": calibration or f"{name}.micro",
+        "memory": _quantity(environment.memory_bytes / 1e9, "GB", "what the system reports"),
+        "memory_bandwidth": _quantity(bandwidth / 1e9, "GB/s", f"best copy, read or GEMM: {command}"),
+        "peak": {
+            "bf16" if plan.precision.activations in ("bf16", "fp16") else "fp32": _quantity(
+                flops / 1e9, "GFLOP/s", f"best GEMM: {command}"
+            )
+        },
+        "multiprocessors": _quantity(environment.threads, "count", "threads in use"),
+        "notes": f"bf16: {device.bf16}. Measured in a guest that shares its socket; caches are the socket's.",
+    }
+    if device.last_level_cache_bytes:
+        size = device.last_level_cache_bytes / 2**20
+        facts["last_level_cache"] = _quantity(
+            size, "MiB", "what the system reports; shared with other guests"
+        )
+    return files.parse(GPUSpec, facts, str(record.path))
+
+
+def _moved(at: dict[str, Any], bytes_per_value: float) -> float:
+    """Bytes that a kernel moves at least."""
+    return float(at["bytes"] if "bytes" in at else bytes_per_value * at["n"] * at["k"])
+
+
+def _quantity(value: float, unit: str, source: str) -> dict[str, Any]:
+    return {"value": significant(value, 4), "unit": unit, "source": source, "evidence": "measured"}

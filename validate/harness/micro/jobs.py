@@ -1,6 +1,5 @@
 """Kernels to time for a plan: every linear shape over M, attention over cache size and n, and the floors."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +54,6 @@ def _all(plan: Plan) -> list[Job]:
     if plan.tensor_parallel > 1:
         out += [Job("allreduce", {"bytes": size}) for size in MESSAGE_BYTES]
     return out
-
-
-def attention_by(wanted: Sequence[Job], names: Sequence[str]) -> list[Job]:
-    """The attention jobs once more for each implementation, to be compared with the plan's own."""
-    compared = [job for job in wanted if job.kind == "attention"]
-    return [Job(job.kind, {**job.at, "implementation": name}) for name in names for job in compared]
 
 
 def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:

@@ -133,18 +133,9 @@ class KernelMaker:
         return lambda x, codes: product(x, codes, scale)
 
     def _attention(
-        self,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        batch: int,
-        context: int,
-        query: int,
-        implementation: str = "",
+        self, heads: int, kv_heads: int, head_dim: int, batch: int, context: int, query: int
     ) -> Kernel:
-        attend = backends.choose(
-            implementation or self.plan.attention, self.device, self.dtype, self.cached == FP8
-        )
+        attend = backends.choose(self.plan.attention, self.device, self.dtype, self.cached == FP8)
         shape = (batch, kv_heads, context, head_dim)
         size = 2 * math.prod(shape) * self.cached.itemsize
         caches = self._rotating(self.cached, shape, shape)

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.backends import others
 from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
-from perfmodel.validate.harness.micro.jobs import SMALL, Job, attention_by, jobs
+from perfmodel.validate.harness.micro.jobs import SMALL, Job, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DTYPES
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
@@ -52,11 +51,8 @@ def run_micro(
         raise InputError(f"--only: must be kinds of kernels of the plan, given {', '.join(only)}")
 
     def rows(device: torch.device, shard: RankShard) -> Rows:
-        dtype, fp8 = DTYPES[plan.precision.activations], plan.precision.kv == "fp8"
-        maker, clock = KernelMaker(plan, device, dtype), clock_for(device)
-        compared = others(device, dtype, fp8) if plan.attention == "auto" else ()
-        every = [*wanted, *attention_by(wanted, compared)]
-        return [(job.key, partial(time_job, maker, job, clock, device, shard)) for job in every]
+        maker, clock = KernelMaker(plan, device, DTYPES[plan.precision.activations]), clock_for(device)
+        return [(job.key, partial(time_job, maker, job, clock, device, shard)) for job in wanted]
 
     protocol = {
         "samples": MIN_SAMPLES,
