@@ -166,9 +166,13 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     clients, busy = at_server(steps, load, limits, clients)
     inside = np.minimum(clients, float(steps.seats))
     decoding, ttft, others, served = _cycle_within(steps, lengths, limits, inside, most)
-    queued = inside / served - decoding - ttft.mean
-    room = (clients - inside) / served + np.maximum(queued, 0.0)
-    ttft = replace(ttft, mean=ttft.mean + np.minimum(queued, 0.0)) + Moments(room, np.square(OF_ROOM * room))
+    cycle = inside / served
+    # a seat that others wait for is not kept free while one of them is on its way
+    served = np.minimum(np.minimum(clients / cycle, inside / (cycle - steps.own_s)), most)
+    room = clients / served - decoding - ttft.mean
+    ttft = replace(ttft, mean=ttft.mean + np.minimum(room, 0.0))
+    room = np.maximum(room, 0.0)
+    ttft = ttft + Moments(room, np.square(OF_ROOM * room))
     mean = decoding / lengths.decoded
     prompts = Moments(others, REGULAR * others)
     tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(1.0 + others), Moments(1.0), spread)
@@ -183,7 +187,7 @@ def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> t
     """Clients at the server, not thinking: a with a + rate(a) think_s = clients. It is at least 1; also the
     share of time with one.
     """
-    if not load.think_s:
+    if not (load.think_s and steps.seats):
         return clients, np.ones(1)
     tried = np.geomspace(1.0, max(float(clients.max()), 1.0), FEWER_CLIENTS)
     most, _ = capacity(steps, load.lengths, limits)
@@ -199,14 +203,16 @@ def _cycle_within(
     """`_cycle`, and requests per second: at least the rate of fewer clients, at most the capacity (`most`).
 
     By Little's law a client's cycle lasts clients / rate. If that is shorter than `_cycle`, decoding is
-    shorter too, but never shorter than with fewer clients.
+    shorter too, but at one draft length never shorter than with fewer clients.
     """
     fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
     decoding, ttft, others = _cycle(steps, lengths, limits, tried)
     rates = np.minimum(np.maximum.accumulate(tried / (decoding + ttft.mean)), most)
     shorter = np.minimum(1.0, tried / rates / (decoding + ttft.mean))
-    decoding, at = np.maximum.accumulate(decoding * shorter), places[fewer.size :]
+    decoding, at = decoding * shorter, places[fewer.size :]
+    if not steps.table:
+        decoding = np.maximum.accumulate(decoding)
     times = ttft.mean, ttft.variance, ttft.third, ttft.least
     there = Moments(*(np.broadcast_to(of, tried.shape)[at] for of in times))
     return decoding[at], there, others[at], rates[at]
@@ -214,7 +220,7 @@ def _cycle_within(
 
 def _decoding_share(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> Array:
     """The share of passes in which a client decodes, by bisection."""
-    decoding = lengths.decoded / steps.tokens_per_iteration
+    decoding = steps.iterations(lengths)
     low, high = np.zeros_like(clients), np.ones_like(clients)
     for _ in range(HALVINGS):
         share = (low + high) / 2.0
@@ -245,9 +251,9 @@ def _cycle(
     others = (clients - 1.0) * share
     batch = 1.0 + others
     # others that end in a pass, each followed by a prompt
-    ends = others * steps.tokens_per_iteration / lengths.decoded
+    ends = others / steps.iterations(lengths)
     pass_s = steps.decode_at(batch) + ends * steps.prompt_at(batch)
-    decoding = lengths.decoded * pass_s / steps.tokens_per_iteration
+    decoding = steps.iterations(lengths) * pass_s
     alone = (1.0 - share) ** (clients - 1.0)  # no one else decodes
     seen = np.stack([alone, 1.0 - alone], -1)
     around = np.stack([np.zeros_like(others), np.maximum(others, 1.0)], -1)

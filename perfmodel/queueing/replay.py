@@ -182,6 +182,8 @@ class _Server:
         self.gained = [t.tokens_per_iteration for t in self.table]
         self.token_s: list[float] = [float(steps.prompt_s[0]), *map(float, steps.prompt_s)]
         self.token_s = [seconds / lengths.input_mean for seconds in self.token_s]
+        readings = {id(t.reading): t.reading for t in table if t.reading}
+        self.added_s = {key: reading.of_one() for key, reading in readings.items()}
         self.last = len(self.decode_s) - 1
         self.room = lengths.context / steps.kv_share
         self.blocks, self.hit = None, dict[int, int]()
@@ -231,7 +233,7 @@ class _Server:
             if not (self.running or self.reading or self.waiting):
                 self.time = self.coming[0][0]
                 continue
-            read = self._read()
+            read = self._read() if self.reading or self.waiting else []
             self._pass(read, 1 if read else self._quiet())
             self._finish()
         sent = np.array(self.sent)
@@ -320,15 +322,9 @@ class _Server:
     def _pass(self, read: list[tuple[int, int]], passes: int) -> None:
         """Runs a number of passes, the first of which reads prompts."""
         n = min(self.running, self.last)
-        tokens = sum(tokens for _, tokens in read)
-        drafting = self.table[n]
-        if tokens and drafting.reading:
-            added = float(drafting.reading(max(n, 1) * (drafting.gamma + 1.0), tokens))
-        else:
-            added = tokens * self.token_s[n]
-        if self.blocks is not None and drafting.reading:
-            added += drafting.reading.cached_s * sum(read * self.hit[request] for request, read in read)
-        seconds = passes * self.decode_s[n] + added
+        seconds = passes * self.decode_s[n]
+        if read:
+            seconds += self._added_s(n, read)
         self.decoding_s += self.running * seconds
         self.time += seconds
         self.number += passes
@@ -338,6 +334,16 @@ class _Server:
             self.left[request] -= tokens
             if not self.left[request]:
                 self._start(request)
+
+    def _added_s(self, n: int, read: list[tuple[int, int]]) -> float:
+        """Seconds that prompts add to a pass."""
+        tokens, reading = sum(tokens for _, tokens in read), self.table[n].reading
+        if reading is None:
+            return tokens * self.token_s[n]
+        added = self.added_s[id(reading)](max(n, 1) * (self.table[n].gamma + 1), tokens)
+        if self.blocks is not None:
+            added += reading.cached_s * sum(tokens * self.hit[request] for request, tokens in read)
+        return added
 
     def _start(self, request: int) -> None:
         """A prompt has been read. Its first token is out (unless the request was preempted before), and it

@@ -5,8 +5,10 @@ A pass over n decoding requests takes `decode_s[n-1]`. A prompt in the same pass
 same roofline on the tokens of both, the prompt's own quadratic attention and the draft's prefill.
 """
 
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import CachedPrompts, Engine, Reuse
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
+from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.scenario import Scenario
 
@@ -49,10 +52,24 @@ class Reading:
         times = {n: factor * getattr(self, n) for n in ("seconds", "token_s", "pass_s", "cached_s")}
         return replace(self, **times)
 
-    def __call__(self, decoding: Array | float, read: Array | float) -> Array:
+    def __call__(self, decoding: Array, read: Array) -> Array:
         """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens."""
-        both, alone = (np.interp(at, self.tokens, self.seconds) for at in (np.add(decoding, read), decoding))
+        both, alone = (np.interp(at, self.tokens, self.seconds) for at in (decoding + read, decoding))
         return np.asarray(np.maximum(both - alone, 0.0) + self.token_s * read + self.pass_s)
+
+    def of_one(self) -> Callable[[float, float], float]:
+        """The same for one pass at a time, without what an array costs."""
+        knots, seconds = self.tokens.tolist(), self.seconds.tolist()
+        slopes = (np.diff(self.seconds) / np.diff(self.tokens)).tolist()
+        token_s, pass_s, last = float(self.token_s), self.pass_s, len(knots) - 1
+
+        def layers_s(tokens: float) -> float:
+            at = bisect(knots, tokens, 1, last) - 1
+            return float(seconds[at] + (tokens - knots[at]) * slopes[at])
+
+        return lambda decoding, read: (
+            max(layers_s(decoding + read) - layers_s(decoding), 0.0) + token_s * read + pass_s
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +114,12 @@ class StepTimes:
 
     def alone_s(self, lengths: Lengths) -> float:
         """Seconds of decoding for an answer that runs alone."""
-        return lengths.decoded / self.tokens_per_iteration * float(self.decode_s[0])
+        return self.iterations(lengths) * float(self.decode_s[0])
+
+    def iterations(self, lengths: Lengths) -> float:
+        """Mean iterations of an answer; the last one gains more than is left."""
+        gained = self.tokens_per_iteration
+        return max((lengths.decoded + excess(self.gamma, round(gained, 9))) / gained, 1.0)
 
     def scaled(self, factor: float) -> "StepTimes":
         """All times of passes multiplied by a factor, for the closed form."""
@@ -203,6 +225,14 @@ def step_times(
     return times
 
 
+@cache
+def excess(gamma: int, gained: float) -> float:
+    """Mean tokens beyond an answer that its last iteration gains: E[X^2] / (2 E[X]) - 1/2 (renewals)."""
+    alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma))) if gained > 1 else 0.0
+    position = np.arange(gamma + 1.0)
+    return float((2.0 * position + 1.0) @ alpha**position / (2.0 * gained) - 0.5)
+
+
 def prompt_s_of(
     reading: Reading, limits: Limits, decoding: Array, ending: Array, tokens: Floats, pairs: Floats = 0.0
 ) -> Array:
@@ -212,10 +242,9 @@ def prompt_s_of(
     decoding: other tokens of the pass. ending: mean number of requests that end in it (Poisson).
     """
     left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0) / tokens
-    # prompts of a pass that has any, as far as they fit; and further passes of a longer one
-    together = np.clip(ending / -np.expm1(-ending), 1.0, np.maximum(left, 1.0))
-    further = np.maximum(1.0 / left - 1.0, 0.0) * reading.pass_s
-    return reading(decoding, together * tokens) / together + further + reading.cached_s * pairs
+    # prompts of a pass that has any, as far as they fit: of a longer one a part
+    together = np.minimum(ending / -np.expm1(-ending), left)
+    return reading(decoding, together * tokens) / together + reading.cached_s * pairs
 
 
 def sequences_of(

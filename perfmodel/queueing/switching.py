@@ -12,6 +12,8 @@ from perfmodel.queueing.steps import StepTimes
 
 LEAST_DECODING = 0.02
 """Least share of a pass that decoding keeps. A rate whose prompts need more is not sustained."""
+ENDLESS = 1e100
+"""Worth of a request where more arrive than leave at hundreds of batches."""
 SELDOM = 1e-3
 """Share of the largest time share that every batch counts at least, so that rare batches get a length too."""
 
@@ -62,10 +64,10 @@ def prompt_times(times: Sequence[StepTimes], seats: int) -> Array:
 
 def leaving(times: Sequence[StepTimes], lengths: Lengths, rate: float, seats: int) -> Array:
     """Requests/s that leave, ``[running batch, draft length]``, while prompts arrive at a rate."""
-    gains = np.array([t.tokens_per_iteration for t in times])
+    iterations = np.array([t.iterations(lengths) for t in times])
     decode, prompt = decode_times(times, seats), prompt_times(times, seats)
     decoding = np.maximum(1.0 - rate * prompt, LEAST_DECODING)
-    return np.arange(1.0, seats + 1)[:, None] * gains / (lengths.decoded * decode) * decoding
+    return np.arange(1.0, seats + 1)[:, None] / (iterations * decode) * decoding
 
 
 def values(leave: Array, rate: float) -> tuple[Array, Array]:
@@ -79,6 +81,6 @@ def values(leave: Array, rate: float) -> tuple[Array, Array]:
     mean = float(share @ n)
     worth, later = np.empty(leave.size), 0.0
     for i in range(leave.size - 1, -1, -1):
-        later = (n[i] - mean + rate * later) / leave[i]
+        later = min(max((n[i] - mean + rate * later) / leave[i], 0.0), ENDLESS)
         worth[i] = later
-    return np.maximum(share, SELDOM * share.max()), np.maximum(worth, 0.0)
+    return np.maximum(share, SELDOM * share.max()), worth

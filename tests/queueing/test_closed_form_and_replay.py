@@ -14,7 +14,7 @@ from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.occupancy import capacity, prompts_per_pass
 from perfmodel.queueing.replay import arrivals, replay
-from perfmodel.queueing.steps import StepTimes
+from perfmodel.queueing.steps import Reading, StepTimes, prompt_s_of
 
 TPOT, THROUGHPUT, TTFT, CLIENTS_TTFT = 0.03, 0.03, 0.10, 0.12
 CASES = settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.generate,))
@@ -110,3 +110,34 @@ def test_a_first_token_among_arrivals_in_bursts_and_even_ones(burstiness) -> Non
     load = Load(lengths, rate=np.array([rate]), burstiness=burstiness)
     met = replay(steps, lengths, Limits(), arrivals(lengths, 6000, rate, burstiness, 1))
     assert serve(steps, load, Limits()).ttft.mean[0] == pytest.approx(met.ttft_s.mean(), rel=0.3)
+
+
+KNEE = Reading(np.array([1.0, 512.0, 16384.0]), np.array([0.0, 0.025, 0.06]), 1e-6)
+"""What tokens add to a pass of a mixture of experts: the first 512 load nearly all of its weights."""
+FOUND = {
+    "prompts of six passes": (server(kv_share=0.01, reading=KNEE), Lengths(3000.0, 201.0), 0.4, 1.0),
+    "answers of two iterations": (server(0.02, 1e-5, 0.01, 15, 12.0), Lengths(500.0, 25.0), 0.3, 1.0),
+    "few requests in bursts": (server(0.004, 0.001, 1e-4, seats=64), Lengths(100.0, 201.0), 0.02, 0.3),
+}
+"""Servers, lengths, shares of saturation and burstiness of which an answer was 12 to 30 % off."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_random_questions_found(name) -> None:
+    steps, lengths, share, burstiness = FOUND[name]
+    limits = Limits(max_num_batched_tokens=512 if steps.reading else 8192)
+    if steps.reading:
+        prompt_s = prompt_s_of(KNEE, limits, steps.batches, steps.batches / 200.0, lengths.input_mean)
+        steps = replace(steps, prompt_s=prompt_s)
+    rate = share * capacity(steps, lengths, limits)[0]
+    told = serve(steps, Load(lengths, rate=np.array([rate]), burstiness=burstiness), limits)
+    met = replay(steps, lengths, limits, arrivals(lengths, 3000, rate, burstiness, 1))
+    assert told.tpot.mean[0] == pytest.approx(met.mean_tpot_s, rel=0.08)
+
+
+def test_a_seat_that_others_wait_for_does_not_wait_for_the_next_client() -> None:
+    """An answer decodes for 100 ms after 10 of its prompt; the next is on its way for 30."""
+    steps, lengths = server(0.001, 0.0, 0.01, seats=1, own_s=0.03), Lengths(500.0, 101.0, output_std=50.0)
+    told = serve(steps, Load(lengths, clients=np.array([1.0, 2.0, 9.0])), limits := Limits(1))
+    met = [replay(steps, lengths, limits, arrivals(lengths, 999, None, 1.0, 1), n) for n in (1, 2, 9)]
+    np.testing.assert_allclose(told.requests_per_s, [999 / each.duration_s for each in met], rtol=0.03)

@@ -218,6 +218,16 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     assert best.net_s == pytest.approx(kept.rows[3].e2e_s.mean - kept.rows[4].e2e_s.mean)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("more", [{"prefix_len": 400, "prefix_hits": 0.0}, {"model": "devstral-2-123b"}])
+def test_sessions_that_share_nothing_or_fit_nowhere_are_answered(more) -> None:
+    asked = ASK | {"model": "llama-3.1-8b", "hardware": "l40s", "turns": 5, "turn_input_len": 9} | more
+    told = pm.traffic(
+        **asked | {"think_time": 60, "gamma": "auto", "request_rate": None, "max_concurrency": 4}
+    )
+    assert told.rows[0].running_mean >= 0
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

@@ -350,14 +350,15 @@ class TrafficQuery(CommonOptions):
     def reusing(self) -> Reuse:
         """The parts that requests share with each other."""
         engine = Engine(self.prefix_block, self.disable_eagle_block_drop)
-        prefix, added = float(self.prefix_len or 0), float(self.turn_input_len or 0)
+        prefix = float(self.prefix_len or 0) if self.prefix_hits else 0.0
+        added = float(self.turn_input_len or 0)
         return Reuse(self.first, prefix, self.prefix_hits, self.turns, added, self.think_time, engine)
 
     @property
     def reuse(self) -> Reuse | None:
         """The same; None if requests share nothing."""
-        alike = self.turns > 1 or ((self.prefix_len or 0) > 0 and self.prefix_hits > 0)
-        return self.reusing if alike else None
+        reusing = self.reusing
+        return reusing if self.turns > 1 or reusing.prefix else None
 
     @property
     def limits(self) -> Limits:
@@ -372,12 +373,16 @@ class TrafficQuery(CommonOptions):
         return np.asarray(self.request_rate if self.opens else self.max_concurrency, float).reshape(-1)
 
     def load(self, values: Array) -> Load:
-        """A load of this kind (open or closed), at these rates or with these numbers of clients."""
+        """A load of this kind (open or closed), at these rates or with these numbers of clients.
+
+        Only the first turns of sessions that think arrive in bursts.
+        """
+        bursts = (1.0 / self.burstiness - 1.0) / (self.turns if self.think_time else 1)
         return Load(
             self.lengths,
             values if self.opens else None,
             None if self.opens else values,
-            self.burstiness,
+            1.0 / (1.0 + bursts),
             self.reusing.think_of_all_s,
         )
 

@@ -11,7 +11,7 @@ from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 NEVER_S = 1e9
-"""Time per token of a server that falls behind, larger than any other; a higher capacity makes it smaller."""
+"""Seconds of an answer of a server that falls behind, more than any other; a higher capacity makes it less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +32,20 @@ class Auto(LengthPolicy):
         A client without a seat counts with its waiting time. If no length can serve a rate, the one with the
         highest capacity is taken.
         """
-        loads, decoded = replica.loads, replica.lengths.decoded
+        loads, lengths = replica.loads, replica.lengths
         if replica.load.rate is None:  # about as many think at every length
             loads, _ = at_server(replica.passes[0], replica.load, replica.limits, loads)
         tpot = []
         for t in replica.passes.values():
             if replica.load.rate is not None:
-                leave = 1.0 / (decoded * t.decode_s / (t.batches * t.tokens_per_iteration) + t.prompt_s)
+                leave = 1.0 / (t.iterations(lengths) * t.decode_s / t.batches + t.prompt_s)
                 batch = 1.0 + np.interp(loads, np.maximum.accumulate(leave), t.batches, left=0.0)
-                seconds = t.decode_at(batch) / t.tokens_per_iteration / (1.0 - loads * t.prompt_at(batch))
-                most = capacity(t, replica.lengths, replica.limits)[0]
+                seconds = t.iterations(lengths) * t.decode_at(batch) / (1.0 - loads * t.prompt_at(batch))
+                most = capacity(t, lengths, replica.limits)[0]
                 tpot.append(np.where(loads < most, seconds, NEVER_S - most))
             else:
                 batch = np.minimum(loads, float(max(t.seats, 1)))
-                seconds = t.decode_at(batch) / t.tokens_per_iteration
-                seconds = seconds + (batch - 1.0) / decoded * t.prompt_at(batch)
+                seconds = t.iterations(lengths) * t.decode_at(batch) + (batch - 1.0) * t.prompt_at(batch)
                 tpot.append(seconds * loads / batch if t.seats else np.full(loads.shape, np.inf))
         best = np.array(list(replica.passes))[np.argmin(np.stack(tpot), 0)]
         return [
