@@ -1,4 +1,4 @@
-"""Acceptance of drafted tokens, observed by decoding real text: a table that `whatif --acceptance` reads."""
+"""Acceptance of drafted tokens, observed by decoding real text: a table for `whatif --acceptance`."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,16 +28,17 @@ from perfmodel.validate.lm.data import held_out_prompts
 from perfmodel.validate.records.code_version import UNKNOWN, commit
 
 METHODS = ("full", "streamingllm:256", "snapkv:256", "quest:256", "topk:256")
-"""Methods of a self-draft; another draft reads its whole cache by default."""
+"""Default KV methods of a self-draft; another draft reads its whole cache by default."""
 
 
 @dataclass(frozen=True)
 class AcceptanceSetting:
-    """What to observe.
+    """The settings of an observation.
 
-    texts: tokens of each document, None for the held-out text of the bundled model; name: their name, for the
-    source. count: most documents per context; batch: documents decoded together. chat: documents end in a
-    question, so their end is kept instead of their beginning. graphs: iterations are replayed as CUDA graphs.
+    texts: tokens of each document; None for the held-out text of the bundled model. name: of the texts, for
+    the source. count: most documents per context. batch: documents decoded together. chat: documents end in a
+    question, so their end is kept instead of their beginning. graphs: whether iterations are replayed as CUDA
+    graphs.
     """
 
     pair: Pair
@@ -58,12 +59,12 @@ class AcceptanceSetting:
 def measure(
     setting: AcceptanceSetting, keep: Callable[[AcceptanceFile], object] = lambda table: None
 ) -> AcceptanceFile | None:
-    """Decodes every document with every method at every context; `keep` receives the table after every row.
+    """Decodes every document with every method at every context. `keep` receives the table after every row.
 
-    Ranks that share the target decode together; only rank 0 has the table, and the others return None.
+    Ranks that share the target decode together. Only rank 0 has the table, and the others return None.
 
     histogram[j] of a row counts iterations in which exactly j drafted tokens were accepted, without the bonus
-    token. Raises InputError, before anything is decoded, where documents or positions do not suffice.
+    token. Raises InputError, before anything is decoded, if there are too few documents or positions.
     """
     spec, methods = load_model(setting.pair.target), _methods(setting)
     prompts = {context: _prompts(setting, spec, context) for context in dict.fromkeys(setting.contexts)}
@@ -93,7 +94,7 @@ def measure(
 
 
 def table(source: str, entries: list[dict[str, Any]]) -> AcceptanceFile:
-    """A file of rows that `entry` made."""
+    """A file of the rows that `entry` makes."""
     return AcceptanceFile.model_validate({"schema_version": 1, "source": source, "rows": entries})
 
 
@@ -105,7 +106,7 @@ def entry(
     context: float,
     histograms: Sequence[Sequence[int]],
 ) -> dict[str, Any]:
-    """A row: histograms [documents, gamma + 1] are iterations of each document by accepted tokens."""
+    """One row. histograms [documents, gamma + 1]: iterations of each document by accepted tokens."""
     total = [sum(counts) for counts in zip(*histograms, strict=True)]
     if not sum(total):
         raise InputError(
@@ -142,7 +143,7 @@ def _methods(setting: AcceptanceSetting) -> dict[str, KVMethod]:
 
 
 def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[list[int]]:
-    """One of each document that is long enough; the middle of the generation is at `context`."""
+    """One prompt of each document that is long enough. The middle of the generation is at `context`."""
     names = [
         setting.pair.target,
         *filter(None, [None if setting.pair.is_head(spec) else setting.pair.draft_model]),
@@ -169,7 +170,7 @@ def _prompts(setting: AcceptanceSetting, spec: ModelSpec, context: int) -> list[
 def _observe(
     setting: AcceptanceSetting, target: Model, draft: Model | None, draft_kv: str, prompts: list[list[int]]
 ) -> list[list[int]]:
-    """Histograms [documents, gamma + 1]; sequences of the same text count as one document."""
+    """Histograms [documents, gamma + 1]. Sequences of the same text count as one document."""
     histograms: dict[tuple[int, ...], list[int]] = {}
     for start in range(0, len(prompts), setting.batch):
         batch = prompts[start : start + setting.batch]
@@ -191,7 +192,7 @@ def _decode(
     batch: list[list[int]],
     seed: int,
 ) -> list[list[int]]:
-    """Histograms of one batch; frees its caches."""
+    """Histograms of one batch. It frees its caches."""
     request = Request(
         batch=len(batch),
         context=len(batch[0]),
@@ -213,14 +214,14 @@ def _decode(
 
 
 def code() -> str:
-    """Which code ran, for a source; an installed package has its version."""
+    """The version of the code, for a source; an installed package has its version number."""
     known = commit()
     dirty = " (dirty)" if known["dirty"] else ""
     return known["commit_from"] if known["commit"] == UNKNOWN else f"commit {known['commit'][:8]}{dirty}"
 
 
 def _source(setting: AcceptanceSetting) -> str:
-    """The settings that a reader needs to repeat it."""
+    """The settings with which a reader can repeat it."""
     # rows lack options
     with_options = "".join(f"{spelled}; " for spelled in setting.draft_kv if "," in spelled)
     return (

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 BUSY_CYCLES = 2_000_000
-"""About a millisecond of a GPU."""
+"""Cycles of busy work: about a millisecond on a GPU."""
 EMPTY_LAPS = 2000
 
 
 class Clock:
-    """`mark` a moment; `laps` returns the seconds between the marks so far and clears them. For work that is
-    done when its call returns.
+    """`mark` records a moment. `laps` returns the seconds between the marks so far, and clears them. For work
+    that is done when its call returns.
     """
 
     name = "perf_counter"
@@ -24,17 +24,17 @@ class Clock:
         self._marks: list[Any] = []
 
     def mark(self) -> None:
-        """Now, in the device's own order of work; the host does not wait."""
+        """Records a moment in the device's own order of work. The host does not wait."""
         self._marks.append(time.perf_counter_ns())
 
     def laps(self) -> list[float]:
-        """Wait for the device, then the seconds between consecutive marks."""
+        """Waits for the device, then returns the seconds between consecutive marks."""
         marks, self._marks = self._marks, []
         return [(b - a) * 1e-9 for a, b in itertools.pairwise(marks)]
 
 
 class DeviceClock(Clock):
-    """CUDA events on the current stream: work counts from when the device reaches it."""
+    """CUDA events on the current stream: work counts from the time when the device reaches it."""
 
     name = "cuda_event"
 
@@ -55,15 +55,13 @@ def clock_for(device: torch.device) -> Clock:
 
 
 def synchronize(device: torch.device) -> None:
-    """Let all earlier work finish."""
+    """Waits for all earlier work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def free_memory(device: torch.device) -> None:
-    """Frees unreferenced memory. Raises RuntimeError where a failed capture has corrupted torch's
-    allocator.
-    """
+    """Frees unreferenced memory. Raises RuntimeError if a failed capture has corrupted torch's allocator."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -80,7 +78,7 @@ def is_usable(device: torch.device) -> bool:
 
 
 def keep_busy(device: torch.device) -> None:
-    """Enqueues work on a device, so that the next kernels do not wait for the host's launches."""
+    """Enqueues work on a device, so the next kernels do not wait for the host's launches."""
     if device.type == "cuda":
         torch.cuda._sleep(BUSY_CYCLES)
 

@@ -35,19 +35,19 @@ VARIABLES = (
     "TRITON_INTERPRET",
     "WORLD_SIZE",
 )
-"""The only environment variables that a record holds."""
+"""The only environment variables in a record."""
 ISA = ("amx_bf16", "amx_tile", "avx512_bf16", "avx512f", "avx2")
 
 
 def device_of(kind: str) -> torch.device:
-    """The device of a plan, this process's own under torchrun. Raises InputError where it is not there."""
+    """The device of a plan, this process's own under torchrun. Raises InputError if it is absent."""
     if kind == "cuda" and not torch.cuda.is_available():
         raise InputError("plan: device: must be cpu where torch sees no CUDA device, given 'cuda'")
     return local_device(kind)
 
 
 def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:
-    """Share of all CPU time used in the next `seconds`, 0 to 1; 0 where the system does not report it."""
+    """Share of all CPU time used in the next `seconds`, 0 to 1; 0 if the system does not report it."""
     before = _jiffies(stat)
     time.sleep(seconds)
     (idle, total), (idle_before, total_before) = _jiffies(stat), before
@@ -55,7 +55,7 @@ def busy_share(seconds: float = 0.5, stat: Path = Path("/proc/stat")) -> float:
 
 
 def _jiffies(stat: Path) -> tuple[int, int]:
-    """CPU time so far of all processors: idle (waiting for disks included), and in total."""
+    """CPU time so far of all processors: idle (including waits for disks), and in total."""
     if not stat.is_file():
         return 0, 0
     spent = [int(value) for value in stat.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
@@ -150,13 +150,13 @@ def _gpu(device: torch.device) -> dict[str, Any]:
 WATCH_MS = 250
 """Milliseconds between samples of a device's clocks."""
 THROTTLED = 0xFFFFFFFFFFFFFFFE
-"""Reasons of NVML for a lower clock, all but being idle (nvmlClocksEventReasonGpuIdle is the lowest bit)."""
+"""NVML's reasons for a lower clock, except idleness (nvmlClocksEventReasonGpuIdle is the lowest bit)."""
 
 
 @contextmanager
 def watched(device: torch.device) -> Iterator[dict[str, Any]]:
-    """The ``clocks`` of a row, complete when the work inside is done: `nvidia-smi`'s samples of a CUDA device
-    meanwhile.
+    """The ``clocks`` of a row: `nvidia-smi`'s samples of a CUDA device during the work inside, complete when
+    it is done.
     """
     found: dict[str, Any] = {}
     asked = "clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active"
@@ -183,7 +183,7 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def _clocks(seen: str) -> dict[str, Any]:
-    """Clocks from the lines that were printed completely; empty if there are none."""
+    """Clocks from the completely printed lines; empty without any."""
     rows = re.findall(r"^(\d+), (\d+), (\d+), 0x([0-9a-fA-F]+)$", seen, re.M)
     if not rows:
         return {}

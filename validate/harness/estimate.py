@@ -1,4 +1,4 @@
-"""The engine's answers about a plan's points before anything runs: refusals, memory and time."""
+"""The engine's answers about a plan's points before a run: refusals, memory and time."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from perfmodel.validate.records.plan_points import PlanPoint
 def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> Scenario:
     """The question of a point.
 
-    calibration: by name or path, by default the device's own.
+    calibration: by name or path; by default the device's own.
     """
     query = Query(
         model=model_reference(point.target),
@@ -38,7 +38,7 @@ def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) ->
 
 
 def check(plan: Plan, calibration: str | None = None) -> None:
-    """Refuses (InputError) points that could be timed but not compared: a pair that cannot draft, a device
+    """Refuse (InputError) points that could be timed but not compared: a pair that cannot draft, or a device
     without a peak.
     """
     for point in {(p.target, p.draft, p.draft_kv, p.parents): p for p in plan.points()}.values():
@@ -56,7 +56,7 @@ def check(plan: Plan, calibration: str | None = None) -> None:
 
 
 def fitting(plan: Plan, calibration: str | None = None) -> Plan:
-    """The plan without the batches and contexts that do not fit its device. Raises InputError where none
+    """The plan without the batches and contexts that do not fit on its device. Raises InputError if none
     fits.
     """
     fits = {found.point: found.fits for found in estimate(plan, calibration)}
@@ -68,7 +68,7 @@ def fitting(plan: Plan, calibration: str | None = None) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One point before it is run: bytes on the device, whether they fit, and seconds for all of its rows."""
+    """One point before its run: bytes on the device, whether they fit, and seconds for all of its rows."""
 
     point: PlanPoint
     needed_bytes: float
@@ -80,7 +80,9 @@ class Estimate:
 
 
 def estimate(plan: Plan, calibration: str | None = None) -> list[Estimate]:
-    """All points of a plan. Caches are taken to be filled with random values at the device's bandwidth."""
+    """Estimates of all points of a plan. It assumes that caches are filled with random values at the device's
+    bandwidth.
+    """
     return [_one(plan, point, scenario_of(plan, point, calibration)) for point in plan.points()]
 
 
@@ -102,9 +104,9 @@ def _one(plan: Plan, point: PlanPoint, scenario: Scenario) -> Estimate:
 def predicted_times(
     scenario: Scenario, batch: float, context: float, gamma: int, tree: Tree | None
 ) -> tuple[float, float, float]:
-    """T_T, an iteration (seconds) and the speedup, as `whatif` and `tree` compute them.
+    """T_T and the iteration in seconds, and the speedup, as in `whatif` and `tree`.
 
-    tree: the drafted tree, if not a chain.
+    tree: the drafted tree; None for a chain.
     """
     if tree is not None:
         target_s = scenario.target_pass_s(batch, context)

@@ -1,4 +1,4 @@
-"""Recovery after an interruption: one checked line per finished row, flushed to the disk before the next one
+"""Recovery after an interruption: one checked line per finished row, flushed to the disk before the next row
 begins.
 """
 
@@ -18,23 +18,24 @@ from perfmodel.writing import write
 
 
 def encode(value: dict[str, Any]) -> str:
-    """One line of JSON, the same bytes for the same value."""
+    """One line of JSON; equal values give equal bytes."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def as_record(header: str, rows: Sequence[str]) -> str:
-    """A record's file, of its header and rows as JSON: one row a line, and a checksum."""
+    """A record's file from its header and rows as JSON: one row per line, and a checksum."""
     return stamped(header.removesuffix("}") + ',\n"points":[\n' + ",\n".join(rows) + "\n]}\n")
 
 
 class Journal(AbstractContextManager["Journal"]):
-    """Lines of ``<crc32> <json>``: a header, then a row each. Held by one process at a time.
+    """Lines of ``<crc32> <json>``: a header, then one line per row. One process at a time holds it.
 
-    A last line that a crash tore is cut off when the journal is opened again; a fault before it is refused.
+    A last line that a crash truncated is removed when the journal is opened again. A fault before it is
+    refused.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take hold of a file, new or not. Raises InputError."""
+        """Locks a file, new or not. Raises InputError."""
         self.path, self._texts = path, list[str]()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +52,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     @classmethod
     def begin(cls, path: Path, header: dict[str, Any]) -> Self:
-        """A new journal with its header on the disk. Raises InputError where there is one already."""
+        """A new journal with its header on the disk. Raises InputError if there is one already."""
         if path.exists():
             raise InputError(f"{path}: must be a new file, given one that exists")
         journal = cls(path)
@@ -60,7 +61,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     @classmethod
     def resume(cls, path: Path) -> Self:
-        """Go on with a journal, every whole line of it kept as it is."""
+        """Continues a journal. Every complete line stays as it is."""
         held = cls(path)  # taken before it is read, so that nobody else is writing
         try:
             data = read_bytes(path)
@@ -80,7 +81,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     @property
     def header(self) -> dict[str, Any]:
-        """The header that the run began with."""
+        """The header with which the run began."""
         return json.loads(self._texts[0])
 
     @property
@@ -93,7 +94,7 @@ class Journal(AbstractContextManager["Journal"]):
         return {json.loads(text)["key"] for text in self.row_texts}
 
     def add(self, row: dict[str, Any]) -> None:
-        """Append the header or a finished row; it is on the disk when this returns."""
+        """Appends the header or a finished row, which is on the disk when this returns."""
         text = encode(row)
         body = text.encode()
         try:
@@ -108,10 +109,10 @@ class Journal(AbstractContextManager["Journal"]):
         self._texts.append(text)
 
     def finish(self, rows: Sequence[str] | None = None, *, partial: bool = False) -> Path:
-        """Writes the record next to it, completely or not at all, and deletes the journal.
+        """Writes the record next to the journal, completely or not at all, and deletes the journal.
 
-        rows: those of the record, if not all belong to it; each stays as it is here, byte for byte. partial:
-        the record says so, and the journal stays for a resumed run.
+        rows: those of the record, if not all belong to it; each keeps its bytes. partial: the record states
+        that it is incomplete, and the journal stays for a resumed run.
         """
         path = self.path.with_suffix(".json")
         header = encode(self.header | {"partial": True}) if partial else self._texts[0]
@@ -125,7 +126,7 @@ class Journal(AbstractContextManager["Journal"]):
         self.close()
 
     def close(self) -> None:
-        """Closes the file, and drops data that a full disk rejected."""
+        """Closes the file, and discards data that a full disk rejected."""
         with suppress(OSError):
             self._file.close()
 

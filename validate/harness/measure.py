@@ -1,5 +1,5 @@
-"""Measures the points of a plan: end-to-end samples without a wait in the loop, and phases in
-separate runs.
+"""Measures the points of a plan: end-to-end samples without waits in the loop, and phases in separate
+runs.
 """
 
 import math
@@ -20,7 +20,7 @@ from perfmodel.validate.records.schema import SAMPLES
 from perfmodel.validate.records.store import RESULTS
 
 PHASES = {"ar": ("", "target", "accept", "commit"), "sd": ("draft", "verify", "accept", "commit")}
-"""The four parts of an iteration, as their samples are named; the baseline drafts nothing."""
+"""The four parts of an iteration in the words of their samples; the baseline has no draft."""
 
 
 def run_plan(
@@ -50,7 +50,7 @@ def run_plan(
 
 
 class PointMeasurer:
-    """Measures rows one after another; the runner of a point is shared by its modes."""
+    """Measures rows one after another. The modes of a point share its runner."""
 
     def __init__(self, plan: Plan, device: torch.device, shard: RankShard) -> None:
         self.plan, self.device, self.shard = plan, device, shard
@@ -60,7 +60,7 @@ class PointMeasurer:
 
     @torch.inference_mode()
     def row(self, point: PlanPoint, mode: Mode) -> Row:
-        """One finished row; running out of memory and other failures are rows too."""
+        """One finished row. Running out of memory, and other failures, are rows too."""
         base = {**point.model_dump(exclude_none=True), "mode": mode}
         runner = self._runner_of(point)
         if isinstance(runner, dict):
@@ -76,7 +76,7 @@ class PointMeasurer:
         return {**base, **row, "peak_memory_bytes": peak_bytes}
 
     def _runner_of(self, point: PlanPoint) -> PointRunner | Row:
-        """The runner of a point, or the failure that its rows state where a rank cannot make it."""
+        """The runner of a point, or the failure for its rows if a rank cannot make it."""
         if self._runner is None or self._runner[0] != point.name:
             self._runner = None
             try:
@@ -125,9 +125,7 @@ def end_to_end(runner: PointRunner, plan: Plan, clock: Clock, device: torch.devi
 
 
 def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) -> Row:
-    """Each phase of each iteration between marks, on a device that is already busy; baseline iterations in
-    between.
-    """
+    """Each phase of each iteration between marks, on a busy device, with baseline iterations in between."""
     protocol = plan.protocol
     samples: dict[str, list[float]] = {name: [] for name in SAMPLES["phases"]}
     for sample in range(-protocol.warmup, protocol.samples):
@@ -144,12 +142,14 @@ def phases(runner: PointRunner, plan: Plan, clock: Clock, device: torch.device) 
 
 
 def _in_turn(names: Iterable[str], sample: int) -> list[str]:
-    """The one first in even samples, the other in odd ones."""
+    """One runs first in even samples, the other in odd ones."""
     return list(names) if sample % 2 == 0 else [*names][::-1]
 
 
 def _phases_once(parts: PhaseRunner, clock: Clock, device: torch.device) -> list[float]:
-    """Seconds of one iteration's draft, verify, accept and commit: enqueued together, waited for once."""
+    """Seconds of one iteration's draft, verify, accept and commit, which are enqueued together with one
+    wait.
+    """
     keep_busy(device)
     clock.mark()
     for part in parts.parts:

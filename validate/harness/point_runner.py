@@ -1,5 +1,5 @@
-"""One point ready to be timed: baseline and speculative decoding over one cache, and a way back to
-the start.
+"""One point ready to be timed: baseline and speculative decoding over one cache, and a way back to the
+start.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 class LoadedModels:
-    """The models of a plan; the last pair stays loaded, since neighbouring points share it."""
+    """The models of a plan. The last pair stays loaded, because neighbouring points share it."""
 
     def __init__(self, plan: Plan, device: torch.device, shard: RankShard | None = None) -> None:
         self.device, self.dtype, self.shard = device, DTYPES[plan.precision.activations], shard
@@ -51,13 +51,13 @@ class LoadedModels:
 
 @dataclass
 class DecoderRun:
-    """A decoder and the state it works on."""
+    """A decoder and its state."""
 
     decoder: Decoder
     state: State
 
     def run(self, iterations: int, read_every: int) -> None:
-        """The loop as `Decoder.generate` has it: nothing waits for the device but the look at the lengths."""
+        """The loop of `Decoder.generate`. Nothing waits for the device except the check of the lengths."""
         for done in range(1, iterations + 1):
             self.decoder.iterate(self.state)
             if done % read_every == 0:
@@ -65,7 +65,7 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; if `recorded`, a graph for each of them."""
+    """The four parts of an iteration one by one; if `recorded`, each part is a graph."""
 
     def __init__(self, run: DecoderRun, recorded: bool) -> None:
         decoder, state, results = run.decoder, run.state, dict[str, Any]()
@@ -83,8 +83,8 @@ class PhaseRunner:
             self._run = {part: record(work, self.generator) for part, work in self._run.items()}
 
     def run(self, part: str) -> None:
-        """Runs one of `parts`: "draft" is all draft steps (nothing in the baseline), "commit" includes
-        periodic work.
+        """Runs one of `parts`: "draft" is all draft steps (none in the baseline), "commit" includes periodic
+        work.
         """
         self._run[part]()
         if part == "commit":
@@ -97,7 +97,7 @@ class PhaseRunner:
 class Snapshot:
     """Runs, their caches and the draft's views at the time of the snapshot.
 
-    Data beyond a length is never read, so the contents may stay. Histograms go on counting.
+    Contents may stay, because data beyond a length is never read. Histograms continue to count.
     """
 
     def __init__(self, *runs: DecoderRun) -> None:
@@ -111,7 +111,7 @@ class Snapshot:
         self._before = [(owner, name, v.clone() if isinstance(v, Tensor) else v) for owner, name, v in now]
 
     def restore(self) -> None:
-        """Back to the start."""
+        """Returns to the start."""
         for cache, lengths, bound in self._caches:
             cache.set_lengths(lengths, bound)
         for owner, name, value in self._before:
@@ -122,8 +122,8 @@ class Snapshot:
 
 
 class PointRunner:
-    """Baseline (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache, so one copy
-    has to fit.
+    """Baseline (`ar`) and speculative (`sd`) decoding of a point. They share the target's cache, so only one
+    copy has to fit.
 
     graphs: whether iterations are captured.
     """

@@ -4,20 +4,20 @@ import sys
 import time
 
 EVERY_S = 20.0
-"""Seconds between two lines where stderr is no terminal."""
+"""Seconds between two lines if stderr is no terminal."""
 
 
 class RowProgress:
     """Finished rows out of all rows, and the remaining time at the pace of this run."""
 
     def __init__(self, total: int, done: int) -> None:
-        """So many rows in all, so many finished in an earlier sitting."""
+        """Starts with the number of all rows, and of those that an earlier sitting finished."""
         self.terminal = sys.stderr.isatty()
         self._total, self._done, self._before = total, done, done
         self._began = self._told = time.monotonic()
 
     def show(self, what: str) -> None:
-        """The row that begins now."""
+        """The row that begins."""
         line = f"[{self._done + 1}/{self._total}] {what[:80]}{self._left()}"
         if self.terminal:
             self._write(line)
@@ -26,11 +26,11 @@ class RowProgress:
             print(f"     {line}", file=sys.stderr, flush=True)
 
     def step(self) -> None:
-        """It is finished."""
+        """Counts it as finished."""
         self._done += 1
 
     def end(self) -> None:
-        """Report that all rows are finished."""
+        """Reports that all rows are finished."""
         if self.terminal:
             self._write("")
 

@@ -30,16 +30,16 @@ Rows = list[tuple[str, Callable[[], Row]]]
 """Keys and the functions that measure them, in order."""
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 SAME = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
-"""Header fields that must not have changed between the sittings of one run."""
+"""Header fields that must be equal in all sittings of one run."""
 
 
 class SpoiltDevice(Exception):
-    """A row failed and left a device that this process cannot use any more; another process may."""
+    """A row failed and made the device unusable for this process; another process may use it."""
 
 
 @dataclass(frozen=True)
 class RowsToMeasure:
-    """The rows that one record is to hold.
+    """The rows of one record.
 
     kind, machine, header: of the record; the protocol lacks its timer. rows: makes them, once device and
     ranks are known. again: the whole run in another process, given `resume` and `deadline`.
@@ -55,12 +55,13 @@ class RowsToMeasure:
 
 
 def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
-    """Measures the rows that are missing in the record and writes it; None on ranks other than 0.
+    """Measures the missing rows of the record and writes it; None on ranks other than 0.
 
     Ctrl-C leaves the journal with every finished row, and `resume` continues it. deadline: of
-    `time.monotonic`; the record is finished when another row as long as the longest would end later (without
-    the first one, which loads models and compiles kernels). On one GPU another process measures, so that this
-    one holds none of its memory; so it does after a failed row has corrupted the device for its process.
+    `time.monotonic`. The record is finished when another row as long as the longest would end later. The
+    longest excludes the first row, which loads models and compiles kernels. On one GPU another process
+    measures, so this one holds none of its memory. Another process also continues after a failed row has
+    corrupted the device for its process.
     """
     if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
         try:
@@ -143,7 +144,7 @@ def failure(error: BaseException) -> Row:
 
 
 def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) -> Journal:
-    """Begin ``<UTC>-<commit8>-<name>``, or go on with the latest unfinished run of that name."""
+    """Begins ``<UTC>-<commit8>-<name>``, or continues the latest unfinished run of that name."""
     if not resume:
         now = datetime.datetime.now(datetime.UTC)
         stem = f"{now:%Y%m%dT%H%M%SZ}-{header['commit'][:8]}-{name}"
@@ -175,7 +176,7 @@ def finish_journal(path: Path) -> Path:
 
 
 def unfinished(folder: Path, name: str) -> list[Path]:
-    """Journals of interrupted runs of a name, oldest first."""
+    """Journals of a name's interrupted runs, the oldest first."""
     return sorted(
         p
         for p in folder.glob("*.journal")
@@ -184,7 +185,7 @@ def unfinished(folder: Path, name: str) -> list[Path]:
 
 
 def check_same(before: Row, now: Row) -> None:
-    """Refuse to mix two plans, two commits or two machines in one record."""
+    """Refuse (InputError) to mix two plans, two commits or two machines in one record."""
     one, two = (
         {key: header.get(key) for key in SAME}
         | {

@@ -23,7 +23,8 @@ PHASE_REPEATS = 5
 
 @dataclass(frozen=True)
 class Difference:
-    """The first token that is not the plain one: where, and by how much the model prefers one over the other.
+    """The first token that differs from the baseline's: its place, and how strongly the model prefers one of
+    both.
 
     margin: gap between the two tokens' scores in units of the rounding of a score; a near-tie is a few units.
     """
@@ -37,9 +38,9 @@ class Difference:
 class Run:
     """One timed way to decode.
 
-    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch, without prefill and
-    without iterations after the last sequence was finished. draft_s, verify_s: one draft step (all drafting
-    over gamma) and one verification, each alone, on the caches after prefill. counts: see `factory.watched`.
+    seconds: the loop of `timed_iterations`, which gained `timed_tokens` over the batch. It excludes prefill,
+    and iterations after the last sequence was finished. draft_s, verify_s: one draft step (all drafting over
+    gamma) and one verification, each alone, on the caches after prefill. counts: see `factory.watched`.
     """
 
     request: Request
@@ -55,7 +56,7 @@ class Run:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of the batch; 0 where the first token ended every sequence."""
+        """Tokens per second of the batch; 0 if the first token ended every sequence."""
         return self.timed_tokens / self.seconds if self.timed_tokens else 0.0
 
     @property
@@ -78,10 +79,10 @@ def run(
     seed: int = 0,
     graphs: bool = False,
 ) -> Run:
-    """Decode the prompts once: prefill, the phases apart, then the loop end to end.
+    """Decodes the prompts once: prefill, the phases alone, then the loop end to end.
 
-    Scripted acceptance needs no prefill: the caches are filled at random.
-    graphs: replay iterations as CUDA graphs; the iterations before the capture are not timed.
+    Scripted acceptance needs no prefill; the caches then have random values. graphs: whether iterations are
+    replayed as CUDA graphs. Iterations before the capture are not timed.
     """
     free_memory(model.device)  # an earlier run's caches must be gone before there are new ones
     decoder, clock = make_decoder(model, request, draft), clock_for(model.device)
@@ -109,7 +110,7 @@ def run(
 
 @torch.inference_mode()
 def phases(decoder: Decoder, state: State, clock: Clock, graphs: bool = False) -> tuple[float, float]:
-    """Median seconds of all draft steps and of one verification, each by itself. Nothing is committed."""
+    """Median seconds of all draft steps and of one verification, each alone. Nothing is committed."""
     draft_tokens = decoder.propose(state)[0].clone()
     decoder.verify(state, draft_tokens)
 
@@ -134,7 +135,7 @@ def compare(
     seed: int = 0,
     graphs: bool = False,
 ) -> tuple[Run, list[Run]]:
-    """Plain decoding and each request; greedy runs are checked against the plain one."""
+    """Plain decoding, and each request. Greedy runs are compared with the plain one."""
     plain = run(model, requests[0].plain(), prompts, None, seed, graphs)
     runs = []
     for request in requests:
@@ -151,7 +152,7 @@ def compare(
 def difference(
     model: Model, request: Request, prompts: list[list[int]], plain: Generation, other: Generation
 ) -> Difference | None:
-    """The first difference in the batch with the largest margin; None where all tokens are equal."""
+    """The first difference with the largest margin in the batch; None if all tokens are equal."""
     differences = []
     for row, (prompt, ours, theirs) in enumerate(zip(prompts, plain.tokens, other.tokens, strict=True)):
         at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)

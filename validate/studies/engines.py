@@ -1,7 +1,7 @@
-"""Everything from the engines' rows, made together: the constants, the folds and the errors to state.
+"""Everything from the engines' rows, made together: the constants, the folds and the stated errors.
 
-``results/engines.json`` keeps the constants of every fold, so that the accuracy gate replays held-out rows
-without fitting; `STEP_FOLDS` and `RATIO_FOLDS` list the held-out groups.
+``results/engines.json`` keeps the constants of every fold, so the accuracy gate replays held-out rows without
+fitting. `STEP_FOLDS` and `RATIO_FOLDS` list the held-out groups.
 """
 
 import datetime
@@ -47,16 +47,16 @@ SCHEMA_VERSION = 2
 PATH = BUNDLED / "engines.json"
 """The constants of the folds."""
 LONG_CONTEXT = 1024.0
-"""From here on a row is one of long context."""
+"""Context from which a row counts as one of long context."""
 WIDE = 256.0
-"""Tokens from which on a verification is wide."""
+"""Verified tokens from which a verification counts as wide."""
 RatioFold = Literal["seen", "version", "model", "draft", "context", "width", "transferred"]
 Constants = Mapping[str, Mapping[str, float]]
 """Name of a fold -> the constants fitted without it."""
 
 
 class Fold(NamedTuple):
-    """A held-out group: rows of one `key`. words: for tables. said: of the stated errors.
+    """A held-out group: rows with the same `key`. words: for tables. said: name of the stated error.
 
     ratio: for steps, the fold of ratios that is stated next to it.
     """
@@ -91,7 +91,9 @@ STEP_FOLDS: dict[Relation, Fold] = {
         "transferred",
     ),
 }
-"""From the least to the most novel. The last two use the constants of held-out devices, as "gpu" does."""
+"""Folds of steps from the least to the most novel. The last two use the constants of held-out devices, as
+"gpu" does.
+"""
 RATIO_FOLDS: dict[RatioFold, Fold] = {
     "seen": Fold(lambda row: row.group, "draft length or task", "draft lengths or tasks"),
     "version": Fold(lambda row: f"{row.engine} {release(row.version)[:2]}", "version", "versions"),
@@ -114,7 +116,7 @@ class EngineFits:
 
 
 def make() -> EngineFits:
-    """Fit everything anew: some minutes."""
+    """Fits everything anew: some minutes."""
     steps = rows_of("seen")
     whole, slopes = steps.fit()
     fitted = {by: fold for by, fold in STEP_FOLDS.items() if by not in ("transferred", "maker")}
@@ -134,7 +136,7 @@ class HeldOutReplay:
     rows: tuple[Iteration, ...]
 
     def stated(self) -> Stated:
-        """The errors to state of each engine."""
+        """The errors to state for each engine."""
         stated: Stated = {engine: {} for engine in ENGINES}
         for engine, of in stated.items():
             before: dict[Quantity, Scatter] = {}
@@ -152,19 +154,19 @@ class HeldOutReplay:
         return stated
 
     def unseen_draft(self) -> Scatter:
-        """How far ratios are off with all rows of their kind of draft held out."""
+        """Error of ratios with all rows of their kind of draft held out."""
         errors = self.ratios["draft"]
         return errors.scatter("", "ratios of kinds of draft left out whole", borrowed=1.0)
 
     def unseen_context(self) -> Scatter:
-        """Error of ratios of long contexts with all of them held out, for each e-fold beyond the others."""
+        """Error of ratios at long contexts with all of these held out, for each e-fold beyond the others."""
         source = f"ratios of contexts above {LONG_CONTEXT:g} tokens left out whole"
         return self._for_each_fold(
             "context", [row.context for row in self.rows], LONG_CONTEXT, LONG_CONTEXT, source
         )
 
     def unseen_width(self) -> Scatter:
-        """The same of verifications of twice `WIDE` tokens and more, with all above `WIDE` held out."""
+        """The same for verifications of `2 * WIDE` tokens and more, with all above `WIDE` held out."""
         source = f"ratios of verifications of more than {WIDE:g} tokens left out whole"
         return self._for_each_fold("width", [row.tokens for row in self.rows], WIDE, 2 * WIDE, source)
 
@@ -180,7 +182,9 @@ class HeldOutReplay:
         )
 
     def widened(self, by: RatioFold, width: Array) -> Array:
-        """Half-widths of `covered`, as for questions wider than the other rows of an engine verified."""
+        """Half-widths of `covered` for questions with wider verifications than the other rows of an
+        engine.
+        """
         keys, each = [RATIO_FOLDS[by].key(row) for row in self.rows], Z * self.unseen_width().deviation
         tokens, engines = (
             np.array([row.tokens for row in self.rows]),
@@ -194,14 +198,16 @@ class HeldOutReplay:
 
 
 def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOutErrors], engine: str) -> Any:
-    """The first that has rows of the engine, from `relation` on; else the last, which is the widest."""
+    """The first relation from `relation` on that has rows of the engine; else the last, which is the
+    widest.
+    """
     stated = [by for by, fold in folds.items() if fold.said]
     later = stated[stated.index(relation) :]
     return next((by for by in later if engine in errors[by].engines), later[-1])
 
 
 def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
-    """The error to state: for an engine without rows that of all others; for one or two groups no
+    """The error to state: for an engine without rows that of all others, and for one or two groups no
     quantile.
     """
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
@@ -209,21 +215,21 @@ def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
 
 
 def _wider(less: Scatter | None, more: Scatter) -> Scatter:
-    """Where less was held out, errors can only be smaller: a new device may run a new model too."""
+    """Widens an error to at least that of a less novel relation: a new device may run a new model too."""
     return less if less is not None and less.deviation > more.deviation else more
 
 
 def step_errors(
     rows: DecodeRows, key: Callable[[DecodeRow], Hashable], folds: Mapping[str, Values]
 ) -> HeldOutErrors:
-    """Errors of steps by constants that have not seen their fold."""
+    """Errors of steps with constants that have not seen their fold."""
     return HeldOutErrors(
         replay(rows, key, folds), [r.engine for r in rows.rows], [group_of(r) for r in rows.rows]
     )
 
 
 def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
-    """Predictions of every row by constants that have not seen its fold; constants: in the form of
+    """Predictions of every row with constants that have not seen its fold. constants: in the form of
     `recorded`.
     """
     whole, steps, ratios = constants["steps"], {}, {}
@@ -240,7 +246,7 @@ def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
 
 
 def acceptance() -> Scatter:
-    """How far tokens per iteration are off where a constant acceptance is carried to another draft length."""
+    """Error of tokens per iteration if a constant acceptance is carried to another draft length."""
     lists = {row.positions: row.conditional for row in served() if row.draft != "ngram"}
     for row in engine_speculation():
         if row.positions and row.steps > 1:
@@ -297,7 +303,9 @@ def texts_of(fits: EngineFits, date: datetime.date) -> dict[Path, str]:
 
 
 def _fitted(steps: Sequence[DecodeRow], rows: Sequence[Iteration]) -> dict[str, Any]:
-    """Facts about the engine of these steps and iterations; versions by number, the newest last."""
+    """Facts about the engine of these steps and iterations. Versions are sorted by number, the newest
+    last.
+    """
     texts = {*map(version_of, steps), *(row.version for row in rows)}
     return {
         "versions": sorted({VERSION.search(text)[0] for text in texts if release(text)}, key=release),  # type: ignore[index]

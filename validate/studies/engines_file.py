@@ -41,10 +41,10 @@ def render(
     rows: tuple[int, int],
     date: datetime.date,
 ) -> str:
-    """The content of the file. shared: errors that belong to no single engine, by key. rows: of steps, and of
-    iterations.
+    """The content of the file. shared: errors that belong to no single engine, by key. rows: numbers of
+    steps, and of iterations.
 
-    fitted: facts about each engine in addition to constants and errors (`specs.engines.Engine`).
+    fitted: facts about each engine other than constants and errors (`specs.engines.Engine`).
     """
     steps, ratios = (
         f"fitted to {rows[0]} steps of engine_decode.csv",

@@ -1,4 +1,4 @@
-"""Faults of the accuracy check: changed inputs, worse errors, lost predictions, broken bounds, a stale
+"""Faults of the accuracy check: changed inputs, larger errors, lost predictions, violated bounds, a stale
 record.
 """
 
@@ -15,16 +15,14 @@ from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.specs.calibrations.calibration import CONSTANTS
 
 SCHEMA_VERSION = 2
-"""Of results/accuracy.json."""
+"""Schema version of results/accuracy.json."""
 OVERALL_POINTS = 1.0
 PARTITION_POINTS = 3.0
 PARTITION_ROWS = 10
-"""Mean errors may rise by this many percentage points, overall and in partitions of at least so many rows."""
+"""Allowed rise of mean errors in percentage points, overall and in partitions of at least this many rows."""
 RELATIVE = 1e-5
 ABSOLUTE = 1e-6
-"""Largest difference at which a figure counts as the recorded one: searches end this close on any
-platform.
-"""
+"""Largest difference at which a figure equals the recorded one; searches end this close on any platform."""
 SHOWN = 12
 
 
@@ -40,7 +38,7 @@ class _Replay(Frozen, forbid_unknown_fields=False):
 
 
 class _Recorded(Frozen, forbid_unknown_fields=False):
-    """The part of the record that the rules below read; the rest is only compared."""
+    """The part of the record that the rules below read. The rest is only compared."""
 
     inputs: dict[str, dict[str, Any]]
     replays: dict[str, _Replay]
@@ -60,7 +58,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """All differences of `now` from the record that are faults, one line each; empty if it passes."""
+    """All differences between `now` and the record that are faults, one line each; empty if it passes."""
     inputs = _without_additions(recorded.get("inputs", {}), now.get("inputs", {}))
     changed = list(_differences("", recorded.get("inputs"), inputs))
     found = _fault_lines(f"changed: {len(changed)} inputs are not what was recorded", changed)
@@ -77,7 +75,9 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The inputs of `now` without devices and models that were added since: no recorded figure uses them."""
+    """The inputs of `now` without devices and models that were added since, because no recorded figure uses
+    them.
+    """
     kept = {
         kind: {name: made_of for name, made_of in now[kind].items() if name in recorded.get(kind, {})}
         for kind in ("gpus", "models")
@@ -112,7 +112,7 @@ def _worse(mode: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator
 
 
 def _rise_of_sources(figure: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    """Errors of sources left out whole, over rows and over sources."""
+    """Faults in the errors of held-out sources, over rows and over sources."""
     for key in ("error", "macro"):
         old, new = before["all"][key], after["all"][key]
         if new - old > OVERALL_POINTS / 100:
@@ -127,7 +127,7 @@ def _rise(name: str, old: dict[str, Any], new: dict[str, Any], allowed: float) -
 
 
 def _differences(place: str, old: Any, new: Any) -> Iterator[str]:
-    """Where two records differ by more than rounding."""
+    """Places where two records differ by more than rounding."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(set(old) | set(new)):
             if key not in old or key not in new:

@@ -1,8 +1,8 @@
-"""Errors of predictions: fits without whole groups of rows, and the intervals that follow.
+"""Errors of predictions: fits without whole groups of rows, and the resulting intervals.
 
-Rows of one group (model, device, degree) err together, so a group counts as many as its independent rows; an
-engine with few groups borrows from the others. The half-width of an interval is the quantile of such errors,
-so that its coverage is the stated one.
+Rows of one group (model, device, degree) have correlated errors, so a group counts as many times as it has
+independent rows. An engine with few groups borrows from the others. The half-width of an interval is a
+quantile of such errors, so its coverage is the stated one.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -25,9 +25,9 @@ from perfmodel.validate.studies.steps import DecodeRows
 BORROWED = 0.1
 """Weight of a group of another engine relative to one of the engine itself."""
 ROUNDS = 2
-"""Of a fit that begins at the constants of all rows."""
+"""Rounds of a fit that begins at the constants of all rows."""
 FEW = 2
-"""So many groups say nothing of how wide an interval is."""
+"""Number of groups that is too small to determine the width of an interval."""
 STAND_INS = {
     "h100-sxm-80gb": "h200-sxm-141gb",
     "h100-sxm-94gb": "h200-sxm-141gb",
@@ -37,7 +37,7 @@ STAND_INS = {
     "mi300x-192gb": "h200-sxm-141gb",
     "mi325x-256gb": "h200-sxm-141gb",
 }
-"""Device with rows -> another whose kernels replace its own, to measure the error of a transfer."""
+"""Device with rows -> another one whose kernels replace its own, to measure the error of a transfer."""
 
 
 def name_of(key: Hashable) -> str:
@@ -46,9 +46,7 @@ def name_of(key: Hashable) -> str:
 
 
 def is_own(row: DecodeRow) -> bool:
-    """Whether there are kernels of the engine for the row's device, or for one of its maker and
-    architecture.
-    """
+    """Whether the engine has kernels for the row's device, or for one with its maker and architecture."""
     gpu = load_gpu(row.hardware)
     kernels = calibration_of(gpu, row.engine).gpu or ""
     return load_gpu(kernels).vendor == gpu.vendor and architecture_of(kernels) == architecture_of(
@@ -57,8 +55,8 @@ def is_own(row: DecodeRow) -> bool:
 
 
 def rows_of(relation: Relation) -> DecodeRows:
-    """All rows of devices with kernels, counted for this relation; for another maker's device only
-    its rows.
+    """All rows of devices with kernels, counted for this relation. A device of another maker has only its own
+    rows.
     """
     rows = [row for row in engine_decode() if is_own(row) == (relation != "maker")]
     return DecodeRows(rows, DECODING, STAND_INS if relation in ("maker", "transferred") else None)
@@ -67,8 +65,8 @@ def rows_of(relation: Relation) -> DecodeRows:
 def refits(
     rows: FittedRows[Row], key: Callable[[Row], Hashable], whole: Values, slopes: Array
 ) -> dict[str, dict[str, float]]:
-    """Constants fitted without the rows of each key, from those of all rows and their slopes, by the key's
-    name.
+    """Constants fitted without the rows of each key, by the key's name. Each fit starts from the constants of
+    all rows and their slopes.
     """
     keys, fits = [name_of(key(row)) for row in rows.rows], {}
     for name in dict.fromkeys(keys):
@@ -78,7 +76,7 @@ def refits(
 
 
 def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping[str, Values]) -> Array:
-    """Errors of each row by constants fitted without its fold."""
+    """Errors of each row with constants fitted without its fold."""
     names = np.array([name_of(key(row)) for row in rows.rows])
     errors = np.full(len(names), np.nan)
     for name in dict.fromkeys(names.tolist()):
@@ -88,17 +86,17 @@ def replay(rows: FittedRows[Row], key: Callable[[Row], Hashable], folds: Mapping
 
 @dataclass(frozen=True)
 class HeldOutErrors:
-    """Held-out errors: logarithms, with the engine and the group of each row."""
+    """Held-out errors as logarithms, with the engine and the group of each row."""
 
     off: Array
     engines: Sequence[str]
     groups: Sequence[Any]
 
     def weights(self, engine: str, borrowed: float = BORROWED) -> Array:
-        """Weights of rows for one engine's errors: a row of another engine counts `borrowed`.
+        """Weights of rows for one engine's errors. A row of another engine has the weight `borrowed`.
 
-        A group counts as many as its independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey Sampling,
-        5.4): rho is the share of the engine's squared errors that the rows of a group have in common.
+        A group counts as many times as it has independent rows, n / (1 + (n - 1) rho) (Kish 1965, Survey
+        Sampling, 5.4). rho is the common share of the squared errors within the groups of the engine.
         """
         members = grouped(range(len(self.groups)), lambda i: self.groups[i])
         own = {
@@ -120,19 +118,19 @@ class HeldOutErrors:
         return max(1.0 - apart / whole, 0.0) if whole else 1.0
 
     def part(self, keep: Iterable[int | np.integer]) -> "HeldOutErrors":
-        """Those of some rows."""
+        """The errors of some rows."""
         index = [int(i) for i in keep]
         return HeldOutErrors(
             self.off[index], [self.engines[i] for i in index], [self.groups[i] for i in index]
         )
 
     def beside_others(self) -> "HeldOutErrors":
-        """Those of models that were seen at another degree of the same device, and not left out whole."""
+        """Errors of models that were seen at another degree of the same device, not held out completely."""
         degrees = grouped(dict.fromkeys(self.groups), lambda group: group[:3])
         return self.part(i for i, group in enumerate(self.groups) if len(degrees[group[:3]]) > 1)
 
     def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
-        """The error to state for an engine: the quantile, widened as a prediction interval for the number of
+        """The error to state for an engine: the quantile, widened to a prediction interval for the number of
         groups.
 
         By Student's t, and by the square root of 1 + 1/n.
@@ -154,16 +152,17 @@ def of_groups(off: Array, groups: Sequence[Hashable]) -> Array:
 
 
 def quantile(values: Array, weights: Array, level: float = COVERAGE) -> float:
-    """The smallest value that this share of the weight does not exceed."""
+    """The smallest value that has at least this share of the weight at or below it."""
     order = np.argsort(values)
     share = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(share, level * share[-1] * (1 - 1e-12))])
 
 
 def covered(errors: HeldOutErrors, least: Mapping[str, float]) -> tuple[Array, Array]:
-    """For each row: whether the interval that the other groups give holds it, and that interval's half-width.
+    """For each row: whether the interval from the other groups contains it, and the half-width of that
+    interval.
 
-    least: half-width that the intervals of an engine have at least.
+    least: smallest half-width of an engine's intervals.
     """
     inside, width = np.empty(len(errors.off)), np.empty(len(errors.off))
     for group, mine in grouped(range(len(errors.off)), lambda i: errors.groups[i]).items():

@@ -1,7 +1,7 @@
-"""The inputs of the predictions: a fingerprint of each file that enters an answer, so that a change is seen.
+"""The inputs of the predictions: a fingerprint of each file that enters an answer, to detect changes.
 
-The replayed errors alone would not show a changed standard error, a device that no measured row uses, a
-published figure that moved a little, or a constant of the code that decides at its limit only.
+The replayed errors alone would not show a changed standard error, a device without measured rows, a published
+figure that changed slightly, or a constant of the code that matters only at its limit.
 """
 
 import ast
@@ -20,15 +20,15 @@ from perfmodel.validate.records.store import RESULTS
 
 VALIDATE = Path(__file__).parents[1]
 OF_RECORDS = (".json", ".yaml", ".csv")
-"""Files of a machine: its records, and the devices and calibrations that they name; pages and pictures are
-derived from them.
+"""Files of a machine that count: its records, and the devices and calibrations that they name. Pages and
+pictures follow from these.
 """
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 OF_ANSWERS = ("specs", "kv", "drafts", "costs", "speculation", "queueing", "answers")
-"""Folders of the code whose constants enter answers; the others lay out text and pictures."""
+"""Folders of the code whose constants enter answers. The others format text and pictures."""
 SHOWN = 60
-"""Characters up to which a constant is recorded as it is written, and not by its fingerprint."""
+"""Most characters of a constant that is recorded in full; a longer one has a fingerprint."""
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
@@ -72,7 +72,7 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 
 def _constants() -> Iterator[tuple[str, str]]:
-    """Module and name of every constant of the code with a number in it -> its value as it is written."""
+    """Module and name of every constant of the code with a number in it -> its source text."""
     for path in sorted(path for folder in OF_ANSWERS for path in (PACKAGE / folder).rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         for node in ast.parse(read_text(path)).body:

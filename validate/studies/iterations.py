@@ -1,10 +1,10 @@
-"""What speculation costs an engine beyond its passes, from the ratio of an iteration to a baseline step.
+"""The cost of speculation to an engine outside its passes, from the ratio of an iteration to a baseline step.
 
-A ratio is free of most of what a whole engine or model is off by. The rows by the clock are of two studies of
-vLLM (gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and of one of TensorRT-LLM.
-Tokens per iteration over speedup: Llama-3.1-8B with EAGLE heads, whose tokens per iteration are of traces at
-batch 1, so that rows of a data set err together, and by more; and SGLang's throughputs with prefill in them,
-trees among them.
+A ratio is free of most errors that a whole engine or model has in common. The timed rows are of two studies
+of vLLM (gpt-oss-120b with EAGLE-3; Qwen3-32B with a small model and with EAGLE-3) and of one of TensorRT-LLM.
+The other rows are tokens per iteration over speedup: Llama-3.1-8B with EAGLE heads, whose tokens per
+iteration come from traces at batch 1, so that rows of a data set have larger, correlated errors; and SGLang's
+throughputs, which include prefill and some trees.
 """
 
 from collections.abc import Hashable, Sequence
@@ -34,10 +34,10 @@ from perfmodel.validate.studies.steps import FittedConstants, StepGroup, batch_o
 NAMED_CONTEXT = 512
 """Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""
 HARD = 1e6
-"""Every ratio counts in full, however far off."""
+"""Weighting in which every ratio counts in full, regardless of its error."""
 CLOCKED = Spread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)
-"""Errors of ratios by the clock: 1 to 3 % are the figures', the rest the form's, which weak priors must
-bear.
+"""Errors of timed ratios: 1 to 3 % come from the figures, the rest from the form of the model, which weak
+priors must absorb.
 """
 THROUGHPUTS = replace(CLOCKED, row=0.10, group=0.15)
 TRACES = replace(CLOCKED, row=0.05, group=0.12)
@@ -46,11 +46,12 @@ LAW = replace(CLOCKED, row=0.03, group=0.10)
 
 @dataclass(frozen=True)
 class Iteration:
-    """One measured ratio. study, group: rows that err together; spread: by how much.
+    """One measured ratio. study, group: sets of rows with correlated errors. spread: the size of these
+    errors.
 
-    A chain of `steps` drafted tokens has a `width` of 1 and verifies one token more; a tree drafts up to
+    A chain of `steps` drafted tokens has a `width` of 1 and verifies one token more. A tree drafts up to
     `width` tokens in each step after the first. step_batch: sequences of the baseline step. gained: tokens
-    per iteration where the row has a speedup, gained / ratio.
+    per iteration if the row has a speedup, gained / ratio.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Iteration:
 
     @property
     def tokens(self) -> float:
-        """Tokens that a pass verifies, of all sequences."""
+        """Tokens that a pass verifies, over all sequences."""
         return self.batch * self.verified
 
     @property
@@ -82,14 +83,14 @@ class Iteration:
 
     @property
     def kind(self) -> str:
-        """Of its draft."""
+        """The kind of its draft."""
         word = (self.query.draft or "self").partition(":")[0]
         return word if word in kinds() else "model"
 
 
 @dataclass
 class IterationGroup(StepGroup):
-    """Iterations over baseline steps, the first of them."""
+    """Iterations over baseline steps with a common part, represented by the first."""
 
     step_batch: Array
     first: Iteration
@@ -115,7 +116,7 @@ class IterationGroup(StepGroup):
 class Iterations(FittedRows[Iteration]):
     """Iterations over baseline steps, with their ratios as functions of the parameters.
 
-    decoding: values of the other constants of the engines, which price the passes.
+    decoding: values of the engines' other constants, which price the passes.
     """
 
     def __init__(
@@ -148,13 +149,13 @@ class Iterations(FittedRows[Iteration]):
         return super().predict({**self._decoding, **values})
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """Every group is a kind of its own."""
+        """The parts of the errors; every group is a kind of its own."""
         groups: list[Hashable] = [row.group for row in self.rows]
         return parts_of(groups, groups, train, [row.spread for row in self.rows])
 
 
 def iterations() -> list[Iteration]:
-    """The rows to fit to."""
+    """The rows of the fit."""
     rows = []
     for row in engine_speculation():
         if row.clean and row.ratio and row.engine != "sglang":

@@ -1,10 +1,10 @@
 """Steps of public runs by constants that have not seen their source.
 
 Constants that are stated from public runs (`parameters.PUBLIC`, `DEFAULT_FLAGS`) are fitted again without
-each source: a regularised least-squares problem on the logarithms of step times in a few Gauss-Newton steps,
-with errors that a source, and a server of it, have in common; rows far off count less (`mixed`). A constant
-without rows of another source goes back to what it is without any: a factor of 1, a time of a tenth, and of
-the factor of a version on a time what such factors mostly are. All other constants stay.
+each source. This is a regularised least-squares problem on the logarithms of step times, solved in a few
+Gauss-Newton steps. Errors have a part common to a source, and one common to a server; distant rows have less
+weight (`mixed`). A constant without rows of another source returns to its neutral value: 1 for a factor, a
+tenth for a time, and for a version's factor on a time the median of such factors. All other constants stay.
 """
 
 import math
@@ -30,7 +30,9 @@ from perfmodel.validate.studies.steps import FittedConstants, batch_of, decoding
 
 @dataclass(frozen=True)
 class Variances:
-    """Of the logarithm of a step: what a source, and a server of it, have in common, and what a row adds."""
+    """Variances of the logarithm of a step: parts common to a source and to a server, and the part of a
+    row.
+    """
 
     source: float
     server: float
@@ -38,35 +40,37 @@ class Variances:
 
     @property
     def total(self) -> float:
-        """Of a row."""
+        """Total variance of a row."""
         return self.source + self.server + self.row
 
     def covariance(self, steps: Sequence["Step"]) -> Array:
-        """``[steps, steps]``, of their errors."""
+        """``[steps, steps]``, the covariance of their errors."""
         names, rows = ([s.source for s in steps], [s.server for s in steps]), len(steps)
         same = [np.reshape([a == b for a in of for b in of], (rows, rows)) for of in names]
         return np.asarray(self.source * same[0] + self.server * same[1] + self.row * np.eye(rows))
 
 
 VARIANCES = Variances(source=0.0015, server=0.0236, row=0.0142)
-"""As `mixed` found them on 2026-11-24, kept so that one server that is far off does not change all folds."""
+"""Variances from `mixed` on 2026-11-24, fixed so that one outlying server does not change all folds."""
 TIME, FACTOR, MEASURED = 2.0, 0.7, 0.3
-"""Spread of the logarithm of a constant around what it is without rows: of a time, of a factor, and of what
-other data say.
+"""Spread of the logarithm of a constant around its neutral value: of a time, of a factor, and of one known
+from other data.
 """
 LATER = 0.4
-"""Factor of a version on a time where no row says one: the median of 14 such in ``engines.yaml``."""
+"""A version's factor on a time without rows: the median of 14 such factors in ``engines.yaml``."""
 ROUNDS, EVEN, LONGEST = 6, 2, 1.5
-"""Gauss-Newton steps, those of them in which all rows count alike, and how far one may move a logarithm."""
+"""Gauss-Newton steps, those of them with equal weights of all rows, and the longest step of a logarithm."""
 STEP = 0.02
 ABSENT = 0.1
-"""Share of a time that is left where no row says how long it takes."""
+"""Share of a time that remains if no row determines it."""
 FREE = {p.place: p for p in (*PUBLIC, *DEFAULT_FLAGS)}
 
 
 def neutral(parameter: Parameter) -> float:
-    """Logarithm of a constant without public runs, over its value: by other data where there are, else a
-    factor of 1, `LATER` of a version's on a time, or a tenth of a time.
+    """Logarithm of a constant without public runs, over its value.
+
+    It comes from other data if there are any; otherwise it is a factor of 1, `LATER` for a version's factor
+    on a time, or a tenth of a time.
     """
     if parameter.elsewhere:
         return math.log(parameter.elsewhere / parameter.expected)
@@ -84,8 +88,8 @@ def _spread(parameter: Parameter) -> float:
 
 @dataclass
 class Step:
-    """A step as a function of the free constants that it depends on. off: logarithm of predicted over
-    measured by those of answers.
+    """A step as a function of the free constants in it. off: logarithm of predicted over measured with the
+    constants of answers.
     """
 
     source: str
@@ -103,7 +107,7 @@ class Step:
 
     @classmethod
     def of_run(cls, a: Answered, values: Mapping[str, float]) -> "Step":
-        """Of a public run."""
+        """The step of a public run."""
         run = a.run
         version = run.engine_version or engines().engines[run.engine].versions[-1]
         known = (*DECODING, *SPECULATING, *DEFAULT_FLAGS)
@@ -114,7 +118,7 @@ class Step:
 
     @classmethod
     def of_table(cls, row: DecodeRow, values: Mapping[str, float]) -> "Step":
-        """Of a row of the table that engines are fitted to, without the costs of default flags."""
+        """The step of a row in the table to which engines are fitted, without the costs of default flags."""
         known = (*DECODING, *SPECULATING)
         constants = FittedConstants.of(row.hardware, row.engine, version_of(row), known)
         at = batch_of(row), float(row.context_tokens)
@@ -123,7 +127,7 @@ class Step:
         return replace(step, off=step._log - math.log(row.step_s))
 
     def moved(self, by: Mapping[str, float]) -> float:
-        """Change of the logarithm where logarithms of constants move."""
+        """Change of the logarithm when logarithms of constants change."""
         return self._predict(by) - self._log
 
     def _predict(self, by: Mapping[str, float]) -> float:
@@ -135,13 +139,13 @@ class Step:
 
 
 def on_borrowed_kernels(values: Mapping[str, float]) -> list[Step]:
-    """Rows of the table that engines are fitted to, on devices that borrow kernels."""
+    """Rows of the table to which engines are fitted, for devices that borrow kernels."""
     rows = [r for r in engine_decode() if r.hardware not in devices_of(r.engine)]
     return [Step.of_table(row, values) for row in rows]
 
 
 def left_out(rows: Sequence[Answered]) -> Array:
-    """Logarithm of predicted over measured, of each row by constants without its source."""
+    """Logarithm of predicted over measured, of each row with constants that have not seen its source."""
     record = recorded()
     values = {**record["steps"], **record["iteration"]}
     steps = [*(Step.of_run(a, values) for a in rows), *on_borrowed_kernels(values)]
@@ -156,12 +160,14 @@ def left_out(rows: Sequence[Answered]) -> Array:
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two names are of one source: a thread of a repository is left out with its dashboard."""
+    """Whether two names are of one source. A thread of a repository is held out together with its
+    dashboard.
+    """
     return one == other or ("InferenceX" in one and "InferenceX" in other)
 
 
 def _refit(steps: Sequence[Step], places: Sequence[str]) -> dict[str, float]:
-    """By how much the logarithms of these constants move where only these steps are known."""
+    """Changes of the logarithms of these constants if only these steps are known."""
     expected, at = np.array([neutral(FREE[place]) for place in places]), np.zeros(len(places))
     spread = np.array([_spread(FREE[place]) for place in places])
     off, covariance = np.array([s.off for s in steps]), VARIANCES.covariance(steps)

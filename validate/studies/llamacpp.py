@@ -1,9 +1,9 @@
 """llama.cpp's constants by device, fitted to public runs: ``hardware/calibrations/<device>.llamacpp.yaml``.
 
-A constant is a product of what all devices have, a maker's factor and a device's factor, both expected to
-be 1: a device with few rows is near its maker, a maker with few near all. Rows are seconds of a decode step,
-of a verification alone (kind ``pass``) and of an iteration with drafts. ``results/llamacpp.json`` has the
-errors of rows by constants without their source.
+A constant is the product of a common value, a maker's factor and a device's factor, both expected to be 1. A
+device with few rows stays near its maker, a maker with few rows near the common value. Rows are seconds of a
+decode step, of a verification alone (kind ``pass``) and of an iteration with drafts.
+``results/llamacpp.json`` has the errors of rows with constants that have not seen their source.
 """
 
 import datetime
@@ -35,10 +35,10 @@ from perfmodel.validate.studies.steps import StepGroup
 
 FOLDER = files.data_directory("calibrations")
 LEFT_OUT = BUNDLED / "llamacpp.json"
-"""Figure (step, ratio) -> id of a run -> the logarithm that it is off by without its source."""
+"""Figure (step, ratio) -> id of a run -> its log error without its source."""
 COMMENT = "Written by `perfmodel validate calibrate llamacpp --write` from results/published/public_runs.csv."
 HALVES = 2
-"""Steps that go half their way: shares of a curve, which are pooled, make whole ones turn back."""
+"""Steps of half length; full ones would oscillate, because shares of a curve are pooled."""
 FITTED = "fitted to public_runs.csv"
 NOTES = (
     "Decode steps, verifications and MTP iterations of llama-bench, llama-batched-bench and llama-server, as "
@@ -58,7 +58,7 @@ SET: dict[str, tuple[float, str]] = {
     "pass_fixed_s": (0.0, "part of small_kernel_s"),
     "token_s": (0.0, "part of gemm_efficiency"),
 }
-"""Constants that the rows do not determine."""
+"""Fixed constants, which the rows do not determine."""
 FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
     "attention_bandwidth_fraction": (0.65, 0.3, 0.3, 0.15),
     "small_kernel_s": (7e-6, 0.6, 0.5, 0.3),
@@ -67,7 +67,9 @@ FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
     "drafted_token_s": (2e-4, 0.6, 0.3, 0.0),
     "iteration_fixed_s": (1e-3, 0.6, 0.3, 0.0),
 }
-"""Constant -> what is expected, and spreads of its logarithm: of all, a maker's and a device's factor."""
+"""Constant -> expected value, and spreads of its logarithm: of the common value, a maker's and a device's
+factor.
+"""
 SHARES = {1: 0.85, 2: 0.8, 4: 0.68, 8: 0.5, 16: 0.38, 32: 0.33}
 """Tokens of a pass -> expected share of the roofline that its GEMMs reach."""
 TERMS = FITTED_ALONE | {
@@ -78,17 +80,17 @@ TERMS = FITTED_ALONE | {
     **{f"q4_k@{n}": (1.0, 0.2, 0.3, 0.1 * (n in (4, 8))) for n in SHARES if n > 1},
 }
 USED = ("", "no baseline", "a pass alone")
-"""Why rows that are fitted to are left out of judging."""
+"""Reason why rows of the fit are left out of the judgement."""
 WITHOUT_ROWS = ("arc-pro-b60-24gb",)
-"""Devices of a maker without rows, which get the constants of all."""
+"""Devices of a maker without rows, which get the common constants."""
 SPREAD = Spread(row=0.04, group=0.05, kind=0.08)
-"""Of an error: a row's part, that of a server (model, weights, device), that of a source."""
+"""Spread of an error: the parts of a row, of a server (model, weights, device) and of a source."""
 ALONE = Spread(row=0.1, group=0.15, kind=0.15)
-"""Of passes alone, which ran on builds of a year ago."""
+"""Spread of passes alone, which ran on year-old builds."""
 
 
 def scopes(gpu: GPUSpec) -> tuple[str, str, str]:
-    """From all to the device."""
+    """The scopes of a constant, from the common one to the device."""
     return "all", gpu.vendor, gpu.name
 
 
@@ -99,12 +101,12 @@ class DeviceConstants:
     gpu: GPUSpec
 
     def known(self, values: Values) -> dict[str, float]:
-        """The values that these constants depend on; factors of scopes without rows are 1."""
+        """The values of the parameters of these constants; factors of scopes without rows are 1."""
         places = (f"{scope}.{name}" for scope in scopes(self.gpu) for name in TERMS)
         return {place: values.get(place, 1.0) for place in places}
 
     def calibration(self, values: Values) -> Calibration:
-        """With these values by place."""
+        """The calibration with these values by place."""
         return Calibration.model_validate(self.stated(values))
 
     def stated(self, values: Values, **more: Any) -> dict[str, Any]:
@@ -148,14 +150,14 @@ class Pass:
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """The common part of rows that differ in batch and context alone."""
+        """The common part of rows that differ only in batch and context."""
         gamma = None if self.figure == "step" else self.run.gamma
         return self.run.server, self.run.kv_dtype, self.run.draft, self.figure, gamma
 
 
 @dataclass
 class PassGroup(StepGroup):
-    """Rows that are alike, the first of them."""
+    """Rows with a common part, represented by the first."""
 
     first: Pass
 
@@ -204,7 +206,7 @@ class Passes(FittedRows[Pass]):
         return PassGroup(constants, scenario, np.array(index), batch, context, rows[0])  # type: ignore[arg-type]
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """Of a source, of its servers, and of rows."""
+        """The parts of the errors: of a source, of its servers, and of rows."""
         alone = [row.figure == "pass" for row in self.rows]
         groups = [(row.run.server, passes) for row, passes in zip(self.rows, alone, strict=True)]
         sources = [(row.run.source_id, passes) for row, passes in zip(self.rows, alone, strict=True)]
@@ -212,7 +214,7 @@ class Passes(FittedRows[Pass]):
 
 
 def _passes(run: PublicRun) -> list[Pass]:
-    """The times of a run that are known."""
+    """The known times of a run."""
     if run.left_out not in USED or not run.time_ms:
         return []
     if run.kind != "speculation":
@@ -225,7 +227,9 @@ def _passes(run: PublicRun) -> list[Pass]:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors of steps and of iterations over steps by constants without the source or the device, by run."""
+    """Errors of steps, and of iterations over steps, with constants that have not seen the source or the
+    device, by run.
+    """
 
     step: dict[str, float]
     ratio: dict[str, float]
@@ -233,7 +237,7 @@ class LeftOut:
 
     @classmethod
     def of(cls, rows: Sequence[Pass], off: Array) -> "LeftOut":
-        """From the error of each row."""
+        """Built from the error of each row."""
         runs = grouped((i for i, row in enumerate(rows) if row.run.counts), lambda i: rows[i].run.id)
         by = {id: {rows[i].figure: float(off[i]) for i in index} for id, index in runs.items()}
         whole = {id: of for id, of in by.items() if "iteration" in of and "step" in of}
@@ -251,7 +255,7 @@ class LeftOut:
 
 
 def fitted(rows: Passes) -> tuple[FittedValues, Array]:
-    """The values that all rows say, and the slopes of errors around them."""
+    """The values from all rows, and the slopes of the errors around them."""
     values = {p.place: p.expected for p in rows.parameters}
     for _ in range(HALVES):
         further = rows.fit(values, 1)[0].values
@@ -260,7 +264,9 @@ def fitted(rows: Passes) -> tuple[FittedValues, Array]:
 
 
 def texts(date: datetime.date) -> dict[Path, str]:
-    """The files of all devices with rows, and the errors of rows by constants without their source."""
+    """The files of all devices with rows, and the errors of rows with constants that have not seen their
+    source.
+    """
     rows = Passes()
     whole, slopes = fitted(rows)
 
@@ -297,15 +303,15 @@ def texts(date: datetime.date) -> dict[Path, str]:
 
 
 def source_of(row: Pass) -> str:
-    """Of its run."""
+    """The source of a run."""
     return row.run.source_id
 
 
 def device_of(row: Pass) -> str:
-    """Name of its device."""
+    """Name of the device of a run."""
     return load_gpu(row.run.hardware).name
 
 
 def maker_of(row: Pass) -> str:
-    """Of its device."""
+    """The maker of a device."""
     return load_gpu(row.run.hardware).vendor

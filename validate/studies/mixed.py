@@ -1,12 +1,11 @@
-"""A mixed-effects fit of the logarithms that predictions are off by: what engine, device and source each add.
+"""A mixed-effects fit of the log errors of predictions: contributions of engine, device and source.
 
     y = sum over terms k of u_k(level of the row) + e,   u_k ~ N(0, sigma_k^2),   e ~ t(0, tau_c^2) by class c
 
-The deviations are those with the largest marginal likelihood (REML: levels are integrated out; Patterson and
-Thompson 1971, Biometrika 58), the levels their best linear unbiased predictions at these deviations. All of
-it is one regularised least-squares problem with as many unknowns as there are levels, so that leaving a
-source out is one small factorisation. Rows that are far off count less (Student's t by reweighting: Lange et
-al. 1989, JASA 84).
+The deviations maximise the marginal likelihood (REML: levels are integrated out; Patterson and Thompson 1971,
+Biometrika 58). The levels are their best linear unbiased predictions at these deviations. All of it is one
+regularised least-squares problem with one unknown per level, so leaving a source out is one small
+factorisation. Distant rows have less weight (Student's t by reweighting: Lange et al. 1989, JASA 84).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -21,18 +20,18 @@ from perfmodel.validate.studies.robust import Array
 FREEDOM = 4.0
 """Degrees of freedom of the errors of rows."""
 ROUNDS = 3
-"""Of weights and deviations in turns."""
+"""Rounds of weights and deviations in turn."""
 EXPECTED, SPREAD = 0.1, 1.2
-"""A deviation is expected to be so large, within so many e-folds: one level alone shows no variance."""
+"""Expected size of a deviation, and its spread in e-folds, because a single level shows no variance."""
 BOUNDS = (-5.0, 1.0)
-"""Of the logarithm of a deviation."""
+"""Bounds of the logarithm of a deviation."""
 
 
 @dataclass
 class MixedEffects:
-    """off: logarithms to explain. levels: term -> level of each row. classes: of rows that spread alike.
+    """off: logarithms to explain. levels: term -> level of each row. classes: rows with equal spread.
 
-    deviations: standard deviation of each term; residuals: of what is left, by class.
+    deviations: standard deviation of each term. residuals: of the remainder, by class.
     """
 
     off: Array
@@ -65,16 +64,16 @@ class MixedEffects:
         self.residuals = dict(zip(classes.tolist(), found[len(self.levels) :], strict=True))
 
     def _sums(self, fitted: Array) -> Array:
-        """Of the levels of each row."""
+        """Sum of the levels of each row."""
         return np.asarray(fitted[self._own].sum(axis=1))
 
     def _precisions(self, logs: Array) -> tuple[Array, Array]:
-        """Of levels, and of rows."""
+        """Precisions of levels, and of rows."""
         of_rows = np.exp(-2.0 * logs[len(self.levels) :])[self._class]
         return np.exp(-2.0 * logs[: len(self.levels)])[self._term], of_rows * self._weights
 
     def _solve(self, logs: Array, keep: Array) -> tuple[Array, Array]:
-        """Levels, and their covariance; keep: 1 or 0 for each row."""
+        """Levels, and their covariance. keep: 1 or 0 for each row."""
         of_levels, of_rows = self._precisions(logs)
         precision, counts, right = np.diag(of_levels), of_rows * keep, np.zeros(len(of_levels))
         np.add.at(precision, (self._own[:, :, None], self._own[:, None, :]), counts[:, None, None])
@@ -87,7 +86,7 @@ class MixedEffects:
         return np.asarray(covariance[self._own[:, :, None], self._own[:, None, :]].sum(axis=(1, 2)))
 
     def _loss(self, logs: Array) -> tuple[float, Array]:
-        """Minus the logarithm of the marginal likelihood, of expectations of deviations too; its slopes."""
+        """Negative logarithm of the marginal likelihood with the priors of the deviations, and its slopes."""
         of_levels, of_rows = self._precisions(logs)
         fitted, covariance = self._solve(logs, np.ones(len(self.off)))
         left, unexpected = self.off - self._sums(fitted), (logs - np.log(EXPECTED)) / SPREAD**2
@@ -100,9 +99,7 @@ class MixedEffects:
         return float(loss), slopes + unexpected
 
     def left_out(self, folds: Sequence[Hashable]) -> tuple[Array, Array]:
-        """Of each row, what is left to explain and the deviation of that, by levels that have not seen its
-        fold.
-        """
+        """For each row, the unexplained part and its deviation, with levels that have not seen its fold."""
         left, deviation = np.empty(len(self.off)), np.empty(len(self.off))
         names, noise = np.array([str(fold) for fold in folds]), np.exp(2.0 * self._logs[len(self.levels) :])
         for name in np.unique(names):

@@ -1,4 +1,5 @@
-"""The tables of ``docs/accuracy.md`` and the page behind it: prose by hand, figures of the accuracy record.
+"""The tables of ``docs/accuracy.md`` and of the page behind it. Prose is by hand, figures come from the
+accuracy record.
 
 A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
 """
@@ -32,13 +33,13 @@ FOLDS = {
 Record = dict[str, Any]
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
-"""One screen, and everything behind it."""
+"""The pages: the short one, and the one with all tables."""
 VERDICT = "correct verdict (speedup above or below 1)"
 INSIDE = (f"in {COVERAGE:.0%} interval", "its ± % (median)")
 
 
 def filled(text: str, found: Record) -> str:
-    """A page with the tables of a record. Raises InputError for a table that is not known."""
+    """A page with the tables of a record. Raises InputError for an unknown table."""
 
     def replaced(block: re.Match[str]) -> str:
         name = block[1]
@@ -50,7 +51,7 @@ def filled(text: str, found: Record) -> str:
 
 
 def _sources(found: Record, by_draft: bool = False) -> list[str]:
-    """The headline: sources left out whole, by engine and by what other sources have."""
+    """The headline: held-out sources, by engine and by the data of other sources."""
     rows = []
     for figure, words in FIGURES.items():
         for name, e in found["sources"][figure].items():
@@ -66,9 +67,9 @@ def _sources(found: Record, by_draft: bool = False) -> list[str]:
 
 
 FIGURES = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
-"""Figure of a public run -> how it is called."""
+"""Figure of a public run -> its heading."""
 OF_STEPS = ("device", "model", "new", "data")
-"""How parts begin that are shown of steps alone."""
+"""Prefixes of parts that only steps have."""
 
 
 def _decide(found: Record) -> list[str]:
@@ -181,7 +182,7 @@ def _folds(found: Record) -> list[str]:
 
 
 def _traffic(found: Record) -> list[str]:
-    """The one screen: by study, its draft length left out."""
+    """The table of the short page: by study, with its draft length held out."""
     figures = [*SERVED][:4]
     rows = [_served(name, part, figures) for name, part in found["traffic"]["length"]["studies"].items()]
     head = ["a served run, its draft length left out", "runs", *(f"{SERVED[name]} %" for name in figures)]
@@ -226,7 +227,7 @@ def _engines(found: Record) -> list[str]:
 
 
 def _engine_cells(found: Record) -> list[str]:
-    """Step times by engine, device and model, each degree predicted without its rows."""
+    """Step times by engine, device and model. Each degree is predicted without its rows."""
     rows = []
     for name, e in sorted(found["engines"]["cells"].items()):
         engine, model, device = name.split(" ")
@@ -236,8 +237,8 @@ def _engine_cells(found: Record) -> list[str]:
 
 
 def _inside(e: Record) -> list[str]:
-    """Coverage of the stated interval on held-out rows, and its width; one group has no other to estimate
-    from.
+    """Coverage of the stated interval on held-out rows, and its width. A single group has no other group for
+    an estimate.
     """
     if "inside" not in e:
         return ["-", "-"]

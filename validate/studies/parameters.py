@@ -1,10 +1,10 @@
-"""What is fitted of serving engines: places in ``hardware/engines.yaml``, what is expected of each, and from
-where.
+"""The fitted parameters of serving engines: places in ``hardware/engines.yaml``, with the expectation of each
+and its source.
 
-Few rows say little of one engine on one device, so every constant starts from an expectation with a spread
-and moves as far as its rows carry it. What the data show to be shared is one constant: of all engines, or of
-an architecture. What moved with an engine's versions is a factor of each version on the engine's constant,
-expected to be 1.
+Few rows determine little about one engine on one device. So every constant starts from an expectation with a
+spread, and moves as far as its rows require. A constant that the data show to be common is one for all
+engines, or for an architecture. Changes between versions are factors of each version on the engine's
+constant, expected to be 1.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from perfmodel.specs.engines.engines import DRIFT
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: multiplies the
-    kernels', or what other devices have. source: of one that is not fitted here, but stated as expected.
-    elsewhere: its value by other data than public runs (kernels, tables of engines), 0 where there are none.
+    """One fitted constant. place: as in `Engines.places`. spread: of the logarithm. times: whether it
+    multiplies the kernels' value, or that of other devices. source: of a stated constant, which is not fitted
+    here. elsewhere: its value from data other than public runs (kernels, tables of engines); 0 without any.
     """
 
     place: str
@@ -33,8 +33,8 @@ class Parameter:
 
     @property
     def scope(self) -> str:
-        """Its scope: all, an architecture, a board, an engine, one on an architecture or from a
-        version on.
+        """Its scope: all, an architecture, a board, an engine, an engine on an architecture, or an engine
+        from a version on.
         """
         return self.place.rpartition(".")[0]
 
@@ -187,7 +187,7 @@ PUBLIC = (
         )
     ),
 )
-"""Constants that the fitted rows do not determine: set from public runs, each with its source."""
+"""Constants that the fitted rows do not determine. They are set from public runs, each with its source."""
 _COOKBOOK = "sgl-project/sgl-cookbook@7b5bd9c0: 14 steps of 6 models on B200, H100 and H200 under plain flags"
 DEFAULT_FLAGS = (
     Parameter("sglang.blackwell.expert_layer_s", 2.4e-5, 0.5, source=_COOKBOOK),
@@ -208,6 +208,6 @@ DEFAULT_FLAGS = (
         elsewhere=0.05,
     ),
 )
-"""Costs of engines under their own default flags, in addition to the fitted, tuned runs (InferenceX): not
-part of those rows, but part of every answer.
+"""Costs of engines with their default flags, in addition to the tuned runs of the fit (InferenceX). They are
+not part of those rows, but of every answer.
 """

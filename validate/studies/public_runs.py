@@ -1,7 +1,7 @@
-"""Runs of public sources, as users of the engines measured them, each asked as its author would.
+"""Runs of public sources, as measured by users of the engines. Each is asked as its author would ask it.
 
 The rows are ``results/published/public_runs.csv``, the address of each source ``public_sources.csv``. A
-*source* is one repository, page or thread: its rows err together, and it is left out whole.
+*source* is one repository, page or thread. Its rows have correlated errors, and it is held out as a whole.
 """
 
 import math
@@ -16,14 +16,14 @@ from perfmodel.specs.engines.engines import DRIFT
 from perfmodel.specs.published import MS, read_published
 
 MOST_GAINED = 0.98
-"""Of the last drafted token, at most so much counts as accepted: 1 would be an acceptance without misses."""
+"""Largest acceptance of the last drafted token; 1 would be an acceptance without misses."""
 DEGREES = (1, 2, 4, 8)
-"""Tried where a source does not state its tensor-parallel degree."""
+"""Degrees that are tried if a source does not state its tensor-parallel degree."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicSource:
-    """Where a source is."""
+    """The address of a source."""
 
     id: str
     url: str
@@ -32,11 +32,11 @@ class PublicSource:
 @dataclass(frozen=True, slots=True)
 class PublicRun:
     """One row. kind: ``step`` (times of passes alone), ``served`` (mean TPOT of a closed loop of `batch`
-    clients), ``speculation`` (drafting, beside a baseline).
+    clients), ``speculation`` (with drafts, next to a baseline).
 
-    time_ms: of a token; of ``speculation`` that with drafts, baseline_ms without. context_tokens: mean over
-    the run. lengths: ``uniform`` where they are drawn from 1 to twice their mean. left_out: why a row does
-    not count; blank where it does.
+    time_ms: per token; for ``speculation`` with drafts, and baseline_ms without. context_tokens: mean over
+    the run. lengths: ``uniform`` if they are drawn from 1 to twice their mean. left_out: the reason why a row
+    does not count; blank if it counts.
     """
 
     id: str
@@ -76,7 +76,7 @@ class PublicRun:
 
     @property
     def counts(self) -> bool:
-        """Whether it is judged by."""
+        """Whether predictions are judged by it."""
         return not self.left_out
 
     @property
@@ -87,7 +87,7 @@ class PublicRun:
         return None
 
     def query_arguments(self, degree: int | None = None) -> dict[str, Any]:
-        """Arguments of a question from this row. degree: used where the source states none."""
+        """Arguments of a question from this row. degree: used if the source states none."""
         version = DRIFT + self.engine_version if self.engine_version else ""
         return {
             "model": self.model,
@@ -103,7 +103,7 @@ class PublicRun:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A row and the answer to it. figure: ``step``, ``speedup`` or ``ratio`` (an iteration over a step).
+    """A row and its answer. figure: ``step``, ``speedup`` or ``ratio`` (an iteration over a step).
 
     verdict: of a speedup.
     """
@@ -124,7 +124,7 @@ class Answered:
 
 @cache
 def public_runs() -> tuple[PublicRun, ...]:
-    """All rows, those that do not count among them."""
+    """All rows, including those that do not count."""
     return read_published("public_runs", PublicRun)
 
 

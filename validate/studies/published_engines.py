@@ -1,7 +1,7 @@
 """Published step times of serving engines, with and without speculation.
 
-The tables are ``results/published/<name>.csv``; tests check the relations within a row
-(tests/specs/test_published.py).
+The tables are ``results/published/<name>.csv``. tests/specs/test_published.py checks the relations within a
+row.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,9 @@ from perfmodel.specs.published import MS, read_published
 
 @dataclass(frozen=True, slots=True)
 class EngineRow:
-    """Where and with what a row was measured.
+    """The configuration of a measured row.
 
-    batch: what was asked for; running: sequences that ran at a time, on average; None: the source does not
-    say.
+    batch: the requested one. running: mean number of running sequences; None if the source does not state it.
     """
 
     id: str
@@ -41,7 +40,9 @@ class EngineRow:
 
 
 def source_of(source: str) -> str:
-    """The repository, thread or paper of a source, which is left out whole: its first word, at any commit."""
+    """The repository, thread or paper of a source, which is held out as a whole: its first word, at any
+    commit.
+    """
     return source.partition(" ")[0].partition("@")[0].rstrip(",")
 
 
@@ -67,11 +68,11 @@ class DecodeRow(EngineRow):
 
 @dataclass(frozen=True, slots=True)
 class EngineSpeculationRow(EngineRow):
-    """One speculating run beside the baseline. `clean` no: steps with prefill in them are part of the times.
+    """One run with speculation next to the baseline. `clean` no: the times include steps with prefill.
 
     running, step_running: in an iteration and in a baseline step. A chain drafts `steps` tokens (`topk` 1);
-    otherwise a tree of `verified_tokens`, its root included. positions: share of iterations that accept a
-    first token, a second, ..., with slashes. None: the source does not say.
+    otherwise it is a tree of `verified_tokens`, including its root. positions: share of iterations that
+    accept a first token, a second, ..., with slashes; None if the source does not state them.
     """
 
     data_parallel: int
@@ -97,7 +98,7 @@ class EngineSpeculationRow(EngineRow):
 
 
 def query_of(row: Any, model: str, context: float, batch: int, gamma: int, **more: Any) -> Query:
-    """The question of a row whose columns are those of an `EngineRow`."""
+    """The question of a row with the columns of an `EngineRow`."""
     parallel = {"tp": row.tensor_parallel, "ep": row.expert_parallel}
     formats = {"weights": row.weights, "kv_dtype": row.kv_dtype}
     return Query(model, row.hardware, batch, round(context), gamma, **parallel, **formats, **more)
@@ -105,10 +106,10 @@ def query_of(row: Any, model: str, context: float, batch: int, gamma: int, **mor
 
 @dataclass(frozen=True, slots=True)
 class ServedRow:
-    """A throughput ratio of a serving engine: batch, draft length and accepted length, the context a data
-    set's name.
+    """A throughput ratio of a serving engine: batch, draft length and accepted length, with a data set's name
+    instead of a context.
 
-    positions: conditional acceptance by position, with slashes, of the same study's traces.
+    positions: conditional acceptance by position, with slashes, from the same study's traces.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """The record of the distance between predictions and measurements: ``results/accuracy.json``.
 
-Every published set is replayed twice: with the shipped calibrations, and, where a calibration was fitted to
-it, with refits that have not seen the fold. Deterministic, without a GPU.
+Every published set is replayed twice: with the shipped calibrations and, if a calibration was fitted to it,
+with refits that have not seen the fold. The record is deterministic and needs no GPU.
 """
 
 import json
@@ -44,22 +44,24 @@ PATH = BUNDLED / "accuracy.json"
 DIGITS = 6
 MODES: tuple[Mode, ...] = ("held-out", "shipped")
 OVERALL = ("target_s", "draft_s", "verify_s", "speedup")
-"""Quantities of the overall error: the three passes and what is asked for, of stacks with a fitted
+"""Quantities of the overall error: the three passes and the quantities of an answer, for stacks with a fitted
 calibration.
 """
 NOT_RECORDED = "ar_tpot_s"
-"""Own records time the baseline twice: as T_T, which is recorded, and end to end."""
+"""A quantity that is not recorded: own records time the baseline twice, as T_T, which is recorded, and end to
+end.
+"""
 
 CONSTANT_GAMMAS = (1, 2, 3, 4, 5)
 """Draft lengths of the baseline that always drafts the same number of tokens."""
 MAX_GAMMA = 8
 
 MAGICDEC = [recipe for recipe in RECIPES.values() if recipe.stack == "magicdec"]
-"""Those whose rows speculate."""
+"""Sets of MagicDec with speculative rows."""
 
 
 def record() -> dict[str, Any]:
-    """Everything, as it is now; plain JSON types, numbers rounded to `DIGITS` significant digits."""
+    """The whole present record, in JSON types, with numbers rounded to `DIGITS` significant digits."""
     replayed = {mode: compare(gated_sets(BUNDLED), mode, results=BUNDLED) for mode in MODES}
     cells = {mode: [c for c in found if c.quantity != NOT_RECORDED] for mode, found in replayed.items()}
     return shortened(
@@ -81,7 +83,7 @@ def record() -> dict[str, Any]:
 
 
 def replay(cells: list[Cell]) -> dict[str, Any]:
-    """Errors overall and by partition, the side of 1, and which figures were predicted at all."""
+    """Errors overall and by partition, the side of 1, and the list of predicted figures."""
     counted = [c for c in cells if c.fitted and c.quantity in OVERALL]
     right, of = correct_verdicts(c for c in cells if c.fitted)
     sides = [c for c in cells if c.fitted and c.quantity == "speedup"]
@@ -106,9 +108,7 @@ def _summary(rows: Sequence[Cell]) -> dict[str, Any]:
 
 
 def bounds(cells: Iterable[Cell]) -> dict[str, Any]:
-    """Measured times against their physical lower bounds, where the working set exceeds the last-level
-    cache.
-    """
+    """Measured times against their physical lower bounds, if the working set exceeds the last-level cache."""
     binding = [c for c in cells if c.binding]
     return {
         "checked": len(binding),
@@ -141,8 +141,7 @@ def _by_quantity(found: dict[str, Errors]) -> dict[str, Any]:
 def coverage(recipe: Recipe) -> dict[str, Any]:
     """Coverage of the stated interval for held-out speedups, by kind of fold.
 
-    Each row is judged with the refit that has not seen it: its covariance, and the scatter of the other
-    folds' rows.
+    The refit that has not seen a row judges it: its covariance, and the scatter of the other folds' rows.
     """
     counts = {}
     for by in FOLDS:
@@ -153,7 +152,7 @@ def coverage(recipe: Recipe) -> dict[str, Any]:
 
 
 def covered(out: HeldOut) -> Array:
-    """1 where the interval of a held-out row holds its measured speedup, else 0."""
+    """1 if the interval of a held-out row contains its measured speedup, else 0."""
     measured = np.array([p.speedup for p in out.points.points], dtype=float)
     predicted = out.points.speedup(out.times)
     off = np.log(predicted / measured)
@@ -173,7 +172,7 @@ def covered(out: HeldOut) -> Array:
 
 
 def elsewhere() -> dict[str, Any]:
-    """Errors of calibrations on rows that they were not made for: literature and ideal."""
+    """Errors of calibrations on rows for which they were not made: literature and ideal."""
     return {
         recipe.name: {
             "ideal": _by_quantity(other_error(recipe, load_calibration("ideal"))),

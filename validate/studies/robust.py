@@ -1,10 +1,11 @@
-"""The fit: least squares on logarithms, in which rows of one kind err together and far-off ones count less.
+"""The fit: least squares on logarithms, in which rows of one kind have correlated errors and outliers count
+less.
 
-An error of a row has a part of its kind (a model on an engine and architecture), one of its group in that
-kind (device, degree, version) and one of its own; `Parts` takes errors apart so. Each counts by a Cauchy
-loss: an engine version that was slow on one model must not bend the constants of all. What is expected of a
-parameter is a row too. Errors are taken to be linear in the logarithms of the parameters, anew in every
-round, so that a fit without some rows costs little.
+The error of a row has a part of its kind (a model on an engine and architecture), one of its group in that
+kind (device, degree, version) and its own part; `Parts` separates them. Each part counts by a Cauchy loss,
+because an engine version that was slow on one model must not distort the constants of all. The expectation of
+a parameter is a row too. Errors are linearised in the logarithms of the parameters in every round, so a fit
+without some rows costs little.
 """
 
 from abc import ABC, abstractmethod
@@ -21,17 +22,18 @@ from perfmodel.validate.studies.parameters import Parameter
 Array = NDArray[np.float64]
 Values = Mapping[str, float]
 STEP = 1e-3
-"""Of a finite difference, in the logarithm of a parameter."""
+"""Step of a finite difference, in the logarithm of a parameter."""
 ROUNDS = 5
 MOST_ROWS = 10
-"""A group of more rows weighs as one of so many."""
+"""Most rows that a group counts as."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Errors of rows taken apart: `matrix` [parts, rows] times them are the parts, in standard deviations.
+    """Separated errors of rows: `matrix` [parts, rows] times the errors gives the parts, in standard
+    deviations.
 
-    soft: [parts], the size from which a part counts less.
+    soft: [parts], the size above which a part counts less.
     """
 
     matrix: Array
@@ -51,7 +53,9 @@ class Parts:
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviations of the three parts of an error, and from how many of them on each counts less."""
+    """Standard deviations of the three parts of an error, and the number of them above which each counts
+    less.
+    """
 
     row: float = 0.02
     group: float = 0.02
@@ -63,7 +67,7 @@ class Spread:
 def parts_of(
     groups: Sequence[Hashable], kinds: Sequence[Hashable], train: NDArray[np.bool_], spreads: Sequence[Spread]
 ) -> Parts:
-    """The parts of the errors of the rows of `train`, by the group and the kind of each row; spreads: of each
+    """The parts of the errors of the rows of `train`, by the group and the kind of each row. spreads: of each
     row.
     """
     lines: list[Array] = []
@@ -104,7 +108,7 @@ Row = TypeVar("Row")
 class FittedRows(ABC, Generic[Row]):
     """Measured rows in a fixed order, with their errors as functions of the parameters.
 
-    logs: of what was measured. groups: of rows that are predicted together (`steps.StepGroup`).
+    logs: of the measurements. groups: rows that are predicted together (`steps.StepGroup`).
     """
 
     rows: tuple[Row, ...]
@@ -128,8 +132,8 @@ class FittedRows(ABC, Generic[Row]):
         """The parts of the errors of the rows of `train`."""
 
     def slopes(self, at: Values, off: Array) -> Array:
-        """What errors gain with the logarithm of each parameter, [rows, parameters]: finite differences to
-        `off`.
+        """Derivatives of the errors by the logarithm of each parameter, [rows, parameters]: finite
+        differences to `off`.
         """
         moved = (self.off({**at, p.place: at[p.place] * np.exp(STEP)}) for p in self.parameters)
         return np.stack([(errors - off) / STEP for errors in moved], axis=1)
@@ -141,11 +145,11 @@ class FittedRows(ABC, Generic[Row]):
         train: NDArray[np.bool_] | None = None,
         slopes: Array | None = None,
     ) -> tuple[FittedValues, Array]:
-        """The values that the rows say, and the slopes of errors around them.
+        """The values from the rows, and the slopes of the errors around them.
 
-        start: where the search begins; left out, at what is expected. train: the rows that count; left out,
-        all. slopes: taken as they are instead of anew in every round, as for a fit without some rows, which
-        ends near the one with all.
+        start: where the search begins; by default at the expectations. train: the rows that count; by default
+        all. slopes: used instead of new ones in every round; a fit without some rows ends near the one with
+        all.
         """
         parts = self.parts(np.ones(len(self.rows), dtype=bool) if train is None else train)
         values: Values = dict(start or {p.place: p.expected for p in self.parameters})
@@ -160,7 +164,7 @@ class FittedRows(ABC, Generic[Row]):
 def solve(
     parameters: Sequence[Parameter], parts: Parts, near: Values, off: Array, slopes: Array
 ) -> FittedValues:
-    """The values with the least squared parts of the errors, and deviations from expectations.
+    """The values that minimise the squared parts of the errors and the deviations from expectations.
 
     Errors are linear: `off` at the values `near`, with these slopes.
     """

@@ -1,4 +1,4 @@
-"""Sources left out whole: how far steps, iterations over steps and speedups of public runs are off.
+"""Held-out sources: errors of steps, iterations over steps and speedups of public runs.
 
 `texts` makes ``hardware/sources.yaml``, the deviations that intervals of steps are made of; `figures` what
 the accuracy record holds. Means are over rows and over sources (macro), so that a source of hundreds of rows
@@ -43,25 +43,27 @@ from perfmodel.validate.studies.robust import Array
 
 PATH = files.data_directory("") / "sources.yaml"
 LEFT_OUT = BUNDLED / "sources.json"
-"""Id of each step -> the logarithm that it is off by without its source."""
+"""Id of each step -> its log error without its source."""
 CROWDED = 16
-"""Sequences from which on rows scatter more: prompts of other requests stall some engines' passes."""
+"""Sequences from which rows scatter more, because prompts of other requests delay some engines' passes."""
 FEW = 3
-"""An engine of fewer rows takes the deviation of all."""
+"""An engine with fewer rows takes the deviation of all."""
 NEWEST = "blackwell"
-"""An architecture of its own: engines still change its kernels from version to version."""
+"""An architecture with its own deviation, because engines still change its kernels from version to
+version.
+"""
 HEADER = (
     "# Written by `perfmodel validate calibrate sources --write` from results/published/public_runs.csv.\n"
 )
 
 
 TITLES = ENGINES | {ELSEWHERE: KNOWN_ENGINES[ELSEWHERE]}
-"""Engines that are judged."""
+"""Headings of the judged engines."""
 
 
 @cache
 def answered() -> tuple[tuple[Answered, ...], int]:
-    """Every row that counts, asked; and how many cannot be."""
+    """Every row that counts with its answer, and the number of rows without an answer."""
     found: list[Answered] = []
     refused = 0
     for run in public_runs():
@@ -74,7 +76,7 @@ def answered() -> tuple[tuple[Answered, ...], int]:
 
 
 def of_figure(figure: str) -> list[Answered]:
-    """Answers of one figure."""
+    """The answers of one figure."""
     return [a for a in answered()[0] if a.figure == figure]
 
 
@@ -132,8 +134,10 @@ def texts(date: datetime.date) -> dict[Path, str]:
 
 
 def _widening(rows: Sequence[Answered], left: Array, deviation: Array) -> dict[str, float]:
-    """Factors on deviations, by kernels: between the need of constants that have seen a source and of those
-    that have not, since a new source often shares devices and flags with others. A source counts as one.
+    """Factors on deviations, by kernels.
+
+    They lie between the factors for constants that have seen a source and for those that have not, because a
+    new source often shares devices and flags with others. A source counts as one.
     """
     sizes = np.abs(np.stack((np.array([a.off for a in rows]), left))) / deviation
     found = {}
@@ -152,15 +156,16 @@ def _kernels(run: PublicRun) -> str:
 
 
 DATA_CENTRE = ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")
-"""How the names of NVIDIA's data-centre devices begin."""
+"""Prefixes of the names of NVIDIA's data-centre devices."""
 SURE = ("pays", "does_not_pay")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A row as it is counted. off: logarithm of predicted over measured, by constants without its source.
+    """A row in the statistics. off: logarithm of predicted over measured, with constants that have not seen
+    its source.
 
-    shipped: the same by those of answers. interval: of an answer, over the measured value.
+    shipped: the same with the constants of answers. interval: of an answer, over the measured value.
     """
 
     source: str
@@ -173,15 +178,16 @@ class Judged:
     interval: tuple[float, float] | None = None
 
     def inside(self, by: float = 0.0) -> bool:
-        """Whether the interval holds the measured value, where its logarithm moves."""
+        """Whether the interval, shifted to `off`, contains the measured value."""
         assert self.interval
         return self.interval[0] * math.exp(by) <= 1.0 <= self.interval[1] * math.exp(by)
 
 
 def judged(figure: str) -> list[Judged]:
-    """Rows of public runs, and iterations of the tables that constants are fitted to. Ratios of public runs
-    have one constant that saw its source, SGLang's time outside passes. A speedup of llama.cpp is off by what
-    its ratio is, the other way.
+    """Rows of public runs, and iterations of the tables to which constants are fitted.
+
+    Ratios of public runs have one constant that saw its source, SGLang's time outside passes. The error of a
+    llama.cpp speedup is the opposite of its ratio's.
     """
     rows, left = [], _errors_left_out()[figure]
     for a in of_figure(figure):
@@ -193,7 +199,7 @@ def judged(figure: str) -> list[Judged]:
 
 
 def _of_tables(figure: str) -> list[Judged]:
-    """Ratios of the tables by fits without their study, or the speedups of chains that follow."""
+    """Ratios of the tables by fits without their study, or the resulting speedups of chains."""
     ratios, rows = replayed(recorded()), []
     for row, off in zip(ratios.rows, ratios.ratios["model"].off.tolist(), strict=True):
         place = row.study, row.engine, row.query.hardware, load_model(row.query.model).name, row.kind
@@ -210,14 +216,14 @@ def _of_tables(figure: str) -> list[Judged]:
 
 
 def _errors_left_out() -> dict[str, dict[str, float]]:
-    """Figure -> id of a run -> its error by constants without its source."""
+    """Figure -> id of a run -> its error with constants that have not seen its source."""
     step, llama = (json.loads(path.read_text(encoding="utf-8")) for path in (LEFT_OUT, llamacpp.LEFT_OUT))
     opposite = {id: -off for id, off in llama["ratio"].items()}
     return {"step": step | llama["step"], "ratio": llama["ratio"], "speedup": opposite}
 
 
 def _asked(row: Iteration, gained: float) -> Query:
-    """The question of a row, with its version by number."""
+    """The question of a row, with its version as a number."""
     named = VERSION.search(row.version)
     return replace(
         row.query,
@@ -231,7 +237,7 @@ def _asked(row: Iteration, gained: float) -> Query:
 
 
 def figures() -> dict[str, Any]:
-    """What the accuracy record holds: by figure and part of the rows; and the sides of 1 of the speedups."""
+    """The part of the accuracy record: by figure and part of the rows; and the sides of 1 of the speedups."""
     found: dict[str, Any] = {
         figure: {name: _part(rows) for name, rows in _parts(judged(figure)) if rows}
         for figure in ("step", "ratio", "speedup")
@@ -248,7 +254,9 @@ def figures() -> dict[str, Any]:
 
 
 def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:
-    """By engine; of serving engines also by what other sources have of device and model, and by draft."""
+    """Parts by engine; for serving engines also by the device and model that other sources have, and by
+    draft.
+    """
     seen: dict[tuple[str, str], set[str]] = {}
     known = [(r.engine, r.source, (r.hardware, r.model)) for r in judged("step")]
     known += [(r.engine, r.source_id, (r.hardware, load_model(r.model).name)) for r in engine_decode()]
@@ -270,7 +278,9 @@ def _parts(rows: list[Judged]) -> list[tuple[str, list[Judged]]]:
 
 
 def _part(rows: list[Judged]) -> dict[str, Any]:
-    """Errors are exp(mean |ln|) - 1, over rows and over the means of sources; the worst source by name."""
+    """Errors are exp(mean |ln|) - 1, over rows and over the means of sources, with the name of the worst
+    source.
+    """
     sources = {name: _mean(of) for name, of in grouped(rows, lambda r: r.source).items()}
     worst = max(sources, key=lambda name: sources[name])
     found = {

@@ -1,6 +1,4 @@
-"""Published steps of engines with their operations counted, so that many values of the constants can be
-tried.
-"""
+"""Published steps of engines with counted operations, so that many values of the constants can be tried."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +26,7 @@ DATED = {
     "trtllm": {"2025-10-29": "1.1.0rc2", "2026-01-29": "1.2.0rc6", "2026-05-18": "1.3.0rc14"},
     "sglang": {"2026-01-13": "0.5.7", "2026-02-06": "0.5.9", "2026-05-15": "0.5.12"},
 }
-"""Engine -> days from which on runs state a version; a run that states none has that of its day."""
+"""Engine -> days from which runs are attributed to a version. A run without a version has that of its day."""
 
 
 def dated(engine: str, day: str) -> str:
@@ -38,7 +36,7 @@ def dated(engine: str, day: str) -> str:
 
 
 def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
-    """The version that ran a row: stated, or that of its month; TensorRT-LLM's gpt-oss branch counts as
+    """The version of a row: the stated one, or that of its month. TensorRT-LLM's gpt-oss branch counts as
     1.2.0rc0.
     """
     if row.engine_version == "gpt-oss-dev":
@@ -47,7 +45,7 @@ def version_of(row: DecodeRow | EngineSpeculationRow) -> str:
 
 
 def group_of(row: DecodeRow) -> tuple[str, str, str, int]:
-    """The unit that is held out together: engine, model, device and degree."""
+    """The rows that are held out together: engine, model, device and degree."""
     return row.engine, row.model, row.hardware, row.tensor_parallel
 
 
@@ -57,14 +55,14 @@ def served_as(row: DecodeRow) -> tuple[object, ...]:
 
 
 def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
-    """Sequences that ran at a time: their measured mean number, else the requested one."""
+    """Mean number of running sequences if measured, else the requested batch."""
     return max(row.running or row.batch, 1.0)
 
 
 @dataclass(frozen=True)
 class FittedConstants:
-    """Constants of an engine on a device as functions of the parameters: its kernels, and which place sets
-    what.
+    """Constants of an engine on a device as functions of the parameters: its kernels, and the place that sets
+    each constant.
 
     drifts: factors of the device and of the version, applied last.
     """
@@ -82,7 +80,11 @@ class FittedConstants:
         parameters: Sequence[Parameter],
         kernels_of: str | None = None,
     ) -> "FittedConstants":
-        """kernels_of: another device whose kernels stand in; nothing public then counts of this one."""
+        """Makes the constants.
+
+        kernels_of: another device whose kernels replace the device's own; no public run of the device counts
+        then.
+        """
         parameters = parameters if kernels_of else (*parameters, *PUBLIC)
         known = load_gpu(kernels_of) if kernels_of else load_gpu(hardware)
         kernels = load_kernels(calibration_of(known, engine).name)
@@ -108,15 +110,15 @@ class FittedConstants:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """All that these constants depend on."""
+        """All parameters of these constants."""
         return (*self.chosen.values(), *self.drifts)
 
     def known(self, values: Values) -> Values:
-        """The values that these constants depend on; expected ones where none is given."""
+        """The values of these parameters; the expected ones if none is given."""
         return {p.place: values.get(p.place, p.expected) for p in self.parameters}
 
     def calibration(self, values: Values) -> Calibration:
-        """The calibration with these values by place; expected ones for other parameters."""
+        """The calibration with these values by place, and the expected ones for other parameters."""
         values = self.known(values)
         update: dict[str, Constant] = {}
         for name, parameter in self.chosen.items():
@@ -129,13 +131,15 @@ class FittedConstants:
 
 
 def load_kernels(name: str) -> Calibration:
-    """A calibration of kind ``kernels`` as its file has it, without its engine's constants, graphs padded."""
+    """A calibration of kind ``kernels`` as its file states it, without its engine's constants, with padded
+    graphs.
+    """
     return read_kernels(name).model_copy(update={"graph_tokens": GRAPH_TOKENS})
 
 
 @dataclass
 class StepGroup:
-    """Rows that differ in batch and context alone. index: their places among all rows."""
+    """Rows that differ only in batch and context. index: their places among all rows."""
 
     constants: FittedConstants
     scenario: Scenario
@@ -146,8 +150,8 @@ class StepGroup:
     _known: dict[tuple[float, ...], Array] = field(default_factory=dict, kw_only=True)
 
     def at(self, values: Values) -> Array:
-        """What the rows measured, by the values of the parameters; those that it does not depend on cost
-        nothing.
+        """Predicted measurements of the rows, by the values of the parameters. Parameters without effect on
+        them cost no time.
         """
         key = tuple(self.constants.known(values).values())
         if key not in self._known:
@@ -155,7 +159,7 @@ class StepGroup:
         return self._known[key]
 
     def predict(self, calibration: Calibration) -> Array:
-        """Seconds of a step; operations are counted anew only where that changes them."""
+        """Seconds of a step. Operations are counted again only for a change in them."""
         counted_for = (
             tuple(getattr(calibration, name) for name in OF_SHARDS) if self.scenario.target.moe else ()
         )
@@ -175,7 +179,7 @@ class DecodeRows(FittedRows[DecodeRow]):
         parameters: Sequence[Parameter],
         kernels_of: Mapping[str, str] | None = None,
     ) -> None:
-        """kernels_of: device -> another whose kernels stand in."""
+        """kernels_of: device -> another one whose kernels replace its own."""
         self.rows, self.parameters = tuple(rows), tuple(parameters)
         self.logs = np.log([row.step_s for row in rows])
         alike = grouped(range(len(rows)), lambda i: (*served_as(rows[i]), rows[i].weights, rows[i].kv_dtype))
@@ -196,13 +200,15 @@ class DecodeRows(FittedRows[DecodeRow]):
         return StepGroup(constants, scenario, np.array(index), batch, context)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """Of a model on an engine and architecture, of its groups by version, and of rows."""
+        """The parts of the errors: of a model on an engine and architecture, of its groups by version, and of
+        rows.
+        """
         groups = [served_as(r) for r in self.rows]
         kinds = [(r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]
         return parts_of(groups, kinds, train, [Spread()] * len(groups))
 
 
 def decoding(row: DecodeRow, calibration: Calibration) -> Scenario:
-    """The question of a row; its draft does not matter."""
+    """The question of a row. Its draft does not matter."""
     query = query_of(row, row.model, row.context_tokens, row.batch, 0)
     return with_calibration(resolve(query), calibration)

@@ -1,10 +1,10 @@
-"""Served runs replayed: rows of ``results/published/traffic.csv`` that say enough, as they were measured.
+"""Served runs replayed: rows of ``results/published/traffic.csv`` with enough information.
 
-Clients, prompts and start are the run's; the pass times are predicted. Nothing that predicts a row has seen
-it: pass times come from constants of engines fitted without its rows, and what a request costs from fits
-without its study (`BY["study"]`), or without its study's runs at that draft length (`BY["length"]`). The
-acceptance is the measured one; of DeepSeek-R1 that of other runs, printed. Assumed: the number of
-InstructCoder's requests, the spread of prompts.
+Clients, prompts and start are those of the run; pass times are predicted. Nothing in the prediction of a row
+has seen it. Pass times come from constants of engines fitted without its rows. The costs of a request come
+from fits without its study (`BY["study"]`), or without its study's runs at that draft length
+(`BY["length"]`). The acceptance is the measured one; for DeepSeek-R1 that of other published runs. Assumed:
+the number of InstructCoder's requests, and the spread of prompts.
 """
 
 import csv
@@ -38,11 +38,11 @@ from perfmodel.validate.studies.steps import FittedConstants, dated
 
 SEED = 1
 FRACTION = 0.9
-"""Of memory: vLLM's default in the releases that were measured, and near the others'."""
+"""Memory fraction: vLLM's default in the measured releases, and near the others'."""
 DEEPSEEK, LONG_PROMPTS = "DeepSeek-R1, random tokens", "DeepSeek-R1, 8K prompts"
 COOKBOOK = "SGLang, cookbook"
 LONG_OUTPUT = 4096
-"""Answers from this many tokens barely depend on the costs of a request."""
+"""Output tokens from which the costs of a request hardly matter."""
 STUDIES = (
     "gpt-oss-120b, random tokens",
     "Qwen3-32B, mt-bench",
@@ -53,14 +53,13 @@ STUDIES = (
     "SGLang, other sources",
 )
 MAIN_OF_2026_01 = "0.14"
-"""The release of vLLM that followed the commit which ran Qwen3-32B."""
+"""The release of vLLM after the commit that ran Qwen3-32B."""
 
 
 class ServedRun:
-    """A row of ``traffic.csv``: its columns are attributes, numbers where they read as such, None where
-    blank.
+    """A row of ``traffic.csv``: its columns are attributes, with numbers converted and None for blanks.
 
-    requests: that were sent; times are in milliseconds, of requests.
+    requests: number of sent ones. Times are in milliseconds, per request.
     """
 
     def __init__(self, cells: dict[str, str]) -> None:
@@ -71,13 +70,13 @@ class ServedRun:
 
     @property
     def lengths(self) -> Lengths:
-        """Of its requests; where the source gives no spread of the prompts, half their mean."""
+        """Lengths of its requests. If the source gives no spread of the prompts, it is half their mean."""
         spread = 0.5 * self.input_tokens if self.input_std is None else self.input_std
         return Lengths(self.input_tokens, self.output_tokens, spread, self.output_std)
 
     @property
     def version(self) -> str:
-        """The engine's version: stated, or that of its month."""
+        """The engine's version: the stated one, or that of its month."""
         stated = str(self.engine_version or "")
         if "dev13107" in stated:
             return MAIN_OF_2026_01
@@ -85,7 +84,7 @@ class ServedRun:
 
     @property
     def gained(self) -> float | None:
-        """Measured tokens per iteration; if not published, the median of the chunks of all similar runs."""
+        """Measured tokens per iteration; if not published, the median over the chunks of all similar runs."""
         if self.steps == 0:
             return None
         if self.tokens_per_iteration:
@@ -101,20 +100,20 @@ class ServedRun:
 
     @property
     def ttft(self) -> str:
-        """The column of its time to the first token: of a cold server, whose first prompts took up to 73 s,
-        the median.
+        """The column of its time to the first token. For a cold server, whose first prompts took up to 73 s,
+        it is the median.
         """
         cold = self.study == DEEPSEEK or self.ttft_mean_ms is None
         return "ttft_p50_ms" if cold else "ttft_mean_ms"
 
     def measured(self, name: str) -> Any:
-        """A figure, None if not published; for a latency the median if no mean was published."""
+        """A figure; None if not published. For a latency without a published mean it is the median."""
         value = self.cells[self.ttft if name == "ttft_mean_ms" else name]
         return self.cells.get(name.replace("mean", "p50")) if value is None else value
 
     @property
     def batch(self) -> float:
-        """Requests that one which decodes sees decode, itself included; no wait where none was published."""
+        """Requests that a decoding request meets, including itself, without waits if none was published."""
         decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
         waiting = self.measured("ttft_mean_ms") or 0.0
         return float(1.0 + (self.concurrency - 1.0) * decoding / (decoding + waiting))
@@ -128,7 +127,7 @@ def _read(text: str) -> Any:
 
 
 def _carried(rows: Iterable[ServedRun]) -> float:
-    """Time between chunks over time per token: tokens that a chunk carries."""
+    """Tokens per chunk: time between chunks over time per token."""
     shares = [row.itl_p50_ms / row.tpot_p50_ms for row in rows if row.itl_p50_ms and row.tpot_p50_ms]
     return float(np.median(shares)) if shares else 0.0
 
@@ -143,7 +142,7 @@ def rows_of(study: str) -> tuple[ServedRun, ...]:
 
 @cache
 def runs(study: str) -> tuple[ServedRun, ...]:
-    """Of one study, those that say all that a replay needs."""
+    """The runs of one study that state all that a replay needs."""
     return tuple(r for r in rows_of(study) if r.steps == 0 or r.gained)
 
 
@@ -151,12 +150,12 @@ BY: dict[str, Callable[[ServedRun], str]] = {
     "study": lambda run: run.study,
     "length": lambda run: f"{run.study}, {run.steps} draft tokens",
 }
-"""Held-out groups of the costs of a request."""
+"""Held-out groups for the costs of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One run: predicted over measured, for each figure; the stated deviation of the logarithm of TPOT."""
+    """One run: predicted over measured for each figure, and the stated deviation of the logarithm of TPOT."""
 
     run: ServedRun
     ratios: dict[str, float]
@@ -164,7 +163,7 @@ class Compared:
 
 
 def shipped(run: ServedRun) -> Scenario:
-    """The run's models and device as any question has them, at the acceptance that was measured."""
+    """The scenario of the run's models and device as in any question, at the measured acceptance."""
     engine = f"{run.engine}@{run.version}" if run.version else run.engine
     drafting = {"draft": run.draft or "self", "alpha": 0.5, "engine": engine}
     dp = run.tensor_parallel if run.data_parallel_attention else 1
@@ -176,8 +175,8 @@ def shipped(run: ServedRun) -> Scenario:
 def scenario_of(run: ServedRun, by: str) -> Scenario:
     """`shipped` with constants of its engine that have not seen the run.
 
-    by "study": without its model's steps and its study's ratios; by "length": without its device's, or that
-    length's.
+    by "study": without its model's steps and its study's ratios. by "length": without those of its device, or
+    of that length.
     """
     found, model = recorded(), f"{run.engine} {run.target}"
     if by == "study":
@@ -196,7 +195,7 @@ def scenario_of(run: ServedRun, by: str) -> Scenario:
 
 
 Folds = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Held-out group -> engine, or ``common`` -> constants of its requests fitted without it."""
+"""Held-out group -> engine, or ``common`` -> constants of requests fitted without it."""
 
 
 @cache
@@ -206,15 +205,15 @@ def folds() -> Folds:
 
 
 def held_out(run: ServedRun, by: str) -> EngineRequests:
-    """The costs of a request from the other rows."""
+    """The costs of a request, fitted to the other rows."""
     of = folds()[BY[by](run)]
     return EngineRequests(**of.get(run.engine, of["common"]))
 
 
 def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:
-    """Replays a run; costs: of its requests, by default those that have not seen it.
+    """Replays a run. costs: of its requests; by default those that have not seen it.
 
-    measured: with the measured passes where there are `gaps`, which leaves the error of prompts and queues.
+    measured: uses the measured passes if there are `gaps`, so only the error of prompts and queues remains.
     """
     lengths, scenario = run.lengths, scenario_of(run, by)
     groups = scenario.target_shard.groups
@@ -252,17 +251,18 @@ SERVER = (
     "data_parallel_attention",
     "weights",
 )
-"""Columns that make two runs those of one server."""
+"""Columns that are equal for two runs of one server."""
 CROWDED, FAR = 0.5, 2.0
-"""Prompts between two chunks from which on their median gap is not decoding alone; and how many times the
-largest batch with gaps is too far beyond it.
+"""Prompts between two chunks from which the median gap is not decoding alone, and the factor above the
+largest batch with gaps that is too far.
 """
 
 
 def gaps(run: ServedRun, batches: Array) -> Array | None:
-    """Seconds of passes by running batch: median gaps between chunks, of this server's runs with this draft.
+    """Seconds of passes by running batch: median gaps between chunks, from this server's runs with this
+    draft.
 
-    None where prompts fall into most gaps, or the run is far beyond those with gaps.
+    None if prompts fall into most gaps, or if the run is far above those with gaps.
     """
     study = DEEPSEEK if run.study == LONG_PROMPTS else run.study  # no gaps of its own, on the same servers
     same = (*SERVER[1:], "draft", "steps")
@@ -311,7 +311,9 @@ FIGURES = {
 
 
 def figures() -> dict[str, Any]:
-    """The served runs' part of the accuracy record: by held-out group and by study; every run's ratios."""
+    """The part of the accuracy record for served runs: by held-out group and by study, with every run's
+    ratios.
+    """
     found: dict[str, Any] = {}
     for by in BY:
         everything = [compare(run, by) for study in STUDIES for run in runs(study)]
@@ -341,7 +343,7 @@ def _mean(ratios: Iterable[float | None]) -> float | None:
 
 
 def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[int, int]:
-    """How often the speedup of TPOT is on the side of 1 where it was measured, and of how many."""
+    """Number of speedups of TPOT on the measured side of 1, and the number of all."""
 
     def place(run: ServedRun) -> tuple[Any, ...]:
         return (*(run.cells[n] for n in (*SERVER, "concurrency")), round(run.output_tokens, -3))

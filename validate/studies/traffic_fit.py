@@ -1,9 +1,9 @@
-"""``python -m perfmodel.validate.studies.traffic_fit``: what a request costs, fitted to ``traffic.csv``.
+"""``python -m perfmodel.validate.studies.traffic_fit``: the costs of a request, fitted to ``traffic.csv``.
 
-Every run is replayed once at the constants as they are, and once with each of them moved: residuals are then
-straight lines in the constants, and a fit without any rows is a small least-squares problem. Engines are
-shrunk to what all rows say, and that to the constants as they were, so that a second call takes a second
-step. Writes ``hardware/requests.yaml`` and, for the accuracy gate, the constants of every fold,
+Every run is replayed once with the present constants, and once with each of them changed. Residuals are then
+linear in the constants, and a fit without any rows is a small least-squares problem. Engines are shrunk
+towards the values of all rows, and these towards the present constants, so a second call takes a second step.
+Writes ``hardware/requests.yaml`` and, for the accuracy gate, the constants of every fold,
 ``results/requests.json``.
 """
 
@@ -34,12 +34,12 @@ from perfmodel.validate.studies.traffic import (
 from perfmodel.writing import write_all
 
 WEIGHED = {"tpot_mean_ms": 0.05, "output_tokens_per_s": 0.05, "ttft_mean_ms": 0.15}
-"""Figure -> error of its logarithm for reasons other than these constants."""
+"""Figure -> its log error from causes other than these constants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A constant's scale: its logarithm, or itself from 0 to `most`. step: of a trial; common, engine:
+    """The scale of a constant: its logarithm, or itself from 0 to `most`. step: of a trial. common, engine:
     spreads.
     """
 
@@ -50,11 +50,11 @@ class Scale:
     log: bool = False
 
     def moved(self, value: float, by: float) -> float:
-        """The constant moved by this much in its scale, within its limits."""
+        """The constant changed by this much on its scale, within its limits."""
         return value * math.exp(by) if self.log else min(max(value + by, 0.0), self.most)
 
     def trial(self, value: float) -> float:
-        """The constant a step further, or back where there is no room."""
+        """The constant one step further, or one step back at its limit."""
         return self.moved(value, self.step if self.log or value + self.step <= self.most else -self.step)
 
     def ends(self, value: float) -> tuple[float, float]:
@@ -62,7 +62,7 @@ class Scale:
         return (-math.inf, math.inf) if self.log else (-value, self.most - value)
 
     def between(self, before: float, after: float) -> float:
-        """How far apart they are."""
+        """Distance between two values on the scale."""
         return math.log(after / before) if self.log else after - before
 
 
@@ -76,9 +76,9 @@ SCALES = {
     "reserved_bytes": Scale(0.5, 0.7, 0.3, log=True),
 }
 ROUNDS, FAR = 10, 3.0
-"""Of a fit; and the residual from which on one counts less."""
+"""Rounds of a fit, and the residual above which a run counts less."""
 COUNTS = 30.0
-"""Runs that a study counts as, however many it has."""
+"""Number of runs that a study counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class StraightLines:
 
 
 def straight_lines_of(run: ServedRun) -> StraightLines:
-    """Replays a run with the constants as they are, and with each of them moved; passes as measured."""
+    """Replays a run with the present constants, and with each of them changed; passes as measured."""
     known = request_constants().of(run.engine)
 
     def off(costs: EngineRequests) -> Array:
@@ -109,7 +109,7 @@ def straight_lines_of(run: ServedRun) -> StraightLines:
 
 
 def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before: EngineRequests) -> Array:
-    """Moves of the constants from `before`, by least squares with a spread around `start`; a run far off
+    """Changes of the constants from `before`, by least squares with a spread around `start`. A distant run
     counts less.
     """
     known = [getattr(before, name) for name in SCALES]
@@ -130,7 +130,7 @@ def solved(lines: Sequence[StraightLines], spreads: Array, start: Array, before:
 
 
 def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
-    """The solution of normal equations, with those that would leave their limits held at them."""
+    """The solution of normal equations. Constants that would exceed their limits are held at them."""
     move = np.linalg.solve(normal, right)
     held = np.zeros(move.size, bool)
     while (beyond := ~held & ((move < low) | (move > high))).any():
@@ -142,7 +142,7 @@ def within(normal: Array, right: Array, low: Array, high: Array) -> Array:
 
 
 def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
-    """Constants by engine and ``common``, of these runs."""
+    """Constants by engine and ``common``, from these runs."""
     common, engine = (np.array([getattr(s, n) for s in SCALES.values()]) for n in ("common", "engine"))
     before = request_constants()
     shared = solved(lines, common, np.zeros(len(SCALES)), before.common)
@@ -169,7 +169,7 @@ def without(
 
 
 def main() -> None:
-    """Fit, and write both files."""
+    """Fits, and writes both files."""
     everything = [run for study in STUDIES for run in runs(study)]
     used = [
         run

@@ -1,5 +1,5 @@
-"""Kernels alone, at the shapes of a plan's models, and the calibration constants from them.
+"""Kernels alone, with the shapes of a plan's models, and the calibration constants from them.
 
-`grid` (which kernels), `kernels` (each one ready to call), `run` (timed), `fit` (constants of the engine),
+`grid` (the kernels), `kernels` (each one ready to call), `run` (times them), `fit` (constants of the engine),
 `host` (facts of a CPU that no vendor publishes).
 """

@@ -1,7 +1,7 @@
-"""From kernel times to the engine's op-level constants: a calibration that has seen no whole pass.
+"""The engine's op-level constants from kernel times: a calibration that has seen no whole pass.
 
-Every constant is that of `perfmodel.costs.roofline.Machine`, fitted to the kernels that it describes, by
-least squares on the logarithm of the time. Standard errors are those of the fit.
+Every constant is one of `perfmodel.costs.roofline.Machine`, fitted to the kernels that it describes by least
+squares on the logarithm of the time. Standard errors are those of the fit.
 """
 
 import datetime
@@ -24,35 +24,38 @@ from perfmodel.validate.solving import grouped, least_squares, nonnegative, sign
 
 Statistic = Literal["median", "best"]
 LARGE_WEIGHT = 0.25
-"""Of GEMMs with more rows than any pass of the plan has: they set the FLOP fraction, and little else."""
+"""Weight of GEMMs with more rows than any pass of the plan; they determine the FLOP fraction and little
+else.
+"""
 COLUMN_S = 1e-8
-"""Scale at which the time of an output column is fitted."""
+"""Scale of the fit for the time of an output column."""
 SOFT = 1.0
-"""Logarithm from which a residual counts linearly."""
+"""Logarithm above which a residual counts linearly."""
 Found = dict[str, tuple[float, float]]
 """Constant -> its value and standard error."""
 Ranges = tuple[tuple[float, float, float], ...]
 GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.0, 16.0), (0.1, 0.0, 1e3))
 ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
-"""Start and search range of the fit of each constant; the first three by their logarithm."""
+"""Start and search range of each constant in the fit; the first three by their logarithm."""
 LEAST_KNOTS = 2
 """Of a curve; fewer messages that could be timed say nothing."""
 KINK = 1.02
-"""A fit without FLOP-limited calls stops at the FLOP limit of one; beyond this ratio a call is really
+"""A fit without FLOP-limited calls ends at the FLOP limit of one. Above this ratio a call is really
 FLOP-limited.
 """
 FAR, LEAST_FRACTION = 0.25, 0.0105
-"""Log rms of kernels, and share of the bandwidth at the end of its range, that speak for another device."""
+"""Log rms of kernels above which, and share of the bandwidth below which, the device is probably another
+one.
+"""
 
 
 def calibration_from(
     record: Record, gpu: GPUSpec | None = None, name: str | None = None, statistic: Statistic = "median"
 ) -> Calibration:
-    """The calibration of a microbenchmark record. Raises InputError for one without some kind of kernel.
+    """The calibration of a microbenchmark record. Raises InputError if a kind of kernel is missing.
 
-    gpu: the device (default: the one that the record names). name: the calibration's (default
-    ``<device>.micro``). statistic: which of a kernel's samples counts; ``best`` where other work shared the
-    machine.
+    gpu: the device (default: the one in the record). name: of the calibration (default ``<device>.micro``).
+    statistic: the sample of each kernel that counts; ``best`` if other work shared the machine.
     """
     kinds = grouped((row for row in record.kernels if row.status == "ok"), lambda row: row.kind)
     missing = [
@@ -80,7 +83,7 @@ class KernelFit:
         self.residuals, self.sources = dict[str, float](), dict[str, str]()
 
     def calibration(self, name: str) -> Calibration:
-        """All stages, in the order in which they need each other."""
+        """All stages, in the order of their dependencies."""
         found = self.gemm()
         found |= self.attention(found["gemm_flops_fraction"]) | self.small() | self.host() | self.loop()
         worst = ", ".join(f"{kind} {error:.1%}" for kind, error in self.residuals.items())
@@ -135,7 +138,7 @@ class KernelFit:
         return _ends("gemm", x, error) | others
 
     def _shares(self, rows: Sequence[KernelRow], m: Array) -> Array:
-        """Share of each shape in the linear time of a pass at its M: the weight of its error."""
+        """Share of each shape in the linear time of a pass at its M, which is the weight of its error."""
         launches = Counter[tuple[int, int]]()
         for spec in self.plan.shapes.values():
             *layered, head = linear_shapes(spec, self.plan.tensor_parallel)
@@ -208,7 +211,7 @@ class KernelFit:
         return _nonnegative(columns, rest, seconds) | {"sparse_cache_sequence_s": sampled}
 
     def loop(self) -> Found:
-        """Deciding and committing: per iteration and per sequence."""
+        """Times of deciding and committing, per iteration and per sequence."""
         rows = self.kinds["loop"]
         batch = np.array([row.at["batch"] for row in rows], float)
         seconds = np.array([self._s(row) for row in rows])
@@ -217,7 +220,7 @@ class KernelFit:
         )
 
     def allreduce(self) -> dict[str, Any] | None:
-        """The curve as it was measured, for the ranks it was measured on."""
+        """The measured curve, for the measured number of ranks."""
         rows = sorted(self.kinds.get("allreduce", []), key=lambda row: row.at["bytes"])
         if len(rows) < LEAST_KNOTS:
             return None
@@ -241,7 +244,7 @@ class KernelFit:
         return solution.x, np.sqrt(np.abs(np.diag(solution.covariance)) * spread)
 
     def _stated(self, name: str, value: float, error: float) -> dict[str, Any]:
-        """The constant with a standard error that its file may state; an undetermined one has the widest."""
+        """The constant with a standard error that a file may state; an undetermined one has the largest."""
         stderr = significant(error, 4) if error <= CONSTANTS[name].widest else CONSTANTS[name].widest
         return {
             "value": significant(value, 4),
@@ -257,13 +260,13 @@ class KernelFit:
 
 
 def _ends(kind: str, x: Array, error: Array) -> Found:
-    """Both efficiencies and the fixed time, of which x begins with the logarithms."""
+    """Both efficiencies and the fixed time, from the logarithms at the beginning of x."""
     names = (f"{kind}_bandwidth_fraction", f"{kind}_flops_fraction", f"{kind}_fixed_s")
     return {name: (v, v * e) for name, v, e in zip(names, np.exp(x[:3]), error[:3], strict=True)}
 
 
 def _nonnegative(columns: dict[str, Array], seconds: Array, scale: Array) -> Found:
-    """Least squares on relative errors with no negative constant, each a column's."""
+    """Non-negative least squares on relative errors, with one constant per column."""
     x, error = nonnegative(np.stack([*columns.values()], 1) / scale[:, None], seconds / scale)
     return dict(zip(columns, zip(x, error, strict=True), strict=True))
 

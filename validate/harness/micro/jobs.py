@@ -1,4 +1,6 @@
-"""Kernels to time for a plan: every linear shape over M, attention over cache size and n, and the floors."""
+"""Kernels to time for a plan: every linear shape over M, attention over cache size and n, and nearly empty
+passes.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,19 +20,19 @@ BARE = ("linears", "attention")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One kernel at one size: `kind` names it, `at` holds its sizes."""
+    """One kernel at one size. `kind` is its name, `at` holds its sizes."""
 
     kind: str
     at: dict[str, Any]
 
     @property
     def key(self) -> str:
-        """Names the row."""
+        """Key of its row."""
         return f"{self.kind}/" + ",".join(f"{name}={value}" for name, value in self.at.items())
 
 
 def jobs(plan: Plan) -> list[Job]:
-    """All jobs of a plan, each once; the many attention jobs last, so a run that is cut short has some of
+    """All jobs of a plan, each once. The many attention jobs come last, so an interrupted run has some of
     every kind.
     """
     return list({job.key: job for job in _all(plan)}.values())
@@ -57,7 +59,7 @@ def _all(plan: Plan) -> list[Job]:
 
 
 def linear_shapes(spec: ModelSpec, devices: int = 1) -> list[tuple[int, int]]:
-    """(outputs, inputs) of every dense projection of one device, LM head included."""
+    """(outputs, inputs) of every dense projection of one device, including the LM head."""
     heads, kv_heads, dim = heads_of(spec, devices).values()
     inner, width = spec.intermediate_size // devices, heads * dim
     return [
@@ -127,7 +129,7 @@ def small_bytes(kind: str, at: dict[str, Any], activation_bytes: float) -> float
 
 
 def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256) -> ModelSpec:
-    """A model of so many layers with next to no work in each; `like` gives it real heads."""
+    """A model with this many nearly empty layers. `like` gives it the heads of a real model."""
     heads = like or {"heads": 4, "kv_heads": 2, "head_dim": 16}
     return ModelSpec(
         name=f"shell-{layers}",
@@ -147,5 +149,5 @@ def shell_spec(layers: int, like: dict[str, Any] | None = None, vocab: int = 256
 
 
 def shell_smalls(layers: int, plan: Plan) -> float:
-    """Element-wise kernels in a shell's pass, as the engine counts them."""
+    """Element-wise kernels in a shell's pass, counted as in the engine."""
     return float(sum(op.kernels for op in costs.shard(shell_spec(layers), 1, plan.precisions()).smalls))

@@ -1,6 +1,7 @@
 """Prepares each kernel of a job: a function to call repeatedly, and the size of its data.
 
-Inputs are random, never zeros. Buffers take turns so that together they exceed the caches as a pass's do.
+Inputs are random, never zeros. Calls rotate over buffers that together exceed the caches, as those of a pass
+do.
 """
 
 import math
@@ -31,7 +32,7 @@ from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
 from perfmodel.validate.records.plan import Plan
 
 SPREAD_BYTES = 2**28
-"""Buffers take turns until they are this large together (or one alone is)."""
+"""Bytes of all rotating buffers together (or of one large one)."""
 MAX_BUFFERS = 512
 SHELL_CONTEXT, SHELL_ROOM = 64, 8
 LOOP_ROOM = 4096
@@ -43,12 +44,11 @@ SPACER_VALUES = 1024
 
 @dataclass
 class Kernel:
-    """`call(i)` runs it on buffer i (modulo `buffers`); working_set_bytes is the size of all buffers
+    """`call(i)` runs it on buffer i (modulo `buffers`). working_set_bytes is the size of all buffers
     together.
 
-    spacer: a kernel that is called before each call, as an element-wise one lies between any two large ones
-    of a pass; its own time is subtracted. restore: to be called before a stretch of at most `max_calls`
-    calls.
+    spacer: an element-wise kernel before each call, as between two large kernels of a pass; its own time is
+    subtracted. restore: called before a series of at most `max_calls` calls.
     """
 
     call: Callable[[int], Any]
@@ -60,10 +60,11 @@ class Kernel:
 
 
 class KernelMaker:
-    """Makes kernels on one device in one type, small steps as its passes run them (fused ones on CUDA);
-    matrices and caches are fp8 where the plan's are.
+    """Makes kernels on one device in one type. Small steps run as in its passes (fused on CUDA). Matrices and
+    caches are fp8 if the plan's are.
 
-    So is the LM head, although a model keeps it in `dtype`: one efficiency is fitted to all.
+    The LM head is then fp8 too, although a model keeps it in `dtype`, because one efficiency is fitted to
+    all.
     """
 
     def __init__(self, plan: Plan, device: torch.device, dtype: torch.dtype) -> None:
@@ -78,11 +79,13 @@ class KernelMaker:
         self._kept: tuple[object, list[Any]] = (None, [])
 
     def make(self, job: Job) -> Kernel:
-        """By kind; a kind is a method."""
+        """Makes a kernel by its kind, which is the name of a method."""
         return getattr(self, f"_{job.kind}")(**job.at)
 
     def _spacer(self) -> Callable[[], Any] | None:
-        """A CPU's threads drift apart in the element-wise work between two large kernels; a GPU's do not."""
+        """The spacer of a CPU, whose threads drift apart in the element-wise work between two large kernels;
+        None on a GPU.
+        """
         if self.device.type != "cpu":
             return None
         x = self._random(1, SPACER_VALUES)
@@ -97,7 +100,7 @@ class KernelMaker:
         )
 
     def _rotating(self, dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[tuple[Tensor, ...]]:
-        """Random tensors of these shapes and copies of them elsewhere in memory, kept for the next similar
+        """Random tensors of these shapes and copies of them in other memory, kept for the next similar
         job.
         """
         if self._kept[0] != (dtype, shapes):
@@ -126,7 +129,7 @@ class KernelMaker:
         return Kernel(lambda i: linear(x, weights[i][0]), len(weights), size * len(weights), self._spacer())
 
     def _linear(self, n: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """The product with a matrix of n rows, as a model has it."""
+        """The product of n rows with a matrix, as in a model."""
         if not self.fp8:
             return F.linear
         scale = torch.ones(n, device=self.device)
@@ -200,7 +203,7 @@ class KernelMaker:
         return Kernel(lambda i: model.logits(decoder.target.extend(tokens)), 1, 0.0)
 
     def _loop(self, layers: int, vocab: int, draft_kv: str, batch: int, gamma: int, **heads: int) -> Kernel:
-        """Deciding and committing alone, on a cache as long as a draft's budget requires."""
+        """Deciding and committing alone, on a cache of the length that a draft's budget requires."""
         model = self._model(shell_spec(layers, heads, vocab))
         context, room = 4 * SHELL_CONTEXT, LOOP_ROOM
         request = Request(

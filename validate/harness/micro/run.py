@@ -1,4 +1,4 @@
-"""Every kernel job of a plan timed; the record is one like `measure`'s, of kind ``microbench``."""
+"""Times every kernel job of a plan. The record is like `measure`'s, of kind ``microbench``."""
 
 import math
 from functools import partial
@@ -19,17 +19,17 @@ from perfmodel.validate.records.plan import MIN_SAMPLES, Plan
 from perfmodel.validate.records.store import RESULTS
 
 STRETCH_S = 4e-3
-"""Seconds of a stretch of calls that is timed together, so that the clock's own cost is negligible."""
+"""Seconds of a series of calls that is timed together, so that the clock's own cost is negligible."""
 SPACER_STRETCHES = 3
-"""Stretches of the small kernel between two large ones; the fastest is taken off."""
+"""Series of the small kernel between two large ones; the fastest is subtracted."""
 LEAST_S = 1e-9
 """Least time of a call, used where the clock shows 0."""
 MIN_SHARE = 0.01
-"""Least share left after subtracting a spacer that another process slowed down."""
+"""Least share that remains after subtracting a spacer that another process slowed down."""
 LONG_S = 0.25
-"""A call longer than this is not warmed up a second time."""
+"""Duration from which a call is not warmed up a second time."""
 CAPTURED = ("gemm", "attention", *SMALL, "sampling", "bare")
-"""Kinds timed inside a CUDA graph, where the host's launches do not count; a shell is timed as the plan's
+"""Kinds that are timed inside a CUDA graph, without the host's launches. A shell is timed as the plan's
 passes are.
 """
 
@@ -43,7 +43,7 @@ def run_micro(
     only: tuple[str, ...] = (),
     deadline: float = math.inf,
 ) -> Path | None:
-    """Times the kernels of a plan's models, of the kinds in `only` or all, and writes the record; see
+    """Times the kernels of a plan's models (all kinds, or those in `only`) and writes the record; see
     `run_rows`.
     """
     wanted = [job for job in jobs(plan) if not only or job.kind in only]
@@ -107,12 +107,12 @@ def time_job(
 
 
 def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, shard: RankShard) -> int:
-    """So many calls that a stretch takes about `STRETCH_S`; the calls that find it out warm the kernel up.
+    """Number of calls that take about `STRETCH_S`. The calls that determine it warm the kernel up.
 
     once: seconds of the very first call.
 
-    Ranks decide together whether to warm up again: a collective called by one of them alone would wait for
-    ever.
+    Ranks decide together whether to warm up again, because a collective that one rank calls alone would wait
+    for ever.
     """
     if all(shard.of_all(once < LONG_S)):
         once = _stretch(kernel, 1, clock, device, 1, None)

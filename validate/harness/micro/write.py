@@ -13,7 +13,7 @@ from perfmodel.writing import destination, write_all
 
 
 def as_yaml(value: Frozen, comment: str) -> str:
-    """The text of a file, its first line the comment."""
+    """The text of a file, with the comment as its first line."""
     data: dict[str, Any] = value.model_dump(exclude_defaults=True)
     lines = [f"# {comment}"]
     for key, entry in data.items():
@@ -25,7 +25,7 @@ def as_yaml(value: Frozen, comment: str) -> str:
 
 
 def destination_of(path: Path) -> Path:
-    """Where such a file is to go, its folder made. Raises InputError naming --out before the work."""
+    """The place of such a file; its folder is created. Raises InputError naming --out before the work."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -34,9 +34,9 @@ def destination_of(path: Path) -> Path:
 
 
 def write_yaml(value: Frozen, path: Path, comment: str, *others: tuple[Path, str]) -> Path:
-    """The file of `as_yaml`, and `others` with it or not at all.
+    """Writes the file of `as_yaml` and `others`, all or none.
 
-    Raises InputError where it exists with other contents, and for values that its reader would refuse.
+    Raises InputError if it exists with other contents, and for values that its reader would refuse.
     """
     text = as_yaml(value, comment)
     files.parse(type(value), value.model_dump(), str(path))
