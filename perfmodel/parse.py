@@ -105,12 +105,13 @@ def parse_numbers(given: object, flag: str) -> tuple[float, ...]:
     return tuple(_number(part, flag, "number, or several with commas", given) for part in parts)
 
 
-def parse_span(text: str, flag: str) -> tuple[float, float]:
-    """Two numbers, ``32..256`` or ``32,256``."""
-    ends = [parse_count(part, flag) for part in text.replace("..", ",").split(",")]
+def parse_span(given: Any, flag: str) -> tuple[float, float]:
+    """Two numbers: ``32..256`` or ``32,256``, or a pair of them."""
+    parts = given.replace("..", ",").split(",") if isinstance(given, str) else items(given)
+    ends = [float(parse_count(part, flag)) for part in parts]
     if len(ends) != 2:
-        raise refuse(flag, None, "two numbers such as 32..256", text)
-    return float(ends[0]), float(ends[1])
+        raise refuse(flag, None, "two numbers such as 32..256", given)
+    return ends[0], ends[1]
 
 
 def parse_names(given: object, flag: str) -> tuple[str, ...]:

@@ -78,16 +78,13 @@ def _record(kind: Any) -> type[msgspec.Struct]:
     made: Any = get_origin(kind) or kind
     hints = get_type_hints(made)
     names = arguments(made) if issubclass(made, Question) else [f.name for f in fields(made)]
-    computed = {name: get_type_hints(getattr(made, name).fget)["return"] for name in _computed(made)}
+    properties = getattr(made, "COMPUTED", ())
+    computed = {name: get_type_hints(getattr(made, name).fget)["return"] for name in properties}
     given = dict(zip(getattr(made, "__parameters__", ()), get_args(kind), strict=False))
     every = {name: hints[name] for name in names} | computed | MORE.get(made, {})
     members = [(name, _json(hint, given)) for name, hint in every.items()]
     described = {"__doc__": getdoc(made)}
     return msgspec.defstruct(made.__name__, members, namespace=described, forbid_unknown_fields=True)
-
-
-def _computed(kind: Any) -> tuple[str, ...]:
-    return getattr(kind, "COMPUTED", ())
 
 
 def _json(hint: Any, given: dict[Any, Any]) -> Any:

@@ -22,10 +22,6 @@ def _constant(name: str, heading: str, show: Callable[[Any], str] = "{:.3g}".for
     return Fact(name, heading, lambda c: getattr(c, name).value, show, spare=spare)
 
 
-def _microseconds(value: float) -> str:
-    return f"{value * 1e6:.3g}"
-
-
 def _rests_on(c: Calibration) -> str:
     """The data that the constants were fitted to. For an engine's file, the models measured on this
     device.
@@ -64,7 +60,7 @@ CATALOGUE = Catalogue(
         Fact("rests_on", "rests on", _rests_on, left=True, spare=5),
         _constant("gemm_bandwidth_fraction", "GEMM bandwidth", spare=1),
         _constant("attention_bandwidth_fraction", "attention bandwidth", spare=2),
-        _constant("iteration_fixed_s", "us per iteration", _microseconds),
+        _constant("iteration_fixed_s", "us per iteration", lambda value: f"{value * 1e6:.3g}"),
         Fact("date", "date", lambda c: str(c.date), spare=4),
     ),
     describe=lambda c: {k: v for k, v in c.model_dump().items() if k not in c.absent},

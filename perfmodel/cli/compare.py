@@ -18,9 +18,18 @@ def _print(answers: Sequence[Comparison]) -> None:
             (f"1 x {m} tokens", a.speculating, a.speculating.draft_s),
             (f"{m} x 1 token", a.batching, 0.0),
         ):
-            moved = (size(p.weight_bytes), size(p.kv_bytes), size(p.activation_bytes))
-            spent = (seconds(p.predicted_s), seconds(draft_s) if draft_s else "-", f"{p.tokens:.2f}")
-            rows.append((label, *moved, *spent, seconds((p.predicted_s + draft_s) / p.tokens)))
+            rows.append(
+                (
+                    label,
+                    size(p.weight_bytes),
+                    size(p.kv_bytes),
+                    size(p.activation_bytes),
+                    seconds(p.predicted_s),
+                    seconds(draft_s) if draft_s else "-",
+                    f"{p.tokens:.2f}",
+                    seconds((p.predicted_s + draft_s) / p.tokens),
+                )
+            )
         columns = ("requests", "weights", "KV", Column("activations", spare=1), "time", "drafting", "tokens")
         table((*columns, "time per token"), rows)
         say(

@@ -26,10 +26,6 @@ def load(name: str, flag: str) -> EngineFacts:
     return EngineFacts(word, engines().engines.get(word))
 
 
-def _versions(engine: EngineFacts) -> list[str]:
-    return list(engine.fitted.versions) if engine.fitted else []
-
-
 def _describe(engine: EngineFacts) -> dict[str, Any]:
     calibrations = [*devices_of(engine.name).values()]
     found = {"name": engine.name, "title": ENGINES[engine.name], "calibrations": calibrations}
@@ -48,7 +44,14 @@ CATALOGUE = Catalogue(
     columns=(
         Fact("name", "name", lambda e: e.name),
         Fact("title", "engine", lambda e: ENGINES[e.name], left=True),
-        Fact("versions", "versions measured", _versions, lambda v: ", ".join(v) or "-", left=True, spare=1),
+        Fact(
+            "versions",
+            "versions measured",
+            lambda e: list(e.fitted.versions) if e.fitted else [],
+            lambda versions: ", ".join(versions) or "-",
+            left=True,
+            spare=1,
+        ),
         Fact("calibrations", "devices", lambda e: len(devices_of(e.name))),
         Fact("measured", "steps of", lambda e: e.measured("measured"), lambda v: str(len(v))),
         Fact("speculating", "iterations of", lambda e: e.measured("speculating"), lambda v: str(len(v))),

@@ -1,9 +1,9 @@
 """``pm.models()``, ``pm.gpus()`` and ``pm.engines()``: the tables of ``list`` as DataFrames."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from perfmodel.answers.grid.sweep import library
-from perfmodel.cli.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -15,9 +15,7 @@ def models() -> "DataFrame":
 
     Raises InputError if pandas is not installed.
     """
-    from perfmodel.cli.models import CATALOGUE
-
-    return _frame(CATALOGUE)
+    return _frame("models")
 
 
 def gpus() -> "DataFrame":
@@ -26,9 +24,7 @@ def gpus() -> "DataFrame":
 
     Raises InputError if pandas is not installed.
     """
-    from perfmodel.cli.gpus import CATALOGUE
-
-    return _frame(CATALOGUE)
+    return _frame("gpus")
 
 
 def engines() -> "DataFrame":
@@ -37,10 +33,9 @@ def engines() -> "DataFrame":
 
     Raises InputError if pandas is not installed.
     """
-    from perfmodel.cli.engines import CATALOGUE
-
-    return _frame(CATALOGUE)
+    return _frame("engines")
 
 
-def _frame(catalogue: Catalogue) -> "DataFrame":
-    return library("pandas", f"pm.{catalogue.verb}()").DataFrame(catalogue.rows())
+def _frame(verb: str) -> "DataFrame":
+    catalogue = import_module(f"perfmodel.cli.{verb}").CATALOGUE
+    return library("pandas", f"pm.{verb}()").DataFrame(catalogue.rows())

@@ -10,17 +10,39 @@ from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, fit, say, table, warn_where
 from perfmodel.cli.verb import verb
 
+COLUMNS = (
+    "batch",
+    "context",
+    "gamma 1",
+    "gamma 2",
+    Column("rounds", spare=3),
+    Column("drafted", spare=2),
+    Column("tokens", spare=1),
+    "TPOT",
+    "speedup",
+    "middle alone",
+    "fits",
+)
+
 
 def _print(answers: Sequence[Hierarchy]) -> None:
-    rows = []
-    for a in answers:
-        alone = f"{ratio_text(a.middle_alone.speedup)} ({a.middle_alone.gamma})"
-        lengths = (str(a.gamma_1), str(a.gamma_2), f"{a.inner_rounds:.2f}", f"{a.drafted:.2f}")
-        gain = (f"{a.tokens_per_iteration:.2f}", seconds(a.tpot_s), ratio_text(a.speedup))
-        rows.append((f"{a.batch:g}", f"{a.context:g}", *lengths, *gain, alone, fit(a.fits, a.max_batch)))
-    spare = (Column("rounds", spare=3), Column("drafted", spare=2), Column("tokens", spare=1))
-    columns = ("batch", "context", "gamma 1", "gamma 2", *spare, "TPOT", "speedup", "middle alone", "fits")
-    table(columns, rows)
+    rows = [
+        (
+            f"{a.batch:g}",
+            f"{a.context:g}",
+            str(a.gamma_1),
+            str(a.gamma_2),
+            f"{a.inner_rounds:.2f}",
+            f"{a.drafted:.2f}",
+            f"{a.tokens_per_iteration:.2f}",
+            seconds(a.tpot_s),
+            ratio_text(a.speedup),
+            f"{ratio_text(a.middle_alone.speedup)} ({a.middle_alone.gamma})",
+            fit(a.fits, a.max_batch),
+        )
+        for a in answers
+    ]
+    table(COLUMNS, rows)
     say(f"calibration {answers[0].calibration}", "dim")
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
 

@@ -7,16 +7,21 @@ from perfmodel.answers.text import draft_in_words, tokens
 from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
-from perfmodel.speculation.lengths import ContextLengths
 
 
 def _print(answers: Sequence[Inflection]) -> None:
-    rows = []
-    for a in answers:
-        named: list[tuple[str, Inflection | ContextLengths]] = [(a.calibration, a), ("ideal", a.ideal)]
-        for name, at in named[: 1 + (a.calibration != "ideal")]:
-            lengths = (at.memory_bound_context, at.break_even_context, at.inflection_context)
-            rows.append((str(a.batch), str(a.gamma), name, *map(tokens, lengths)))
+    rows = [
+        (
+            str(a.batch),
+            str(a.gamma),
+            name,
+            tokens(at.memory_bound_context),
+            tokens(at.break_even_context),
+            tokens(at.inflection_context),
+        )
+        for a in answers
+        for name, at in {a.calibration: a, "ideal": a.ideal}.items()
+    ]
     calibration = Column("calibration", left=True)
     table(("batch", "gamma", calibration, "memory-bound from", "breaks even at", "inflection at"), rows)
     say(draft_in_words(answers[0].draft, answers[0].draft_kv), "dim")

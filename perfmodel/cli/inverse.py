@@ -9,23 +9,25 @@ from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
 
 
+def _limit(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
 def _print(answers: Sequence[Inverse]) -> None:
-    rows = []
-    for a in answers:
-        limits = (a.smallest_alpha, a.largest_draft_to_target, a.largest_kv_reread)
-        reach = [*(NONE if limit is None else f"{limit:.3f}" for limit in limits), tokens(a.smallest_context)]
-        if a.speedup is None:
-            reach[1:] = [UNKNOWN] * 3
-        rows.append(
-            (
-                str(a.batch),
-                str(a.context),
-                str(a.gamma),
-                ratio_text(a.speedup),
-                ratio_text(a.target_speedup),
-                *reach,
-            )
+    rows = [
+        (
+            str(a.batch),
+            str(a.context),
+            str(a.gamma),
+            ratio_text(a.speedup),
+            ratio_text(a.target_speedup),
+            _limit(a.smallest_alpha),
+            UNKNOWN if a.speedup is None else _limit(a.largest_draft_to_target),
+            UNKNOWN if a.speedup is None else _limit(a.largest_kv_reread),
+            UNKNOWN if a.speedup is None else tokens(a.smallest_context),
         )
+        for a in answers
+    ]
     needed = ("min alpha", "max draft/target", Column("max KV re-read", spare=1), "min context")
     table(("batch", "context", "gamma", "speedup", Column("target", spare=2), *needed), rows)
     say(draft_in_words(answers[0].draft, answers[0].draft_kv), "dim")

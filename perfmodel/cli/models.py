@@ -39,16 +39,13 @@ def _faults(m: ModelSpec) -> list[str]:
     p = m.published
     if p is None:
         return []
-    pairs = (("total_b", m.total_params), ("nonembedding_b", m.total_params - _embeddings(m)))
+    embeddings = m.embedding_params * (1 if m.tie_word_embeddings else 2)
+    pairs = (("total_b", m.total_params), ("nonembedding_b", m.total_params - embeddings))
     return [
         f"published.{name}: {printed:g} billion published, {counted / 1e9:.3f} computed"
         for name, counted in pairs
         if (printed := getattr(p, name)) and abs(counted / 1e9 / printed - 1) > TOLERANCE
     ]
-
-
-def _embeddings(m: ModelSpec) -> int:
-    return m.embedding_params * (1 if m.tie_word_embeddings else 2)
 
 
 CATALOGUE = Catalogue(

@@ -32,9 +32,18 @@ def _print(a: Ops) -> None:
         ]
         if row.message_bytes:
             moved[2] = f"{size(row.message_bytes)} each"
-        intensity = f"{row.flops_per_byte:.1f}" if row.flops else "-"
-        spent = (intensity, seconds(row.lower_s), seconds(row.predicted_s), limiter(row.limiter))
-        rows.append((row.name, f"{row.kernels:.0f}", count(row.flops), *moved, *spent))
+        rows.append(
+            (
+                row.name,
+                f"{row.kernels:.0f}",
+                count(row.flops),
+                *moved,
+                f"{row.flops_per_byte:.1f}" if row.flops else "-",
+                seconds(row.lower_s),
+                seconds(row.predicted_s),
+                limiter(row.limiter),
+            )
+        )
     total = (seconds(a.total.lower_s), seconds(a.total.predicted_s), limiter(a.total.limiter))
     table(COLUMNS, [*rows, ("whole pass", *[""] * 6, *total)], bold_last=True)
     warn(a.warnings)

@@ -51,18 +51,23 @@ def single(a: WhatIf, asked: Query, verbose: bool) -> None:
 def several(answers: Sequence[WhatIf]) -> None:
     """Several answers, one per line."""
     say(_subject(answers[0].query), "bold")
-    rows = []
-    for a in answers:
-        q = a.query
-        rate = UNKNOWN if a.throughput_tokens_per_s is None else f"{a.throughput_tokens_per_s:.0f}"
-        best = (
+    rows = [
+        (
+            f"{a.query.batch}",
+            f"{a.query.context}",
+            f"{a.query.gamma}",
+            CELLS[a.verdict],
+            ratio_text(a.speedup),
+            seconds(a.ar_tpot_s),
+            seconds(a.tpot_s),
+            UNKNOWN if a.throughput_tokens_per_s is None else f"{a.throughput_tokens_per_s:.0f}",
             UNKNOWN
             if a.gamma_optimal is None
-            else f"{a.gamma_optimal} ({ratio_text(a.speedup_at_gamma_optimal)})"
+            else f"{a.gamma_optimal} ({ratio_text(a.speedup_at_gamma_optimal)})",
+            fit(a.memory.fits, a.memory.max_batch),
         )
-        gain = (CELLS[a.verdict], ratio_text(a.speedup), seconds(a.ar_tpot_s), seconds(a.tpot_s), rate, best)
-        room = fit(a.memory.fits, a.memory.max_batch)
-        rows.append((f"{q.batch}", f"{q.context}", f"{q.gamma}", *gain, room))
+        for a in answers
+    ]
     optional = (Column("tokens/s", spare=3), Column("best gamma", spare=2), "fits")
     baseline = Column("baseline TPOT", spare=1)
     table(("batch", "context", "gamma", "pays", "speedup", baseline, "TPOT", *optional), rows)

@@ -13,7 +13,6 @@ from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import COUNTS
 from perfmodel.answers.question.declaration import Argument, argument, flag, question
 from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import Options, Query, acceptances_of
@@ -58,10 +57,10 @@ class Points(Options):
 
     _: KW_ONLY
     batch: MaybeWholes = argument(
-        "Batches: one line each, or a range.", COUNTS, "--batch-size -b", default=None
+        "Batches: one line each, or a range.", arg.COUNTS, "--batch-size -b", default=None
     )
     context: MaybeWholes = argument(
-        "Contexts: one line each, or a range.", COUNTS, "--context-length -c", default=None
+        "Contexts: one line each, or a range.", arg.COUNTS, "--context-length -c", default=None
     )
     gamma: arg.Gamma = argument(default=None)
     tp: arg.TP = argument(default=1)

@@ -8,30 +8,39 @@ from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, fit, table, warn_where
 from perfmodel.cli.verb import verb
 
+COLUMNS = (
+    "batch",
+    "context",
+    "nodes",
+    "levels",
+    Column("widths", spare=1),
+    "tokens",
+    "speedup",
+    "TPOT",
+    Column("rule's nodes", spare=3),
+    Column("rule", spare=2),
+    "fits",
+)
+
 
 def _print(answers: Sequence[TreeAnswer]) -> None:
-    rows = []
-    for a in answers:
-        shape = (str(a.size), str(a.levels), "-".join(map(str, a.widths)))
-        gain = (f"{a.tokens_per_iteration:.2f}", ratio_text(a.speedup), seconds(a.tpot_s))
-        rule = (str(a.first_order_rule.size), ratio_text(a.first_order_rule.speedup))
-        rows.append((f"{a.batch:g}", f"{a.context:g}", *shape, *gain, *rule, fit(a.fits, a.max_batch)))
-    rules = (Column("rule's nodes", spare=3), Column("rule", spare=2))
-    table(
+    rows = [
         (
-            "batch",
-            "context",
-            "nodes",
-            "levels",
-            Column("widths", spare=1),
-            "tokens",
-            "speedup",
-            "TPOT",
-            *rules,
-            "fits",
-        ),
-        rows,
-    )
+            f"{a.batch:g}",
+            f"{a.context:g}",
+            str(a.size),
+            str(a.levels),
+            "-".join(map(str, a.widths)),
+            f"{a.tokens_per_iteration:.2f}",
+            ratio_text(a.speedup),
+            seconds(a.tpot_s),
+            str(a.first_order_rule.size),
+            ratio_text(a.first_order_rule.speedup),
+            fit(a.fits, a.max_batch),
+        )
+        for a in answers
+    ]
+    table(COLUMNS, rows)
     warn_where([(f"batch {a.batch:g}, context {a.context:g}", a.warnings) for a in answers])
 
 

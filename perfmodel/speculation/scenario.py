@@ -27,15 +27,12 @@ class Scenario:
     """Everything about a question except its workload.
 
     machine: device, calibration and the target's tensor-parallel degree. Every sequence of a batch advances
-    by its own count. kv_page: tokens per page of both caches. routing_independence: 1 routes the tokens of
-    one sequence to experts independently, 0 routes all alike, None as calibrated (MoE). core_ops: count only
-    linear and attention ops. topk_reuse: share of an indexer's tokens that it chooses again for the next
-    query token, so a verification reads them once. state_rollback: whether a verification over recurrent
-    layers keeps the state after every token, or replays the accepted tokens from the previous state.
-    context_std: standard deviation of the context over the sequences of a batch, in tokens. graph_sizes:
-    tokens of the captured CUDA graphs to which passes are padded (empty: none; None: those of the
-    calibration's engine). expert_parallel: groups of the target's devices, each with whole experts.
-    data_parallel: groups that each have all of attention, for their own sequences.
+    by its own count. kv_page: tokens per page of both caches. core_ops: count only linear and attention ops.
+    topk_reuse: share of an indexer's tokens that it chooses again for the next query token, so a verification
+    reads them once. state_rollback: whether a verification over recurrent layers keeps the state after every
+    token, or replays the accepted tokens from the previous state. context_std: standard deviation of the
+    context over the sequences of a batch, in tokens. expert_parallel: groups of the target's devices, each
+    with whole experts. data_parallel: groups that each have all of attention, for their own sequences.
     """
 
     target: ModelSpec
@@ -44,12 +41,10 @@ class Scenario:
     draft: Draft
     acceptance: Acceptance
     kv_page: int = 1
-    routing_independence: float | None = None
     topk_reuse: float = 0.0
     state_rollback: Rollback = "keep"
     core_ops: bool = False
     context_std: Floats = 0.0
-    graph_sizes: tuple[int, ...] | None = None
     expert_parallel: int = 1
     data_parallel: int = 1
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
@@ -61,9 +56,7 @@ class Scenario:
     def __post_init__(self) -> None:
         calibration, draft = self.machine.calibration, self.draft
         head, page, popularity = calibration.shards_lm_head, self.kv_page, calibration.expert_popularity.value
-        sizes = self.graph_sizes
-        if sizes is None:
-            sizes = graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else ()
+        sizes = graph_sizes(*calibration.graph_tokens) if calibration.graph_tokens else ()
         for name, model, degree, precision in (
             ("target", self.target, self.machine.tensor_parallel, self.precision),
             ("draft", draft.model, draft.tensor_parallel, draft.precision),
@@ -92,13 +85,14 @@ class Scenario:
         """Ops of a target pass: decoding at query 1, verification at gamma + 1. part: another share of the
         model.
         """
+        independence = self.machine.calibration.routing_independence.value
         ops = costs.forward(
             part or self.target_shard,
             batch,
             query,
             context,
             Full(),
-            independent_query=1.0 + (np.asarray(query) - 1.0) * self.independence,
+            independent_query=1.0 + (np.asarray(query) - 1.0) * independence,
             kept_states=self.kept_states(query),
             topk_reuse=self.topk_reuse,
             longer_tokens=self.longer_tokens(batch),
@@ -111,14 +105,6 @@ class Scenario:
         part, machine = self.target_shard, self.machine
         held = part.experts.held_bytes if part.experts else 0.0
         return (part.stored_weight_bytes - machine.host_experts * held) * (1.0 - machine.host_layers)
-
-    @property
-    def independence(self) -> float:
-        """Degree to which query tokens of a sequence route independently: the given one, else the calibrated
-        one.
-        """
-        asked = self.routing_independence
-        return self.machine.calibration.routing_independence.value if asked is None else asked
 
     def longest(self, most: int) -> int:
         """The longest draft up to `most` that the draft kind allows and that has a known acceptance."""

@@ -1,6 +1,5 @@
 """Speculation or batching: the textbook cases, in closed form and through the engine's own counts."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from perfmodel.answers.point.compare import both_ways, crossover_cache_bytes
 from perfmodel.speculation.acceptance import Acceptance
 from tests.speculation.asked import scenario as llama
+from tests.speculation.asked import with_constants
 
 ALPHA = float(Acceptance.from_tokens_per_iteration(4.0, 9).alpha)
 """Of 4 tokens an iteration at gamma 9."""
@@ -40,4 +40,4 @@ def test_the_crossover_is_one_of_the_counted_bytes(model: str) -> None:
     else:
         assert both_ways(s, crossover, 10).bytes_per_token_ratio == pytest.approx(1.0, rel=1e-6)
     # tokens of one sequence that route alike may read fewer experts
-    assert both_ways(replace(s, routing_independence=1.0), 100, 2).bytes_per_token_ratio > 1
+    assert both_ways(with_constants(s, routing_independence=1.0), 100, 2).bytes_per_token_ratio > 1

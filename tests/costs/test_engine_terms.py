@@ -2,8 +2,6 @@
 curves.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from perfmodel.costs.roofline import curve_of
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
 from perfmodel.specs.models.formats import WEIGHT_FORMATS
+from perfmodel.speculation.uncertainty import with_calibration
 from tests.costs.counting import count, part
 from tests.costs.machines import BW, F, machine
 from tests.speculation.asked import scenario
@@ -81,8 +80,8 @@ def test_a_latent_cache_is_read_again_by_a_share_of_its_own() -> None:
 
 def test_a_pass_takes_the_time_of_its_graph() -> None:
     bare = scenario(hardware="h100-sxm-80gb", draft_kv="streamingllm:512", engine="magicdec")
-    sizes = graph_sizes(8, 512)
-    graphs = replace(bare, graph_sizes=sizes)
+    captured = bare.machine.calibration.model_copy({"graph_tokens": (8, 512)})
+    sizes, graphs = graph_sizes(8, 512), with_calibration(bare, captured)
     at = np.arange(1.0, 65)
     stairs, smooth = np.asarray(graphs.target_pass_s(at, 4096.0)), np.asarray(bare.target_pass_s(at, 4096.0))
     assert np.all(stairs >= smooth * (1 - 1e-12))

@@ -39,7 +39,7 @@ SCENARIOS = {
     "paged": scenario(kv_page=16),
     "sliding moe": scenario(model="gpt-oss-20b", draft_kv="snapkv:1024"),
     "reread": scenario(kv_reread=2.5),
-    "correlated moe": replace(scenario(model="qwen3-30b-a3b", tp=4), routing_independence=0.5),
+    "correlated moe": asked.with_constants(scenario(model="qwen3-30b-a3b", tp=4), routing_independence=0.5),
 }
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
-from perfmodel.answers.question.arguments import COUNTS
 from perfmodel.answers.question.declaration import POSITIVE, argument, question
 from perfmodel.answers.question.doubts import said, slowing
 from perfmodel.answers.question.engine_support import RunsIn, runs_in
@@ -77,9 +76,9 @@ class AdviseQuery(CommonOptions):
     """
 
     context: arg.Context
-    batch: Wholes = argument("Batch sizes to search.", COUNTS, "--batch-size -b", default="1..256")
+    batch: Wholes = argument("Batch sizes to search.", arg.COUNTS, "--batch-size -b", default="1..256")
     tp: Wholes = argument(
-        "Tensor-parallel degrees of the target to search.", COUNTS, "--tensor-parallel", default=1
+        "Tensor-parallel degrees of the target to search.", arg.COUNTS, "--tensor-parallel", default=1
     )
     draft: MaybeWords = argument(
         "A draft to search; may be repeated.",
@@ -100,7 +99,7 @@ class AdviseQuery(CommonOptions):
     )
     draft_tp: MaybeWholes = argument(
         "Tensor-parallel degrees of the draft to search.",
-        COUNTS,
+        arg.COUNTS,
         shown="as --tp",
         default=None,
         group="Draft",
@@ -140,11 +139,6 @@ class AdviseQuery(CommonOptions):
     def batches(self) -> Array:
         """Distinct batch sizes in rising order."""
         return np.unique(np.asarray(self.batch, float))
-
-    @property
-    def draft_degrees(self) -> tuple[int, ...]:
-        """Tensor-parallel degrees of the draft; 0 stands for the target's degree."""
-        return (0,) if self.draft_tp is None else self.draft_tp
 
     def may_choose(self, runs: RunsIn | None) -> bool:
         """Whether a draft may be recommended, given where it runs."""
@@ -194,8 +188,6 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
     named = Named.of(query)
     known, unknown = _accepted(query, named)
     named.gpu.check_peaks(named.precision(query).weights.computes, query.hardware)
-    if named.gpu.memory is None:
-        raise InputError(f"--hardware: {named.gpu.name} has no memory size; put it in a file of your own")
     baseline, candidates, skips = [], [], list[Skip]()
     for tp in query.tp:
         try:
@@ -208,7 +200,7 @@ def find_candidates(query: AdviseQuery) -> tuple[list[Candidate], list[Candidate
             continue
         baseline.append(Candidate(alone))
         for name, kv, acceptance in known:
-            for draft_tp in dict.fromkeys(d or tp for d in query.draft_degrees):
+            for draft_tp in dict.fromkeys(query.draft_tp or (tp,)):
                 try:
                     candidates.append(_candidate(query, named, tp, name, kv, draft_tp, acceptance))
                 except InputError as error:

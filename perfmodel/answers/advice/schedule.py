@@ -27,7 +27,6 @@ from perfmodel.answers.point.verdict import Calibrated, warnings
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question import readers
 from perfmodel.answers.question.acceptance_of import acceptance_by_context
-from perfmodel.answers.question.arguments import COUNTS
 from perfmodel.answers.question.declaration import SHARE, argument, asks, question
 from perfmodel.answers.question.doubts import said, slowing
 from perfmodel.answers.question.engine_support import runs_in
@@ -64,7 +63,7 @@ class ScheduleQuery(Options):
 
     context: Wholes = argument(
         "One context, or the upper ends of several context ranges.",
-        COUNTS,
+        arg.COUNTS,
         "--context-length -c",
         limits=(1, 2**40),
     )

@@ -52,7 +52,12 @@ class CompareQuery(Options):
         group="Draft",
     )
     draft_devices: Whole = argument(
-        "Number of --draft-hardware devices.", "N", read=whole, default=1, group="Draft"
+        "Number of --draft-hardware devices.",
+        "N",
+        read=whole,
+        limits=(1, MOST_APART),
+        default=1,
+        group="Draft",
     )
     hit: MaybeReal = argument(
         "Probability that a draft from the time of verification matches its outcome (measured).",
@@ -63,14 +68,17 @@ class CompareQuery(Options):
         group="Draft",
     )
     outcomes: Whole = argument(
-        "Outcomes of a verification that the draft prepares for.", "N", read=whole, default=1, group="Draft"
+        "Outcomes of a verification that the draft prepares for.",
+        "N",
+        read=whole,
+        limits=(1, MOST_APART),
+        default=1,
+        group="Draft",
     )
 
     def check(self) -> None:
         super().check()
         for flag, count in (("--draft-devices", self.draft_devices), ("--outcomes", self.outcomes)):
-            if not 1 <= count <= MOST_APART:
-                raise refuse(flag, None, f"a whole number from 1 to {MOST_APART}", count)
             if self.draft_hardware is None and count > 1:
                 raise InputError(f"{flag}: needs --draft-hardware, the devices of the draft")
         if self.draft_hardware is None and self.hit is not None:

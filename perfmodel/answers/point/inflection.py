@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question import readers
-from perfmodel.answers.question.arguments import TOKENS
 from perfmodel.answers.question.declaration import argument, asks, question
 from perfmodel.answers.question.doubts import doubts
 from perfmodel.answers.question.query import Options
-from perfmodel.answers.question.readers import Length, MaybeWhole
 from perfmodel.answers.question.resolving import length_of, resolve, with_draft
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
@@ -26,7 +24,7 @@ class InflectionQuery(Options):
     """A question about contexts. Its own context only selects the acceptance."""
 
     batch: arg.Batch
-    gamma: Length = argument(
+    gamma: readers.Length = argument(
         f"Drafted tokens per iteration; auto is the best from 1 on at --context (or {DEFAULT_CONTEXT}).",
         "N|auto",
         "-g",
@@ -35,9 +33,9 @@ class InflectionQuery(Options):
         shown="auto",
         default=None,
     )
-    context: MaybeWhole = argument(
+    context: readers.MaybeWhole = argument(
         "Context at which the acceptance is looked up; not needed with --alpha.",
-        TOKENS,
+        arg.TOKENS,
         "--context-length -c",
         default=None,
     )

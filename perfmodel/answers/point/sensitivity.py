@@ -21,6 +21,8 @@ from perfmodel.speculation.workload import Workload
 ALPHA_STEP = 0.05
 BANDWIDTH_STEP = 0.10
 FIXED_STEP = 0.30
+FIXED = ("fixed", "comm", "overhead")
+"""Terms of constants that cost time whatever is loaded or computed."""
 
 
 @asks(Query)
@@ -47,7 +49,8 @@ def _moves(scenario: Scenario, gamma: int) -> Iterator[tuple[str, str, str, Scen
     if gamma:
         yield _alpha(scenario, gamma)
     shares = [("memory bandwidth", BANDWIDTH_STEP, _with_bandwidth)]
-    if _has_fixed(scenario.machine.calibration):
+    c = scenario.machine.calibration
+    if c.allreduce is not None or any(CONSTANTS[name].unit == "s" for name in _fixed_costs(c)):
         shares.append(("fixed costs", FIXED_STEP, _with_fixed))
     for name, step, moved in shares:
         yield name, f"-{step:.0%}", f"+{step:.0%}", moved(scenario, 1.0 - step), moved(scenario, 1.0 + step)
@@ -78,16 +81,12 @@ def _with_bandwidth(scenario: Scenario, factor: float) -> Scenario:
 
 def _fixed_costs(c: Calibration) -> dict[str, float]:
     """The constants that cost time regardless of bytes and FLOPs, each with the work that scales it."""
-    declared = {name: getattr(c, name) for name, constant in CONSTANTS.items() if constant.is_fixed_cost}
+    declared = {name: getattr(c, name) for name, constant in CONSTANTS.items() if constant.term in FIXED}
     return {
         name: stated.value
         for name, stated in declared.items()
         if isinstance(stated, Constant) and stated.value
     }
-
-
-def _has_fixed(c: Calibration) -> bool:
-    return c.allreduce is not None or any(CONSTANTS[name].unit == "s" for name in _fixed_costs(c))
 
 
 def _with_fixed(scenario: Scenario, factor: float) -> Scenario:

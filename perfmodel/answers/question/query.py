@@ -5,11 +5,10 @@ from dataclasses import KW_ONLY, fields
 from typing import Any, get_args
 
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.arguments import TOKENS
 from perfmodel.answers.question.declaration import SHARE, TINY, Question, argument, question
-from perfmodel.answers.question.readers import MaybeReal, MaybeWhole, Parsed, Real, Whole, span, whole
+from perfmodel.answers.question.readers import MaybeReal, MaybeWhole, Parsed, Real, Whole, whole
 from perfmodel.errors import InputError, refuse
-from perfmodel.parse import items
+from perfmodel.parse import items, parse_span
 from perfmodel.specs.calibrations.by_engine import DEFAULT as DEFAULT_ENGINE
 from perfmodel.specs.calibrations.by_engine import ENGINES, parse_engine
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
@@ -90,7 +89,7 @@ class CommonOptions(Question):
     )
     kv_page: Whole = argument(
         "Tokens per page of the KV caches.",
-        TOKENS,
+        arg.TOKENS,
         "--block-size",
         limits=(1, 2**20),
         default=1,
@@ -185,7 +184,7 @@ class Options(CommonOptions):
     batch_range: Parsed[tuple[float, float], str | Sequence[float]] = argument(
         "Range of batches over which the speedup must not fall at the inflection context.",
         "LOW..HIGH",
-        read=span,
+        read=parse_span,
         shown="32..256",
         default=DEFAULT_BATCH_RANGE,
     )

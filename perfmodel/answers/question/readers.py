@@ -15,7 +15,6 @@ from perfmodel.parse import (
     parse_names,
     parse_number,
     parse_numbers,
-    parse_span,
     parse_switch,
     parse_text,
 )
@@ -71,15 +70,6 @@ def rate(given: Any, flag: str) -> str:
 
 def whole(given: object, flag: str) -> int:
     return parse_count(given, flag, least=0)
-
-
-def span(given: Any, flag: str) -> tuple[float, float]:
-    if isinstance(given, str):
-        return parse_span(given, flag)
-    ends = [float(parse_count(end, flag)) for end in items(given)]
-    if len(ends) != 2:
-        raise refuse(flag, None, "two numbers such as 32..256", given)
-    return ends[0], ends[1]
 
 
 def texts(given: Any, flag: str) -> tuple[str, ...]:

@@ -153,11 +153,6 @@ class Declared:
     search: Scope | None = None
 
     @property
-    def is_fixed_cost(self) -> bool:
-        """Whether it costs time regardless of the loaded bytes and computed FLOPs."""
-        return self.term in ("fixed", "comm", "overhead")
-
-    @property
     def bounds(self) -> str:
         """The possible values in words."""
         return _BOUNDS[self.unit][2]

@@ -127,7 +127,6 @@ def deepseek(keys: Keys, layers: int) -> Fields:
 
 def minimax(keys: Keys, layers: int) -> Fields:
     shared, bias = keys.count("shared_intermediate_size"), keys.flag("use_routing_bias", True)
-    keys.ignore("mtp_transformer_layers")
     names = ("num_local_experts", "intermediate_size")
     return routed(keys, layers, *names, bias=bias, shared_intermediate_size=shared)
 
@@ -247,7 +246,6 @@ def longcat(keys: Keys, layers: int) -> Fields:
     The two MLPs count as a shared expert. A token is counted with the share of its experts that do something.
     """
     idle, own = keys.count("zero_expert_num"), keys.integer("num_experts")
-    keys.ignore("zero_expert_type")
     taken = round(keys.integer("num_experts_per_tok") * own / (own + idle))
     sizes = {
         "num_experts": own,

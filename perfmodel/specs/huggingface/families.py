@@ -410,7 +410,7 @@ ROWS = (
     ),
     Family(
         "olmo_hybrid",
-        readers=(recurrent.ungated_delta,),
+        readers=(partial(recurrent.gated_delta, gated=False),),
         rules=("attention_bias",),
         fixed={"qk_norm": True, "wide_qk_norm": True},
         rms_norm_eps=1e-06,

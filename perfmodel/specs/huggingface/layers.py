@@ -327,7 +327,6 @@ def gemma3n(keys: Keys, layers: int) -> Fields:
     """Gemma-3n: four hidden states, of which a layer runs one, and a low-rank branch next to attention."""
     found, hidden = inputs_of_layers(keys, layers), keys.integer("hidden_size")
     count, rank = keys.integer("altup_num_inputs"), keys.integer("laurel_rank")
-    keys.ignore("activation_sparsity_pattern")
     return found | {
         "residual_streams": count,
         "projections": [

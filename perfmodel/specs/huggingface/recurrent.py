@@ -88,14 +88,16 @@ def granite_hybrid(keys: Keys, layers: int) -> Fields:
 
 
 def _mamba2(keys: Keys, layers: int) -> Fields:
-    keys.ignore("mamba_expand", "mamba_d_ssm", "mamba_chunk_size", "mamba_rms_norm", "mamba_norm_before_gate")
     names = ("n_groups", "d_state", "n_heads", "d_head", "d_conv")
     groups, state, heads, width, kernel = (keys.integer(f"mamba_{name}") for name in names)
     return _state("mamba2", layers, (groups, state), (heads, width), kernel)
 
 
-def gated_delta(keys: Keys, layers: int) -> Fields:
-    """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state."""
+def gated_delta(keys: Keys, layers: int, gated: bool = True) -> Fields:
+    """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state.
+
+    gated: False for Olmo-Hybrid, whose output of attention has no gate.
+    """
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
     kinds = ("linear_attention", "full_attention")
     types = layer_types(keys, layers, kinds, [kinds[(i + 1) % step == 0] for i in range(layers)])
@@ -105,7 +107,7 @@ def gated_delta(keys: Keys, layers: int) -> Fields:
     )
     kernel, dtype = keys.integer("linear_conv_kernel_dim"), _state_dtype(keys, "mamba_ssm_dtype")
     part = _state("gated_delta", types.count("linear_attention"), key, value, kernel, state_dtype=dtype)
-    return {"attention_gate": keys.flag("attn_output_gate", True), "linear_attention": part}
+    return {"attention_gate": keys.flag("attn_output_gate", True) and gated, "linear_attention": part}
 
 
 _BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
@@ -184,11 +186,6 @@ def lightning(keys: Keys, layers: int) -> Fields:
     return {"linear_attention": _state("lightning", types.count(kinds[0]), (heads, dim), (heads, dim), 1)}
 
 
-def ungated_delta(keys: Keys, layers: int) -> Fields:
-    """Olmo-Hybrid: as Qwen3-Next, without the gate of attention's output."""
-    return gated_delta(keys, layers) | {"attention_gate": False}
-
-
 def bailing(keys: Keys, layers: int) -> Fields:
     """Ling of 2026: latent attention in every `layer_group_size`-th layer.
 
@@ -201,10 +198,8 @@ def bailing(keys: Keys, layers: int) -> Fields:
     heads = keys.integer("linear_num_heads", keys.integer("num_attention_heads"))
     dim = keys.integer("linear_head_dim" if keys.data.get("linear_head_dim") else "head_dim")
     shape, linear = ((heads, dim), (heads, dim)), types.count(kinds[0])
-    keys.ignore("linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
     found = sparse.latent(keys, layers, ranked=False)
     if not kernel:
-        keys.ignore("group_norm_size", "linear_silu")
         return found | {"linear_attention": _state("lightning", linear, *shape, 1)}
     decay = {"inputs": keys.integer("hidden_size"), "outputs": heads * dim, "split": "outputs"}
     return found | {

@@ -74,7 +74,6 @@ def streams(keys: Keys, layers: int) -> Fields:
     in DeepSeek-V4.
     """
     count, hidden = keys.integer("hc_mult", 1), keys.integer("hidden_size")
-    keys.ignore("hc_sinkhorn_iters", "hc_eps", "hc_magnitude")
     mixes = 2 if keys.data["model_type"] == "hy_v4" else 2 + count
     mix = {"name": "streams", "layers": 2 * layers, "inputs": count * hidden, "outputs": mixes * count}
     return {"residual_streams": count, "projections": [mix]} if count > 1 else {}

@@ -173,7 +173,7 @@ def _of_gguf(path: Path) -> ModelSpec:
     """The bundled model that a file states, in the file's formats, if the shapes agree; else the file's own
     model.
     """
-    from perfmodel.specs.gguf import from_gguf
+    from perfmodel.specs.gguf.shape import from_gguf
 
     spec, names = from_gguf(path)
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
