@@ -123,16 +123,16 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
     thing, an `id` given twice, no rows.
     """
     types = {f.name: f.type for f in fields(row_type) if f.default is MISSING}  # type: ignore[arg-type]
-    typed = {name: get_args(kind) or (kind,) for name, kind in types.items() if kind is not str}
+    typed = {name: get_args(each) or (each,) for name, each in types.items() if each is not str}
     rows, ids = [], set[str]()
     for line, texts in read_csv(path, types):
         if not having.items() <= texts.items():
             continue
         cells: dict[str, Any] = {**texts}
         place = f"{path}: line {line} (row {cells.get('id', '?')[:40]})"
-        for name, kind in typed.items():
-            blank = not texts[name] and len(kind) > 1
-            cells[name] = None if blank else _cell(place, name, kind[0], texts[name])
+        for name, cell_types in typed.items():
+            blank = not texts[name] and len(cell_types) > 1
+            cells[name] = None if blank else _cell(place, name, cell_types[0], texts[name])
         rows.append(row_type(**cells))
         if (name := cells.get("id", str(line))) in ids:
             raise InputError(f"{place}: id: must be given once in a file")

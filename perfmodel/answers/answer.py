@@ -1,4 +1,4 @@
-"""Base of every answer: a typed, frozen record. `as_dict` turns it into JSON, and a notebook shows it as a
+"""Base of every answer: a typed, frozen dataclass. `as_dict` turns it into JSON, and a notebook shows it as a
 table.
 """
 
@@ -12,16 +12,16 @@ SCHEMA_VERSION = 2
 T = TypeVar("T")
 
 
-def items(record: Any) -> dict[str, Any]:
-    """Name -> value of every field of a record, then of its `COMPUTED` properties."""
-    if not isinstance(record, Answer) and hasattr(record, "as_dict"):
-        return dict(record.as_dict())
-    names = [f.name for f in fields(record)] + list(getattr(type(record), "COMPUTED", ()))
-    return {name: getattr(record, name) for name in names}
+def items(whole: Any) -> dict[str, Any]:
+    """Name -> value of every field of a dataclass, then of its `COMPUTED` properties."""
+    if not isinstance(whole, Answer) and hasattr(whole, "as_dict"):
+        return dict(whole.as_dict())
+    names = [f.name for f in fields(whole)] + list(getattr(type(whole), "COMPUTED", ()))
+    return {name: getattr(whole, name) for name in names}
 
 
 def plain(value: Any) -> Any:
-    """Converts to JSON types: records to mappings, tuples to lists and numpy's numbers to Python's."""
+    """Converts to JSON types: dataclasses to mappings, tuples to lists and numpy's numbers to Python's."""
     if is_dataclass(value):
         return {name: plain(inner) for name, inner in items(value).items()}
     if isinstance(value, dict):
@@ -104,10 +104,10 @@ class Rows(Answer, Sequence[T], Generic[T]):
         return _table(self.rows)
 
 
-def _facts(record: Any) -> dict[str, str]:
-    """Name -> text of each value that is not itself a record."""
+def _facts(whole: Any) -> dict[str, str]:
+    """Name -> text of each value that is not itself a dataclass."""
     shown = {
-        n: v for n, v in items(record).items() if not (is_dataclass(v) or isinstance(v, dict | list | tuple))
+        n: v for n, v in items(whole).items() if not (is_dataclass(v) or isinstance(v, dict | list | tuple))
     }
     return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in shown.items()}
 
@@ -119,7 +119,7 @@ def _escaped(text: str) -> str:
 
 
 def _table(rows: Sequence[Any]) -> str:
-    """An HTML table of records, a column for each value that is not itself a record."""
+    """An HTML table of dataclasses, a column for each value that is not itself a dataclass."""
     if not rows:
         return "<p>none</p>"
     told = [_facts(row) for row in rows]

@@ -62,7 +62,7 @@ def _taken(hint: Any) -> Any:
 
 def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
     """The type of the JSON answer of a verb, for `msgspec.convert`."""
-    whole = _record(get_type_hints(unwrap(verb))["return"])
+    whole = _struct(get_type_hints(unwrap(verb))["return"])
     versioned = [("schema_version", Literal[SCHEMA_VERSION])]
     described = {"__doc__": whole.__doc__}
     return msgspec.defstruct(
@@ -71,16 +71,16 @@ def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:
 
 
 @cache
-def _record(kind: Any) -> type[msgspec.Struct]:
-    """The fields and computed properties of a dataclass, and no others. `kind` may be an alias with type
-    arguments.
+def _struct(answer_class: Any) -> type[msgspec.Struct]:
+    """The fields and computed properties of a dataclass, and no others. `answer_class` may be an alias
+    with type arguments.
     """
-    made: Any = get_origin(kind) or kind
+    made: Any = get_origin(answer_class) or answer_class
     hints = get_type_hints(made)
     names = arguments(made) if issubclass(made, Question) else [f.name for f in fields(made)]
     properties = getattr(made, "COMPUTED", ())
     computed = {name: get_type_hints(getattr(made, name).fget)["return"] for name in properties}
-    given = dict(zip(getattr(made, "__parameters__", ()), get_args(kind), strict=False))
+    given = dict(zip(getattr(made, "__parameters__", ()), get_args(answer_class), strict=False))
     every = {name: hints[name] for name in names} | computed | MORE.get(made, {})
     members = [(name, _json(hint, given)) for name, hint in every.items()]
     described = {"__doc__": getdoc(made)}
@@ -95,7 +95,7 @@ def _json(hint: Any, given: dict[Any, Any]) -> Any:
     if origin is Parsed:
         return _json(inner[0], given)
     if is_dataclass(origin or hint):
-        return _record(hint)
+        return _struct(hint)
     if origin in (Union, UnionType):
         return Union[tuple(_json(each, given) for each in inner)]  # noqa: UP007
     if origin in (tuple, dict, list):

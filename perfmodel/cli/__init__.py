@@ -109,16 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     The last two remove unfinished files.
     """
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     status = run(sys.argv[1:] if arguments is None else arguments)
     sys.stderr.flush()
     # taking every module apart costs a sixth of a short run, and threads that gloo leaves may then abort the
     # process; `run` has flushed what it printed
     os._exit(status)
-
-
-def _terminate(*_: object) -> None:
-    sys.exit(TERMINATED)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -140,7 +136,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except SystemExit as ended:  # raised by `_terminate`
+    except SystemExit as ended:  # of SIGTERM
         return int(ended.code or 0)
     except click.exceptions.Exit as ended:
         return ended.exit_code

@@ -104,8 +104,7 @@ def _flags(param: Any) -> str:
     """A short flag, the flag itself, and the form of its value."""
     short = [flag for flag in param.opts if not flag.startswith("--")]
     own = next(flag for flag in param.opts if flag.startswith("--"))
-    value = "" if param.is_flag else f" {param.metavar}"
-    return ", ".join([*short, own]) + value
+    return ", ".join([*short, own]) + ("" if param.is_flag else f" {param.metavar}")
 
 
 def _help_text(words: str, param: Any) -> str:

@@ -58,7 +58,16 @@ def server() -> "Server[Any]":
     from mcp.server.lowlevel import Server
 
     async def listed(context: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool(types.Tool, *tool) for tool in TOOLS.items()])
+        tools = [
+            types.Tool(
+                name=name,
+                description=COMMANDS[name],
+                input_schema=given_schema(verb.question),
+                output_schema={"type": "object"} | schema(verb),  # which protocols before 2026 require
+            )
+            for name, verb in TOOLS.items()
+        ]
+        return types.ListToolsResult(tools=tools)
 
     async def called(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         text = partial(types.TextContent, type="text")
@@ -77,15 +86,6 @@ def server() -> "Server[Any]":
         instructions=INSTRUCTIONS,
         on_list_tools=listed,
         on_call_tool=called,
-    )
-
-
-def _tool(kind: Any, name: str, verb: Verb[..., Any]) -> Any:
-    return kind(
-        name=name,
-        description=COMMANDS[name],
-        input_schema=given_schema(verb.question),
-        output_schema={"type": "object"} | schema(verb),  # which protocols before 2026 require
     )
 
 

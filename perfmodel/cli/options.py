@@ -24,23 +24,27 @@ Verbose = Annotated[bool, Argument("Print all details.", also="-v", group=OUTPUT
 Json = Annotated[bool, Argument("Print JSON instead of text.", group=OUTPUT)]
 
 
-def takes(kind: type[Question], *several: str, max_points: int = MAX_POINTS) -> Callable[[Command], Command]:
-    """Replace a command's first parameter, a question of `kind`, by one flag for each of its arguments.
+def takes(
+    question_class: type[Question], *several: str, max_points: int = MAX_POINTS
+) -> Callable[[Command], Command]:
+    """Replace a command's first parameter, a question of `question_class`, by a flag for each argument.
 
     several: arguments that may be lists; the command then gets a list of questions, one for each combination.
     """
 
     def decorate(command: Command) -> Command:
-        own, defaults = _declared(command), inspect.signature(kind).parameters
+        own, defaults = _declared(command), inspect.signature(question_class).parameters
 
         @wraps(command)
         def filled(**values: Any) -> Any:
-            given = {name: values.pop(name) for name in arguments(kind)}
+            given = {name: values.pop(name) for name in arguments(question_class)}
             typed = {name: value for name, value in given.items() if _is_given(value)}
-            questions = list(made(kind, typed, several, max_points))
+            questions = list(made(question_class, typed, several, max_points))
             return command(questions if several else questions[0], **_read(own, values))
 
-        asked = {name: (argument, defaults[name].default) for name, argument in arguments(kind).items()}
+        asked = {
+            name: (argument, defaults[name].default) for name, argument in arguments(question_class).items()
+        }
         return _with(filled, asked | own)
 
     return decorate
@@ -86,11 +90,11 @@ def _with(command: Command, declared: Declared) -> Command:
 
 
 def made(
-    kind: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int
+    question_class: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int
 ) -> Iterator[Question]:
     """A question for each combination of the given values. Only arguments named in `several` may be lists."""
     lists: dict[str, tuple[Any, ...]] = {}
-    for name, argument in arguments(kind).items():
+    for name, argument in arguments(question_class).items():
         if argument.many is None or argument.many is argument.read or name not in typed:
             continue
         if name in several:
@@ -101,13 +105,13 @@ def made(
             )
     points = math.prod(map(len, lists.values()))
     if points > max_points:
-        flags = ", ".join(arguments(kind)[name].flag for name in several)
+        flags = ", ".join(arguments(question_class)[name].flag for name in several)
         raise InputError(
             f"{flags}: at most {max_points} points here, given {points}; `perfmodel sweep` takes more"
         )
     order = [name for name in several if name in lists]
     for point in itertools.product(*(lists[name] for name in order)):
-        yield kind(**typed | dict(zip(order, point, strict=True)))
+        yield question_class(**typed | dict(zip(order, point, strict=True)))
 
 
 def _how_many(many: Read, text: str) -> int:

@@ -44,8 +44,7 @@ def single(a: WhatIf, asked: Query, verbose: bool) -> None:
     if a.calibration.stack == ELSEWHERE and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import llamacpp_line
 
-        drafting = replace(asked, draft=asked.draft or a.query.draft)
-        say_whole(llamacpp_line(drafting, a.gamma_optimal) or "")
+        say_whole(llamacpp_line(replace(asked, draft=asked.draft or a.query.draft), a.gamma_optimal) or "")
 
 
 def several(answers: Sequence[WhatIf]) -> None:

@@ -1,5 +1,6 @@
 """``perfmodel plot``: pictures of the other verbs' answers, as .png or .svg."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 from pathlib import Path
@@ -88,9 +89,11 @@ class Points(Options):
             )
         return self.at_first_point()
 
-    def axis_values(self, name: str) -> tuple[int, ...]:
-        """All values of ``batch`` or ``context``."""
+    def axis_values(self, name: str, most: float = math.inf) -> tuple[int, ...]:
+        """All values of ``batch`` or ``context``. Raises InputError for more than `most`, one line each."""
         found: tuple[int, ...] = getattr(self, name)
+        if len(found) > most:
+            raise refuse(f"--{name}", None, f"at most {most} values here, one line each", len(found))
         return found
 
     def span(self, name: str) -> tuple[float, float]:
@@ -102,16 +105,10 @@ class Points(Options):
             raise refuse(f"--{name}", None, "a span such as 1..256 here", f"{low:g}")
         return low, high
 
-    def lines(self, name: str) -> tuple[int, ...]:
-        """All values of ``batch`` or ``context``, one line each. Raises InputError for too many values."""
-        values = self.axis_values(name)
-        if len(values) > MAX_LINES:
-            raise refuse(f"--{name}", None, f"at most {MAX_LINES} values here, one line each", len(values))
-        return values
-
     def points(self) -> list[tuple[float, float]]:
         """Every batch with every context."""
-        return [(b, c) for b in self.lines("batch") for c in self.lines("context")]
+        batches, contexts = (self.axis_values(name, MAX_LINES) for name in ("batch", "context"))
+        return [(b, c) for b in batches for c in contexts]
 
 
 @app.command(example=f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
@@ -163,9 +160,8 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
         )
     asked = question.over(over)
     scenario = resolve(asked.at_first_point(), UNUSED)  # what is accepted does not matter
-    lines = asked.lines("batch" if over == "context" else "context")
-    made = plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over)
-    _save(made, output)
+    lines = asked.axis_values("batch" if over == "context" else "context", MAX_LINES)
+    _save(plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over), output)
     _warn(asked, scenario)
 
 
@@ -177,7 +173,7 @@ def breakdown(question: Points, output: Output) -> None:
     points = asked.points()
     if len(points) > MAX_BARS:
         raise refuse("--batch, --context", None, f"at most {MAX_BARS} points together", len(points))
-    query = asked.at_first_point() if len(asked.lines("context")) == 1 else asked.accepted()
+    query = asked.at_first_point() if len(asked.axis_values("context")) == 1 else asked.accepted()
     scenario = resolve(query)
     length = _best_gamma(scenario, query, points)
     if not length:

@@ -51,8 +51,7 @@ class PassTime(Generic[Number]):
     @property
     def limiter(self) -> Any:
         """The name of the largest term: an array, or a string for a single pass."""
-        terms = np.broadcast_arrays(*self.terms_s.values())
-        largest = np.argmax(np.stack(terms), axis=0)
+        largest = np.argmax(np.stack(np.broadcast_arrays(*self.terms_s.values())), axis=0)
         return np.asarray(tuple(self.terms_s))[largest] if largest.ndim else tuple(self.terms_s)[int(largest)]
 
     def at(self, index: int = 0) -> "PassTime[float]":

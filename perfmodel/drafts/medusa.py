@@ -48,8 +48,7 @@ class Medusa(Draft):
         """`query` residual blocks and LM heads, one token each."""
         hidden, vocab = part.model.hidden_size, part.model.vocab_size
         block = dense("medusa block", part, hidden, hidden, batch, query)
-        head = dense("medusa head", part, hidden, vocab, batch, query, "lm_head")
-        return [block, head]
+        return [block, dense("medusa head", part, hidden, vocab, batch, query, "lm_head")]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """The weights of all heads."""

@@ -274,10 +274,8 @@ def _flags(query: Query) -> str:
     defaults.
     """
     given = {name: getattr(query, name) for name in POINT[:4]}
-    for each in fields(Query):
-        value = getattr(query, each.name)
-        if each.name not in POINT and value != each.default:
-            given[each.name] = value
+    values = {each.name: (getattr(query, each.name), each.default) for each in fields(Query)}
+    given |= {name: v for name, (v, usual) in values.items() if name not in POINT and v != usual}
     if "batch_range" in given:
         given["batch_range"] = "..".join(f"{end:.0f}" for end in query.batch_range)
     parts = [("--" + name.replace("_", "-"), str(value)) for name, value in given.items()]

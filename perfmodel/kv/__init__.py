@@ -32,7 +32,7 @@ def method(name: str) -> type[KVMethod]:
 
 
 @cache
-def _kinds(name: str) -> dict[str, Any]:
+def _option_types(name: str) -> dict[str, Any]:
     """The possible types of a method's option."""
     return get_type_hints(method(name))
 
@@ -52,7 +52,7 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     name, colon, budget = head.partition(":")
     found = _resolve(name.strip(), flag)
     fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(found)}  # type: ignore[arg-type]
-    kinds = _kinds(found.name)
+    types = _option_types(found.name)
     given: dict[str, str] = {"budget": budget.strip()} if colon else {}
     for option in options:
         key, equals, value = option.partition("=")
@@ -69,7 +69,7 @@ def parse_kv(text: str, flag: str = "--draft-kv") -> KVMethod:
     for key, field in fields.items():
         if key not in given and field.default is dataclasses.MISSING:
             raise InputError(f"{flag}: {found.name} needs {_shown(key)}, as in {found.example}")
-    values = {key: _value(value, kinds[key], f"{flag}: {found.name}", key) for key, value in given.items()}
+    values = {key: _value(value, types[key], f"{flag}: {found.name}", key) for key, value in given.items()}
     try:
         return found(**values)
     except InputError as error:
@@ -90,16 +90,16 @@ def _resolve(name: str, flag: str) -> type[KVMethod]:
     raise unknown_name(flag, "KV method", name, names())
 
 
-def _value(text: str, kind: Any, where: str, key: str) -> bool | int | float:
+def _value(text: str, option_type: Any, where: str, key: str) -> bool | int | float:
     """Converts an option's text to its field's type: bool, int, float, or one of these or None."""
-    if kind is bool:
+    if option_type is bool:
         if text not in ("true", "false"):
             raise refuse(where, key, "true or false", text)
         return text == "true"
     number = amount(text)
     if number is None:
         raise refuse(where, key, "a positive number such as 512 or 2k", text)
-    if kind in (int, int | None):
+    if option_type in (int, int | None):
         if number != int(number):
             raise refuse(where, key, "a whole number", text)
         return int(number)

@@ -155,23 +155,21 @@ def ratios(
     kinds: list[tuple[Scenario, Any]] = [(scenario, "-")]
     if ideal and scenario.machine.calibration.name != "ideal":
         kinds.append((with_calibration(scenario, load_calibration("ideal")), (0, (3, 2))))
-    handles = []
-    for kind, dashes in kinds:
-        p = predict(kind, Workload.of(batch, context, gamma), max(gamma, 1))
+    for each, dashes in kinds:
+        p = predict(each, Workload.of(batch, context, gamma), max(gamma, 1))
         for axes, ratio in zip(places, (p.draft_to_target, p.verify_to_target), strict=True):
             for line, colour, number in zip(
                 np.broadcast_to(ratio, (len(lines), points)), shades(len(lines)), lines, strict=True
             ):
                 name = f"batch {number:g}" if over == "context" else f"context {tokens(number)}"
-                (drawn,) = axes.plot(steps, line, linestyle=dashes, color=colour, label=name)
-                if dashes == "-" and axes is places[0]:
-                    handles.append(drawn)
+                axes.plot(steps, line, linestyle=dashes, color=colour, label=name)
     words = "context, cached tokens per sequence" if over == "context" else "batch, sequences"
     for axes, name in zip(places, ("T_D / T_T: one draft step", "T_V / T_T: one verification"), strict=True):
         log_axis(axes, "x", *span, words, 6)
         axes.set(ylabel=name)
         if axes.get_ylim()[1] > 0.7:  # else half of the axis would be empty
             axes.axhline(1.0, color="black", linewidth=1.0)
+    handles = places[0].lines[: len(lines)]
     places[0].set_ylim(bottom=0.0)
     places[1].set_ylim(bottom=min(places[1].get_ylim()[0], 0.98))
     above(places[0], 2, handles)

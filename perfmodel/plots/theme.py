@@ -153,10 +153,10 @@ def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = 
     return "; ".join([*parts, f"calibration {made.name} ({made.kind})"])
 
 
-def unusual(record: Any) -> list[str]:
-    """The fields of a record that differ from their defaults, by name."""
-    usual = {f.name: f.default for f in fields(record) if f.init and f.default is not MISSING}
-    given = {name: getattr(record, name) for name in usual}
+def unusual(settings: Any) -> list[str]:
+    """The fields of settings that differ from their defaults, by name."""
+    usual = {f.name: f.default for f in fields(settings) if f.init and f.default is not MISSING}
+    given = {name: getattr(settings, name) for name in usual}
     return [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if value != usual[name]]
 
 

@@ -106,7 +106,8 @@ def length_tables(
         longest = min(each.longest(longest) for each in known)
     merged: list[tuple[LengthTable, Array, int]] = []
     for (low, high), most in zip(spans, seats, strict=True):
-        part = _slowness(scenario, _inside(low, high), most, longest, acceptance_at)
+        inside = np.unique(np.round(np.geomspace(max(low, 1), max(high, 1), CONTEXTS_PER_RANGE)))
+        part = _slowness(scenario, inside, most, longest, acceptance_at)
         weight = by_octave[:most] / by_octave[:most].sum()
         table = _table(part, weight, hysteresis, low, high)
         if merged and len(merged[-1][1]) == most:
@@ -119,10 +120,6 @@ def length_tables(
                 continue
         merged.append((table, part, 1))
     return tuple(table for table, _, _ in merged)
-
-
-def _inside(low: int, high: int) -> Array:
-    return np.unique(np.round(np.geomspace(max(low, 1), max(high, 1), CONTEXTS_PER_RANGE)))
 
 
 def _slowness(

@@ -66,8 +66,7 @@ def price(
         raise refuse("--batch", None, allowed, query.batches.size)
     deepest = max((c.scenario.longest(query.max_gamma) for c in candidates), default=0)
     verify = {c.tp: _verify(c.scenario, query, deepest) for c in baseline}
-    none = np.zeros(1, int)
-    alone = [_priced(c, none, np.ones(1), verify[c.tp][:, :1], query) for c in baseline]
+    alone = [_priced(c, np.zeros(1, int), np.ones(1), verify[c.tp][:, :1], query) for c in baseline]
     return alone, [_chains(c, query, verify[c.tp]) for c in candidates]
 
 

@@ -184,8 +184,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
     seats = [min(n or MAX_BATCH, question.max_batch or MAX_BATCHES) for n in fitting]
     tables = _tables(scenario, question, contexts, seats, query.max_gamma)
     engine = engine_of(scenario.machine.calibration)
-    at_one_context = contexts == (tables[0].context_high,)
-    instead = _instead(tables[0], engine, question) if at_one_context else None
+    instead = _instead(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
     if instead is not None:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft, question.engine)

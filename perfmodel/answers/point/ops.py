@@ -10,7 +10,6 @@ from perfmodel.answers.question.resolving import UNUSED, length_of, resolve
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
-from perfmodel.errors import unknown_name
 from perfmodel.operations import Op
 from perfmodel.speculation.chain import check_draft_length
 from perfmodel.speculation.workload import Workload
@@ -25,15 +24,10 @@ class OpsQuery(Query):
     _: KW_ONLY
     stage: str = argument(
         "A step of the baseline, a draft step, or a verification.",
-        "|".join(STAGES),
-        "--pass",
+        also="--pass",
+        choices=STAGES,
         default="target",
     )
-
-    def check(self) -> None:
-        super().check()
-        if self.stage not in STAGES:
-            raise unknown_name("--stage", "pass", self.stage, STAGES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,9 +129,9 @@ T = TypeVar("T")
 
 
 @dataclass_transform(field_specifiers=(argument,))
-def question(kind: type[T]) -> type[T]:
+def question(cls: type[T]) -> type[T]:
     """Makes a frozen dataclass whose fields get the values that `Question.read` makes of the given ones."""
-    made: Any = dataclass(frozen=True)(kind)
+    made: Any = dataclass(frozen=True)(cls)
     assign = made.__init__
 
     @in_names
@@ -151,18 +151,18 @@ def listed(alias: Any) -> Argument:
     return replace(argument, read=argument.many)
 
 
-def _arguments(kind: Any) -> dict[str, Argument]:
+def _arguments(cls: Any) -> dict[str, Argument]:
     """The arguments of a question in the order of help: positional ones, its own, those of its base
     classes.
     """
-    hints = get_type_hints(kind, include_extras=True)
-    classes = [vars(parent).get("__annotations__", {}) for parent in kind.__mro__]
+    hints = get_type_hints(cls, include_extras=True)
+    classes = [vars(parent).get("__annotations__", {}) for parent in cls.__mro__]
 
     def place(field: Field[Any]) -> int:
         own_class = next(i for i, names in enumerate(classes, 1) if field.name in names)
         return own_class if field.kw_only else 0
 
-    placed = sorted(fields(kind), key=place)
+    placed = sorted(fields(cls), key=place)
     declared = {}
     for one in placed:
         argument = declared_by(one.name, hints[one.name], one.metadata.get("argument"))
@@ -184,9 +184,9 @@ def declared_by(name: str, hint: Any, own: Argument | None = None) -> Argument |
     if parsed:
         bare = get_args(bare)[0]
     types = get_args(bare) if isinstance(bare, UnionType) else (bare,)
-    kinds = tuple(kind for kind in types if kind is not NoneType)
-    read = found.read or READERS.get(kinds, parse_text)
-    several = found.repeated or (kinds == (tuple[str, ...],) and not parsed)
+    plain = tuple(each for each in types if each is not NoneType)
+    read = found.read or READERS.get(plain, parse_text)
+    several = found.repeated or (plain == (tuple[str, ...],) and not parsed)
     typed = found.metavar if found.place else found.flag or flag(name)
     return replace(found, flag=typed, read=read, repeated=several, optional=NoneType in types)
 
@@ -271,11 +271,11 @@ class Verb(Protocol[P, A_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> A_co: ...
 
 
-def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
+def asks(question_class: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
     """Makes a function of a question take that question's arguments. `question` is its class, for the command
     line.
     """
-    assert isinstance(kind, type)
+    assert isinstance(question_class, type)
 
     def decorate(answer: Callable[[Q], A]) -> Verb[P, A]:
         @in_names
@@ -285,21 +285,29 @@ def asks(kind: Callable[P, Q]) -> Callable[[Callable[[Q], A]], Verb[P, A]]:
                 given, *more = args
                 if more:
                     raise TypeError(f"{answer.__name__}() takes one question, and changes to it by name")
-                shared = {name: getattr(given, name) for name in arguments(kind) if hasattr(given, name)}
+                shared = {
+                    name: getattr(given, name) for name in arguments(question_class) if hasattr(given, name)
+                }
                 left_open = {
-                    name for name in shared if shared[name] is None and not arguments(kind)[name].optional
+                    name
+                    for name in shared
+                    if shared[name] is None and not arguments(question_class)[name].optional
                 }
                 args, kwargs = (), {name: shared[name] for name in shared.keys() - left_open} | kwargs
-            for name in kwargs.keys() - arguments(kind).keys():
-                raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(kind))
-            question: Any = kind(*args, **kwargs)
+            for name in kwargs.keys() - arguments(question_class).keys():
+                raise unknown_name(f"{answer.__name__}()", "argument", name, arguments(question_class))
+            question: Any = question_class(*args, **kwargs)
             return answer(question)
 
-        bare = [p.replace(annotation=_bare(p.annotation)) for p in signature(kind).parameters.values()]
-        lines = [f"    {name}: {as_names(argument.help)}" for name, argument in arguments(kind).items()]
+        bare = [
+            p.replace(annotation=_bare(p.annotation)) for p in signature(question_class).parameters.values()
+        ]
+        lines = [
+            f"    {name}: {as_names(argument.help)}" for name, argument in arguments(question_class).items()
+        ]
         verb.__doc__ = "\n".join([as_names(getdoc(answer) or ""), "", "Arguments:", *lines])
         verb.__signature__ = Signature(bare, return_annotation=signature(answer).return_annotation)  # type: ignore[attr-defined]
-        verb.question = kind  # type: ignore[attr-defined]
+        verb.question = question_class  # type: ignore[attr-defined]
         return verb  # type: ignore[return-value]
 
     return decorate

@@ -83,8 +83,7 @@ def short_name(name: str) -> str:
 
     ``meta-llama/Llama-3.3-70B-Instruct`` becomes ``llama-3.3-70b``. Raises InputError for an unknown name.
     """
-    spelled = hub_id(name) or load_model(name).name
-    tail = os.path.basename(spelled.rstrip("/")).lower()
+    tail = os.path.basename((hub_id(name) or load_model(name).name).rstrip("/")).lower()
     return _TUNED.sub("", re.sub(r"^(meta|nvidia)-", "", tail))
 
 

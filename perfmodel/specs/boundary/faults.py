@@ -30,12 +30,12 @@ _WORDS = {
 """msgspec's name of a type -> plain words."""
 
 
-def find_fault(kind: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
+def find_fault(type_: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
     """The keys that lead to the first fault of a refused value, and what is allowed there.
 
     Unknown keys come first, because an unknown key is often a misspelling of one that is missing.
     """
-    inside = _bare(kind)
+    inside = _bare(type_)
     allowed: dict[str, Any] = {}
     if isinstance(value, dict) and isinstance(inside, type) and issubclass(inside, Struct):
         allowed = annotations(inside)
@@ -44,12 +44,12 @@ def find_fault(kind: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
             if forbidden and key not in allowed:
                 keys = f"allowed keys: {', '.join(allowed)}"
                 return (*place, key), f"must not be given ({keys}), given {_shown(value[key])}"
-    for key, inner_kind, inner in _parts(inside, value):
-        if _refusal(inner_kind, inner):
-            return find_fault(inner_kind, inner, (*place, key))
+    for key, inner_type, inner in _parts(inside, value):
+        if _refusal(inner_type, inner):
+            return find_fault(inner_type, inner, (*place, key))
     if missing := [key for key in allowed if key not in value and key not in defaults(inside)]:
         return (*place, missing[0]), "must be given, and it is missing"
-    error = _refusal(kind, value)
+    error = _refusal(type_, value)
     if error and error.__cause__:
         key, colon, message = str(error).partition(": ")  # of a `__post_init__`
         own = bool(colon) and re.fullmatch(r"\w+(\.\w+)*", key)
@@ -57,17 +57,17 @@ def find_fault(kind: Any, value: Any, place: Place = ()) -> tuple[Place, str]:
     return place, f"{_allowed(inside, str(error))}, given {_shown(value)}"
 
 
-def _parts(kind: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _parts(type_: Any, value: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Key, type and value of each part. A key of a dictionary comes before its value."""
-    arguments = get_args(kind)
+    arguments = get_args(type_)
     if isinstance(value, dict):
-        if get_origin(kind) is dict:
+        if get_origin(type_) is dict:
             for key, inner in value.items():
                 yield key, arguments[0], key if arguments[0] is not int else _whole(key)
                 yield key, arguments[1], inner
-        elif isinstance(kind, type) and issubclass(kind, Struct):
-            yield from ((key, of, value[key]) for key, of in annotations(kind).items() if key in value)
-    elif isinstance(value, list | tuple) and get_origin(kind) in (tuple, list):
+        elif isinstance(type_, type) and issubclass(type_, Struct):
+            yield from ((key, of, value[key]) for key, of in annotations(type_).items() if key in value)
+    elif isinstance(value, list | tuple) and get_origin(type_) in (tuple, list):
         repeated = arguments[1:] in ((), (...,))
         yield from zip(
             range(len(value)), arguments[:1] * len(value) if repeated else arguments, value, strict=False
@@ -79,32 +79,32 @@ def _whole(key: Any) -> Any:
     return int(key) if isinstance(key, str) and re.fullmatch(r"-?\d{1,20}", key) else key
 
 
-def _bare(kind: Any) -> Any:
+def _bare(type_: Any) -> Any:
     """A type without limits and without null."""
-    if get_origin(kind) is Annotated:
-        return _bare(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        others = [one for one in get_args(kind) if one is not type(None)]
-        return _bare(others[0]) if len(others) == 1 else kind
-    return kind
+    if get_origin(type_) is Annotated:
+        return _bare(get_args(type_)[0])
+    if get_origin(type_) in (Union, UnionType):
+        others = [one for one in get_args(type_) if one is not type(None)]
+        return _bare(others[0]) if len(others) == 1 else type_
+    return type_
 
 
-def _refusal(kind: Any, value: Any) -> Exception | None:
+def _refusal(type_: Any, value: Any) -> Exception | None:
     try:
-        convert(value, kind, str_keys=True)
+        convert(value, type_, str_keys=True)
     except (ValueError, OverflowError) as error:
         return error
     return None
 
 
-def _allowed(kind: Any, message: str) -> str:
+def _allowed(type_: Any, message: str) -> str:
     """The allowed values in plain words."""
-    if get_origin(kind) is Literal:
-        words = [str(word) for word in get_args(kind)]
+    if get_origin(type_) is Literal:
+        words = [str(word) for word in get_args(type_)]
         return f"must be one of {', '.join(words)}" if len(words) > 3 else f"must be {' or '.join(words)}"
     stated = re.fullmatch(r"Expected `([\w |]+)`(.*?)(, got .*)?", message)
     if not stated:
-        return f"must be a valid {getattr(kind, '__name__', 'value')}"
+        return f"must be a valid {getattr(type_, '__name__', 'value')}"
     types = [
         _WORDS.get(word, word) for word in stated[1].split(" | ") if word != "null" or " | " not in stated[1]
     ]

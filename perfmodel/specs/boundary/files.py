@@ -26,20 +26,20 @@ SUFFIXES = (".yaml", ".yml", ".json", ".gguf")
 Spec = TypeVar("Spec")
 
 
-def data_directory(kind: str) -> Path:
-    """The folder of the bundled files of one kind: ``gpus``, ``calibrations`` or ``models``."""
-    return data_folder("models") if kind == "models" else data_folder("hardware") / kind
+def data_directory(folder: str) -> Path:
+    """Path of one folder of bundled files: ``gpus``, ``calibrations`` or ``models``."""
+    return data_folder("models") if folder == "models" else data_folder("hardware") / folder
 
 
 @cache
-def bundled_names(kind: str) -> tuple[str, ...]:
-    """Names of all bundled files of a kind, sorted."""
-    return tuple(sorted([name[:-5] for name in os.listdir(data_directory(kind)) if name.endswith(".yaml")]))
+def bundled_names(folder: str) -> tuple[str, ...]:
+    """Names of all bundled files of a folder, sorted."""
+    return tuple(sorted([name[:-5] for name in os.listdir(data_directory(folder)) if name.endswith(".yaml")]))
 
 
-def load_bundled(spec: type[Spec], kind: str, name: str) -> Spec:
+def load_bundled(spec: type[Spec], folder: str, name: str) -> Spec:
     """A bundled file by its exact name."""
-    path = data_directory(kind) / f"{name}.yaml"
+    path = data_directory(folder) / f"{name}.yaml"
     return parse(spec, read_mapping(path), str(path))
 
 
@@ -49,13 +49,13 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
 
     Raises InputError naming the file if it is missing, too large, not text, malformed or not a mapping.
     """
-    kind = "JSON" if path.suffix == ".json" else "YAML"
+    language = "JSON" if path.suffix == ".json" else "YAML"
     text = read_text(path, MAX_FILE_BYTES)
     try:
-        data = _read_json(text, infinity) if kind == "JSON" else read_yaml(text)
+        data = _read_json(text, infinity) if language == "JSON" else read_yaml(text)
     except (ValueError, RecursionError, OverflowError) as error:
         detail = one_line(str(error))[:200] or type(error).__name__
-        raise InputError(f"{path}: must be valid {kind}: {detail}") from None
+        raise InputError(f"{path}: must be valid {language}: {detail}") from None
     if not isinstance(data, dict):
         raise InputError(f"{path}: must hold a mapping of keys to values, given {type(data).__name__}")
     return data
@@ -121,30 +121,30 @@ def spelling(name: str) -> str:
 
 
 def alias_table(
-    kind: str, keys: tuple[str, ...], names_of: Callable[[dict[str, Any]], Iterable[str]]
+    folder: str, keys: tuple[str, ...], names_of: Callable[[dict[str, Any]], Iterable[str]]
 ) -> dict[str, tuple[str, ...]]:
     """Spelling of an alias -> the bundled names that list it.
 
     keys: of the lines that hold names. Only lines that begin with them are parsed, because parsing all files
     would take longer than an answer.
     """
-    folder, table = data_directory(kind), dict[str, dict[str, None]]()
+    where, table = data_directory(folder), dict[str, dict[str, None]]()
     stated = re.compile(rf"^(?:{'|'.join(keys)}): .*", re.MULTILINE)
-    for name in bundled_names(kind):
-        lines = stated.findall(read_text(folder / f"{name}.yaml", MAX_FILE_BYTES))
+    for name in bundled_names(folder):
+        lines = stated.findall(read_text(where / f"{name}.yaml", MAX_FILE_BYTES))
         for alias in names_of(read_yaml("\n".join(lines))):
             table.setdefault(spelling(alias), {})[name] = None
     return {alias: tuple(names) for alias, names in table.items()}
 
 
 def bundled_name(
-    kind: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, tuple[str, ...]]] = dict
+    folder: str, noun: str, name: str, flag: str, aliases: Callable[[], Mapping[str, tuple[str, ...]]] = dict
 ) -> str:
     """Name of a bundled file from its name or an alias. `aliases` builds the table of aliases only if needed.
 
     Raises InputError with the nearest names, or with all names that an ambiguous alias has.
     """
-    known, key = bundled_names(kind), spelling(name)
+    known, key = bundled_names(folder), spelling(name)
     if key in known:
         return key
     meant = aliases().get(key, ())

@@ -30,7 +30,7 @@ class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=
     """A mapping of a file with known keys only, which never changes.
 
     `__post_init__` of a subclass refuses (ValueError) contradictory fields. Types and limits are checked when
-    a mapping is read (`files.parse`, `model_validate`), not when code makes a record.
+    a mapping is read (`files.parse`, `model_validate`), not when code makes one.
     """
 
     @classmethod
@@ -55,18 +55,18 @@ class Frozen(Struct, metaclass=_GivenByName, frozen=True, forbid_unknown_fields=
 
 
 @cache
-def defaults(kind: type[Struct]) -> dict[str, Any]:
+def defaults(struct: type[Struct]) -> dict[str, Any]:
     """Name of each optional field -> its default."""
-    optional = [each for each in fields(kind) if not each.required]
+    optional = [each for each in fields(struct) if not each.required]
     return {
         each.name: each.default if each.default_factory is NODEFAULT else each.default_factory()
         for each in optional
     }
 
 
-def annotations(kind: type[Struct]) -> dict[str, Any]:
+def annotations(struct: type[Struct]) -> dict[str, Any]:
     """Name of each field -> its annotation."""
-    return {each.name: each.type for each in fields(kind)}
+    return {each.name: each.type for each in fields(struct)}
 
 
 def _plain(value: Any, exclude_defaults: bool, exclude_none: bool) -> Any:

@@ -102,9 +102,7 @@ def on_board(c: Calibration, gpu: GPUSpec) -> Calibration:
     update: dict[str, Constant] = {}
     for layer in source.of_device(c.stack, c.version, borrowed_scopes(gpu, c.gpu), gpu.name):
         for name, s in layer.items():
-            base = update.get(name, getattr(c, name))
-            scale = base.value if s.times else 1.0
-            update[name] = Constant(value=scale * s.value, stderr=scale * s.stderr, source=s.source)
+            update[name] = s.on(update.get(name, getattr(c, name)))
     return c.model_copy(update=update) if update else c
 
 

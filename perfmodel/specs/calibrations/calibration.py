@@ -269,11 +269,7 @@ def with_engine(kernels: Calibration, version: str | None = None) -> Calibration
     if engine is None:
         return kernels
     places, chosen = source.places(), source.chosen(kernels.stack, architecture_of(kernels.gpu))
-    update: dict[str, Any] = {}
-    for name, place in chosen.items():
-        s = places[place]
-        scale = getattr(kernels, name).value if s.times else 1.0
-        update[name] = Constant(value=scale * s.value, stderr=scale * s.stderr, source=s.source)
+    update: dict[str, Any] = {name: places[at].on(getattr(kernels, name)) for name, at in chosen.items()}
     version = version or engine.versions[-1]
     own = source.drifted(kernels.stack, version, architecture_of(kernels.gpu))
     for name, factor in (*source.drifted(kernels.stack, version).items(), *own.items()):

@@ -16,6 +16,7 @@ from msgspec import Meta, field
 
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Text
+from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, StatedFit
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 
@@ -40,6 +41,11 @@ class Stated(Frozen):
     stderr: Number
     times: bool = False
     source: Text
+
+    def on(self, base: Constant) -> Constant:
+        """The constant that it makes of the one before."""
+        scale = base.value if self.times else 1.0
+        return Constant(value=scale * self.value, stderr=scale * self.stderr, source=self.source)
 
 
 Constants = dict[str, Stated]

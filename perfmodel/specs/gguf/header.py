@@ -83,25 +83,25 @@ class _Cursor:
         self.skip(size)
         return one_line(self.data[start : start + size].decode("utf-8", "replace"))
 
-    def value(self, kind: int) -> Any:
-        if kind == _STRING:
+    def value(self, type_number: int) -> Any:
+        if type_number == _STRING:
             return self.text()
-        if kind == _ARRAY:
+        if type_number == _ARRAY:
             return self.array()
-        if kind not in _CODES:
-            raise self.bad(f"a type of value from 0 to 12, given {kind}")
-        return self.number(_CODES[kind])
+        if type_number not in _CODES:
+            raise self.bad(f"a type of value from 0 to 12, given {type_number}")
+        return self.number(_CODES[type_number])
 
     def array(self) -> list[Any] | None:
-        kind, count = self.number("I"), self.count(MOST_ITEMS, "items of a list")
-        if kind == _ARRAY:
+        type_number, count = self.number("I"), self.count(MOST_ITEMS, "items of a list")
+        if type_number == _ARRAY:
             raise self.bad("no list of lists")
         if count <= MOST_KEPT:
-            return [self.value(kind) for _ in range(count)]
-        if kind == _STRING:
+            return [self.value(type_number) for _ in range(count)]
+        if type_number == _STRING:
             self.skip_texts(count)
         else:
-            self.skip(count * struct.calcsize("<" + _CODES.get(kind, "B")))
+            self.skip(count * struct.calcsize("<" + _CODES.get(type_number, "B")))
         return None
 
     def skip_texts(self, count: int) -> None:
@@ -150,8 +150,8 @@ def _read(path: Path) -> Header:
     tensors, keys = (cursor.count(MOST_ENTRIES, what) for what in ("tensors", "keys"))
     header = Header({}, {})
     for _ in range(keys):
-        name, kind = cursor.text(), cursor.number("I")
-        _once(cursor, header.keys, name)[name] = cursor.value(kind)
+        name, type_number = cursor.text(), cursor.number("I")
+        _once(cursor, header.keys, name)[name] = cursor.value(type_number)
     for _ in range(tensors):
         name = cursor.text()
         _once(cursor, header.tensors, name)[name] = cursor.tensor()

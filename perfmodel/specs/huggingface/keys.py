@@ -84,8 +84,7 @@ class Keys:
 
     def present_or_null(self, key: str, high: int = MAX_SIZE) -> int | None:
         """A size that the file must state; null means none."""
-        null = key in self.data and self.data[key] is None
-        return None if null else self.integer(key, high=high)
+        return None if key in self.data and self.data[key] is None else self.integer(key, high=high)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.data.get(key)
@@ -119,8 +118,8 @@ class Keys:
     def strings(self, key: str) -> list[str]:
         return self._list(key, str, "a list of names")
 
-    def _list(self, key: str, kind: type, allowed: str) -> list[Any]:
+    def _list(self, key: str, item_type: type, allowed: str) -> list[Any]:
         value = self.data.get(key) or []
-        if not isinstance(value, list) or any(type(v) is not kind for v in value):
+        if not isinstance(value, list) or any(type(v) is not item_type for v in value):
             raise self.bad(key, allowed)
         return value
