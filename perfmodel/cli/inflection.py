@@ -7,6 +7,12 @@ from perfmodel.answers.text import draft_in_words, tokens
 from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
+from perfmodel.speculation.lengths import ContextLengths
+
+
+def _both(a: Inflection) -> dict[str, Inflection | ContextLengths]:
+    """The lengths by calibration; those of the ideal one once."""
+    return {a.calibration: a, "ideal": a.ideal}
 
 
 def _print(answers: Sequence[Inflection]) -> None:
@@ -20,7 +26,7 @@ def _print(answers: Sequence[Inflection]) -> None:
             tokens(at.inflection_context),
         )
         for a in answers
-        for name, at in {a.calibration: a, "ideal": a.ideal}.items()
+        for name, at in _both(a).items()
     ]
     calibration = Column("calibration", left=True)
     table(("batch", "gamma", calibration, "memory-bound from", "breaks even at", "inflection at"), rows)

@@ -70,9 +70,7 @@ class Points(Options):
 
     def over(self, what: str) -> "Points":
         """The question with default batches and contexts where they were not given."""
-        given: dict[str, Any] = {
-            name: self.axis_values(name) or default for name, default in DEFAULTS[what].items()
-        }
+        given: dict[str, Any] = {n: getattr(self, n) or default for n, default in DEFAULTS[what].items()}
         return replace(self, **given)
 
     def at_first_point(self) -> Query:

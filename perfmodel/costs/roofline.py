@@ -20,7 +20,7 @@ from perfmodel.specs.calibrations.calibration import Calibration, over_host
 from perfmodel.specs.calibrations.constants import Term, interpolated
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
 from perfmodel.specs.devices.gpu import GPUSpec
-from perfmodel.specs.engines.attention import Backend, backend_name, backend_of
+from perfmodel.specs.engines.attention import Backend, backend_name, engine_attention
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for other formats that compute at this peak."""
@@ -72,8 +72,9 @@ class Machine:
         object.__setattr__(self, "over_host", degree > 1 and self.gpu.over_host(degree))
         object.__setattr__(self, "_byte_s", 1.0 / self.gpu.memory_bandwidth_bytes_per_s)
         object.__setattr__(self, "_multiprocessors", count.value if count else 0.0)
-        attends = self.calibration.stack, self.gpu.architecture
-        backends = tuple(backend_of(*attends, latent, self.attention_backend) for latent in (False, True))
+        stated = engine_attention().get(self.calibration.stack)
+        names = (self.backend(latent) for latent in (False, True))
+        backends = tuple(stated.backends[name] if stated and name else None for name in names)
         object.__setattr__(self, "_backends", backends)
         if degree > 1 and self.gpu.link_rate(degree) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")

@@ -85,9 +85,3 @@ def backend_name(engine: str, architecture: str, latent: bool, asked: str | None
     if asked is not None or known is None:
         return asked
     return known.default(architecture, latent)
-
-
-def backend_of(engine: str, architecture: str, latent: bool, asked: str | None = None) -> Backend | None:
-    """The backend with this name; None without one."""
-    name = backend_name(engine, architecture, latent, asked)
-    return None if name is None else engine_attention()[engine].backends[name]

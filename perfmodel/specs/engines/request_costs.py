@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Text
+from perfmodel.specs.calibrations.fit_errors import Scatter
 
 
 class EngineRequests(Frozen):
@@ -29,14 +30,6 @@ class EngineRequests(Frozen):
     reserved_bytes: Annotated[float, Meta(ge=0, lt=1e12)] = 0.0
 
 
-class TrafficError(Frozen):
-    """Error of the traffic model at known step times: held-out rms of the logarithm."""
-
-    log_rms: Annotated[float, Meta(ge=0, lt=2)]
-    rows: Annotated[int, Meta(ge=1)]
-    source: Text
-
-
 class Spread(Frozen):
     """Standard deviation of acceptance between the requests of a model, from published runs."""
 
@@ -53,7 +46,7 @@ class Requests(Frozen):
     date: datetime.date
     common: EngineRequests
     engines: dict[str, EngineRequests]
-    errors: dict[str, TrafficError]
+    errors: dict[str, Scatter]
     acceptance_std: dict[str, Spread]
 
     def of(self, engine: str | None) -> EngineRequests:
