@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,6 +81,14 @@ def not_installed(who: str, module: str, extra: str) -> InputError:
     package.
     """
     return InputError(f"{who}: needs {module}, which is not installed: in a clone, pip install '.[{extra}]'")
+
+
+def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
+    """Imports a library by its name. Raises InputError with the remedy if it is not installed."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise not_installed(who, name, extra) from None
 
 
 def unknown_name(

@@ -2,7 +2,7 @@
 table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
@@ -96,9 +96,6 @@ class Rows(Answer, Sequence[T], Generic[T]):
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.rows)
 
     def _repr_html_(self) -> str:
         return _table(self.rows)

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from perfmodel.answers.grid.sweep import library
+from perfmodel.errors import library
 
 if TYPE_CHECKING:
     from pandas import DataFrame

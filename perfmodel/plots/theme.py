@@ -19,7 +19,7 @@ from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question.declaration import Question, arguments
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
-from perfmodel.errors import in_names, not_installed
+from perfmodel.errors import in_names, library
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.writing import destination, write
 
@@ -68,11 +68,8 @@ DPI = 160
 @contextmanager
 def style() -> Iterator[None]:
     """Sets up matplotlib for all pictures. Raises InputError if it is not installed."""
-    try:
-        from matplotlib import style as looks
-    except ModuleNotFoundError:
-        raise not_installed("plot", "matplotlib", "plot") from None
-    with looks.context(STYLE):
+    library("matplotlib", "plot", "plot")
+    with library("matplotlib.style").context(STYLE):
         yield
 
 

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.question.query import Options, Query
 from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.answers.question.resolving import resolve
-from perfmodel.errors import InputError, not_installed, refuse, unknown_name
+from perfmodel.errors import InputError, library, refuse, unknown_name
 from perfmodel.operations import Array
 from perfmodel.parse import parse_text
 from perfmodel.speculation import capacity
@@ -333,11 +332,3 @@ def _sure(block: Block) -> dict[str, Any]:
         "speedup_high": high,
         "verdict": np.where((word == "pays") & slow, "too_close_to_call", word),
     }
-
-
-def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
-    """Imports a library by its name. Raises InputError with the remedy if it is not installed."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise not_installed(who, name, extra) from None

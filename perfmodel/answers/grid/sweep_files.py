@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.grid.sweep import COLUMNS, LABELS, WHOLE, Block, Grid, blocks
 from perfmodel.answers.question.doubts import doubts
-from perfmodel.errors import InputError, not_installed
+from perfmodel.errors import InputError, library
 from perfmodel.operations import Array
 from perfmodel.writing import destination, no_formula, write
 
@@ -111,11 +111,7 @@ def _four_digits() -> NDArray[np.uint32]:
 
 def _parquet() -> Callable[[Path, Iterator[Block]], None]:
     """The Parquet writer, one row group for each block. Raises InputError without pyarrow."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ModuleNotFoundError:
-        raise not_installed("--output: Parquet", "pyarrow", "notebooks") from None
+    pa, parquet = (library(name, "--output: Parquet") for name in ("pyarrow", "pyarrow.parquet"))
     kinds = dict.fromkeys(LABELS, pa.string()) | {
         "tp": pa.int64(),
         "draft_tp": pa.int64(),

@@ -10,7 +10,6 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.grid.sweep import library
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.mixed_classes import ClassRow, class_rows, with_mix
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
@@ -27,7 +26,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.rates import given_rate
 from perfmodel.answers.question.resolving import UNUSED, Named, assumed, resolve
 from perfmodel.answers.text import clients, devices
-from perfmodel.errors import refuse
+from perfmodel.errors import library, refuse
 from perfmodel.queueing.closed import mean_tpot_s
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words

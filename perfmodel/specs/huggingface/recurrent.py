@@ -198,6 +198,7 @@ def bailing(keys: Keys, layers: int) -> Fields:
     heads = keys.integer("linear_num_heads", keys.integer("num_attention_heads"))
     dim = keys.integer("linear_head_dim" if keys.data.get("linear_head_dim") else "head_dim")
     shape, linear = ((heads, dim), (heads, dim)), types.count(kinds[0])
+    keys.ignore("linear_lower_bound", "kda_safe_gate", "kda_lower_bound", "short_conv_kernel_size")
     found = sparse.latent(keys, layers, ranked=False)
     if not kernel:
         return found | {"linear_attention": _state("lightning", linear, *shape, 1)}
