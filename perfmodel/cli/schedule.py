@@ -17,13 +17,16 @@ GAIN = 1.0005
 def _print(a: Schedule) -> None:
     tables = a.tables if a.does_not_fit is None else ()
     say(f"{a.model} on {a.tp} x {a.hardware}; {draft_in_words(a.draft, a.draft_kv)}", "bold")
-    rows = []
-    for t in tables:
-        span = f"{t.context_high}" if t.context_low == t.context_high else f"{t.context_low}-{t.context_high}"
-        rows += [
-            (span, f"{r.low}-{r.high}", str(r.tokens) if r.tokens else "off", ratio_text(r.speedup))
-            for r in t.ranges
-        ]
+    rows = [
+        (
+            f"{t.context_high}" if t.context_low == t.context_high else f"{t.context_low}-{t.context_high}",
+            f"{r.low}-{r.high}",
+            str(r.tokens) if r.tokens else "off",
+            ratio_text(r.speedup),
+        )
+        for t in tables
+        for r in t.ranges
+    ]
     if a.does_not_fit is None:
         table(("contexts", "batch sizes", "draft tokens", "speedup"), rows)
     else:
@@ -42,9 +45,8 @@ def _print(a: Schedule) -> None:
             say(f"{t.instead[0].upper()}{t.instead[1:]}.")
     if len(tables) == 1:
         out = tables[0].export
-        for line in (out.vllm_line, out.sglang_line, out.llamacpp_line):
-            if line is not None:
-                say_whole(line)
+        for line in filter(None, (out.vllm_line, out.sglang_line, out.llamacpp_line)):
+            say_whole(line)
         if (lengths := out.sglang_adaptive) is not None:
             say_whole(f"{ADAPTIVE_FILE}: {json_module.dumps(lengths)}")
         if (costs := tables[0].sglang_costs) is not None:

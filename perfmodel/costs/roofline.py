@@ -79,10 +79,6 @@ class Machine:
         if degree > 1 and self.gpu.link_rate(degree) is None:
             raise InputError(f"--tp: {self.gpu.name} has no link to another device, given {degree}")
 
-    def peak(self, precision: str) -> float:
-        """Dense peak in FLOP/s."""
-        return self.gpu.peak_flops(precision)
-
     def reread(self, query: Floats, latent: bool = False) -> Floats:
         """How often a pass with `query` tokens per sequence reads the cache: 1 for one token, at most
         `query`.
@@ -174,7 +170,7 @@ class Machine:
         start = op.expert_layers * (factor * kernel.fixed_s + self.calibration.expert_layer_s.value)
         bandwidth, flops = (min(f / factor, 1.0) for f in (kernel.bandwidth_fraction, kernel.flops_fraction))
         loaded = op.cost.weight_bytes * (self._byte_s / bandwidth)
-        computed = op.cost.flops * (1.0 / (self.peak(op.compute) * flops))
+        computed = op.cost.flops * (1.0 / (self.gpu.peak_flops(op.compute) * flops))
         return (("fixed", start), ("param_load", loaded), ("flops", computed)), None
 
     def _attention(self, op: Op) -> Split:
@@ -244,11 +240,11 @@ class Machine:
         if c.gemm_efficiency is None:
             return self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)
         shares = c.gemm_efficiency.knots[curve_of(c.gemm_efficiency.knots, op)]
-        ridge = self.peak(op.compute) * self._byte_s * op.bytes_per_value / 2.0
+        ridge = self.gpu.peak_flops(op.compute) * self._byte_s * op.bytes_per_value / 2.0
         rows, curves = np.maximum(op.rows, 1.0), monotone_shares(shares, ridge)
         factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
         loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
-        flop_s = 1.0 / (self.peak(op.compute) * (computing * c.gemm_flops_factor.value))
+        flop_s = 1.0 / (self.gpu.peak_flops(op.compute) * (computing * c.gemm_flops_factor.value))
         return self._byte_s / loading, flop_s
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
@@ -266,7 +262,7 @@ class Machine:
 
     def _rates(self, op: Op, bandwidth: float, flops: float) -> tuple[float, float]:
         """Seconds per byte and per FLOP at these shares of the peaks."""
-        return self._byte_s / bandwidth, 1.0 / (self.peak(op.compute) * flops)
+        return self._byte_s / bandwidth, 1.0 / (self.gpu.peak_flops(op.compute) * flops)
 
     def predicted_s(self, ops: Sequence[Op], tokens: Floats, known: Sequence[Floats] | None = None) -> Floats:
         """Calibrated time in seconds of a pass over `tokens` tokens of all sequences. known: the times of its
@@ -297,7 +293,7 @@ class Machine:
         """
         if op.kind == "allreduce":
             return op.kernels * self._link_s(op)
-        return np.maximum(op.cost.flops / self.peak(op.compute), op.cost.bytes * self._byte_s)
+        return np.maximum(op.cost.flops / self.gpu.peak_flops(op.compute), op.cost.bytes * self._byte_s)
 
     def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime[Floats]:
         """All times of a pass, broadcast over the shapes of the op counts."""
@@ -305,7 +301,7 @@ class Machine:
         terms = _by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
         flop_s = _over(
-            ops, lambda op: 0.0 if op.kind == "allreduce" else op.cost.flops / self.peak(op.compute)
+            ops, lambda op: 0.0 if op.kind == "allreduce" else op.cost.flops / self.gpu.peak_flops(op.compute)
         )
         sent_s = _over(ops, lambda op: self.op_lower_s(op) if op.kind == "allreduce" else 0.0)
         param_load_s, kv_load_s, activation_s = (

@@ -263,7 +263,7 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
     """Peak in TFLOP/s -> the formats in use that compute at it."""
     roofs: dict[float, str] = {}
     for compute in sorted({op.compute for op in ops if float(op.cost.flops) > 0}):
-        peak = machine.peak(compute) / TERA
+        peak = machine.gpu.peak_flops(compute) / TERA
         roofs[peak] = f"{roofs[peak]}, {compute}" if peak in roofs else compute
     return roofs
 

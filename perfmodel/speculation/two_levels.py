@@ -31,18 +31,12 @@ DEFAULT_GAMMA_1, DEFAULT_GAMMA_2 = 6, 12
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Inner rounds until `least` tokens: their expected number, and P(m) for m = least ... least +
-    gamma_1.
+    """Inner rounds until gamma_2 tokens are drafted: their expected number, and P(m) for m from gamma_2 to
+    gamma_2 + gamma_1.
     """
 
     expected: float
     drafted: Array
-    least: int
-
-    @property
-    def expected_drafted(self) -> float:
-        """E[m], by Wald's identity: expected rounds x tokens per round."""
-        return float(self.drafted @ np.arange(self.drafted.size)) + self.least
 
 
 def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
@@ -66,7 +60,7 @@ def inner_rounds(inner: Acceptance, gamma_1: int, gamma_2: int) -> Rounds:
                 visits[after] += visits[have] * probability
             else:
                 drafted[after - gamma_2] += visits[have] * probability
-    return Rounds(float(visits.sum()), drafted, gamma_2)
+    return Rounds(float(visits.sum()), drafted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +127,7 @@ def predict_two_levels(
         gamma_1=gamma_1,
         gamma_2=gamma_2,
         rounds=found.expected,
-        drafted=found.expected_drafted,
+        drafted=float(found.drafted @ lengths),
         tokens_per_iteration=float(gained @ found.drafted),
         target_s=sparse.target_pass_s(batch, context),
         draft_s=found.expected * each,

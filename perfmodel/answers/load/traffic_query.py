@@ -89,6 +89,8 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
     return tuple(found)
 
 
+REUSED = ("prefix_len", "turns", "trace")
+"""Arguments by which a server has something to keep in a prefix cache."""
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 """Type of what may be given for the policies."""
 
@@ -187,6 +189,8 @@ class TrafficQuery(CommonOptions):
         limits=SHARE,
         default=1.0,
         group="Prefix cache",
+        needs=("prefix_len",),
+        why="the tokens that requests share",
     )
     prefix_block: MaybeWhole = argument(
         "Tokens per block of the prefix cache.",
@@ -194,12 +198,14 @@ class TrafficQuery(CommonOptions):
         shown="the engine's, raised for recurrent layers in vLLM",
         default=None,
         group="Prefix cache",
+        needs=REUSED,
     )
     disable_eagle_block_drop: bool = argument(
         "Keep the last block of a hit with a draft, like vLLM's option.",
         read=parse_switch,
         default=False,
         group="Prefix cache",
+        needs=REUSED,
     )
     turns: Whole = argument(
         "Prompts per session; each adds the previous answer and --turn-input-len tokens.",
@@ -217,6 +223,8 @@ class TrafficQuery(CommonOptions):
         limits=(0, 1e6),
         default=0.0,
         group="Prefix cache",
+        needs=("turns",),
+        why="between which a session waits",
     )
     mix: str | None = argument(
         "Classes of requests (YAML): share, input_len, output_len, alpha, slo; goodput by class.",
@@ -236,6 +244,7 @@ class TrafficQuery(CommonOptions):
         read=parse_ages,
         default=None,
         group="Rollout",
+        needs=("rollout",),
     )
     replay: bool = argument("Also simulate random requests one by one.", read=parse_switch, default=False)
     trace: str | None = argument(
@@ -261,8 +270,6 @@ class TrafficQuery(CommonOptions):
             raise InputError("--turns: must be left out with --rollout, whose requests come at the start")
         if self.rollout is not None and self.slo is not None:
             raise InputError("--slo: must be left out with --rollout, whose requests come at the start")
-        if self.alpha_by_age is not None and self.rollout is None:
-            raise InputError("--alpha-by-age: must be of a --rollout")
         if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
             raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
         if self.capped and len(self.max_concurrency or ()) != 1:
@@ -288,14 +295,6 @@ class TrafficQuery(CommonOptions):
             )
         if (self.prefix_len or 0) > (self.input_len or 0):
             raise refuse("--prefix-len", None, f"at most --input-len {self.input_len}", self.prefix_len)
-        if self.prefix_len is None and self.prefix_hits != 1:
-            raise InputError("--prefix-hits: needs --prefix-len, the tokens that requests share")
-        if self.prefix_len is None and self.turns == 1 and self.trace is None:
-            for name in ("prefix_block", "disable_eagle_block_drop"):
-                if getattr(self, name):
-                    raise InputError(f"{flag(name)}: needs --prefix-len, --turns or --trace")
-        if self.think_time and self.turns == 1:
-            raise InputError("--think-time: needs --turns, between which a session waits")
         if (self.turns > 1) != (self.turn_input_len is not None):
             raise InputError("--turns, --turn-input-len: both must be given, --turns from 2, or neither")
         if self.context_std:

@@ -22,7 +22,6 @@ from perfmodel.answers.question.readers import MaybeReal, Whole, whole
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.answers.text import devices, tokens
 from perfmodel.costs.shards import check_tensor_parallel
-from perfmodel.errors import InputError, refuse
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
@@ -33,6 +32,9 @@ MAX_BATCH = 1024
 """Largest batch in the search for the most throughput."""
 MOST_APART = 64
 """Most devices of a separate drafter, and most outcomes that it prepares for."""
+
+
+OF_DRAFT = "the devices of the draft"
 
 
 @question
@@ -58,6 +60,8 @@ class CompareQuery(Options):
         limits=(1, MOST_APART),
         default=1,
         group="Draft",
+        needs=("draft_hardware",),
+        why=OF_DRAFT,
     )
     hit: MaybeReal = argument(
         "Probability that a draft from the time of verification matches its outcome (measured).",
@@ -66,6 +70,8 @@ class CompareQuery(Options):
         shown="unknown: drafting and verification alternate",
         default=None,
         group="Draft",
+        needs=("draft_hardware",),
+        why=OF_DRAFT,
     )
     outcomes: Whole = argument(
         "Outcomes of a verification that the draft prepares for.",
@@ -74,17 +80,9 @@ class CompareQuery(Options):
         limits=(1, MOST_APART),
         default=1,
         group="Draft",
+        needs=("hit",),
+        why="the probability that one of them comes",
     )
-
-    def check(self) -> None:
-        super().check()
-        for flag, count in (("--draft-devices", self.draft_devices), ("--outcomes", self.outcomes)):
-            if self.draft_hardware is None and count > 1:
-                raise InputError(f"{flag}: needs --draft-hardware, the devices of the draft")
-        if self.draft_hardware is None and self.hit is not None:
-            raise refuse("--hit", None, "left out without --draft-hardware", self.hit)
-        if self.outcomes > 1 and self.hit is None:
-            raise InputError("--outcomes: needs --hit, the probability that one of them comes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ The command line makes its flags from the same arguments. `asks` turns a functio
 its arguments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
@@ -50,7 +50,8 @@ class Argument:
     help shows it. optional: None is a value. limits, choices: the allowed values (choices are also its
     metavar). flag: as it is typed, ``--draft-kv`` for ``draft_kv`` unless declared otherwise; the metavar for
     a positional argument (`place`). group: its heading in ``--help``. fallback: the default after reading.
-    listed: the verb that lists its names, for completion in a shell.
+    listed: the verb that lists its names, for completion in a shell. needs: arguments of which one must be
+    given too where this one is, why: the reason, as a clause.
     """
 
     help: str
@@ -68,6 +69,8 @@ class Argument:
     group: str = "Question"
     fallback: Any = None
     listed: str = ""
+    needs: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def allowed(self) -> str:
@@ -234,6 +237,12 @@ class Question:
 
     @in_names
     def __post_init__(self) -> None:
+        known = arguments(type(self))
+        given = {name: getattr(self, name) != argument.fallback for name, argument in known.items()}
+        for name, argument in known.items():
+            if argument.needs and given[name] and not any(given[other] for other in argument.needs):
+                why = f", {argument.why}" if argument.why else ""
+                raise InputError(f"{argument.flag}: needs {_either(map(flag, argument.needs))}{why}")
         self.check()
 
     def check(self) -> None:
@@ -251,6 +260,12 @@ class Question:
     def as_dict(self) -> dict[str, Any]:
         """The question with all defaults, for the answer."""
         return {name: getattr(self, name) for name in arguments(type(self))}
+
+
+def _either(flags: Iterable[str]) -> str:
+    """``--a, --b or --c``."""
+    *others, last = flags
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 P = ParamSpec("P")

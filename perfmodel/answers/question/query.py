@@ -132,6 +132,8 @@ class CommonOptions(Question):
         limits=(TINY, 10_000),
         default=None,
         group="Engine",
+        needs=("cpu_moe", "gpu_layers"),
+        why="which leave the host a part",
     )
     state_rollback: str = argument(
         "Recurrent layers: verification stores every state (keep) or one (replay).",

@@ -46,8 +46,6 @@ class Named:
         calibration = calibration_of(gpu, question.engine, question.calibration, bool(file or mix))
         if question.layer_split > 1 or question.cpu_moe or question.gpu_layers is not None:
             gpu = _shared(question, gpu, engine_of(calibration))
-        if question.host_bandwidth is not None and not question.cpu_moe and question.gpu_layers is None:
-            raise InputError("--host-bandwidth: needs --cpu-moe or --gpu-layers, which leave the host a part")
         if calibration.stack == ELSEWHERE and not file:
             target = target.model_copy(update={"weights": CONVERTED.get(target.weights, USUAL_MIX)})
         return cls(target, gpu, calibration)
