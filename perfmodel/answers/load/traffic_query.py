@@ -89,6 +89,7 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
     return tuple(found)
 
 
+AT_ONCE = "whose requests come at the start"
 REUSED = ("prefix_len", "turns", "trace")
 """Arguments by which a server has something to keep in a prefix cache."""
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
@@ -131,6 +132,8 @@ class TrafficQuery(CommonOptions):
         "NAME:MS,...",
         read=parse_slo,
         default=None,
+        without=("rollout",),
+        why=AT_ONCE,
     )
     draft: str | None = argument(
         arg.WHO_DRAFTS,
@@ -213,6 +216,8 @@ class TrafficQuery(CommonOptions):
         limits=(1, 1000),
         default=1,
         group="Prefix cache",
+        without=("rollout",),
+        why=AT_ONCE,
     )
     turn_input_len: MaybeWhole = argument(
         "New prompt tokens of each further turn.", TOKENS, default=None, group="Prefix cache"
@@ -230,6 +235,8 @@ class TrafficQuery(CommonOptions):
         "Classes of requests (YAML): share, input_len, output_len, alpha, slo; goodput by class.",
         "FILE",
         default=None,
+        without=("trace", "rollout"),
+        why="since its requests are drawn",
     )
     rollout: MaybeWhole = argument(
         "Requests that all arrive at the start; output lengths are log-normal or those of --trace.",
@@ -237,6 +244,8 @@ class TrafficQuery(CommonOptions):
         limits=(1, 100_000),
         default=None,
         group="Rollout",
+        without=("request_rate",),
+        why="since all its requests come at the start",
     )
     alpha_by_age: Parsed[tuple[tuple[float, float], ...] | None, Any] = argument(
         "Acceptance by age of the target's weights, such as 0:0.75,8:0.6.",
@@ -262,14 +271,6 @@ class TrafficQuery(CommonOptions):
                 if self.trace is not None or self.mix is not None:
                     return  # asked again with what the file says
                 raise InputError(f"{flag(name)}: must be given, or --trace")
-        if self.mix is not None and (self.trace is not None or self.rollout is not None):
-            raise InputError("--mix: its requests are drawn, without --trace or --rollout")
-        if self.rollout is not None and self.request_rate is not None:
-            raise InputError("--rollout: all its requests come at the start, without --request-rate")
-        if self.rollout is not None and self.turns > 1:
-            raise InputError("--turns: must be left out with --rollout, whose requests come at the start")
-        if self.rollout is not None and self.slo is not None:
-            raise InputError("--slo: must be left out with --rollout, whose requests come at the start")
         if self.rollout is None and self.request_rate is None and self.max_concurrency is None:
             raise InputError("--request-rate, --max-concurrency: one of them must be given, or both")
         if self.capped and len(self.max_concurrency or ()) != 1:

@@ -7,7 +7,7 @@ The command line makes its flags from the same arguments. `asks` turns a functio
 its arguments.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
@@ -51,7 +51,7 @@ class Argument:
     metavar). flag: as it is typed, ``--draft-kv`` for ``draft_kv`` unless declared otherwise; the metavar for
     a positional argument (`place`). group: its heading in ``--help``. fallback: the default after reading.
     listed: the verb that lists its names, for completion in a shell. needs: arguments of which one must be
-    given too where this one is, why: the reason, as a clause.
+    given too where this one is; without: those that must not; why: the reason, as a clause.
     """
 
     help: str
@@ -70,6 +70,7 @@ class Argument:
     fallback: Any = None
     listed: str = ""
     needs: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     why: str = ""
 
     @property
@@ -240,9 +241,11 @@ class Question:
         known = arguments(type(self))
         given = {name: getattr(self, name) != argument.fallback for name, argument in known.items()}
         for name, argument in known.items():
+            why = f", {argument.why}" if argument.why else ""
             if argument.needs and given[name] and not any(given[other] for other in argument.needs):
-                why = f", {argument.why}" if argument.why else ""
-                raise InputError(f"{argument.flag}: needs {_either(map(flag, argument.needs))}{why}")
+                raise InputError(f"{argument.flag}: needs {_either(argument.needs)}{why}")
+            if given[name] and any(given[other] for other in argument.without):
+                raise InputError(f"{argument.flag}: must be left out with {_either(argument.without)}{why}")
         self.check()
 
     def check(self) -> None:
@@ -262,9 +265,9 @@ class Question:
         return {name: getattr(self, name) for name in arguments(type(self))}
 
 
-def _either(flags: Iterable[str]) -> str:
+def _either(names: Sequence[str]) -> str:
     """``--a, --b or --c``."""
-    *others, last = flags
+    *others, last = map(flag, names)
     return f"{', '.join(others)} or {last}" if others else last
 
 

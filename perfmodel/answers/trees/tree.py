@@ -13,7 +13,7 @@ from perfmodel.answers.question.rates import parse_tree_rates
 from perfmodel.answers.question.readers import MaybeWhole, Parsed, Whole, numbers, whole
 from perfmodel.answers.question.resolving import UNUSED, assumed, resolve
 from perfmodel.answers.text import ratio_text
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import refuse
 from perfmodel.parse import parse_text
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.tree import MAX_CHILDREN, MAX_LEVELS, MAX_SIZE
@@ -69,14 +69,11 @@ class TreeQuery(CommonOptions):
         shown="the best tree",
         default=None,
         group="Draft",
+        without=("size", "levels"),
+        why="which bound the best tree",
     )
     draft: arg.Draft = "self"
     draft_tp: arg.DraftTP = argument(default=None)
-
-    def check(self) -> None:
-        super().check()
-        if self.given is not None and (self.size != DEFAULT_SIZE or self.levels is not None):
-            raise InputError("--given: must be left out with --size and --levels, which bound the best tree")
 
 
 @dataclass(frozen=True, slots=True)
