@@ -30,7 +30,7 @@ from perfmodel.answers.question.acceptance_of import acceptance_by_context
 from perfmodel.answers.question.declaration import SHARE, argument, asks, question
 from perfmodel.answers.question.doubts import said, slowing
 from perfmodel.answers.question.engine_support import runs_in
-from perfmodel.answers.question.query import Options, Query, acceptances_of
+from perfmodel.answers.question.query import Options, Query
 from perfmodel.answers.question.rates import given_rate
 from perfmodel.answers.question.readers import (
     Length,
@@ -108,10 +108,6 @@ class ScheduleQuery(Options):
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
         if len(self.context) > MAX_CONTEXTS:
             raise refuse("--context", None, f"at most {MAX_CONTEXTS} contexts", len(self.context))
-        if self.rate is not None and acceptances_of(self):
-            raise InputError(
-                "--rate: replaces --alpha, --tokens-per-iteration and --acceptance; give only one of them"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

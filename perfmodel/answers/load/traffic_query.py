@@ -282,11 +282,6 @@ class TrafficQuery(CommonOptions):
             self.within(
                 f"{name}_std", 0, mean / 3**0.5, f"from 0 to the mean / sqrt(3) = {mean / 3**0.5:.0f}"
             )
-        given = [
-            n for n in ("alpha", "rate", "tokens_per_iteration", "acceptance") if getattr(self, n) is not None
-        ]
-        if len(given) > 1:
-            raise InputError(f"{' and '.join(map(flag, given))}: only one of them may be given")
         if (
             self.tokens_per_iteration is not None
             and sum(policy.tokens not in (None, 0) for policy in self.gamma) != 1

@@ -25,6 +25,8 @@ from perfmodel.answers.question.readers import (
 from perfmodel.speculation.workload import MAX_GAMMA
 
 COUNTS, TOKENS = "COUNTS", "TOKENS"
+WAYS = ("alpha", "rate", "tokens_per_iteration", "acceptance")
+"""Arguments of which a question states the acceptance by one."""
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
 """Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"
@@ -107,6 +109,7 @@ Alpha = Annotated[
         many=numbers,
         limits=SHARE,
         group="Acceptance",
+        without=WAYS,
     ),
 ]
 ChainRate = Annotated[
@@ -116,12 +119,16 @@ ChainRate = Annotated[
         "RATE",
         read=rate,
         group="Acceptance",
+        without=WAYS,
     ),
 ]
 TokensPerIteration = Annotated[
     MaybeReal,
     Argument(
-        "Tokens gained per iteration at the given --gamma, instead of --alpha.", "N", group="Acceptance"
+        "Tokens gained per iteration at the given --gamma, instead of --alpha.",
+        "N",
+        group="Acceptance",
+        without=WAYS,
     ),
 ]
 AcceptanceFile = Annotated[

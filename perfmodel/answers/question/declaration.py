@@ -244,8 +244,9 @@ class Question:
             why = f", {argument.why}" if argument.why else ""
             if argument.needs and given[name] and not any(given[other] for other in argument.needs):
                 raise InputError(f"{argument.flag}: needs {_either(argument.needs)}{why}")
-            if given[name] and any(given[other] for other in argument.without):
-                raise InputError(f"{argument.flag}: must be left out with {_either(argument.without)}{why}")
+            others = [other for other in argument.without if other in known and other != name]
+            if given[name] and any(given[other] for other in others):
+                raise InputError(f"{argument.flag}: must be left out with {_either(others)}{why}")
         self.check()
 
     def check(self) -> None:

@@ -188,10 +188,6 @@ def length_of(query: Query, scenario: Scenario, least: int = 0) -> int:
 
 
 def _acceptance(query: Query, target: ModelSpec, draft: Draft) -> Acceptance:
-    given = acceptances_of(query)
-    if len(given) > 1:
-        flags = " and ".join("--" + n.replace("_", "-") for n in given)
-        raise InputError(f"{flags}: only one of them may be given")
     if query.alpha is not None:
         return Acceptance.from_alpha(query.alpha, source=GIVEN)
     if query.tokens_per_iteration is not None:
