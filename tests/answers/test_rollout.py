@@ -84,8 +84,8 @@ def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"rollout": 4, "request_rate": 1}, "without"),
-        ({"alpha_by_age": "0:0.5", "max_concurrency": 1}, "must be of a"),
+        ({"rollout": 4, "request_rate": 1}, "left out with request_rate"),
+        ({"alpha_by_age": "0:0.5", "max_concurrency": 1}, "needs rollout"),
         ({"rollout": 4, "alpha_by_age": "0:1.5"}, "such as 0:0.75,8:0.6"),
         ({"rollout": 4, "alpha_by_age": "0:0.5,0:0.6"}, "different ages"),
         ({"rollout": 1_000_000}, "from 1 to 100000"),
