@@ -1,11 +1,10 @@
 """A roofline model of LLM speculative decoding with sparse-KV drafts: ``import perfmodel as pm``.
 
 Ask: `whatif` (one point), `sweep` (lists), `ops`, `sensitivity`. Decide: `advise`, `schedule`, `tree`,
-`hierarchy`, `traffic`, `compare`. Turned round: `inverse`, `inflection`. Every function
-takes the arguments that the command line has flags for, as numbers or as text (``context="32k"``), or a
-`Query` with some of them changed. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and
-`engines` list the names to ask with.
-Everything is loaded when it is asked for.
+`hierarchy`, `traffic`, `compare`. Solve for inputs: `inverse`, `inflection`. Every function takes the
+arguments that are flags on the command line, as numbers or as text (``context="32k"``), or a `Query` with
+some arguments changed. `explore` shows surfaces with sliders in a notebook. `models`, `gpus` and `engines`
+list the known names. Every name is loaded on first use.
 """
 
 from importlib import import_module
@@ -63,7 +62,7 @@ _PLACES = {
     "explore": ("explorer.page", "explore"),
     "plots": ("plots", ""),
 }
-"""Public name -> the module that has it, and its name there."""
+"""Public name -> its module, and its name there."""
 __all__ = [
     "whatif",
     "sweep",
@@ -93,7 +92,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """One of `__all__`, loaded: importing this package stays light."""
+    """Loads a name of `__all__` on first use, which keeps the import of this package light."""
     if name == "__version__":
         return import_module("importlib.metadata").version(__name__)
     if name not in _PLACES:

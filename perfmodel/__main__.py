@@ -1,11 +1,13 @@
-"""``python -m perfmodel`` and the ``perfmodel`` command: what its process needs before any import."""
+"""``python -m perfmodel`` and the ``perfmodel`` command: settings that its process needs before any
+import.
+"""
 
 import gc
 import os
 import sys
 
 TIMED = [["run"], ["measure"], ["microbench"], ["generate"], ["acceptance"]]
-"""Verbs of ``validate`` that run the decoder, with the threads of its plan."""
+"""Verbs of ``validate`` that run the decoder, with the number of threads of a plan."""
 
 
 def main() -> None:

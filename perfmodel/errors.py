@@ -1,4 +1,4 @@
-"""The one error that a user can cause, and its one-line message."""
+"""The only error that a user can cause, with its one-line message."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -12,17 +12,17 @@ T = TypeVar("T")
 _ARGUMENT = re.compile(r"`[^`]*`|(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
 LONGEST = 500
-"""Characters of a refusal at most."""
+"""Most characters of a refusal."""
 MOST_LISTED = 32
-"""Names that a refusal lists before it says how many more there are."""
+"""Most names that a refusal lists before it gives the number of the others."""
 
 
 class InputError(ValueError):
     """The user's input is wrong. The message is one line with the error, its place and the allowed values.
 
     A message names arguments as flags (``--draft-kv``). The command line prints it in this form (`as_flags`)
-    and exits with 2; errors that pass through `in_names` have the names of Python (``draft_kv``). Every other
-    exception is a bug. A message is one line without control characters, even if it quotes a file or an
+    and exits with 2. Errors that pass through `in_names` have the names of Python (``draft_kv``). Every other
+    exception is a bug. A message has no line breaks and control characters, even if it quotes a file or an
     argument.
     """
 
@@ -47,14 +47,14 @@ def one_line(text: str) -> str:
 
 
 def as_names(text: str) -> str:
-    """A text about arguments, with these named as in Python: ``--draft-kv`` is ``draft_kv``. What is quoted
+    """A text with the names of arguments in Python: ``--draft-kv`` becomes ``draft_kv``. Quoted text
     stays.
     """
     return _ARGUMENT.sub(lambda m: m[1].replace("-", "_") if m[1] else m[0], text)
 
 
 def in_names(function: Callable[P, T]) -> Callable[P, T]:
-    """A function of the Python interface: a refusal names its arguments as Python does."""
+    """Wraps a function of the Python interface, so that refusals have Python's names of arguments."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -68,7 +68,7 @@ def in_names(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def refuse(where: str, key: str | None, allowed: str, given: object) -> InputError:
-    """Build the one sentence: which file or flag, which key, what is allowed, what was given."""
+    """Builds the sentence: file or flag, key, allowed values, and given value."""
     place = f"{where}: {key}" if key else where
     text = repr(given) if isinstance(given, str) else str(given)
     if len(text) > 80:
@@ -77,8 +77,8 @@ def refuse(where: str, key: str | None, allowed: str, given: object) -> InputErr
 
 
 def not_installed(who: str, module: str, extra: str) -> InputError:
-    """Refuse what needs a package of an extra, with how to install it: from a clone, for no index has this
-    package.
+    """The refusal for a missing package, with the command that installs it from a clone, because no index has
+    this package.
     """
     return InputError(f"{who}: needs {module}, which is not installed: in a clone, pip install '.[{extra}]'")
 
@@ -94,7 +94,7 @@ def library(name: str, who: str = "to_frame", extra: str = "notebooks") -> Any:
 def unknown_name(
     where: str, noun: str, given: str, known: Iterable[str], aliases: Iterable[str] = ()
 ) -> InputError:
-    """Refuse a name that is not in the list, with the nearest ones; `aliases` are suggested but never
+    """Refuse a name that is not in the list, with the nearest ones. `aliases` are suggested but never
     listed.
     """
     import difflib  # no answer needs it

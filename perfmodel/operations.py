@@ -1,4 +1,4 @@
-"""What one operation of a forward pass does, before any clock: FLOPs, bytes by kind, kernels."""
+"""The work of one operation of a forward pass, without times: FLOPs, bytes by kind, kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +19,11 @@ Kind = Literal["linear", "attention", "small", "allreduce", "upkeep"]
 class Cost:
     """FLOPs and bytes on one device. Fields broadcast over ``[batch, context, query]``.
 
-    Never changed once made; not frozen since every answer makes some sixty of these and of `Op`, which
-    freezing slows.
-
-    flops: multiply and add count as 2; matrix products and attention only (element-wise FLOPs never limit a
-    pass). weight_bytes: parameters read. kv_bytes: cached keys and values read. activation_bytes: everything
-    else that moves: inputs and outputs of each op and the new tokens' keys and values.
+    Instances never change. They are not frozen, because every answer makes some sixty of these and of `Op`,
+    and freezing is slow. flops: multiply and add count as 2, in matrix products and attention only
+    (element-wise FLOPs never limit a pass). weight_bytes: parameters read. kv_bytes: cached keys and values
+    read. activation_bytes: all other moved bytes: inputs and outputs of each op and the new tokens' keys and
+    values.
     """
 
     flops: Floats = 0.0
@@ -40,18 +39,19 @@ class Cost:
 
 @dataclass(slots=True)
 class Op:
-    """One kind of operation, summed over the layers that have it.
+    """One kind of operation, summed over its layers.
 
-    kernels: launches in one pass. compute: the peak it runs at. query: tokens per sequence of the pass
+    kernels: launches in one pass. compute: the peak at which it runs. query: tokens per sequence of the pass
     (attention only, for the KV re-read factor). message_bytes: payload of each all-reduce. work_items:
-    independent pieces of one attention call, a KV head of a sequence each; 0 where the count does not matter.
-    longer_bytes: by which the cache of a work item of the longest sequence exceeds their mean. cache: one
-    latent a token, a recurrent state or keys of an indexer (attention only). packed_weights: weight values
-    that must be unpacked, columns: output columns of all GEMMs, quantisations: kernels that quantise their
-    inputs (linear ops only). expert_layers: layers of routed experts that the op is part of. rows: tokens
-    that each GEMM runs for, or work items that attention is cut for, with those that fill up a CUDA graph.
-    form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops only).
-    devices: that a message is between. stacked: several ops of one format on a leading axis, for their sum.
+    independent pieces of one attention call, one KV head of one sequence each; 0 if the number does not
+    matter. longer_bytes: difference between the cache of a work item of the longest sequence and the mean.
+    cache: one latent per token, a recurrent state or an indexer's keys (attention only). packed_weights:
+    weight values that must be unpacked. columns: output columns of all GEMMs. quantisations: kernels that
+    quantise their inputs (all three for linear ops only). expert_layers: layers of routed experts in the op.
+    rows: tokens of each GEMM, or work items into which attention is cut, including the padding of a CUDA
+    graph. form: number format of the weights, or of the cache. bytes_per_value: of the weights (linear ops
+    only). devices: number of devices that exchange a message. stacked: several ops of one format on a leading
+    axis, for their sum.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Op:
 
 
 def summed(values: Sequence[Floats]) -> Floats:
-    """The sum of values that broadcast, smaller arrays first; none of them is altered."""
+    """The sum of values that broadcast, smaller arrays first. No input is changed."""
     total: Floats = 0.0
     arrays = list[Array]()
     for each in values:

@@ -1,7 +1,8 @@
-"""Numbers and lists as people give them: ``32k``, ``1,8,64``, ``1..16``, or Python's own. What is neither is
-refused.
+"""Numbers and lists in the forms that users write: ``32k``, ``1,8,64``, ``1..16``, or Python's own. Other
+values are refused.
 
-The command line and the Python arguments read with these, so that ``context="32k"`` means the same in both.
+The command line and the Python arguments use these readers, so ``context="32k"`` has the same meaning in
+both.
 """
 
 import math
@@ -25,9 +26,7 @@ _ALLOWED = (
 
 
 def items(given: Any) -> list[Any]:
-    """The members of a list, an array, or anything else that can be gone through; what is a single value,
-    alone.
-    """
+    """The members of a list, an array or another iterable; a single value becomes the only member."""
     if isinstance(given, str | bytes | Mapping):
         return [given]
     try:
@@ -37,7 +36,7 @@ def items(given: Any) -> list[Any]:
 
 
 def parse_text(given: object, flag: str) -> str:
-    """A name or a path; also one that `pathlib` made."""
+    """A name or a path, also one from `pathlib`."""
     text = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(text, str):
         raise refuse(flag, None, "text", given)
@@ -52,8 +51,7 @@ def parse_switch(given: object, flag: str) -> bool:
 
 
 def parse_count(given: object, flag: str, least: int = 1, allowed: str = _ONE) -> int:
-    """One whole number, as text such as 8, 32_000 or 1e5, where ``k`` is 1024 and ``m`` 1048576, or as a
-    number.
+    """One whole number: text such as 8, 32_000 or 1e5 with ``k`` for 1024 and ``m`` for 1048576, or a number.
 
     Raises InputError for anything else and below `least`.
     """
@@ -120,7 +118,7 @@ def parse_names(given: object, flag: str) -> tuple[str, ...]:
 
 
 def parse_methods(given: object, flag: str = "--draft-kv") -> tuple[str, ...]:
-    """A comma list of KV methods, whose own options (``name=value``) stay with them."""
+    """A comma list of KV methods. A method's own options (``name=value``) stay with it."""
     return _split(given, flag, r",(?!\s*[a-zA-Z_-]+\s*=)", "METHOD[:BUDGET], or several with commas")
 
 
@@ -133,9 +131,7 @@ def _split(given: object, flag: str, comma: str, allowed: str) -> tuple[str, ...
 
 
 def amount(text: str) -> float | None:
-    """The number that a text such as 8, 1.5, 32k or 1e5 is (``k`` is 1024, ``m`` 1048576); None where it is
-    none.
-    """
+    """The number in a text such as 8, 1.5, 32k or 1e5 (``k`` is 1024, ``m`` 1048576); None without one."""
     match = _COUNT.fullmatch(text.strip().lower())
     if match is None:
         return None
@@ -146,7 +142,7 @@ def amount(text: str) -> float | None:
 
 
 def _real(given: Any) -> float | None:
-    """A finite number that is no text; None for all else, true and false among it."""
+    """A finite number that is not a text; None for everything else, including true and false."""
     try:
         fine = isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given)
     except OverflowError:  # a whole number beyond every float

@@ -1,4 +1,4 @@
-"""Classes that lie one in a file and are found by its name: KV methods, draft kinds."""
+"""Classes with one file each, found by name: KV methods and draft kinds."""
 
 import os
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ Base = TypeVar("Base")
 
 
 def names_in(folders: Iterable[str]) -> tuple[str, ...]:
-    """Names of the files of a package (its ``__path__``) but the base's, sorted; imports none."""
+    """Names of the files of a package (its ``__path__``) without the base's, sorted. It imports none."""
     files = {
         name.partition(".")[0] for folder in folders for name in os.listdir(folder) if name.endswith(".py")
     }
@@ -19,9 +19,7 @@ def names_in(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def class_in(module: str, base: type[Base]) -> type[Base]:
-    """The one subclass of `base` that a module defines. Raises InputError where there is none or more than
-    one.
-    """
+    """The only subclass of `base` in a module. Raises InputError if there is none or more than one."""
     values = vars(import_module(module)).values()
     found = [v for v in values if isinstance(v, type) and issubclass(v, base) and v.__module__ == module]
     if len(found) != 1:

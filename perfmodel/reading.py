@@ -1,6 +1,4 @@
-"""The one way to read a file: a regular file, up to a stated size; anything else is one line that names
-it.
-"""
+"""Reads all files: a regular file, up to a stated size. Anything else becomes one line that names it."""
 
 import csv
 import io
@@ -15,12 +13,12 @@ from perfmodel.errors import MOST_LISTED, InputError
 
 Row = TypeVar("Row")
 MAX_BYTES = 512 * 2**20
-"""The most that is read of a file where its reader states no less."""
+"""Largest file, unless its reader states less."""
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """All of a file. Raises InputError for one that is missing, not regular (a pipe, a device), or above
-    `most`.
+    """The whole content of a file. Raises InputError for one that is missing, not regular (a pipe, a device),
+    or larger than `most`.
     """
     try:
         check_regular(path)
@@ -51,7 +49,7 @@ def read_head(path: Path, count: int) -> bytes:
 
 
 def read_text(path: Path, most: int = MAX_BYTES) -> str:
-    """The same as text, line ends as they are. Raises InputError, also for what is not UTF-8."""
+    """The same as text with unchanged line ends. Raises InputError, also for text that is not UTF-8."""
     data = read_bytes(path, most)
     try:
         return data.decode("utf-8")
@@ -60,7 +58,7 @@ def read_text(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse (InputError) what is not a regular file: reading a pipe or a device may never end."""
+    """Refuse (InputError) anything but a regular file, because reading a pipe or a device may never end."""
     try:
         if path.is_file():
             return
@@ -81,7 +79,7 @@ def parse_json(where: str, text: str) -> Any:
 
 
 def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
-    """(line number, cells) of every row of a CSV file, its head among them. Raises InputError."""
+    """(line number, cells) of every row of a CSV file, including its header. Raises InputError."""
     try:
         reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
         return [(reader.line_num, cells) for cells in reader]
@@ -90,8 +88,8 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def read_csv(path: Path, columns: Iterable[str]) -> list[tuple[int, dict[str, str]]]:
-    """(line, column -> cell) of every row. Raises InputError for other columns, or a row of more or fewer
-    cells.
+    """(line, column -> cell) of every row. Raises InputError for other columns, and for a row with more or
+    fewer cells.
     """
     (_, header), *lines = csv_lines(path) or [(1, [])]
     wanted = list(columns)
@@ -118,9 +116,9 @@ def read_rows(path: Path, row_type: type[Row], **having: str) -> tuple[Row, ...]
     """Rows of a CSV file whose columns are the fields of a dataclass: texts, numbers, yes or no; blank is
     None or "".
 
-    A field with a default is no column. having: column -> cell of those that are wanted, perhaps none; the
-    others are not looked at. Raises InputError naming file, line, row and column: for a cell that is no such
-    thing, an `id` given twice, no rows.
+    A field with a default is not a column. having: column -> cell of the wanted rows, possibly none; other
+    rows are not checked. Raises InputError naming file, line, row and column, for a cell of another type, a
+    repeated `id`, and a file without rows.
     """
     types = {f.name: f.type for f in fields(row_type) if f.default is MISSING}  # type: ignore[arg-type]
     typed = {name: get_args(each) or (each,) for name, each in types.items() if each is not str}

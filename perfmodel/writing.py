@@ -1,4 +1,4 @@
-"""The one way to write a file: its place is checked before the work, and it appears whole or not at all."""
+"""Writes all files: the place is checked before the work, and a file appears complete or not at all."""
 
 import os
 import re
@@ -10,14 +10,15 @@ from pathlib import Path
 from perfmodel.errors import InputError, refuse
 
 Content = str | bytes | Callable[[Path], object]
-"""Text, bytes, or what writes them into the path that it is given (of the same suffix)."""
+"""Text, bytes, or a function that writes them to a given path (with the same suffix)."""
 
 
 def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Path:
-    """Where a file is to go, checked before the work. Raises InputError naming `flag` for what could not be
-    written.
+    """The place of a file, checked before the work. Raises InputError naming `flag` for a place that cannot
+    be written to.
 
-    Any suffix is taken where none is named. A pipe or a device is refused: it would be replaced by a file.
+    Without named suffixes, any suffix is allowed. A pipe or a device is refused, because a file would replace
+    it.
     """
     where = Path(path)
     if suffixes and where.suffix.lower() not in suffixes:
@@ -36,12 +37,13 @@ def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Pat
 
 
 def write(where: Path, content: Content, flag: str = "--output") -> None:
-    """Put a file in its place, whole or not at all. Raises InputError."""
+    """Writes a file completely or not at all. Raises InputError."""
     write_all({where: content}, flag)
 
 
 def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
-    """Write several files: each replaces its target only when all of them are on the disk. Raises InputError.
+    """Writes several files. Each replaces its target only when all of them are on the disk. Raises
+    InputError.
 
     A link stays a link, and an existing file keeps its permissions.
     """
@@ -66,14 +68,16 @@ def write_all(contents: Mapping[Path, Content], flag: str = "--output") -> None:
 
 
 def _unfinished(real: Path) -> Path:
-    """A new, empty file next to `real` for its content, under a name that cannot be foreseen."""
+    """A new, empty file next to `real` for its content, with an unpredictable name."""
     fresh = real.with_name(f".{real.stem[:100]}.{os.getpid()}-{os.urandom(8).hex()}.new{real.suffix}")
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return fresh
 
 
 def _remove_left_over(real: Path) -> None:
-    """Remove unfinished files of the same name whose process is gone: a killed run could not."""
+    """Removes unfinished files of the same name whose process has ended; a killed run cannot remove its
+    own.
+    """
     if os.name != "posix":  # elsewhere a process cannot be asked whether it lives
         return
     name = re.compile(
@@ -105,8 +109,8 @@ def _fill(path: Path, content: Content) -> None:
 
 
 def no_formula(text: str) -> str:
-    """A cell of a table that no spreadsheet runs: where it begins like a formula, an apostrophe goes before
-    it.
+    """A cell of a table that no spreadsheet executes: an apostrophe precedes text that begins like a
+    formula.
     """
     if text.lstrip()[:1] not in tuple("=+-@"):
         return text

@@ -1,5 +1,4 @@
-"""What everything shares that is fitted or compared here: the least-squares solver, roundings, groups of
-rows.
+"""Shared parts of all fits and comparisons: the least-squares solver, rounding, groups of rows.
 
 scipy is imported on use.
 """
@@ -15,12 +14,12 @@ Array = NDArray[np.float64]
 Row = TypeVar("Row")
 Key = TypeVar("Key")
 AT_BOUND = 1e-6
-"""Distance from a bound, in the solver's own units, that counts as being at it."""
+"""Distance from a bound, in the solver's own units, at which a value counts as on the bound."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Where a search ended. x: [parameters]; residuals: [rows], before any loss; slopes: [rows,
+    """The end of a search. x: [parameters]. residuals: [rows], before any loss. slopes: [rows,
     parameters].
     """
 
@@ -32,7 +31,7 @@ class Solution:
 
     @property
     def covariance(self) -> Array:
-        """Of `x`, [parameters, parameters], where residuals are in standard deviations."""
+        """Covariance of `x`, [parameters, parameters], for residuals in standard deviations."""
         return np.asarray(np.linalg.pinv(self.slopes.T @ self.slopes))
 
 
@@ -58,8 +57,8 @@ def least_squares(
 
 
 def nonnegative(matrix: Array, wanted: Array) -> tuple[Array, Array]:
-    """The x >= 0 that brings `matrix` [rows, columns] times x closest to `wanted` [rows], and standard errors
-    of x.
+    """The x >= 0 for which `matrix` [rows, columns] times x is closest to `wanted` [rows], and standard
+    errors of x.
     """
     from scipy.optimize import nnls
 
@@ -78,12 +77,12 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Ro
 
 
 def significant(value: float, digits: int) -> float:
-    """A number rounded to so many significant digits."""
+    """A number rounded to `digits` significant digits."""
     return float(f"{value:.{digits}g}")
 
 
 def shortened(value: Any, digits: int) -> Any:
-    """The same with all floats in it rounded so."""
+    """The value with all its floats rounded in that way."""
     if isinstance(value, dict):
         return {key: shortened(inner, digits) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -18,13 +18,15 @@ import click
 from perfmodel.answers.answer import Answer, Rows
 
 WIDTH, PIPED, TERMINAL = 112, 100, 80
-"""Of sentences at the most, of all where there is no terminal, and of one that does not say."""
+"""Most columns of a sentence, columns of all output without a terminal, and columns of a terminal that does
+not report them.
+"""
 GAP, TIGHT, EDGES = 3, (2, 1), 2
 """Blanks between the columns of a table, the smaller number for a table that is too wide, and blanks around
 it.
 """
 FAIR = 24
-"""Width that a column of text should have before columns move closer for its sake."""
+"""Width that a column of text should have. Below it, columns move closer together first."""
 BROKEN = 8
 """Width below which a column of text does not shrink."""
 NARROWEST = 20
@@ -182,8 +184,8 @@ def fit(fits: bool, max_batch: int) -> str:
 
 
 def _sizes(column: Column, cells: Sequence[str]) -> tuple[int, int, int, int]:
-    """Widths of a column: the least, which breaks no number or word; a fair one; its widest cell's; its
-    heading's.
+    """Widths of a column: the least one (no number or word is broken), a fair one, and those of its widest
+    cell and heading.
     """
     word = max(map(len, column.name.split()), default=0)
     whole = max([word, *map(len, cells)])
@@ -194,8 +196,8 @@ def _sizes(column: Column, cells: Sequence[str]) -> tuple[int, int, int, int]:
 def _widths(
     least: list[int], goals: Sequence[Sequence[int]], headings: Sequence[int], room: int
 ) -> list[int]:
-    """The least widths, grown into the available room: to each goal in turn, where most is missing, then to
-    headings.
+    """The least widths, grown into the available room: to each goal in turn (the column with the largest
+    deficit first), then to headings.
     """
     widths = [*least]
     for goal in goals:
@@ -218,7 +220,7 @@ def _narrow(widths: list[int], columns: Sequence[Column], room: int) -> None:
 
 
 def progress(length: int, unit: str) -> Any:
-    """click's bar of so many `unit`, a context, on stderr if that is a terminal."""
+    """click's progress bar over `length` units, as a context, on stderr if that is a terminal."""
     hidden = not sys.stderr.isatty()
     return click.progressbar(length=length, label=unit, show_pos=True, file=sys.stderr, hidden=hidden)
 

@@ -235,7 +235,7 @@ class Machine:
         return byte_s * factor, flop_s * factor
 
     def _gemm_shares(self, op: Op) -> tuple[Floats, Floats]:
-        """The same of several rows."""
+        """As `_gemm_rates` for several numbers of rows."""
         c = self.calibration
         if c.gemm_efficiency is None:
             return self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)

@@ -22,8 +22,8 @@ class MTP(Draft):
     modules: layers that are kept, at most the target's `num_nextn_predict_layers`. One layer runs again for
     every drafted token (DeepSeek-V3 as served). Several are stacked, one per drafted token, and limit the
     draft length. Embedding and LM head are the target's. target_width: width of the target's hidden states
-    where an assistant (Gemma 4) has another; it has its own LM head and formats, and every pass ends with a
-    projection to that width. Otherwise 0.
+    for an assistant (Gemma 4) of another width, else 0. An assistant has its own LM head and formats, and
+    every pass ends with a projection to that width.
     """
 
     source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
@@ -36,12 +36,14 @@ class MTP(Draft):
 
     @classmethod
     def options_of(cls, head: PublishedHead, target: ModelSpec) -> dict[str, int]:
-        """Of an assistant the width that it comes from."""
+        """The options of an assistant: the width of its target's hidden states."""
         return {"target_width": target.hidden_size}
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:
-        """The target's formats, unless its checkpoint names a format for the module; bf16 of an assistant."""
+        """The target's formats, unless its checkpoint names a format for the module; bf16 for an
+        assistant.
+        """
         if model.shared_kv_layers:
             return weight_format(model.weights)
         return Weights(target.of("mtp")) if "mtp" in dict(target.own) else target
@@ -79,7 +81,9 @@ class MTP(Draft):
         return [*self._projections(part, batch * query), *Draft.ops(self, part, batch, context, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """All modules: layer with all its experts, norms and projection; of an assistant its LM head too."""
+        """All modules: layer with all its experts, norms and projection; for an assistant also its LM
+        head.
+        """
         into = sum(float(each.cost.weight_bytes) for each in self._projections(part, 1.0))
         head = part.lm_head.weight_bytes if self.target_width else 0.0
         return self.modules * (layer_bytes(part) + into) + head

@@ -132,7 +132,7 @@ class Pool:
 def payload(
     grid: Exploration, *more: Exploration, progress: Callable[[int], object] = lambda surfaces: None
 ) -> dict[str, Any]:
-    """All data of the page, in JSON types; `progress` receives 1 for each case that is finished.
+    """All data of the page, in JSON types. `progress` receives 1 for each finished case.
 
     more: questions with other calibrations and the first one's batches and contexts; their surfaces follow.
     Raises InputError for a question without an answer, and for more data than a page can hold.

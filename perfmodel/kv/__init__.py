@@ -25,7 +25,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def method(name: str) -> type[KVMethod]:
-    """The class of one method by its exact name (KeyError where there is none)."""
+    """The class of one method by its exact name. Raises KeyError if there is none."""
     if name not in names():
         raise KeyError(name)
     return class_in(f"{__name__}.{name}", KVMethod)

@@ -58,7 +58,7 @@ class Reading:
         return np.asarray(np.maximum(both - alone, 0.0) + self.token_s * read + self.pass_s)
 
     def of_one(self) -> Callable[[float, float], float]:
-        """The same for one pass at a time, without what an array costs."""
+        """The same for one pass at a time, without the cost of arrays."""
         knots, seconds = self.tokens.tolist(), self.seconds.tolist()
         slopes = (np.diff(self.seconds) / np.diff(self.tokens)).tolist()
         token_s, pass_s, last = float(self.token_s), self.pass_s, len(knots) - 1
@@ -117,7 +117,7 @@ class StepTimes:
         return self.iterations(lengths) * float(self.decode_s[0])
 
     def iterations(self, lengths: Lengths) -> float:
-        """Mean iterations of an answer; the last one gains more than is left."""
+        """Mean iterations of an answer. The last one gains more than the remaining tokens."""
         gained = self.tokens_per_iteration
         return max((lengths.decoded + excess(self.gamma, round(gained, 9))) / gained, 1.0)
 
@@ -227,7 +227,9 @@ def step_times(
 
 @cache
 def excess(gamma: int, gained: float) -> float:
-    """Mean tokens beyond an answer that its last iteration gains: E[X^2] / (2 E[X]) - 1/2 (renewals)."""
+    """Mean number of tokens that the last iteration of an answer gains beyond its end: E[X^2] / (2 E[X]) -
+    1/2 (renewal theory).
+    """
     alpha = float(alpha_from_tokens_per_iteration(gained, float(gamma))) if gained > 1 else 0.0
     position = np.arange(gamma + 1.0)
     return float((2.0 * position + 1.0) @ alpha**position / (2.0 * gained) - 0.5)

@@ -13,7 +13,7 @@ from perfmodel.queueing.steps import StepTimes
 LEAST_DECODING = 0.02
 """Least share of a pass that decoding keeps. A rate whose prompts need more is not sustained."""
 ENDLESS = 1e100
-"""Worth of a request where more arrive than leave at hundreds of batches."""
+"""Cost of a request if more arrive than leave at hundreds of batches."""
 SELDOM = 1e-3
 """Share of the largest time share that every batch counts at least, so that rare batches get a length too."""
 

@@ -1,9 +1,9 @@
 """The uncertainty of a predicted speedup, from the calibration's own error.
 
-The variance of log speedup has two parts: the covariance of the fitted constants, carried through the model
-by finite differences, and the error of the calibration on rows that it was not fitted to (for another
-device's calibration, its error when used for other devices). The given acceptance has no error; carried to a
-draft length at which it was not measured, the error of that step is a third part.
+The variance of log speedup has two parts. One is the covariance of the fitted constants, propagated through
+the model by finite differences. The other is the error of the calibration on rows to which it was not fitted
+(for another device's calibration, its error on other devices). The given acceptance has no error. If it is
+carried to a draft length at which it was not measured, the error of that step is a third part.
 """
 
 import math
@@ -24,24 +24,26 @@ from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 
 STEP_STDERR = 0.25
-"""Finite-difference step in standard errors: small against the curvature, large against rounding."""
+"""Step of a finite difference, in standard errors: small against the curvature, large against rounding."""
 WIDER, NEAR = 0.5, 0.35
-"""Of an engine's own rows: growth of the error for each doubling beyond them, and doublings that still count
-as within. vLLM on a CPU (results/cpu-engine): steps at batch 8 from those at 1 and 4 are off by 3.5 %, at 4
-from 1 and 8 by 6.9 %; on the earlier record, from which 0.5 comes, by 5.4 and 3.6 %.
+"""For an engine's own rows: growth of the error for each doubling beyond them, and doublings that still count
+as within.
+
+vLLM on a CPU (results/cpu-engine): steps at batch 8 predicted from those at 1 and 4 are off by 3.5 %, steps
+at 4 from those at 1 and 8 by 6.9 %. On the earlier record, from which 0.5 comes, it is 5.4 and 3.6 %.
 """
 OF_SHARDS = ("shards_lm_head", "expert_popularity", "graph_tokens")
 """Constants of a calibration that change one device's share of a model."""
 OF_EXPERTS = ("expert_popularity", "routing_independence")
 """Constants of a fit that change how routed experts are counted."""
 Interval = tuple[float, float]
-"""Ends of an interval that should hold the measured value in `COVERAGE` of cases, the lower one first."""
+"""Ends of an interval that should contain the measured value in `COVERAGE` of cases, the lower one first."""
 
 
 def speedup_interval(
     scenario: Scenario, batch: float, context: float, gamma: int, speedup: float
 ) -> Interval | None:
-    """Interval around a predicted speedup; None where the calibration has no observed error (ideal)."""
+    """Interval around a predicted speedup; None if the calibration has no observed error (ideal)."""
     passes = Passes(scenario, batch, context, np.array([gamma]))
     return interval_of_speedup(scenario, passes, speedup, ratio_log_error(scenario, passes))
 
@@ -49,9 +51,9 @@ def speedup_interval(
 def interval_of_speedup(
     scenario: Scenario, passes: Passes, speedup: float, ratio_error: float | None
 ) -> Interval | None:
-    """`speedup_interval` from the passes of one point and their `ratio_log_error`; just 1 at gamma 0.
+    """`speedup_interval` from the passes of one point and their `ratio_log_error`; exactly 1 at gamma 0.
 
-    It ends at the tokens per iteration: no engine verifies in less than a baseline step takes.
+    It ends at the tokens per iteration, because no engine verifies in less time than a baseline step.
     """
     if not passes.gammas[0]:
         return 1.0, 1.0
@@ -63,8 +65,8 @@ def interval_of_speedup(
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
-    """Ends of intervals of speedups with this error of their logarithm, at most the tokens per iteration,
-    `most`.
+    """Ends of the intervals of speedups with this error of their logarithm. No end exceeds the tokens per
+    iteration, `most`.
     """
     factor = np.exp(Z * np.asarray(error))
     return np.asarray(speedup / factor), np.maximum(np.minimum(speedup * factor, most), speedup)
@@ -74,7 +76,7 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
     """Standard deviation of log speedup over ``[batch, context]`` with a trailing axis of gammas, 0 at gamma
     0.
 
-    None where the calibration has no observed error (ideal).
+    None if the calibration has no observed error (ideal).
     """
     deviation = stated_log_error(scenario, batch, context, gammas)
     if deviation is None:
@@ -85,10 +87,9 @@ def log_error(scenario: Scenario, batch: Array, context: Array, gammas: Ints) ->
 
 
 def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints) -> Array | None:
-    """The calibration's error of the ratio of an iteration to a step, larger where a question is unlike its
-    rows.
+    """The calibration's error of the ratio of an iteration to a step, larger for a question unlike its rows.
 
-    Over ``[batch, context]`` with a trailing axis of gammas; None where no error was observed.
+    Over ``[batch, context]`` with a trailing axis of gammas; None if no error was observed.
     """
     machine = scenario.machine
     scatter = machine.calibration.error("speedup", scenario.target.name, machine.gpu)
@@ -100,11 +101,11 @@ def stated_log_error(scenario: Scenario, batch: Floats, context: Floats, gammas:
 
 
 def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | None = None) -> Floats:
-    """Factor by which an engine's own observed error widens for a question beyond its rows.
+    """Factor by which an engine's own observed error widens for a question outside its rows.
 
-    Over ``[batch, context]``, and gammas where given. 1 within the ranges of the calibration, or where it has
-    none; `WIDER` more for each doubling of batch, context and tokens beyond them, for another model and for
-    another draft.
+    Over ``[batch, context]``, and gammas if given. It is 1 within the ranges of the calibration, and without
+    ranges. It grows by `WIDER` for each doubling of batch, context and tokens beyond them, for another model
+    and for another draft.
     """
     held = scenario.machine.calibration.measured
     if held is None:
@@ -122,14 +123,14 @@ def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | 
 
 
 def doublings(value: Floats, held: tuple[float, float]) -> Floats:
-    """Doublings by which a value is above or below a range, `NEAR` of one allowed."""
+    """Doublings by which a value is above or below a range; `NEAR` of one is allowed."""
     low, high = held
     return np.maximum(0.0, np.maximum(np.log2(np.divide(value, high)), np.log2(np.divide(low, value))) - NEAR)
 
 
 def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
-    """Standard deviation of ln(tokens per iteration): from the draft length it was measured at, and from text
-    to text.
+    """Standard deviation of ln(tokens per iteration), from the distance to the measured draft length and from
+    text to text.
     """
     acceptance = scenario.acceptance
     return np.hypot(
@@ -140,7 +141,7 @@ def acceptance_log_error(scenario: Scenario, gammas: Ints | int) -> Array:
 def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
     """Standard deviation of the logarithm of an iteration over a baseline step, from the passes of one point.
 
-    None where no error was observed; 0 at gamma 0, which is the baseline.
+    None if no error was observed; 0 at gamma 0, which is the baseline.
     """
     deviation = stated_log_error(scenario, passes.batch, passes.context, passes.gammas)
     if deviation is None or not passes.gammas[0]:
@@ -149,7 +150,7 @@ def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
 
 
 def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, context: float) -> Floats | None:
-    """Standard deviation of the logarithm of a baseline step's time; None where the calibration states no
+    """Standard deviation of the logarithm of a baseline step's time; None if the calibration states no
     error.
     """
     machine, c = scenario.machine, scenario.machine.calibration
@@ -171,7 +172,8 @@ def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, cont
 def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: float) -> float:
     """Standard deviation of the logarithm of an iteration's time, from those of a step and of the ratio.
 
-    Rows of one's own engine time iterations themselves: a ratio is off by two such rows, an iteration by one.
+    Rows of a user's own engine time iterations directly: the error of a ratio is that of two such rows, the
+    error of an iteration that of one.
     """
     if scenario.machine.calibration.measured is not None and ratio_error:
         return ratio_error / math.sqrt(2.0)
@@ -179,13 +181,13 @@ def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: floa
 
 
 def interval_of(predicted: float, *log_errors: float) -> Interval:
-    """Interval around a prediction with these independent errors of its logarithm."""
+    """Interval around a prediction whose logarithm has these independent errors."""
     factor = math.exp(Z * math.hypot(*log_errors))
     return predicted / factor, predicted * factor
 
 
 def is_transferred(scenario: Scenario) -> bool:
-    """True where the calibration is another device's."""
+    """Whether the calibration is another device's."""
     c = scenario.machine.calibration
     return c.gpu is not None and c.gpu != scenario.machine.gpu.name
 
@@ -200,7 +202,7 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
     base = np.log(passes.speedups(scenario, known))
 
     def slope(name: str, step: float) -> Array:
-        """Change of log speedup by a change of a constant."""
+        """Change of log speedup per change of a constant."""
         moved = with_calibration(scenario, with_values(c, {name: _constant(c, name).value + step}))
         if name in OF_EXPERTS and scenario.target.moe:
             again = Passes(moved, passes.batch, passes.context, passes.gammas).speedups(moved)
@@ -229,7 +231,7 @@ def variance_of(scenario: Scenario, passes: Passes) -> Array:
 
 
 def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
-    """The same question with another calibration; shards are computed again only where they differ."""
+    """The same question with another calibration. Shards are computed again only if they differ."""
     machine, before = replace(scenario.machine, calibration=calibration), scenario.machine.calibration
     if any(getattr(calibration, name) != getattr(before, name) for name in OF_SHARDS):
         return replace(scenario, machine=machine)
@@ -240,7 +242,7 @@ def with_calibration(scenario: Scenario, calibration: Calibration) -> Scenario:
 
 
 def with_values(c: Calibration, values: Mapping[str, Floats]) -> Calibration:
-    """A calibration with other values for some constants, perhaps by point; the caller keeps them within
+    """A calibration with other values of some constants, possibly by point. The caller keeps them within
     bounds.
     """
     return c.model_copy(

@@ -1,4 +1,4 @@
-"""The question's axes: how many sequences, how long their contexts, how many tokens drafted."""
+"""The axes of a question: sequences, context lengths and drafted tokens."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ MAX_GAMMA = 1024
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Batch (sequences), context (cached tokens per sequence) and gamma (drafted tokens); they broadcast
+    """Batch (sequences), context (cached tokens per sequence) and gamma (drafted tokens), which broadcast
     together.
     """
 
@@ -25,8 +25,8 @@ class Workload:
 
     @classmethod
     def of(cls, batch: ArrayLike, context: ArrayLike, gamma: ArrayLike = 0) -> "Workload":
-        """Checks and converts. Raises InputError for numbers that are not positive and finite (gamma: whole,
-        >= 0).
+        """Checks and converts the numbers. Raises InputError unless they are positive and finite (gamma:
+        whole, >= 0).
         """
         axes = (
             _numbers(batch, "batch", 1, MAX_BATCH),
@@ -44,7 +44,7 @@ class Workload:
 
 
 def _numbers(given: ArrayLike, name: str, low: float, high: float, whole: bool = False) -> Array:
-    """The numbers, all of them within these bounds; the first that is not is refused as it was typed."""
+    """The numbers, all within these bounds. The first one outside is refused in its typed form."""
     try:
         values = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

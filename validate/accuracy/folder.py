@@ -1,4 +1,4 @@
-"""The records of any folder, each figure with its prediction, of the decoder and of serving engines; and the
+"""Every figure of every record in a folder with its prediction, of the decoder and of serving engines; and
 reasons not to rely on a run.
 """
 

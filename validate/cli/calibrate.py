@@ -100,7 +100,7 @@ def calibrate(question: CalibrateQuestion, write: Write = False, json: Json = Fa
 
 
 def _study(name: str, write: bool) -> None:
-    """Fit the costs of engines, those of llama.cpp, or how far sources are off, with all folds: minutes."""
+    """Fits the costs of engines, those of llama.cpp, or the errors of sources, with all folds: minutes."""
     need_studies(f"calibrate {name}")
     if write:
         destination(BUNDLED / f"{name}.json", flag="--write")  # before the work

@@ -1,6 +1,7 @@
-"""Drafts that run a model (the target through a sparse view of its cache, or a smaller one with a cache of
-its own), and prompt lookup, which runs none: the tokens that followed the latest earlier occurrence of the
-last few.
+"""Drafts that run a model (the target through a sparse view of its cache, or a smaller one with its own
+cache), and prompt lookup.
+
+Prompt lookup runs no model: it drafts the tokens that followed the latest earlier occurrence of the last few.
 """
 
 from typing import Protocol

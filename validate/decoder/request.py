@@ -1,5 +1,6 @@
-"""What is asked of a decoder: sizes, draft, sampling. Flags and plans check each; here is checked what goes
-together, before anything is allocated.
+"""The request to a decoder: sizes, draft, sampling.
+
+Flags and plans check each value; this module checks their combination, before anything is allocated.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
-"""From logits to tokens, and which draft tokens stand: greedy equality or exact rejection sampling.
+"""From logits to tokens and to accepted draft tokens: greedy equality or exact rejection sampling.
 
-A measurement advances by a script: acceptance by stated frequencies, whatever the models say.
+Measurements use a script: acceptance by stated frequencies, regardless of the models.
 """
 
 from collections.abc import Callable, Sequence
@@ -84,7 +84,9 @@ class AcceptedTokens:
 
 
 Scripted = Callable[[AcceptedTokens, torch.Generator], AcceptedTokens]
-"""Decides acceptance by stated frequencies after judging, so at the same cost, with the same next tokens."""
+"""Acceptance by stated frequencies. It replaces the models' decision after it was computed, so the cost and
+the next tokens stay the same.
+"""
 
 
 def accept_greedy(draft_tokens: Tensor, logits: Tensor) -> AcceptedTokens:

@@ -1,6 +1,7 @@
-"""What the loop knows of each sequence: its tokens, how many, and whether it is done. All on the device.
+"""The state of each sequence in the loop: its tokens, their number, and whether it is done. All on the
+device.
 
-What was generated, and how often draft tokens were accepted, is brought to the host in the end.
+At the end the host gets the output and the counts of accepted draft tokens.
 """
 
 from collections.abc import Sequence
@@ -116,7 +117,7 @@ class Generation:
 
 
 def collect(state: State, prompts: list[list[int]]) -> Generation:
-    """Bring the result to the host."""
+    """Copies the result to the host."""
     rows, lengths = state.tokens.tolist(), state.length.tolist()
     new = [row[len(prompt) : length] for row, prompt, length in zip(rows, prompts, lengths, strict=True)]
     return Generation(new, state.histogram.tolist())

@@ -1,10 +1,10 @@
-"""A token tree as tables on the device, and which path of it stands: greedy equality, or rejection sampling
-over siblings drawn without replacement.
+"""A token tree as tables on the device, and its accepted path: greedy equality, or rejection sampling over
+siblings drawn without replacement.
 
-At a node the children are tried in order of rank. One that is refused takes its distribution's mass away from
-the target's, and the next is judged against what is left of both; the path goes on from the first that is
-accepted. Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm
-2. For a chain this is `sampling.accept_sampled`, from the same random numbers.
+At a node the children are tried in order of rank. A refused one removes its distribution's mass from the
+target's, and the next one is judged against the rest of both. The path continues from the first accepted one.
+Miao et al. 2024 (SpecInfer), algorithm 2; Chen et al. 2024 (Sequoia, arXiv 2402.12374), algorithm 2. For a
+chain this is `sampling.accept_sampled`, from the same random numbers.
 """
 
 from collections.abc import Sequence

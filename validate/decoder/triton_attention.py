@@ -85,8 +85,8 @@ def _split(  # type: ignore[no-untyped-def]
 
     An fp8 cache becomes the queries' type in registers.
 
-    PAGE: tokens are those of the `chosen` pages of so many tokens that the index names, one after another; 0
-    for all.
+    PAGE: tokens per page of the `chosen` pages in the index, which are read one after another; 0 reads all
+    tokens.
     """
     pair, stretch = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b, h = pair // HEADS, pair % HEADS

@@ -39,9 +39,9 @@ LONGEST_NAME = 500
 
 
 HIDDEN = "[key]"
-"""Stands where a server's text repeated the key."""
+"""Replaces the key in a server's text."""
 SHORT = 8
-"""Characters of a key that is looked for in its other spellings: shorter ones are words of any page."""
+"""Least length of a key that is searched for in its other spellings; shorter ones are words of any page."""
 
 
 def api_key() -> str:
@@ -53,8 +53,8 @@ def api_key() -> str:
 
 
 def without_key(text: str) -> str:
-    """The text without the key, in either case; all of it is hidden where it holds the key torn, escaped (in
-    URLs, JSON, HTML, Python) or in base64.
+    """The text without the key, in either case. If it holds the key split, escaped (in URLs, JSON, HTML,
+    Python) or in base64, all of it is hidden.
     """
     key = os.environ.get(KEY, "")
     if not key:
@@ -69,7 +69,7 @@ def without_key(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Letters and signs alone, in small."""
+    """Only letters and digits, in lower case."""
     return re.sub(r"[\\\s\x00-\x1f\x7f+]", "", text).lower()
 
 

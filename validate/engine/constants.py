@@ -20,7 +20,7 @@ FACTORS = ("gemm_factor", "attention_bandwidth_fraction")
 DRAFTED = "drafted_token_s"
 """Time per drafted token, by version. It is searched around the base's value, if it has one."""
 ROW = "gemm_row_factor"
-"""Time of GEMMs of one row, where the base has kernels of their own for them (`rows_apart`)."""
+"""Time of GEMMs of one row, if the base has separate kernels for them (`rows_apart`)."""
 EXPERTS = "expert_factor"
 """The factor on kernels of routed experts, which dominate a step of such a model."""
 STEP = ("attention_fixed_s", "pass_fixed_s", "token_s")
@@ -87,8 +87,8 @@ def sought(
 
 
 def rows_apart(base: Calibration) -> Calibration:
-    """The base of an engine like llama.cpp on a CPU: GEMMs of one row have kernels of their own, loading and
-    computing add up, and nothing is expected outside passes.
+    """The base of an engine like llama.cpp on a CPU: GEMMs of one row have separate kernels, loading and
+    computing add up, and no time is expected outside passes.
     """
     one = Constant(value=1.0, source="where a fit starts")
     update = {"name": f"{base.name}, one row apart", "kind": "literature", ROW: one, "gemm_blend_power": one}

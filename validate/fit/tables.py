@@ -39,11 +39,11 @@ TEXT = {
 TEXT |= {"model", "moe_dtype", "op_name"}
 """Columns that hold words; every other column holds numbers."""
 MAX_TABLE_BYTES, MAX_ROWS, MAX_WORD, MOST = 2**26, 10**6, 200, 1e12
-"""Limits of one table: bytes, rows, characters of a word, the largest number. Those of aiconfigurator-core
-0.12.0 have at most 2 MB and 126,360 rows.
+"""Limits of one table: bytes, rows, characters per word, largest number. Those of aiconfigurator-core 0.12.0
+have at most 2 MB and 126,360 rows.
 """
 BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
-"""What unpacking raises; RuntimeError where an entry is encrypted or packed in an unknown way."""
+"""Exceptions of unpacking; RuntimeError stands for an entry that is encrypted or packed in an unknown way."""
 
 
 class CheckedTable(Table):
@@ -128,7 +128,7 @@ class Tables:
 
 
 def device_of(gpu: str) -> str:
-    """The tables' name of a device, which has no memory size."""
+    """The name of a device in the tables, which lacks the memory size."""
     return gpu.rpartition("-")[0].replace("-", "_")
 
 
@@ -196,7 +196,7 @@ def _named(path: str) -> dict[str, Callable[[], bytes]]:
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """One file of a wheel. Raises ValueError for one that expands beyond `MAX_TABLE_BYTES`."""
+    """One file of a wheel. Raises ValueError if it expands beyond `MAX_TABLE_BYTES`."""
     with archive.open(entry) as stream:  # its header may say less than it holds
         data = stream.read(MAX_TABLE_BYTES + 1)
     if len(data) > MAX_TABLE_BYTES:

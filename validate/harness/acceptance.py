@@ -250,8 +250,7 @@ def standard_error(histograms: Sequence[Sequence[int]]) -> dict[str, Any] | None
 
 
 def ratio_error(numerators: Sequence[float], denominators: Sequence[float]) -> float | None:
-    """Standard error of sum(numerators) / sum(denominators) over clusters; None where the denominators sum to
-    0.
+    """Standard error of sum(numerators) / sum(denominators) over clusters; None if the denominators sum to 0.
 
     The linearised ratio estimator: Cochran 1977, Sampling Techniques, equation 6.13 for an infinite
     population.

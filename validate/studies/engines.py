@@ -282,7 +282,7 @@ def texts(date: datetime.date) -> dict[Path, str]:
 
 
 def texts_of(fits: EngineFits, date: datetime.date) -> dict[Path, str]:
-    """The same from fits."""
+    """The same texts from given fits."""
     constants: dict[str, Any] = {"steps": fits.steps.values, "iteration": fits.iteration.values}
     constants |= {"step_folds": fits.step_folds, "ratio_folds": fits.ratio_folds}
     errors = replayed(constants)
@@ -352,7 +352,7 @@ def figures() -> dict[str, Any]:
 
 
 def _steps(errors: HeldOutReplay) -> dict[str, Any]:
-    """By relation; no interval is narrower than that of a less novel relation, as in answers
+    """By relation. No interval is narrower than that of a less novel relation, as in answers
     (`HeldOutReplay.stated`).
     """
     found: dict[str, Any] = {}
@@ -366,9 +366,10 @@ def _steps(errors: HeldOutReplay) -> dict[str, Any]:
 
 
 def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]:
-    """With the rows inside the interval that the other groups give, and its median half-width as a share.
+    """By engine, with the number of rows inside the interval from the other groups, and its median half-width
+    as a share.
 
-    least: of each engine, the half-width that its intervals have at least.
+    least: smallest half-width of each engine's intervals.
     """
     if len(set(errors.groups)) <= FEW:
         return {errors.engines[0]: _errors(errors)}
@@ -383,7 +384,7 @@ def _by_engine(errors: HeldOutErrors, least: dict[str, float]) -> dict[str, Any]
 
 
 def _errors(errors: HeldOutErrors) -> dict[str, Any]:
-    """Over rows, and the mean over groups: those of many rows count as one there."""
+    """Errors over rows, and the mean over groups, in which each group counts once."""
     found, groups = (
         errors_of(np.exp(errors.off), np.ones(len(errors.off))),
         of_groups(errors.off, errors.groups),
@@ -400,13 +401,13 @@ def _errors(errors: HeldOutErrors) -> dict[str, Any]:
 
 
 def _cells(errors: HeldOutErrors) -> dict[str, Any]:
-    """By engine, device and model, degrees together, each degree predicted without its rows."""
+    """By engine, device and model over all degrees. Each degree is predicted without its rows."""
     cells = grouped(range(len(errors.groups)), lambda i: name_of(errors.groups[i][:3]))
     return {name: _errors(errors.part(index)) for name, index in cells.items()}
 
 
 def sides(errors: HeldOutReplay) -> dict[str, Any]:
-    """Speedups at the measured tokens per iteration: correct sides of 1, and verdicts that were certain.
+    """Speedups at the measured tokens per iteration: correct sides of 1, and certain verdicts.
 
     By held-out group: draft length or task, version, the whole study, ...
     """

@@ -32,9 +32,9 @@ SHOWN = 60
 
 
 def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Folder -> its files -> their fingerprints; of units and of the code's constants the values.
+    """Folder -> its files -> their fingerprints; for units and the code's constants the values.
 
-    Mappings count by their content, not by the layout of the file.
+    Mappings count by content, not by the layout of the file.
     """
     found: dict[str, dict[str, Any]] = {
         kind: {

@@ -32,7 +32,7 @@ from perfmodel.validate.studies.robust import Array, FittedRows, Parts, Spread, 
 from perfmodel.validate.studies.steps import FittedConstants, StepGroup, batch_of, version_of
 
 NAMED_CONTEXT = 512
-"""Context of rows that name a data set instead: between 0 and 2048 it moves a ratio by less than 3 %."""
+"""Context of rows that name only a data set. Between 0 and 2048 it changes a ratio by less than 3 %."""
 HARD = 1e6
 """Weighting in which every ratio counts in full, regardless of its error."""
 CLOCKED = Spread(row=0.05, group=0.05, kind=0.02, soft=HARD, soft_row=HARD)

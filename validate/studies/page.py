@@ -69,7 +69,7 @@ def _sources(found: Record, by_draft: bool = False) -> list[str]:
 FIGURES = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
 """Figure of a public run -> its heading."""
 OF_STEPS = ("device", "model", "new", "data")
-"""Prefixes of parts that only steps have."""
+"""How the names of those parts begin that only steps have."""
 
 
 def _decide(found: Record) -> list[str]:

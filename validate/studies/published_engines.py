@@ -142,4 +142,6 @@ served = partial(read_published, "served", ServedRow)
 """SpecDecode-Bench's speedups in vLLM."""
 
 step_laws = partial(read_published, "step_laws", ServedRow)
-"""One step over one iteration by a published fit of vLLM's step times: one token an iteration, no task."""
+"""One step over one iteration by a published fit of vLLM's step times, with one token per iteration and no
+task.
+"""

@@ -53,7 +53,7 @@ end.
 """
 
 CONSTANT_GAMMAS = (1, 2, 3, 4, 5)
-"""Draft lengths of the baseline that always drafts the same number of tokens."""
+"""Draft lengths of baselines that always draft the same number of tokens."""
 MAX_GAMMA = 8
 
 MAGICDEC = [recipe for recipe in RECIPES.values() if recipe.stack == "magicdec"]
@@ -192,8 +192,8 @@ def best_gamma(mode: Mode) -> dict[str, Any]:
     it.
 
     Held-out predicts each row with a fit that saw no time of its model, batch and context. regret: predicted
-    best speedup over the predicted one at the measured gamma, minus 1; constant_regret: over that of each of
-    `CONSTANT_GAMMAS`.
+    best speedup over the predicted one at the measured gamma, minus 1. constant_regret: the same over that of
+    each of `CONSTANT_GAMMAS`.
     """
     off, regrets, constant, choices = [], [], [], {}
     for p in published_points("gamma_optimal"):

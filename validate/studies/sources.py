@@ -1,8 +1,8 @@
 """Held-out sources: errors of steps, iterations over steps and speedups of public runs.
 
-`texts` makes ``hardware/sources.yaml``, the deviations that intervals of steps are made of; `figures` what
-the accuracy record holds. Means are over rows and over sources (macro), so that a source of hundreds of rows
-counts as one.
+`texts` makes ``hardware/sources.yaml``, the deviations behind intervals of steps. `figures` makes the part of
+the accuracy record. Means are over rows and over sources (macro), where a source of hundreds of rows counts
+as one.
 """
 
 import datetime
@@ -94,7 +94,8 @@ def _class(run: PublicRun) -> str:
 
 
 def texts(date: datetime.date) -> dict[Path, str]:
-    """The texts of the two files: deviations, and errors of steps by constants without their source.
+    """The texts of the two files: deviations, and errors of steps with constants that have not seen their
+    source.
 
     llama.cpp's are in the files of its constants (`llamacpp.texts`).
     """

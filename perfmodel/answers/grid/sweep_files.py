@@ -20,7 +20,7 @@ from perfmodel.writing import destination, no_formula, write
 DIGITS = 13
 """Least number of significant digits of a figure in a CSV file."""
 MOST_DIGITS = 18
-"""That an integer of 64 bits holds."""
+"""Most decimal digits that fit in an integer of 64 bits."""
 
 
 def write_sweep(
@@ -30,8 +30,8 @@ def write_sweep(
     overwrite: bool = False,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> tuple[str, ...]:
-    """Answers the grid into a .csv or (with pyarrow) a .parquet file; `progress` receives the rows of each
-    block that is written.
+    """Writes the answers of a grid to a .csv file, or with pyarrow to a .parquet file. `progress` receives
+    the rows of each block.
 
     Returns the doubts of its questions at their longest context, each once.
 

@@ -370,7 +370,7 @@ class TrafficQuery(CommonOptions):
     def load(self, values: Array) -> Load:
         """A load of this kind (open or closed), at these rates or with these numbers of clients.
 
-        Only the first turns of sessions that think arrive in bursts.
+        In sessions with think times, only the first turns arrive in bursts.
         """
         bursts = (1.0 / self.burstiness - 1.0) / (self.turns if self.think_time else 1)
         return Load(

@@ -11,7 +11,9 @@ from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
 
 NEVER_S = 1e9
-"""Seconds of an answer of a server that falls behind, larger than any other; less for a higher capacity."""
+"""Seconds of an answer from a server that falls behind, larger than any other; a higher capacity makes it
+smaller.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from perfmodel.specs import data_folder
 
 @dataclass(frozen=True, slots=True)
 class PublishedHead:
-    """A dense head. vocab: tokens that it drafts. features: hidden states of the target that go in.
+    """A dense head. vocab: tokens that it drafts. features: hidden states of the target that it takes.
 
-    One of kind ``mtp`` is an assistant: of its layers the last one reads all of the target's cache and the
-    others its window, with no keys and values of their own (vLLM, models/gemma4_mtp.py).
+    A head of kind ``mtp`` is an assistant without keys and values of its own. Its last layer reads the whole
+    cache of the target, the others the target's window (vLLM, models/gemma4_mtp.py).
     """
 
     target: str

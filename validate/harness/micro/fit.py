@@ -38,7 +38,7 @@ GEMM: Ranges = ((0.8, 0.01, 1.0), (0.6, 0.01, 1.0), (1e-6, 1e-9, 1e-2), (3.0, 1.
 ATTENTION: Ranges = ((0.5, 0.005, 1.0), (0.3, 0.002, 1.0), (2e-5, 1e-8, 1e-2), (0.05, 0.0, 1.0))
 """Start and search range of each constant in the fit; the first three by their logarithm."""
 LEAST_KNOTS = 2
-"""Of a curve; fewer messages that could be timed say nothing."""
+"""Least number of knots of a curve; fewer timed messages determine nothing."""
 KINK = 1.02
 """A fit without FLOP-limited calls ends at the FLOP limit of one. Above this ratio a call is really
 FLOP-limited.
@@ -272,16 +272,16 @@ def _nonnegative(columns: dict[str, Array], seconds: Array, scale: Array) -> Fou
 
 
 LARGE_BYTES = 2**27
-"""Bandwidth counts where at least so much is touched before anything is touched again."""
+"""Least bytes between two touches of the same data in a kernel that counts for the bandwidth."""
 MOVING = ("copy", "read", "gemm")
 
 
 def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUSpec:
     """A device file for the CPU of a record. Raises InputError for another device.
 
-    calibration: the one it names, by name or as a file next to it [``<name>.micro``].
+    calibration: the one that the file names, by name or as a file next to it [``<name>.micro``].
 
-    Bandwidth and peak are the best of all kernels, so that no time measured with it can be below its bound.
+    Bandwidth and peak are the best over all kernels, so no measured time is below its bound.
     """
     environment, plan = record.data.environment, record.data.plan
     device = environment.device
@@ -324,7 +324,7 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
 
 
 def _moved(at: dict[str, Any], bytes_per_value: float) -> float:
-    """Bytes that a kernel moves at least."""
+    """Least bytes that a kernel moves."""
     return float(at["bytes"] if "bytes" in at else bytes_per_value * at["n"] * at["k"])
 
 
