@@ -1,7 +1,7 @@
 """The published tables: complete, sourced, and without a row that contradicts itself."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -12,7 +12,7 @@ from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.models.formats import kv_format, weight_format
 from perfmodel.specs.models.model import load_model
 from perfmodel.specs.published import MeasuredPoint, PublishedRow, published_points, read_published
-from perfmodel.validate.studies.public_runs import PublicSource, public_runs
+from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.published_engines import (
     engine_decode,
     engine_speculation,
@@ -26,6 +26,14 @@ HALF_DIGIT = 0.005
 """What a printed figure may be off by: half of its last digit (the tables print two decimals)."""
 OVERHEAD_MS = {"a100-sxm-80gb": (1.29, 2.75), "h100-sxm-80gb": (0.565, 0.895)}
 """Device -> what MagicDec's iterations spend outside drafts and verification, over all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSource:
+    """The address of a source."""
+
+    id: str
+    url: str
 
 
 def of(set_name: str) -> list[PublishedRow]:

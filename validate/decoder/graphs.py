@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.recording import record
+from perfmodel.validate.decoder.recording import record, replayed
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
@@ -28,7 +28,7 @@ def capture(decoder: Decoder, state: State) -> None:
     with torch.cuda.stream(side):
         warm_up(decoder, state)
     torch.cuda.current_stream(device).wait_stream(side)
-    decoder.replay = decoder.replayed(state, partial(record, generator=state.generator))
+    decoder.replay = replayed(decoder.step, state, partial(record, generator=state.generator))
 
 
 def warm_up(decoder: Decoder, state: State) -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.drafts import Drafter
-from perfmodel.validate.decoder.recording import Record, replayed
 from perfmodel.validate.decoder.request import check_prompts
 from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import (
@@ -56,10 +55,6 @@ class Decoder:
         logits = self.verify(state, draft_tokens)
         accepted = self.accept(state, draft_tokens, draft_probs, logits)
         self.commit(state, draft_tokens, accepted)
-
-    def replayed(self, state: State, record: Record) -> Callable[[State], object]:
-        """Makes `step` a replay when it is called on `state`."""
-        return replayed(self.step, state, record)
 
     def propose(self, state: State) -> tuple[Tensor, Tensor | None]:
         """draft_tokens [batch, gamma], and their distributions draft_probs [batch, gamma, vocab] if they were

@@ -19,7 +19,7 @@ from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.validate.decoder.eagle import HeadModel
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, check_runs, quantise
 from perfmodel.validate.decoder.memory import check_fits
-from perfmodel.validate.decoder.model import Model, RoutedExperts, check_supported
+from perfmodel.validate.decoder.model import Model, RoutedExperts
 from perfmodel.validate.decoder.pieces import Piece, Pieces, head_pieces, pieces
 from perfmodel.validate.decoder.shard import RankShard
 
@@ -208,7 +208,6 @@ def load(
     Raises InputError in one line for anything missing, truncated or of another shape, and if memory runs out.
     """
     spec = load_model(name, flag)
-    check_supported(spec)
     source = _source(spec, name, weights, device, dtype)
     if fp8:
         check_runs(device, dtype)

@@ -22,14 +22,6 @@ DEGREES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class PublicSource:
-    """The address of a source."""
-
-    id: str
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
 class PublicRun:
     """One row. kind: ``step`` (times of passes alone), ``served`` (mean TPOT of a closed loop of `batch`
     clients), ``speculation`` (with drafts, next to a baseline).

@@ -122,7 +122,7 @@ def eager_and_replayed(
         graphs.fix_bounds(made)
         graphs.warm_up(made, state)
         if replayed:
-            made.replay = made.replayed(state, partial(emulated, generator=state.generator))
+            made.replay = recording.replayed(made.step, state, partial(emulated, generator=state.generator))
         iterate = ready(made, state, replayed)
         for _ in range(16):
             iterate()
