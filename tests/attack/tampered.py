@@ -20,9 +20,9 @@ PATTERNS = (
     "hardware/*/*.yaml",
     "hardware/*.yaml",
     "models/*.yaml",
-    "models/heads.csv",
+    "models/*.csv",
     "results/published/*.csv",
-    "results/cpu-*/*.json",
+    "results/cpu-*/**/*.json*",
     "results/[ers]*.json",
     "validate/plans/*.yaml",
 )

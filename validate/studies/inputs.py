@@ -19,7 +19,7 @@ from perfmodel.validate.accuracy.compare import UNGATED
 from perfmodel.validate.records.store import RESULTS
 
 VALIDATE = Path(__file__).parents[1]
-OF_RECORDS = (".json", ".yaml", ".csv")
+OF_RECORDS = (".json", ".jsonl", ".yaml", ".csv")
 """Files of a machine that count: its records, and the devices and calibrations that they name. Pages and
 pictures follow from these.
 """
@@ -52,19 +52,18 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
             results / "sources.json",
         )
     }
-    tables = (*(results / "published").glob("*.csv"), files.data_directory("models") / "heads.csv")
+    tables = (*(results / "published").glob("*.csv"), *files.data_directory("models").glob("*.csv"))
     found["tables"] = {table.name: _fingerprint(read_bytes(table)) for table in sorted(tables)}
     found["plans"] = {
         p.relative_to(VALIDATE).as_posix(): _content(p) for p in sorted(VALIDATE.rglob("*.yaml"))
     }
     found["constants"] = dict(_constants())
     found["units"] = {name: json.dumps(factor) for name, factor in FACTORS.items()}
-    passed_over = (UNGATED, "published")
-    own = (
-        p for p in results.glob("*/*") if p.suffix in OF_RECORDS and not p.parent.name.startswith(passed_over)
-    )
     found["records"] = {
-        f"{path.parent.name}/{path.name}": _fingerprint(read_bytes(path)) for path in sorted(own)
+        path.relative_to(results).as_posix(): _fingerprint(read_bytes(path))
+        for folder in sorted(results.iterdir())
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in OF_RECORDS and not folder.name.startswith((UNGATED, "published"))
     }
     if (results / "withdrawn.yaml").exists():
         found["records"]["withdrawn.yaml"] = _content(results / "withdrawn.yaml")
@@ -72,17 +71,18 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 
 def _constants() -> Iterator[tuple[str, str]]:
-    """Module and name of every constant of the code with a number in it -> its source text."""
+    """Module, class and name of each constant or default with a number in it -> its source text."""
     for path in sorted(path for folder in OF_ANSWERS for path in (PACKAGE / folder).rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        for node in ast.parse(read_text(path)).body:
-            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-                continue
-            name = ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
-            numbers = (n for n in ast.walk(node.value) if isinstance(n, ast.Constant))
-            if name.isupper() and any(type(n.value) in (int, float) for n in numbers):
-                text = ast.unparse(node.value)
-                yield f"{module}.{name}", text if len(text) <= SHOWN else _fingerprint(text.encode())
+        top = ast.parse(read_text(path)).body
+        classes = ((f"{module}.{c.name}", c.body) for c in top if isinstance(c, ast.ClassDef))
+        for place, body in ((module, top), *classes):
+            for node in (n for n in body if isinstance(n, ast.Assign | ast.AnnAssign) and n.value):
+                name = ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+                numbers = (n for n in ast.walk(node.value) if isinstance(n, ast.Constant))
+                if any(type(n.value) in (int, float) for n in numbers):
+                    text = ast.unparse(node.value)
+                    yield f"{place}.{name}", text if len(text) <= SHOWN else _fingerprint(text.encode())
 
 
 def _fingerprint(data: bytes) -> str:

@@ -23,6 +23,7 @@ from tests.attack.tampered import copied
 MAGICDEC = "hardware/calibrations/a100-sxm-80gb.magicdec.yaml"
 GPT_FAST = "hardware/calibrations/a100-sxm-80gb.gpt-fast.yaml"
 OWN = "results/cpu-1/20261121T122043Z-94313695-cpu-full"
+LLAMA = "results/cpu-engine/llamacpp/ngram-K3-B1"
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,7 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
         "records/cpu-engine/device.yaml: ",
     ),
     ("models/heads.csv", swap(",32000,", ",32001,"), "tables/heads.csv: "),
+    ("models/unread.csv", swap(",yes,", ",no,"), "tables/unread.csv: "),
     ("validate/plans/cpu-full.yaml", swap("gamma: .*", "gamma: 1"), "plans/plans/cpu-full.yaml: "),
     (
         "perfmodel/queueing/latency.py",
@@ -101,6 +103,17 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
         swap("CROWDED = 0.05", "CROWDED = 0.06"),
         "constants/answers.load.traffic_rows.CROWDED: 0.05 -> 0.06",
     ),
+    (
+        "perfmodel/kv/quest.py",
+        swap("page: int = 16", "page: int = 32"),
+        "constants/kv.quest.Quest.page: 16 -> 32",
+    ),
+    (
+        "perfmodel/specs/huggingface/layers.py",
+        swap("step=2", "step=3"),
+        "constants/specs.huggingface.layers.every_second_full: ",
+    ),
+    (f"{LLAMA}.jsonl", swap("2", "3"), "records/cpu-engine/llamacpp/ngram-K3-B1.jsonl: "),
     ("perfmodel/specs/huggingface/families.py", swap("qk_norm", "no_norm"), "constants/specs.huggingface."),
     ("results/withdrawn.yaml", swap("up to 7 ms", "up to 9 ms"), "records/withdrawn.yaml: "),
 ]
