@@ -47,7 +47,15 @@ class CalibrateQuestion(Question):
     statistic: Annotated[
         str, Argument("Statistic of the samples of a kernel.", choices=("median", "best"))
     ] = "median"
-    judge: Annotated[Path | None, Argument("Record of whole passes that judges the fit.", "RECORD")] = None
+    judge: Annotated[
+        Path | None,
+        Argument(
+            "Record of whole passes that judges the fit.",
+            "RECORD",
+            without=("stack",),
+            why="which judges itself by halves",
+        ),
+    ] = None
     stack: Annotated[
         Path | None,
         Argument("Record of whole passes for stack factors; one half judges the fit to the other.", "RECORD"),
@@ -59,17 +67,10 @@ class CalibrateQuestion(Question):
             "FOLDER",
             default=SHOWN_FOLDER,
             group="Run",
+            needs=("from_microbench",),
+            why="since other fits read published rows",
         ),
     ] = None
-
-    def check(self) -> None:
-        """See `Question.check`."""
-        if self.judge is not None and self.stack is not None:
-            raise InputError(
-                "--judge, --stack: only one of them may be given; --stack judges itself by halves"
-            )
-        if self.results is not None and self.from_microbench is None:
-            raise InputError("--results: only with --from-microbench; other fits read published rows")
 
 
 @takes(CalibrateQuestion)

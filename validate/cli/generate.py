@@ -28,9 +28,10 @@ class GenerateQuestion(Decoding):
     """The texts to decode, the draft, and the device."""
 
     _: KW_ONLY
-    model: Annotated[str | None, Argument("Name of a model, with --weights random:SEED.", "NAME", "-m")] = (
-        None
-    )
+    model: Annotated[
+        str | None,
+        Argument("Name of a model, with --weights random:SEED.", "NAME", "-m", without=("checkpoint",)),
+    ] = None
     weights: Annotated[str | None, Argument("checkpoint or random:SEED.", "SOURCE", group="Formats")] = None
     draft_weights: Annotated[
         str | None, Argument("Weights of a separate draft model, as --weights.", "SOURCE", group="Formats")
@@ -82,6 +83,7 @@ class GenerateQuestion(Decoding):
             "RATES",
             default="measured at the start",
             group="Acceptance",
+            needs=("tree",),
         ),
     ] = None
     hardware: Annotated[
@@ -104,12 +106,8 @@ class GenerateQuestion(Decoding):
 
     def check(self) -> None:
         """See `Question.check`."""
-        if self.checkpoint and self.model:
-            raise InputError("--checkpoint and --model: only one of them may be given")
         if self.checkpoint and not Path(self.checkpoint).is_dir():
             raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", self.checkpoint)
-        if self.rates is not None and self.tree is None:
-            raise InputError("--rates: needs --tree")
 
     def request(self, kind: str) -> "Request":
         """The decoder request of one draft cache, drafted by `kind`."""

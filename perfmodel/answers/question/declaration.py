@@ -239,14 +239,15 @@ class Question:
     @in_names
     def __post_init__(self) -> None:
         known = arguments(type(self))
-        given = {name: getattr(self, name) != argument.fallback for name, argument in known.items()}
-        for name, argument in known.items():
+        given = [name for name, argument in known.items() if getattr(self, name) != argument.fallback]
+        for name in given:
+            argument = known[name]
             why = f", {argument.why}" if argument.why else ""
-            if argument.needs and given[name] and not any(given[other] for other in argument.needs):
-                raise InputError(f"{argument.flag}: needs {_either(argument.needs)}{why}")
-            others = [other for other in argument.without if other in known and other != name]
-            if given[name] and any(given[other] for other in others):
-                raise InputError(f"{argument.flag}: must be left out with {_either(others)}{why}")
+            if argument.needs and {*argument.needs}.isdisjoint(given):
+                raise InputError(f"{argument.flag}: needs {_either(known, argument.needs)}{why}")
+            if not {*argument.without}.difference([name]).isdisjoint(given):
+                others = [other for other in argument.without if other in known and other != name]
+                raise InputError(f"{argument.flag}: must be left out with {_either(known, others)}{why}")
         self.check()
 
     def check(self) -> None:
@@ -266,9 +267,9 @@ class Question:
         return {name: getattr(self, name) for name in arguments(type(self))}
 
 
-def _either(names: Sequence[str]) -> str:
+def _either(known: dict[str, Argument], names: Sequence[str]) -> str:
     """``--a, --b or --c``."""
-    *others, last = map(flag, names)
+    *others, last = (known[name].flag for name in names)
     return f"{', '.join(others)} or {last}" if others else last
 
 

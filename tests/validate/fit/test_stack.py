@@ -77,7 +77,7 @@ def test_the_command(tmp_path, capsys) -> None:
     assert len(found.fitted_on) == 2
     assert set(found.observed_error) == {*TIMES, "speedup"}
     assert run([*base, "--stack", folder, "--judge", folder]) == 2
-    assert "--judge, --stack" in capsys.readouterr().err
+    assert "--judge: must be left out with --stack" in capsys.readouterr().err
     refused("must hold a record of kind measure", newest, tmp_path, "measure", "--stack")
     micro = latest(records(RESULTS, "cpu-1"), "microbench")
     refused("must be of kind measure, given microbench", newest, micro.path, "measure", "--judge")
