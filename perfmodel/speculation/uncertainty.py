@@ -173,10 +173,10 @@ def iteration_log_error(scenario: Scenario, step_error: float, ratio_error: floa
     """Standard deviation of the logarithm of an iteration's time, from those of a step and of the ratio.
 
     Rows of a user's own engine time iterations directly: the error of a ratio is that of two such rows, the
-    error of an iteration that of one.
+    error of an iteration that of one, and at least that of a step.
     """
     if scenario.machine.calibration.measured is not None and ratio_error:
-        return ratio_error / math.sqrt(2.0)
+        return max(step_error, ratio_error / math.sqrt(2.0))
     return math.hypot(step_error, ratio_error)
 
 

@@ -28,12 +28,12 @@ question's.
 """
 OUT_OF_LINE = 0.3
 """Held-out log error above which a row is reported as one that does not fit the others."""
-FEW = 5
-"""Number of baseline steps from which their own errors determine the stated error."""
+USUAL, WEIGHT = {"target_s": 0.06, "speedup": 0.072}, 4
+"""Log errors of other own engines at draft lengths and batches that their rows lack, and the number of groups
+that they count as (docs/log.md).
+"""
 SAME_PLACE = 0.1
-"""Share by which two contexts may differ and still form a speedup."""
-LEAST_ERROR = 1e-4
-"""Least error in a file, because no fit is exact."""
+"""Share by which two batches or contexts may differ and still form a speedup."""
 DIGITS, RANGE_DIGITS, ERROR_DIGITS = 6, 4, 3
 """Significant digits of a value, of the ends of measured ranges, and of errors in words."""
 
@@ -151,29 +151,24 @@ def range_of(rows: EngineRows) -> MeasuredRange:
 
 
 def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
-    """Errors of a baseline step, by refits without the row; errors of a speedup, from the scatter of both
-    rows about the fit.
+    """Errors of a step or iteration, and of a speedup, at a draft length or batch that no row has.
 
-    The error of a held-out row consists of its own scatter, and of the uncertainty that the constants'
-    covariance states for every question anyway. The scatter alone is the mean of residual x held-out error:
-    the squared residual is too small by the row's leverage h, s^2 (1 - h), and the squared held-out error is
-    s^2 / (1 - h). Few rows widen both errors (Student's t), and no fit is closer than `NOISE`. If there are
-    few baseline steps, all rows stand for them.
+    Each draft length and batch between the ends is left out whole, because the rows of one server are off
+    together. Each such group counts once, and the errors of other servers (`USUAL`) count as `WEIGHT`
+    groups. Few groups widen the mean square (Student's t).
     """
-    held = np.log(fitted.held_out / rows.measured)
-    fit_to = np.log(rows.predict(fitted.calibration) / rows.measured)
-    baseline = np.array([t.gamma == 0 for t in rows.timings])
-    steps = held[baseline] if baseline.sum() >= FEW else held
-    scatter = max(float(np.mean(np.abs(fit_to * held))), fitting.NOISE**2)
-    squares = {"target_s": (float(np.mean(steps**2)), len(steps)), "speedup": (2 * scatter, len(held))}
-    source = {
-        "target_s": "rows held out one by one, widened for their number (Student's t)",
-        "speedup": "two rows about the fit, widened for their number (Student's t)",
-    }
+    off = [(left, np.log(seconds / rows.measured)) for left, seconds in fitted.groups]
+    pairs = speedup_pairs(rows.timings)
+    ratios = [[e[i] - e[j] for i, j in pairs if left[i]] for left, e in off]
+    own = {"target_s": [e[left] for left, e in off], "speedup": list(filter(None, ratios))}
     errors = {}
-    for name, (square, count) in squares.items():
-        rms = min(max(small_sample(square**0.5, count), LEAST_ERROR), MAX_LOG_RMS)
-        errors[name] = Scatter(log_rms=significant(rms, ERROR_DIGITS), rows=count, source=source[name])
+    for name, usual in USUAL.items():
+        squares = [float(np.mean(np.square(group))) for group in own[name]]
+        groups = WEIGHT + len(squares)
+        rms = small_sample(((WEIGHT * usual**2 + sum(squares)) / groups) ** 0.5, groups + 1)
+        source = f"{len(squares)} draft lengths and batches left out whole, and {WEIGHT} of other servers"
+        stated = significant(min(rms, MAX_LOG_RMS), ERROR_DIGITS)
+        errors[name] = Scatter(log_rms=stated, rows=len(rows.timings), source=source)
     return errors
 
 
@@ -191,8 +186,9 @@ def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
     pairs = []
     for i, row in enumerate(timings):
         for j, plain in enumerate(timings):
-            near = abs(row.context - plain.context) <= SAME_PLACE * max(row.context, plain.context)
-            if row.gamma and not plain.gamma and row.kind == plain.kind and row.batch == plain.batch and near:
+            places = (row.context, plain.context), (row.batch, plain.batch)
+            near = all(abs(a - b) <= SAME_PLACE * max(a, b) for a, b in places)
+            if row.gamma and not plain.gamma and row.kind == plain.kind and near:
                 pairs.append((i, j))
                 break
     return pairs

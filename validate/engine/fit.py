@@ -86,7 +86,8 @@ class EngineFit:
     """The result of a fit: `values` of the constants in the order of `free`, with standard errors and their
     correlation.
 
-    held_out: each row's seconds, predicted by a fit without it.
+    held_out: each row's seconds, predicted by a fit without it. groups: rows of one draft length or batch
+    between the ends (a mask), and the seconds of all rows, predicted by a fit without them.
     """
 
     calibration: Calibration
@@ -94,6 +95,7 @@ class EngineFit:
     stderr: tuple[float, ...]
     correlation: Array
     held_out: Array
+    groups: tuple[tuple[Array, Array], ...]
     pinned: tuple[str, ...]
 
 
@@ -148,16 +150,27 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
         free, (solved := _solve(rows, base, free, {}, np.ones(count, bool))), count
     ):
         del free[pinned]
-    held_out = np.empty(count)
-    for i in range(count):
-        left = _solve(rows, base, free, solved.values, np.arange(count) != i)
-        held_out[i] = rows.predict(with_values(base, left.values))[i]
+
+    def without(left: Array) -> Array:
+        kept = _solve(rows, base, free, solved.values, ~left)
+        return rows.predict(with_values(base, kept.values))
+
+    held_out = np.array([without(one)[i] for i, one in enumerate(np.eye(count, dtype=bool))])
+    groups = tuple((left, without(left)) for left in inner_groups(rows.timings))
     correlation = solved.covariance / np.outer(solved.stderr, solved.stderr)
     left_as_was = tuple(name for name in candidates if name not in free)
     calibration = with_values(base, solved.values)
-    return EngineFit(
-        calibration, tuple(free), tuple(solved.stderr.tolist()), correlation, held_out, left_as_was
-    )
+    stderr = tuple(solved.stderr.tolist())
+    return EngineFit(calibration, tuple(free), stderr, correlation, held_out, groups, left_as_was)
+
+
+def inner_groups(timings: Sequence[Timing]) -> list[Array]:
+    """Masks of the rows of each draft length, and of each octave of batches, but for the least and the
+    largest.
+    """
+    lengths = np.array([t.gamma for t in timings])
+    octaves = np.round(np.log2([t.batch for t in timings]))
+    return [each == value for each in (lengths, octaves) for value in np.unique(each)[1:-1]]
 
 
 @dataclass(frozen=True)
