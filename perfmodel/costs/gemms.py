@@ -54,8 +54,8 @@ class Experts:
     """Routed experts of all MoE layers: the work of one token, and the cost of reading one touched expert.
 
     popularity: shape of the gamma distribution of the experts' shares of the tokens; 0 means equally likely
-    experts. groups: expert-parallel groups of devices. Each expert is split within its group only, and every
-    group reads its share of the touched experts, as measured engine steps show (docs/accuracy_tables.md).
+    experts. groups: expert-parallel groups of devices. Each expert is split within its group only, and a pass
+    waits for the group with the most touched experts.
     """
 
     form: Format
@@ -78,6 +78,18 @@ class Experts:
     def touched(self, tokens: Floats) -> Floats:
         """Expected distinct experts that independently routed tokens touch."""
         return touched(self.num_experts, self.experts_per_token, tokens, self.popularity)
+
+    def fullest(self, tokens: Floats) -> Floats:
+        """Expected distinct experts that such tokens touch in the fullest group, at most all that it holds.
+
+        Each of H experts of a group is touched with probability p, so that a group has H p +- sqrt(H p (1 -
+        p)). The largest of G normal numbers is that of rank q = (G - 3/8) / (G + 1/4) (Blom, 1958), which is
+        4.91 (q^0.14 - (1 - q)^0.14) deviations above the mean (Tukey's lambda).
+        """
+        held, share = self.num_experts / self.groups, self.touched(tokens) / self.num_experts
+        rank = (self.groups - 0.375) / (self.groups + 0.25)
+        most = 4.91 * (rank**0.14 - (1.0 - rank) ** 0.14)
+        return np.minimum(held * share + most * np.sqrt(held * share * (1.0 - share)), held)
 
 
 def touched(experts: float, per_token: float, tokens: Floats, popularity: float) -> Floats:

@@ -149,7 +149,7 @@ def _small(op: Small, tokens: Floats) -> Op:
 
 
 def _routed(e: Experts, tokens: Floats, routed: Floats) -> Op:
-    touched = e.touched(routed) / e.groups
+    touched = e.fullest(routed)
     cost = Cost(
         e.flops_per_token * tokens,
         touched * e.expert_weight_bytes,

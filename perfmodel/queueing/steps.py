@@ -180,7 +180,6 @@ def step_times(
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
     gained = scenario.acceptance.tokens_per_iteration(drafted)
     own = own or request_constants().of(engine_of(scenario.machine.calibration))
-    ahead = own.passes_ahead_model_draft if isinstance(scenario.draft, ModelDraft) else own.passes_ahead
     sequences = sequences_of(scenario, context, drafted, limits, own.reserved_bytes)
     laws = None
     if reuse is not None:
@@ -216,7 +215,7 @@ def step_times(
                 seats=seats,
                 kv_share=1.0 / sequences[at] if sequences[at] > 0 else np.inf,
                 own_s=own.request_s + own.prompt_token_s * lengths.input_mean,
-                passes_ahead=ahead if gamma else own.passes_ahead,
+                passes_ahead=0.0 if gamma and isinstance(scenario.draft, ModelDraft) else own.passes_ahead,
                 reading=reading,
                 survival=None if survival is None else survival[: gamma + 1],
                 cached=cached,
@@ -272,7 +271,8 @@ def readings_of(
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
     ops = costs.forward(scenario.target_shard, 1.0, tokens / groups, 0.0, Full(), head_query=1.0)
     linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
-    seconds = factor * np.asarray(scenario.machine.predicted_s(linear, tokens))
+    routed = sum(scenario.machine.op_predicted_s(op) for op in linear if op.name == "experts")
+    seconds = np.asarray(scenario.machine.predicted_s(linear, tokens)) + (factor - 1.0) * routed
     square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
     ops = costs.forward(scenario.target_shard, 1.0, square, 0.0, Full(), head_query=1.0)
     own = sum(scenario.machine.op_predicted_s(op) for op in ops if op.kind == "attention") / square / groups
@@ -282,7 +282,7 @@ def readings_of(
         if not scenario.draft.shares_prefill:  # its passes load its weights anyway
             draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
     without, drafting = (
-        Reading(tokens, seconds, factor * each, launched, float(factor * own / square))
+        Reading(tokens, seconds, each, launched, float(own / square))
         for each in (own, own + draft / prompt / groups)
     )
     return without, drafting

@@ -1,5 +1,7 @@
 """Mixtures of experts: what passes touch, what verification costs, and where speculation peaks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,11 +27,14 @@ def experts() -> Experts:
 
 
 def test_experts_touched_by_a_simulation(experts: Experts) -> None:
-    """16 tokens, such as batch 4 at gamma 3, routed independently."""
+    """16 tokens, such as batch 4 at gamma 3, routed independently; and the fullest of four groups."""
     rng = np.random.default_rng(3)
-    seen = [len({e for _ in range(16) for e in rng.choice(128, 8, replace=False)}) for _ in range(2000)]
-    assert float(experts.touched(16)) == pytest.approx(np.mean(seen), rel=5e-3)
+    seen = [{e for _ in range(16) for e in rng.choice(128, 8, replace=False)} for _ in range(2000)]
+    assert float(experts.touched(16)) == pytest.approx(np.mean([len(s) for s in seen]), rel=5e-3)
     assert float(experts.touched(1)) == pytest.approx(8.0)
+    fullest = [np.bincount([e // 32 for e in s]).max() for s in seen]
+    assert float(replace(experts, groups=4).fullest(16)) == pytest.approx(np.mean(fullest), rel=1e-2)
+    assert replace(experts, groups=4).fullest(1e4) == 32.0, "all that it holds"
 
 
 def test_verification_costs_2_5_then_1_0_then_1_1_baseline_steps() -> None:

@@ -38,11 +38,11 @@ def test_a_row_for_each_load_and_length_that_agrees_with_itself():
 def test_no_more_than_the_whole_room_is_taken():
     """Answers of 30 k and 100 tokens, 13 at once; those that wait between their tokens hold a seat too."""
     ask = {"model": "llama-3.1-8b", "hardware": "a100", "input_len": "30k", "output_len": 100, "alpha": 0.5}
-    few, many = pm.traffic(**ask, draft="ngram", request_rate="0.22,0.25", gamma=0).rows
+    few, many = pm.traffic(**ask, draft="ngram", request_rate="0.22,0.29", gamma=0).rows
     assert (few.kv_share, many.kv_share) == tuple(
-        pytest.approx(row.running_mean / 13.24, rel=1e-3) for row in (few, many)
+        pytest.approx(row.running_mean / 13.19, rel=1e-3) for row in (few, many)
     )
-    assert 11 < many.running_mean < 13.24
+    assert 11 < many.running_mean < 13.19
 
 
 def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:

@@ -5,7 +5,7 @@ A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -182,32 +182,34 @@ def _folds(found: Record) -> list[str]:
 
 
 def _traffic(found: Record) -> list[str]:
-    """The table of the short page: by study, with its draft length held out."""
-    figures = [*SERVED][:4]
-    rows = [_served(name, part, figures) for name, part in found["traffic"]["length"]["studies"].items()]
-    head = ["a served run, its draft length left out", "runs", *(f"{SERVED[name]} %" for name in figures)]
-    return table([*head, "in interval", "correct verdict"], rows)
+    """The table of the short page: by study and by engine, with its draft length held out."""
+    of = found["traffic"]["length"]
+    rows = [
+        _served(name, part) for name, part in {**of["studies"], **of["engines"], "all": of["all"]}.items()
+    ]
+    return table(["a served run, its draft length left out", *HEAD], rows)
+
+
+HEAD = ["runs", "sources", *(f"{name} %" for name in SERVED.values()), "TPOT bias %", "growth of TPOT %"]
+HEAD += [f"in {COVERAGE:.0%} interval", "correct verdict"]
 
 
 def _served_runs(found: Record) -> list[str]:
     """All served runs, by study and by held-out group."""
     rows = [
-        _served(f"{name}; {by} left out", part, SERVED)
+        _served(f"{name}; {by} left out", part)
         for by, of in found["traffic"].items()
-        for name, part in {**of["studies"], "all": of["all"]}.items()
+        for name, part in {**of["studies"], **of["engines"], "all": of["all"]}.items()
     ]
-    return table(
-        ["served runs", "runs", *(f"{head} %" for head in SERVED.values()), "in interval", "correct verdict"],
-        rows,
-    )
+    return table(["served runs", *HEAD], rows)
 
 
-def _served(name: str, part: Record, figures: Iterable[str]) -> list[str]:
-    cells = [
-        _percent(part["mape"][figure]) if part["mape"][figure] is not None else "-" for figure in figures
-    ]
+def _served(name: str, part: Record) -> list[str]:
+    errors = [*(part["mape"][figure] for figure in SERVED), part["bias"], part["growth"]]
+    cells = ["-" if error is None else _percent(error) for error in errors]
     sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
-    return [name, str(part["rows"]), *cells, f"{part['inside']}", sides]
+    inside = _percent(part["inside"] / part["rows"], 0)
+    return [name, str(part["rows"]), str(part["sources"]), *cells, inside, sides]
 
 
 def _engines(found: Record) -> list[str]:

@@ -20,7 +20,8 @@ import numpy as np
 from perfmodel.answers.load.traffic_query import DEFAULT_STD
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.operations import Array
-from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.closed import serve
+from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs import data_folder
@@ -32,7 +33,7 @@ from perfmodel.speculation.uncertainty import log_error, step_log_error, with_ca
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
-from perfmodel.validate.studies.parameters import DECODING, SPECULATING
+from perfmodel.validate.studies.parameters import DECODING, ENGINES, SPECULATING
 from perfmodel.validate.studies.published_engines import query_of, source_of
 from perfmodel.validate.studies.steps import FittedConstants, dated
 
@@ -225,6 +226,7 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     published = request_constants().acceptance_std.get(run.target)
     spread = published.value if published else DEFAULT_STD
     met = replay(steps, lengths, limits, requests, run.concurrency, spread, SEED)
+    closed = serve(steps, Load(lengths, clients=np.array([float(run.concurrency)])), limits, spread)
     predicted = {
         "tpot_mean_ms": 1e3 * met.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(met.tpot_s, 0.99),
@@ -239,6 +241,7 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     ratios = {
         name: float(value / given) for name, value in predicted.items() if (given := run.measured(name))
     }
+    ratios["closed_form"] = 1e3 * closed.tpot.mean.item() / run.measured("tpot_mean_ms")
     return Compared(run, ratios, _stated(run))
 
 
@@ -302,6 +305,7 @@ def _stated(run: ServedRun) -> float:
 
 FIGURES = {
     "tpot_mean_ms": "TPOT",
+    "closed_form": "TPOT, closed form",
     "output_tokens_per_s": "throughput",
     "ttft_mean_ms": "TTFT",
     "tpot_p99_ms": "TPOT p99",
@@ -310,16 +314,29 @@ FIGURES = {
 """Figure of a served run -> its name in tables."""
 
 
+PARTS: dict[str, Callable[[ServedRun], str]] = {
+    "studies": lambda run: run.study,
+    "engines": lambda run: (
+        ENGINES[run.engine] + (", data-parallel attention" if run.data_parallel_attention else "")
+    ),
+}
+
+
 def figures() -> dict[str, Any]:
-    """The part of the accuracy record for served runs: by held-out group and by study, with every run's
+    """The part of the accuracy record for served runs: by held-out group and by part, with every run's
     ratios.
     """
     found: dict[str, Any] = {}
     for by in BY:
         everything = [compare(run, by) for study in STUDIES for run in runs(study)]
-        studies = grouped(everything, lambda c: str(c.run.study))
         found[by] = {
-            "studies": {name: _part(some, everything) for name, some in studies.items()},
+            part: {
+                name: _part(some, everything)
+                for name, some in grouped(everything, lambda c, of=of: of(c.run)).items()
+            }
+            for part, of in PARTS.items()
+        }
+        found[by] |= {
             "all": _part(everything, everything),
             "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
         }
@@ -330,6 +347,9 @@ def _part(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str,
     right, asked = _sides(some, everything)
     return {
         "rows": len(some),
+        "sources": len({source_of(str(c.run.source)) for c in some}),
+        "bias": math.expm1(np.mean([math.log(c.ratios["tpot_mean_ms"]) for c in some])),
+        "growth": _growth(some),
         "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},
         "inside": sum(abs(math.log(c.ratios["tpot_mean_ms"])) <= Z * c.log_error for c in some),
         "right": right,
@@ -342,16 +362,30 @@ def _mean(ratios: Iterable[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
+def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
+    """A server with what loads it: these columns, and lengths to a thousand."""
+    return *(run.cells[n] for n in (*SERVER, *names)), *np.round((run.output_tokens, run.input_tokens), -3)
+
+
+def _growth(some: Sequence[Compared]) -> float | None:
+    """Mean error of TPOT over that with the fewest clients, of the same server, draft and lengths."""
+    names = ("target", "engine_version", "draft", "steps")
+    by_clients = sorted(some, key=lambda c: c.run.concurrency)
+    alike = grouped(by_clients, lambda c: _place(c.run, *names)).values()
+    return _mean(
+        c.ratios["tpot_mean_ms"] / of[0].ratios["tpot_mean_ms"]
+        for of in alike
+        for c in of
+        if c.run.concurrency > of[0].run.concurrency
+    )
+
+
 def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[int, int]:
     """Number of speedups of TPOT on the measured side of 1, and the number of all."""
-
-    def place(run: ServedRun) -> tuple[Any, ...]:
-        return (*(run.cells[n] for n in (*SERVER, "concurrency")), round(run.output_tokens, -3))
-
-    base = {place(c.run): c for c in everything if c.run.steps == 0}
+    base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
     right = []
     for c in some:
-        alone = base.get(place(c.run)) if c.run.steps else None
+        alone = base.get(_place(c.run, "concurrency")) if c.run.steps else None
         if alone is not None:
             measured = alone.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")
             predicted = measured * alone.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"]

@@ -23,6 +23,7 @@ from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.traffic import (
     BY,
+    COOKBOOK,
     LONG_OUTPUT,
     LONG_PROMPTS,
     STUDIES,
@@ -72,7 +73,6 @@ SCALES = {
     "prompt_factor": Scale(0.1, 0.3, 0.15, log=True),
     "prompt_layer_s": Scale(1e-4, 4e-4, 4e-4),
     "passes_ahead": Scale(0.4, 0.5, 0.3, most=1.0),
-    "passes_ahead_model_draft": Scale(0.4, 0.5, 0.3, most=1.0),
     "reserved_bytes": Scale(0.5, 0.7, 0.3, log=True),
 }
 ROUNDS, FAR = 10, 3.0
@@ -174,7 +174,8 @@ def main() -> None:
     used = [
         run
         for run in everything
-        if run.study == LONG_PROMPTS or (run.output_tokens < LONG_OUTPUT and not run.data_parallel_attention)
+        if run.study == LONG_PROMPTS
+        or not (run.study == COOKBOOK or run.output_tokens >= LONG_OUTPUT or run.data_parallel_attention)
     ]
     lines = [straight_lines_of(run) for run in used]
     whole = fitted(lines)

@@ -14,11 +14,12 @@ from perfmodel.specs.calibrations.fit_errors import Scatter
 class EngineRequests(Frozen):
     """Request costs of one engine; by default none.
 
-    request_s: until a request is scheduled. prompt_token_s: per prompt token. prompt_factor: time of prompts
-    in a pass over that of the roofline. prompt_layer_s: additional time per layer of a pass that reads
-    prompts, whose kernels are launched one by one and not as a graph. passes_ahead: passes already handed to
-    the device before the one that takes a new request; the second number is for a draft with its own model.
-    reserved_bytes: memory for activations and graphs, which neither weights nor caches may take.
+    request_s: until a request is scheduled. prompt_token_s: per prompt token. prompt_factor: time of the
+    routed experts of a prompt over that of the roofline, whose kernels were measured with at most 1,024
+    tokens. prompt_layer_s: additional time per layer of a pass that reads prompts, whose kernels are launched
+    one by one and not as a graph. passes_ahead: passes already handed to the device before the one that takes
+    a new request (none with a draft that has its own model). reserved_bytes: memory for activations and
+    graphs, which neither weights nor caches may take.
     """
 
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
@@ -26,7 +27,6 @@ class EngineRequests(Frozen):
     prompt_factor: Annotated[float, Meta(gt=0, lt=10)] = 1.0
     prompt_layer_s: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     passes_ahead: Annotated[float, Meta(ge=0, le=2)] = 0.0
-    passes_ahead_model_draft: Annotated[float, Meta(ge=0, le=2)] = 0.0
     reserved_bytes: Annotated[float, Meta(ge=0, lt=1e12)] = 0.0
 
 

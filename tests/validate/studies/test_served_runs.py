@@ -125,7 +125,6 @@ TRUTH = EngineRequests(
     prompt_factor=1.3,
     prompt_layer_s=5e-4,
     passes_ahead=0.8,
-    passes_ahead_model_draft=0.1,
     reserved_bytes=4e9,
 )
 
