@@ -218,7 +218,7 @@ READERS: dict[str, Reader] = {
     ),
     **{
         f"published {name}": Reader(files(f"results/published/{name}.csv"), lambda p, t=row: read_rows(p, t))  # type: ignore[misc]
-        for name, row in {"points": PublishedRow, "served": ServedRow}.items()
+        for name, row in {"points": PublishedRow, "served": ServedRow, "step_laws": ServedRow}.items()
     },
     "withdrawn list": Reader(files("results/withdrawn.yaml"), _withdrawn),
     "plan": Reader(files("validate/plans/*.yaml"), lambda p: load_plan(str(p))),
