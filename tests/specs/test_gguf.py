@@ -160,6 +160,7 @@ HEAD = b"GGUF" + struct.pack("<I", 3)
         (HEAD + struct.pack("<QQQ", 0, 1, 2**63), "at most 4194304 bytes of a text"),
         (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 8, 2**50), "items of a list"),
         (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 9, 1), "no list of lists"),
+        (gguf(*qwen3())[:-12] + struct.pack("<IQ", 999, 0), "weights of known formats, given type 999"),
         (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<I", 99), "a type of value from 0 to 12"),
         (HEAD + struct.pack("<QQ", 0, 1) + text("a") + struct.pack("<IIQ", 9, 8, 2**20), "does not end"),
         (HEAD + struct.pack("<QQ", 1, 0) + text("t") + struct.pack("<I", 2**31), "1 to 4 dimensions"),

@@ -21,6 +21,8 @@ MOST_VALUES = 2**44
 """Most values of one tensor."""
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+UNKNOWN = "type "
+"""Begins the format of a tensor whose number is not known; files hold such tensors beside the weights."""
 _FORMATS = {number: name for name, (number, _, _) in BLOCKS.items()}
 
 
@@ -123,7 +125,7 @@ class _Cursor:
         if not 0 < math.prod(shape) <= MOST_VALUES:
             raise self.bad(f"1 to {MOST_VALUES} values of a tensor, given {math.prod(shape)}")
         self.skip(8)
-        return Tensor(shape, _FORMATS.get(number, f"type {number}"))
+        return Tensor(shape, _FORMATS.get(number, f"{UNKNOWN}{number}"))
 
 
 def read_header(path: Path) -> Header:

@@ -147,7 +147,7 @@ class _Reader:
             "attention_layers": None if len(attends) + len(recurrent) == self.depth else len(attends),
             "mlp_layers": None if len(mlps) == self.depth else len(mlps),
             "num_nextn_predict_layers": self.predicting if self.behind else None,
-            "weights": weights_of(self.outer, self.layers, self.behind),
+            "weights": weights_of(self.path, self.outer, self.layers, self.behind),
             "source": str(self.path),
         }
         if sliding:

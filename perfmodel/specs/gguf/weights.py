@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
+from pathlib import Path
 
-from perfmodel.specs.gguf.header import Tensor
+from perfmodel.errors import InputError
+from perfmodel.specs.gguf.header import UNKNOWN, Tensor
 from perfmodel.specs.huggingface.quantised import spelled
 
 GEMMS = {
@@ -29,10 +31,10 @@ GEMMS = {
 
 
 def weights_of(
-    outer: dict[str, Tensor], layers: Iterable[dict[str, Tensor]], behind: dict[str, Tensor]
+    path: Path, outer: dict[str, Tensor], layers: Iterable[dict[str, Tensor]], behind: dict[str, Tensor]
 ) -> str:
     """The shortest `--weights` that gives each GEMM its format in the file. behind: layers that predict
-    tokens.
+    tokens. Raises InputError for a GEMM in a format that ggml has not.
     """
     of = {tensor: gemm for gemm, tensors in GEMMS.items() for tensor in tensors.split()}
     held: dict[str, Counter[str]] = {}
@@ -47,6 +49,9 @@ def weights_of(
         held["mtp"] = Counter()
         for tensor in behind.values():
             held["mtp"][tensor.form] += tensor.values
+    forms = (form for counted in held.values() for form in counted)
+    if unknown := next((form for form in forms if form.startswith(UNKNOWN)), None):
+        raise InputError(f"{path}: must hold weights of known formats, given {unknown}")
     formats = {gemm: _mixed(counted) for gemm, counted in held.items()}
     return spelled(formats, formats.get("gate_up", formats.get("experts", "bf16")))
 
