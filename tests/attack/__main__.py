@@ -18,16 +18,16 @@ from tests.attack import cliffs, faults, mutants, readers, servers, surroundings
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
-SEED = 29
+SEED = 44
 ALONE = "PERFMODEL_ATTACK"
 """Set in the process of one part."""
-SEEDS = (2901, 2902, 2903)
-"""Of the mutants: nine in ten must be noticed with each."""
+SEEDS = (4401, 4402, 4403)
+"""Of the mutants: the tests must notice `LEAST_KILLED` of them with each."""
 READ, TYPED, CHANGED, PAIRS, KILLS, EACH, MUTANTS = 3400, 2400, 150, 1500, 100, 4, 40
 """Files given to readers, command lines, numbers changed, pairs of questions, kills, other faults of each
 kind, mutants of a seed.
 """
-LEAST_KILLED = 0.9
+LEAST_KILLED = 0.92
 Part = tuple[list[str], bool]
 """Lines of a table, and whether nothing got through."""
 Attack = Callable[[watch.Tally, Path], None]

@@ -53,7 +53,7 @@ longer does not end, which is seen too; and the most for tests of which that is 
 OTHERS_S = 20.0
 """Processor time for tests of other folders, the quickest of those that reach a mutant."""
 WAITS = 4
-"""A run may wait so many times as long as it may compute."""
+"""A run may wait so many times as long as it may compute, and longer on a busy machine."""
 MEMORY_BYTES = 8 * 2**30
 CRASHED = 77
 """Exit status where the tests could not be run at all: that is no mutant killed."""
@@ -139,12 +139,12 @@ class _Reaching:
         items[:] = sorted((i for i in items if ranks[i] is not None), key=lambda i: ranks[i] or 0.0) or items
 
 
-def passes(mutant: Mutant | None, tests: Iterable[str], *plugins: object, said: str = os.devnull) -> int:
-    """What pytest says of fast tests with a mutant (None: the code as it is); for a fork, which writes to
-    `said`.
+def passes(mutant: Mutant | None, tests: Iterable[str], *plugins: object) -> int:
+    """What pytest says of fast tests with a mutant (None: the code as it is); for a fork, whose output goes
+    nowhere.
     """
     os.chdir(ROOT)
-    out = os.open(said, os.O_WRONLY | os.O_CREAT)
+    out = os.open(os.devnull, os.O_WRONLY)
     os.dup2(out, 1)
     os.dup2(out, 2)
     for name in [name for name in sys.modules if name.partition(".")[0] in ("perfmodel", "tests")]:
@@ -175,7 +175,8 @@ def in_forks(calls: Iterable[tuple[Callable[[], int], float]]) -> Iterator[tuple
         for number, (call, limit_s) in itertools.islice(waiting, JOBS - len(running)):
             child = FORK.Process(target=_limited, args=(call, limit_s))
             child.start()
-            running[number] = child, time.monotonic() + WAITS * limit_s
+            busy = max(1.0, os.getloadavg()[0] / JOBS)
+            running[number] = child, time.monotonic() + WAITS * busy * limit_s
         if not running:
             return
         time.sleep(0.01)
@@ -200,8 +201,8 @@ def _limited(call: Callable[[], int], limit_s: float) -> None:
 
 
 def reached(tests: Collection[str]) -> Reached:
-    """What each test in some folders and modules runs, with the code as it is. Raises RuntimeError where one
-    fails.
+    """What each test in some folders and modules runs, with the code as it is; modules that fail, as by a
+    limit of time on a busy machine, are named and left out.
     """
     _load()
     below = [path for name in tests for path in (ROOT / name).rglob("test_*.py")]
@@ -213,35 +214,28 @@ def reached(tests: Collection[str]) -> Reached:
         calls = [(partial(_watched, module, f"{folder}/{i}"), LONGEST_S) for i, module in enumerate(modules)]
         for number, status in in_forks(calls):
             if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-                said = Path(f"{folder}/{number}.txt").read_text(encoding="utf-8", errors="replace")
-                raise RuntimeError(
-                    f"{modules[number]}: must pass before anything is changed:\n{said[-2000:]}"
-                )
+                print(f"{modules[number]} is left out: it fails with the code as it is", flush=True)
+                continue
             found.seconds.update(json.loads(Path(f"{folder}/{number}.json").read_text(encoding="utf-8")))
-        for path in Path(folder).glob("*.data.*"):
-            data = coverage.CoverageData(str(path))
-            data.read()
-            for file in data.measured_files():
-                lines = found.lines.setdefault(Path(file), {})
-                for line, contexts in data.contexts_by_lineno(file).items():
-                    ran = (
-                        (test or module)
-                        for module, _, test in (context.partition("|") for context in contexts)
-                    )
-                    lines.setdefault(line, set()).update(ran)
+            for path in Path(folder).glob(f"{number}.data.*"):
+                data = coverage.CoverageData(str(path))
+                data.read()
+                for file in data.measured_files():
+                    lines = found.lines.setdefault(Path(file), {})
+                    for line, contexts in data.contexts_by_lineno(file).items():
+                        parts = (context.partition("|") for context in contexts)
+                        lines.setdefault(line, set()).update(test or module for module, _, test in parts)
     return found
 
 
 def _watched(module: str, kept: str) -> int:
-    """Exit status of a test module with the code as it is; what it said, its times and its lines are in
-    files.
-    """
+    """Exit status of a test module with the code as it is; its times and its lines are in files."""
     os.environ["COVERED"] = f"{kept}.data"
     tree = [f"{ROOT}/{top}/*" for top in TOP]
     cover = coverage.Coverage(f"{kept}.data", True, include=tree, context=module, messages=False)
     watch = Watch(cover)
     with cover.collect():
-        status = passes(None, [module], watch, said=f"{kept}.txt")
+        status = passes(None, [module], watch)
     cover.save()
     Path(f"{kept}.json").write_text(json.dumps(watch.seconds), encoding="utf-8")
     return status
