@@ -246,6 +246,12 @@ def test_a_schedule_at_its_ends() -> None:
             Counters(100, (80, 60, 30), 200).rates("x", lengths=lengths)
 
 
+@pytest.mark.parametrize("accepted", [(3.0, 2.0), (60.0, -1.0)])
+def test_counters_of_a_server_that_began_anew_are_refused(accepted: tuple[float, ...]) -> None:
+    before = Counters(drafts=50.0, accepted=(40.0, 20.0))
+    refused("must not count backwards", Counters(accepted[0] + 5, accepted).since(before).check, "x")
+
+
 def test_counters_of_several_engines_are_added() -> None:
     """40 and 60 drafts; a time may follow a value, which may have an exponent."""
     text = "".join(f'vllm:spec_decode_num_drafts_total{{engine="{e}"}} {n}\n' for e, n in ((0, 40), (1, 60)))

@@ -83,10 +83,12 @@ class Counters:
         return Counters(self.drafts - before.drafts, accepted, tokens, decoded)
 
     def check(self, where: str) -> None:
-        """Refuse (InputError) impossible totals, and totals of zero."""
+        """Refuse (InputError) impossible totals, totals of zero, and those of a server that began anew."""
         if not self.drafts:
             raise InputError(f"{where}: counts no draft: nothing was drafted")
         reached = (self.drafts, *self.accepted)
+        if min(reached) < 0:
+            raise InputError(f"{where}: must not count backwards: was the server started anew?")
         if any(after > before for before, after in itertools.pairwise(reached)):
             raise InputError(
                 f"{where}: num_accepted_tokens_per_pos must not rise and be at most num_drafts "
