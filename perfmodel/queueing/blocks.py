@@ -61,9 +61,9 @@ class BlockCache:
         """Tokens of a prompt that need not be computed, and the idle tokens that the prompt would hold."""
         matched, missed, needed = 0, False, prompt
         for node, tokens in self.shared.paths[request]:
-            held = min(self.size.get(node, 0), tokens)
-            if node in self.users:
-                needed -= held
+            size = self.size.get(node, 0)
+            held = min(size, tokens)
+            needed -= held if node in self.users else held - size  # a longer idle node is held whole
             if not missed:
                 matched += held
                 missed = held < tokens
@@ -74,14 +74,13 @@ class BlockCache:
         """Takes the room that `find` returned."""
         fresh, double = 0, needed - prompt
         for node, tokens in self.shared.paths[request]:
-            held = min(self.size.get(node, 0), tokens) if node in self.users else 0
-            if not held:
-                self.idle_tokens -= self.idle.pop(node, 0)
-                self.size[node] = 0
+            before = self.size.get(node, 0) if node in self.users else 0
+            self.idle_tokens -= self.idle.pop(node, 0)
             self.users[node] = self.users.get(node, 0) + 1
-            self.size[node] = max(self.size[node], tokens)
-            fresh += tokens - held
-            double += held
+            self.size[node] = max(self.size.get(node, 0), tokens)
+            grown = self.size[node] - before
+            fresh += grown
+            double += tokens - grown
         self.own[request] = needed - fresh - double, double
         self.read += prompt - hit
         self.found += hit

@@ -116,6 +116,17 @@ def test_the_least_recently_used_blocks_go_first_and_a_request_lets_go_of_its_la
     assert blocks.idle_tokens == 90
 
 
+def test_a_short_prompt_does_not_shorten_an_idle_prefix() -> None:
+    """Of 100 shared tokens the second of three prompts has 40."""
+    blocks, found = BlockCache(HitLaw(10), Shared([((0, 100),), ((0, 40),), ((0, 100),)], [-1] * 3)), []
+    for request, prompt in ((0, 120), (1, 41), (2, 120)):
+        hit, needed = blocks.find(request, prompt)
+        blocks.enter(request, prompt, hit, needed)
+        found.append((hit, needed, blocks.leave(request, 5)))
+    assert found == [(0, 120, 125), (40, 101, 106), (100, 120, 125)]
+    assert blocks.idle_tokens == sum(blocks.idle.values()) == 100 + 25 + 6 + 25
+
+
 def test_a_dropped_block_is_computed_into_blocks_of_its_own() -> None:
     blocks = BlockCache(HitLaw(10, 1), Shared([((0, 40),)] * 2, [-1, -1]))
     blocks.enter(0, 100, *blocks.find(0, 100))
