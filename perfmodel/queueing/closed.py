@@ -68,6 +68,10 @@ class ServedLoad:
     share: Array
     metastable: NDArray[np.bool_]
 
+    def gained(self, steps: StepTimes) -> Array:
+        """Tokens per iteration of a request, ``[load]``: of a table by the batches that it decodes in."""
+        return _as_seen(steps, self.share) @ steps.gains
+
     @property
     def e2e(self) -> Moments:
         """Time to the last token. The part after the first token is a product of independent numbers: tokens,
@@ -122,15 +126,14 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     ttft = ttft + sometimes(chance, room / chance)
     running = _running(steps, o, served, most, at)
     mean = running / served / lengths.decoded
-    busy = o.share[:, 1:] * steps.batches  # as a request sees it: by the requests that are there
-    busy = busy / busy.sum(1, keepdims=True)
+    busy = _as_seen(steps, o.share)
     typical = np.sum(busy * o.pass_s, 1)
     batch = mixed(busy, Moments(o.pass_s / typical[:, None]))
     met = served * mean * lengths.decoded
     prompt = steps.prompt_at(np.maximum(running, 1.0))
     bunch = burst / (1.0 - np.minimum(served * prompt, FULL)) ** 2
     prompts = Moments(met, met * bunch, met)
-    tpot = per_token(steps, lengths, mean, prompts, prompt, batch, spread)
+    tpot = per_token(steps, lengths, mean, prompts, prompt, batch, spread, busy)
     return ServedLoad(lengths, running, served, o.saturated, ttft, tpot, most, o.share, o.metastable)
 
 
@@ -174,13 +177,20 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     room = np.maximum(room, 0.0)
     ttft = ttft + Moments(room, np.square(OF_ROOM * room))
     mean = decoding / lengths.decoded
-    prompts = Moments(others, REGULAR * others)
-    tpot = per_token(steps, lengths, mean, prompts, steps.prompt_at(1.0 + others), Moments(1.0), spread)
+    prompts, prompt = Moments(others, REGULAR * others), steps.prompt_at(1.0 + others)
     n, no = np.arange(steps.seats + 1.0), np.zeros(clients.shape, bool)
     served = served * busy
     running = served * decoding
     near = np.clip(1.0 - np.abs(n - running[:, None]), 0.0, 1.0)
+    seen = _as_seen(steps, near)
+    tpot = per_token(steps, lengths, mean, prompts, prompt, Moments(1.0), spread, seen)
     return ServedLoad(lengths, running, served, no, ttft, tpot, most, near, no)
+
+
+def _as_seen(steps: StepTimes, share: Array) -> Array:
+    """Shares of time ``[load, n]`` as a request sees them, from n = 1: by the requests that are there."""
+    busy = share[:, 1:] * steps.batches
+    return busy / busy.sum(1, keepdims=True)
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
@@ -208,11 +218,11 @@ def _cycle_within(
     fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
     decoding, ttft, others = _cycle(steps, lengths, limits, tried)
+    rising = np.asarray if steps.table else np.maximum.accumulate
+    decoding = rising(decoding)
     rates = np.minimum(np.maximum.accumulate(tried / (decoding + ttft.mean)), most)
     shorter = np.minimum(1.0, tried / rates / (decoding + ttft.mean))
-    decoding, at = decoding * shorter, places[fewer.size :]
-    if not steps.table:
-        decoding = np.maximum.accumulate(decoding)
+    decoding, at = rising(decoding * shorter), places[fewer.size :]
     times = ttft.mean, ttft.variance, ttft.third, ttft.least
     there = Moments(*(np.broadcast_to(of, tried.shape)[at] for of in times))
     return decoding[at], there, others[at], rates[at]

@@ -170,13 +170,15 @@ def per_token(
     prompt_s: Array,
     batch: Moments,
     spread: float,
+    busy: Array,
 ) -> Moments:
     """Time per output token over the requests, around its `mean`.
 
     Sources of variation: acceptance between requests (`spread`, a standard deviation), the iterations of an
     output, the number of other prompts met, and the batch (its pass over the mean pass that requests see).
     """
-    between, skew, within = _gain_spread(steps.gamma, round(steps.tokens_per_iteration, 9), spread)
+    each = [_gain_spread(t.gamma, round(t.tokens_per_iteration, 9), spread) for t in steps.table or (steps,)]
+    between, skew, within = (busy @ np.array(each)).T if steps.table else each[0]
     chance = within / lengths.decoded
     share = np.minimum(prompt_s / (mean * lengths.decoded), 1.0)
     met = share**2 * (prompts.variance + prompts.mean * steps.prompt_cv(lengths) ** 2)

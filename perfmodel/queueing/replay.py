@@ -105,6 +105,7 @@ def replay(
     spread: float = 0.0,
     seed: int = 0,
     cap: int | None = None,
+    around: int | None = None,
 ) -> ReplayedRequests:
     """Serve all requests. clients: each sends one request at the start, and the next when the previous one is
     answered.
@@ -112,9 +113,10 @@ def replay(
     lengths: the lengths at which `steps` were priced; the time of a prompt is proportional to its tokens. The
     first request of each client comes at its time in `requests`. cap: the most requests at the server at
     once, like ``--max-concurrency`` of ``vllm bench serve``. A request beyond it is sent when another ends,
-    and its times begin then.
+    and its times begin then. around: the running batch at whose draft length iterations are drawn, if it
+    follows the batch; None for the longest.
     """
-    return _Server(steps, lengths, limits, requests, clients, spread, seed, cap).run()
+    return _Server(steps, lengths, limits, requests, clients, spread, seed, cap, around).run()
 
 
 def iterations(steps: StepTimes, decoded: NDArray[np.int64], spread: float, seed: int) -> NDArray[np.int64]:
@@ -173,6 +175,7 @@ class _Server:
         spread: float,
         seed: int,
         cap: int | None,
+        around: int | None,
     ) -> None:
         count = requests.at_s.size
         self.steps, self.limits, self.clients = steps, limits, clients
@@ -194,7 +197,7 @@ class _Server:
         self.prompts, self.outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
         self.wanted = requests.output_tokens
         decoded = requests.output_tokens - 1
-        drawn = max(table, key=lambda t: t.gamma)
+        drawn = max(table, key=lambda t: t.gamma) if around is None else table[min(around, len(table)) - 1]
         # work: iterations that an answer takes at one length, times what is gained in one; any length does
         # that much
         work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * drawn.tokens_per_iteration

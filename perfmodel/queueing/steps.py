@@ -141,8 +141,14 @@ class StepTimes:
     @property
     def running_s(self) -> Array:
         """Seconds of a pass as it runs. In a table, `decode_s` is rescaled to equal gains instead."""
-        gained = np.array([t.tokens_per_iteration for t in self.table])
-        return self.decode_s * (gained / self.tokens_per_iteration) if self.table else self.decode_s
+        return self.decode_s * (self.gains / self.tokens_per_iteration)
+
+    @property
+    def gains(self) -> Array:
+        """`tokens_per_iteration` at each running batch."""
+        if not self.table:
+            return np.full(self.decode_s.size, self.tokens_per_iteration)
+        return np.array([t.tokens_per_iteration for t in self.table])
 
     def prompt_at(self, batch: Array) -> Array:
         """`prompt_s`, interpolated between whole batches."""

@@ -14,6 +14,7 @@ from perfmodel.answers.load.traced import lengths_of, rate_of, trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.operations import Array
+from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Load
 from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Replica
@@ -82,8 +83,17 @@ class Run:
         gains = gains_along(question, self.scenario, steps.gamma, contexts)
         if gains is not None:
             requests = replace(requests, gain=gains / steps.tokens_per_iteration)
-        spread, seed = question.spread, question.seed
-        return replay(steps, self.lengths, question.limits, requests, clients, spread, seed, cap)
+        given = question.limits, requests, clients, question.spread, question.seed, cap
+        return replay(steps, self.lengths, *given, around=None if gains is not None else self.around(steps))
+
+    def around(self, steps: StepTimes) -> int | None:
+        """About how many requests run; None if the requests all come at the start."""
+        rate, clients = self.where["request_rate"], self.where["concurrency"]
+        if not steps.table or (rate or clients) is None:
+            return None
+        load = Load(self.lengths, rate=rate, clients=None if rate else float(clients))
+        served = serve(steps, load, self.question.limits)
+        return max(round(float(served.running[0])), 1)
 
     def row(self, choice: Choice, log_off: float | None) -> TrafficRow:
         """The row of a choice that serves them. log_off: standard deviation of the logarithm of its mean
@@ -108,7 +118,7 @@ class Run:
             prefix_hit_rate=met.hit_rate,
             kv_share=min(met.running * steps.kv_share, 1.0),
             tpot_interval=None if log_off is None else self._interval(steps, log_off, met),
-            tokens_per_iteration=steps.tokens_per_iteration,
+            tokens_per_iteration=float(np.interp(met.running, steps.batches, steps.gains)),
             warnings=tuple(told),
         )
 

@@ -118,7 +118,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
     replicas = [_replicas(question, steps, served, float(value)) for value in loads]
     tpot, ttft, e2e = (_percentiles(moments) for moments in (served.tpot, served.ttft, served.e2e))
     hit_rate = None if steps.cached is None else steps.cached.found(served.share)
-    rows = []
+    gained, rows = served.gained(steps), []
     for i, value in enumerate(loads.tolist()):
         over = bool(served.saturated[i])
         rows.append(
@@ -137,7 +137,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                 prefix_hit_rate=None if hit_rate is None else float(hit_rate[i]),
                 replicas=replicas[i],
                 tpot_interval=None if low is None else (float(low[i]), float(high[i])),
-                tokens_per_iteration=steps.tokens_per_iteration,
+                tokens_per_iteration=float(gained[i]),
                 warnings=(
                     *_warnings(question, short, splits, served, i, replicas[i]),
                     *(() if hit_rate is None or question.opens else _crowded_out(steps, hit_rate[i])),
