@@ -80,12 +80,13 @@ def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             names |= {key: _name(head, key, where) for key in NAMES}
             places = [head.index(names[key]) for key in NAMES]
             own = next((head.index(name) for name in SESSION if name in head), None)
+            last = max(*places, own or 0)
             while block := [row for row in islice(rows, AT_ONCE) if row]:
                 columns = [[row[place] for row in block] for place in places]
                 yield *columns, [] if own is None else [row[own] or None for row in block], []
                 count += len(block)
         except IndexError:
-            short = next(n for n, row in enumerate(block, 1) if len(row) <= max(places))
+            short = next(n for n, row in enumerate(block, 1) if len(row) <= last)
             raise InputError(f"{where}: request {count + short}: must have a cell for each column") from None
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{where}: line {rows.line_num + 1}: must be CSV in UTF-8: {error}") from None

@@ -1,82 +1,112 @@
 """``python -m tests.attack.loads [COUNT [SEED]]``: what holds of any server under load, whatever is asked.
 
 Throughput of clients does not fall with their number nor exceed capacity; no more decode than there are
-seats; the share within the SLO does not rise with load; and where no warning says otherwise TPOT does not
-fall with it and is within `CLOSE` of the replay.
+seats; the share within the SLO does not rise with load; no number is negative or endless; and where no
+warning says otherwise TPOT of one length does not fall with load, and of any is within `CLOSE` of the replay.
 """
 
+import math
 import sys
+import warnings
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.load import traffic as load_of
 from perfmodel.answers.load.traffic import Traffic, traffic
-from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.answers.load.traffic_rows import TrafficRow, flat
 from perfmodel.errors import InputError
+from perfmodel.specs.boundary.files import bundled_names
 
 SEED, CLOSE, SLACK = 40, 0.1, 1e-3
-REPLAYED, REQUESTS, ANSWERS = 0.15, 600, 40
+REPLAYED, REQUESTS, ANSWERS, MOST = 0.15, 600, 40, 40_000
 """Share of the questions that are replayed too; by so many requests, or times those that run at once."""
 SERVERS = (
     ("llama-3.1-8b", "h100", 1),
-    ("llama-3.1-8b", "a100", 1),
     ("qwen3-8b", "l40s", 1),
-    ("qwen3-32b", "h100", 2),
-    ("gpt-oss-120b", "h200", 1),
+    ("gemma-3-27b", "h100", 1),
     ("gpt-oss-120b", "h100", 2),
     ("llama-3.1-70b", "h100", 4),
+    ("qwen3.5-35b-a3b", "h200", 1),
+    ("glm-4.5-air", "h200", 4),
+    ("deepseek-v3.2", "h200", 8),
     ("deepseek-r1", "b200", 8),
 )
 RATES, CLIENTS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.05), (1, 2, 4, 8, 16, 32, 64, 128, 256)
+POLICIES = ("auto", "table", "confidence", "adaptive", "tail", "profiled")
+DRAFTS = ("eagle3", "eagle3", "mtp", "ngram", "self", "dflash", "medusa", "suffix", "llama-3.2-1b", None)
+ENGINES = ("vllm", "vllm", "sglang", "sglang", "trtllm", "llamacpp", "magicdec", "gpt-fast")
 
 
 def question(rng: Random) -> dict[str, Any]:
-    """A server and requests; its draft, if any, is EAGLE-3 of a given acceptance."""
-    model, hardware, tp = rng.choice(SERVERS)
+    """A server, well-known or any, its draft, requests, and what these have in common."""
+    every = [rng.choice(bundled_names(kind)) for kind in ("models", "gpus")]
+    model, hardware, tp = rng.choice((*SERVERS, *SERVERS, *[(*every, rng.choice((1, 2, 4, 8)))] * 9))
     inputs, outputs = (round(10 ** rng.uniform(1.3, most)) for most in (4.2, 3.3))
-    drafts = {"gamma": rng.choice((0, 0, 1, 3, 5)), "draft": "eagle3", "alpha": rng.choice((0.3, 0.6, 0.85))}
-    return drafts | {
+    shared = {
+        "prefix_len": round(rng.choice((0.3, 1.0)) * inputs),
+        "prefix_hits": rng.choice((0.0, 0.5, 1.0)),
+    }
+    turns = {"turns": rng.choice((2, 5, 20)), "turn_input_len": 300, "think_time": rng.choice((0, 2, 60))}
+    formats = {"weights": rng.choice(("bf16", "fp8", "nvfp4")), "kv_dtype": rng.choice(("bf16", "fp8"))}
+    groups = {"dp": tp, "ep": rng.choice((1, tp))}
+    limits = {"slo": {"ttft": 10 ** rng.uniform(2, 4), "tpot": 10 ** rng.uniform(0.7, 2)}}
+    asked = {
         "model": model,
         "hardware": hardware,
         "tp": tp,
-        "engine": rng.choice(("vllm", "vllm", "sglang", "trtllm")),
+        "engine": rng.choice(ENGINES),
         "input_len": inputs,
         "output_len": max(outputs, 2),
         "input_std": rng.choice((0.0, 0.5 * inputs)),
         "output_std": rng.choice((0.0, 0.5 * outputs)),
         "max_num_batched_tokens": rng.choice((512, 2048, 8192, 16384)),
-        "max_num_seqs": rng.choice((None, 8, 64)),
-        "slo": {"ttft": 10 ** rng.uniform(2, 4), "tpot": 10 ** rng.uniform(0.7, 2)},
+        "max_num_seqs": rng.choice((None, None, 1, 8, 64)),
         "burstiness": rng.choice((1.0, 1.0, 0.3, 3.0)),
+        "gamma": rng.choice((0, 1, 3, (1, 5), *POLICIES)),
+        "draft": rng.choice(DRAFTS),
+        "alpha": rng.choice((0.0, 0.3, 0.6, 0.85, 0.99)),
+        "acceptance_std": rng.choice((None, 0.0, 0.2)),
     }
+    for more, share in ((shared, 0.25), (turns, 0.2), (formats, 0.3), (groups, 0.2), (limits, 0.5)):
+        asked |= more if rng.random() < share else {}
+    return asked
 
 
 def broken(rng: Random) -> Iterator[str]:
     """What does not hold of one drawn question, at rates and with clients."""
     asked = question(rng)
     alone = traffic(max_concurrency=1, **asked)
-    seats = asked["max_num_seqs"] or 4096
-    for row in alone.rows[: 1 + bool(asked["gamma"])]:
-        if not row.saturation_rate:
-            return
-    most = alone.rows[-1].saturation_rate
+    most = min(row.saturation_rate for row in alone.rows)
+    seats = (asked["max_num_seqs"] or 4096) * asked.get("dp", 1)
+    if not most:
+        return
     for load in (
         {"max_concurrency": CLIENTS},
-        {"request_rate": tuple(float(f"{s * most:.4g}") for s in RATES)},
+        {"request_rate": tuple(float(f"{max(s * most, 1e-6):.4g}") for s in RATES)},
     ):
         answer = traffic(**load, **asked)
         for gamma in {row.gamma for row in answer.rows}:
             rows = [row for row in answer.rows if row.gamma == gamma]
             for told in unlike(rows, seats, clients="max_concurrency" in load):
-                yield f"{told}: {asked | {'gamma': gamma}} {load}"
+                yield f"{told}: {asked | {'at': gamma}} {load}"
         if rng.random() < REPLAYED:
             at = rng.randrange(1, 7)
             one = {name: values[at] for name, values in load.items()}
-            running = max(row.running_mean for row in traffic(**one, **asked).rows)
-            served = traffic(**one, **asked, num_prompts=max(REQUESTS, round(ANSWERS * running)), replay=True)
-            yield from (f"{told}: {asked} {one}" for told in apart(served))
+            count = long_enough(asked, traffic(**one, **asked).rows)
+            if count <= MOST:
+                served = traffic(**one, **asked, num_prompts=count, replay=True)
+                yield from (f"{told}: {asked} {one}" for told in apart(served))
+
+
+def long_enough(asked: dict[str, Any], rows: tuple[TrafficRow, ...]) -> int:
+    """Requests after which a server no longer shows its start: of sessions sixty times those under way."""
+    turns, rate = asked.get("turns", 1), max(row.requests_per_s for row in rows)
+    stay = asked.get("think_time", 0) + max(row.e2e_s.mean if row.e2e_s else math.inf for row in rows)
+    sessions = 60 * turns * rate * stay if turns > 1 else 0.0
+    return math.ceil(min(max(REQUESTS, ANSWERS * max(row.running_mean for row in rows), sessions), MOST + 1))
 
 
 def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> Iterator[str]:
@@ -85,13 +115,16 @@ def unlike(rows: list[TrafficRow], seats: int, clients: bool) -> Iterator[str]:
     doubted = [any("--replay" in note for note in row.warnings) for row in rows]
     tpot = np.array([row.tpot_s.mean for row, doubt in zip(rows, doubted, strict=True) if not doubt])
     share = np.array([row.slo_share or 0.0 for row in rows])
+    numbers = [cell for row in rows for cell in flat(row).values() if isinstance(cell, float)]
+    if not all(0 <= number < math.inf for number in numbers):
+        yield "a number is negative or endless"
     if clients and (np.diff(served) < -SLACK * served[1:]).any():
         yield "throughput falls with clients"
     if (served > rows[0].saturation_rate * (1 + SLACK)).any():
         yield "more than capacity is served"
     if max(row.running_mean for row in rows) > seats * (1 + SLACK):
         yield "more decode than there are seats"
-    if (np.diff(tpot) < -SLACK * tpot[1:]).any():
+    if isinstance(rows[0].gamma, int) and (np.diff(tpot) < -SLACK * tpot[1:]).any():
         yield "TPOT falls with load"
     if (np.diff(share) > SLACK).any():
         yield "the share within the SLO rises with load"
@@ -112,7 +145,8 @@ def apart(answer: Traffic) -> Iterator[str]:
 
 def main(count: int = 5000, seed: int = SEED) -> int:
     """Ask so many; exit status 1 where something did not hold."""
-    rng, found, refused = Random(seed), 0, 0
+    rng, found, refused, load_of.UNASKED = Random(seed), 0, 0, 0  # no replays but those asked for
+    warnings.simplefilter("error")
     for _ in range(count):
         try:
             for told in broken(rng):

@@ -94,6 +94,11 @@ def test_what_prompts_have_in_common(tmp_path, name, text, paths, follows):
             "hash_ids of request 1 by arrival: must be one for each",
         ),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2,3\n1,2\n", "request 2: must have a cell"),
+        (
+            "t.csv",
+            "arrival_s,input_tokens,output_tokens,session\n1,2,3,a\n1,2,3\n",
+            "request 2: must have a cell",
+        ),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1,2," + "3" * 200_000, "field larger than"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n" + "9" * 400 + ",2,3", "request 1: arrival_s"),
         ("t.csv", "arrival_s,input_tokens,output_tokens\n1e16,2,3", "arrival_s: must be a number from 0 to"),
