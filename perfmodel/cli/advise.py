@@ -89,7 +89,7 @@ def _print(a: Advice, verbose: bool) -> None:
         )
         if line is not None:
             say_whole(line)
-        else:
+        if line in (None, a.serve.llamacpp_line):
             say("; ".join(a.serve.notes), "dim")
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import Named
@@ -133,3 +135,15 @@ def test_devices_in_turn_have_the_memory_of_all_and_the_time_of_one() -> None:
     assert split.ar_tpot_s == pytest.approx(27.0e-3, rel=0.1)
     with pytest.raises(InputError, match="tp: must be 1 with layer_split"):
         whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, layer_split=2, tp=2, **asked)
+
+
+def test_a_mac_is_asked_by_three_flags_for_its_servers_slots_and_default_length() -> None:
+    a = advise("gpt-oss-20b", "m4-max", 16384)
+    assert a.chosen
+    assert a.serve
+    assert (a.query.as_dict()["batch"], a.chosen.batch, a.chosen.gamma) == ([1, 4], 4, 1)
+    assert "-c 65536 -np 4" in str(a.serve.llamacpp_line)
+    default = whatif("gpt-oss-20b", "m4-max", 4, 16384, 3, draft=a.chosen.draft).speedup
+    assert a.serve.notes[0] == f"by default the server drafts 3 tokens: {default:.2f} times the baseline"
+    asked = {"context": 16384, "draft": "eagle3", "engine": "llamacpp"}
+    assert schedule("gpt-oss-20b", "3090", **asked).tables[0].ranges[-1].high == 4

@@ -9,10 +9,13 @@ and the margins.
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from perfmodel.answers.advice.candidates import AdviseQuery, Skip, find_candidates
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import Export, export, served_with
 from perfmodel.answers.advice.infeasible import why_infeasible
+from perfmodel.answers.advice.llama_server import DEFAULT_LENGTH
 from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, front, price
 from perfmodel.answers.advice.required_acceptance import BreakEven, break_evens
 from perfmodel.answers.advice.robustness import Robustness, robustness_of
@@ -23,7 +26,7 @@ from perfmodel.answers.question.doubts import slowing
 from perfmodel.answers.text import ratio_text
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation.chain import predict, speedups
 from perfmodel.speculation.uncertainty import speedup_interval
 from perfmodel.speculation.workload import Workload
 
@@ -115,6 +118,7 @@ def advise(question: AdviseQuery) -> Advice:
     Only drafts whose acceptance was measured are searched: by rate, by a file, or in the bundled rows. Raises
     InputError for what the user got wrong.
     """
+    question = question.with_slots
     alone, candidates, skips = find_candidates(question)
     baseline, drafted = price(alone, candidates, question)
     ranked = [point for x in (*baseline, *drafted) if (point := best(x, question)) is not None]
@@ -192,7 +196,9 @@ def _serve(query: AdviseQuery, chosen: PricedPoint) -> Export | None:
         return None
     context, gain = query.context, 1.0
     ranges = (Range(1, chosen.batch, chosen.gamma, gain),)
-    table = LengthTable(ranges, context, context, gain, chosen.gamma, gain, (gain,))
+    most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
+    by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
+    table = LengthTable(ranges, context, context, gain, chosen.gamma, gain, by_length)
     return export(table, s.draft, *served_with(query, s, s.draft.name if chosen.gamma else None))
 
 

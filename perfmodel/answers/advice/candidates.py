@@ -4,11 +4,13 @@ A candidate without a measured acceptance is skipped and listed; no acceptance i
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
+from perfmodel.answers.advice.llama_server import SLOTS
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.acceptance_of import measured_acceptance
 from perfmodel.answers.question.declaration import POSITIVE, argument, question
@@ -36,7 +38,7 @@ from perfmodel.parse import items
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcceptance
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
 from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
@@ -76,7 +78,13 @@ class AdviseQuery(CommonOptions):
     """
 
     context: arg.Context
-    batch: Wholes = argument("Batch sizes to search.", arg.COUNTS, "--batch-size -b", default="1..256")
+    batch: MaybeWholes = argument(
+        "Batch sizes to search.",
+        arg.COUNTS,
+        "--batch-size -b",
+        shown=f"1..{MAX_BATCHES}; 1..{SLOTS} with llama.cpp",
+        default=None,
+    )
     tp: Wholes = argument(
         "Tensor-parallel degrees of the target to search.", arg.COUNTS, "--tensor-parallel", default=1
     )
@@ -138,7 +146,14 @@ class AdviseQuery(CommonOptions):
     @property
     def batches(self) -> Array:
         """Distinct batch sizes in rising order."""
-        return np.unique(np.asarray(self.batch, float))
+        return np.unique(np.asarray(self.batch or range(1, MAX_BATCHES + 1), float))
+
+    @property
+    def with_slots(self) -> "AdviseQuery":
+        """The question with the batches of llama.cpp's server, where it is asked about and none are given."""
+        if self.batch is not None or engine_of(Named.of(self).calibration) != ELSEWHERE:
+            return self
+        return replace(self, batch=tuple(range(1, SLOTS + 1)))
 
     def may_choose(self, runs: RunsIn | None) -> bool:
         """Whether a draft may be recommended, given where it runs."""

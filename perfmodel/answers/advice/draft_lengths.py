@@ -23,7 +23,8 @@ from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 
-MAX_BATCH = 4096
+MAX_BATCH, MAX_BATCHES = 4096, 256
+"""The largest batch that may be asked about, and that is searched where none is given."""
 AcceptanceAt = Callable[[float], Acceptance]
 DEFAULT_HYSTERESIS = 0.002
 CONTEXTS_PER_RANGE = 5

@@ -15,6 +15,10 @@ CACHES = {"fp32": "f32"} | {name: name for name in ("q8_0", "q5_1", "q5_0", "iq4
 SIXTEEN = ("bf16", "fp16")
 """KV formats that need no flag, because the engine's default is fp16."""
 ALL_LAYERS = 999
+SLOTS = 4
+"""Sequences that the server decodes at once by default."""
+DEFAULT_LENGTH = 3
+"""Tokens that it drafts by default."""
 NGRAM = 3
 """Smallest n-gram that an n-gram draft matches."""
 
@@ -72,6 +76,9 @@ def llama_server(
 
 def _draft(table: LengthTable, draft: Draft, path: str | None, notes: list[str]) -> dict[str, object]:
     tokens, known = table.best_constant, serving_engines()["llamacpp"].drafts.get(draft_word(draft))
+    if tokens != DEFAULT_LENGTH < len(table.by_constant):
+        usual = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
+        notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {usual}")
     if tokens == 0:
         notes.append("no draft length gains: leave speculation off (--spec-type none)")
         return {}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perfmodel.answers.advice.draft_lengths import (
     DEFAULT_HYSTERESIS,
     MAX_BATCH,
+    MAX_BATCHES,
     LengthTable,
     length_tables,
 )
@@ -22,6 +23,7 @@ from perfmodel.answers.advice.engine_lines import (
     no_line,
     served_with,
 )
+from perfmodel.answers.advice.llama_server import SLOTS
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.verdict import Calibrated, warnings
 from perfmodel.answers.question import arguments as arg
@@ -43,7 +45,7 @@ from perfmodel.answers.question.resolving import assumed, resolve
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.speculation.capacity import memory_of
 from perfmodel.speculation.chain import predict
@@ -51,7 +53,6 @@ from perfmodel.speculation.confidence import ByConfidence, by_confidence
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
-MAX_BATCHES = 256
 MAX_CONTEXTS = 1000
 LEAST_GAIN = 0.02
 """Gain over the best single length below which a table is not recommended."""
@@ -70,7 +71,7 @@ class ScheduleQuery(Options):
     max_batch: MaybeWhole = argument(
         "Largest batch size of the table.",
         "N",
-        shown=f"what fits, at most {MAX_BATCHES}",
+        shown=f"what fits, at most {MAX_BATCHES}, or {SLOTS} with llama.cpp",
         limits=(1, MAX_BATCH),
         default=None,
     )
@@ -177,9 +178,10 @@ def schedule(question: ScheduleQuery) -> Schedule:
     if question.max_batch is None and not fitting[-1]:
         raise InputError(f"--context: not one sequence of {contexts[-1]} tokens fits on this device")
     # where none fits the table is of the asked batches, and says so
-    seats = [min(n or MAX_BATCH, question.max_batch or MAX_BATCHES) for n in fitting]
-    tables = _tables(scenario, question, contexts, seats, query.max_gamma)
     engine = engine_of(scenario.machine.calibration)
+    most = question.max_batch or (SLOTS if engine == ELSEWHERE else MAX_BATCHES)
+    seats = [min(n or MAX_BATCH, most) for n in fitting]
+    tables = _tables(scenario, question, contexts, seats, query.max_gamma)
     instead = _instead(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
     if instead is not None:
         tables = (tables[0].single(),)
