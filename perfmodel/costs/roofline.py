@@ -6,18 +6,19 @@ Williams et al. 2009; docs/model.md describes the calibration by op with an exam
 `Machine.split`.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import numpy as np
 
 from perfmodel.costs.monotone import monotone_shares
-from perfmodel.costs.pass_time import LIMITERS, PassTime
+from perfmodel.costs.pass_time import PassTime
+from perfmodel.costs.split import Part, Split, by_term, over, seconds_of, unstacked
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Floats, Op, summed
 from perfmodel.specs.calibrations.calibration import Calibration, over_host
-from perfmodel.specs.calibrations.constants import Term, interpolated
+from perfmodel.specs.calibrations.constants import interpolated
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.engines.attention import Backend, backend_name, engine_attention
@@ -28,16 +29,6 @@ PACKED = "q4_k"
 """The format of llama.cpp that stands in for its other formats below one byte per weight."""
 MEASURED_HOST_LINK = 32e9
 """Host links of the servers behind the all-reduce tables over PCIe, in bytes/s each way: PCIe 4.0 x16."""
-_TINY = float(np.finfo(float).tiny)
-Part = tuple[Term, Floats]
-Overlap = tuple[tuple[Part, ...], Floats, float]
-"""The loading times, the concurrent computing time, and the power p of their overlap: (sum(loaded)^p +
-computed^p)^(1/p).
-"""
-Split = tuple[tuple[Part, ...], Overlap | None]
-"""Calibrated seconds of one op by term: terms that add up, and terms that overlap. Plain tuples, for the
-inner loop.
-"""
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,7 @@ class Machine:
         """
         alone, overlap = replace(self, host_layers=0.0).split(op)
         kept = 1.0 - self.host_layers
-        every = _seconds(replace(op, stacked=False), (alone, overlap))
+        every = seconds_of(replace(op, stacked=False), (alone, overlap))
         slower = np.maximum(op.cost.bytes / self.host_bytes_per_s, every)
         both = (*((term, s * kept) for term, s in alone), ("param_load", self.host_layers * slower))
         if overlap is None:
@@ -159,7 +150,7 @@ class Machine:
         own = replace(op, cost=less, kernels=op.kernels * kept, expert_layers=round(op.expert_layers * kept))
         device = replace(self, host_experts=0.0)
         alone, overlap = device._linear(own)
-        slower = np.maximum(cost.weight_bytes / self.host_bytes_per_s, _seconds(op, device._linear(op)))
+        slower = np.maximum(cost.weight_bytes / self.host_bytes_per_s, seconds_of(op, device._linear(op)))
         return (*alone, ("param_load", self.host_experts * slower)), overlap
 
     def _experts(self, op: Op, kernel: ExpertKernel) -> Split:
@@ -280,11 +271,11 @@ class Machine:
 
     def op_predicted_s(self, op: Op) -> Floats:
         """Calibrated time of one op, all its kernels."""
-        return _seconds(op, self.split(op))
+        return seconds_of(op, self.split(op))
 
     def op_limiter(self, op: Op) -> str:
         """The limiter of one op with scalar counts: the largest term of its calibrated time."""
-        terms = _by_term([op], [self.split(op)])
+        terms = by_term([op], [self.split(op)])
         return max(terms, key=lambda name: float(terms[name]))
 
     def op_lower_s(self, op: Op) -> Floats:
@@ -298,22 +289,20 @@ class Machine:
     def time(self, ops: Sequence[Op], tokens: Floats) -> PassTime[Floats]:
         """All times of a pass, broadcast over the shapes of the op counts."""
         splits = [self.split(op) for op in ops]
-        terms = _by_term(ops, splits)
+        terms = by_term(ops, splits)
         terms["fixed"] = terms["fixed"] + self._pass_s(tokens)
-        flop_s = _over(
+        flop_s = over(
             ops, lambda op: 0.0 if op.kind == "allreduce" else op.cost.flops / self.gpu.peak_flops(op.compute)
         )
-        sent_s = _over(ops, lambda op: self.op_lower_s(op) if op.kind == "allreduce" else 0.0)
+        sent_s = over(ops, lambda op: self.op_lower_s(op) if op.kind == "allreduce" else 0.0)
         param_load_s, kv_load_s, activation_s = (
-            _over(ops, attrgetter(f"cost.{name}")) * self._byte_s
+            over(ops, attrgetter(f"cost.{name}")) * self._byte_s
             for name in ("weight_bytes", "kv_bytes", "activation_bytes")
         )
         return PassTime(
-            lower_s=_over(ops, self.op_lower_s),
+            lower_s=over(ops, self.op_lower_s),
             serial_s=flop_s + param_load_s + kv_load_s + activation_s + sent_s,
-            predicted_s=summed(
-                [self._pass_s(tokens), *(_seconds(op, split) for op, split in zip(ops, splits, strict=True))]
-            ),
+            predicted_s=summed([self._pass_s(tokens), *map(seconds_of, ops, splits)]),
             param_load_s=param_load_s,
             kv_load_s=kv_load_s,
             flop_s=flop_s,
@@ -330,8 +319,8 @@ class Machine:
         for op in ops:
             if op.kind in ("linear", "attention"):
                 byte_s, flop_s = self._gemm_rates(op) if op.kind == "linear" else self._attention_rates(op)
-                load = load + _unstacked(op, (op.cost.weight_bytes + op.cost.kv_bytes) * byte_s)
-                compute = compute + _unstacked(op, op.cost.flops * flop_s)
+                load = load + unstacked(op, (op.cost.weight_bytes + op.cost.kv_bytes) * byte_s)
+                compute = compute + unstacked(op, op.cost.flops * flop_s)
         return load, compute
 
     def _link_s(self, op: Op) -> Floats:
@@ -362,76 +351,6 @@ class Machine:
             through = c.shared_allreduce_s.value + op.message_bytes * c.shared_allreduce_byte_s.value
             seconds = np.maximum(seconds, through)
         return np.maximum(seconds, floor)
-
-
-def _seconds(op: Op, split: Split) -> Floats:
-    """The time of an op."""
-    alone, overlap = split
-    seconds = _total(alone)
-    if overlap:
-        loaded, computed, power = overlap
-        seconds = seconds + _blend(_total(loaded), computed, power)
-    return _unstacked(op, seconds)
-
-
-def _unstacked(op: Op, values: Floats) -> Floats:
-    """The sum over the ops for which a stacked op stands."""
-    return np.add.reduce(values, axis=0) if op.stacked and isinstance(values, np.ndarray) else values
-
-
-def _over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:
-    """Sum of a function over ops."""
-    total: Floats = 0.0
-    for op in ops:
-        total = total + _unstacked(op, of(op))
-    return total
-
-
-def _by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
-    """The time of ops by term; the terms add up to it. In a blend t, each part x contributes x dt/dx (Euler's
-    theorem).
-    """
-    terms: dict[str, Floats] = dict.fromkeys(LIMITERS, 0.0)
-    for op, (alone, overlap) in zip(ops, splits, strict=True):
-        parts = alone
-        if overlap:
-            loaded, computed, power = overlap
-            loads = _total(loaded)
-            total = _blend(loads, computed, power)
-            loading = _slope(loads, total, power)
-            computing: Part = ("flops", np.maximum(total - loads * loading, 0.0))
-            parts = (*alone, *((term, s * loading) for term, s in loaded), computing)
-        for term, seconds in parts:
-            terms[term] = terms[term] + _unstacked(op, seconds)
-    return terms
-
-
-def _total(parts: tuple[Part, ...]) -> Floats:
-    (_, total), *more = parts
-    for _, seconds in more:
-        if isinstance(seconds, np.ndarray) or seconds:
-            total = total + seconds
-    return total
-
-
-def _blend(a: Floats, b: Floats, power: float) -> Floats:
-    """(a^p + b^p)^(1/p): the sum at p = 1, the larger part at infinity."""
-    if power == np.inf:
-        return np.maximum(a, b)
-    if power == 1:
-        return a + b
-    if power == 2:
-        return np.hypot(a, b)
-    return (np.asarray(a) ** power + np.asarray(b) ** power) ** (1.0 / power)
-
-
-def _slope(part: Floats, total: Floats, power: float) -> Floats:
-    """Derivative of a blend by one of its two parts: (part/total)^(p-1); at infinity 1 for the larger
-    part.
-    """
-    if power == np.inf:
-        return np.equal(part, total) * 1.0
-    return (part / np.maximum(total, _TINY)) ** (power - 1.0)
 
 
 def curve_of(curves: Collection[str], op: Op) -> str:

@@ -48,25 +48,15 @@ LENGTHS = f"Draft lengths; {', '.join(f'{name} is {each.help}' for name, each in
 
 def parse_slo(given: Any, flag: str) -> dict[str, float]:
     """Reads ``ttft:2000,tpot:30`` in milliseconds, or such a mapping."""
-    allowed = "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30"
-    pairs = (
-        given.items()
-        if isinstance(given, dict)
-        else [part.partition(":")[::2] for part in str(given).split(",")]
-    )
-    limits: dict[str, float] = {}
-    for name, text in pairs:
-        try:
-            milliseconds = float(text)
-        except (TypeError, ValueError):
-            raise refuse(flag, None, allowed, given) from None
-        if (
-            name.strip() not in ("ttft", "tpot", "e2e")
-            or not 0 < milliseconds < math.inf
-            or name.strip() in limits
-        ):
-            raise refuse(flag, None, allowed, given)
-        limits[name.strip()] = milliseconds
+    pairs = given.items() if isinstance(given, dict) else [p.split(":") for p in str(given).split(",")]
+    try:
+        limits = {str(name).strip(): float(milliseconds) for name, milliseconds in pairs}
+    except (TypeError, ValueError):
+        limits = {}
+    known = limits.keys() <= {"ttft", "tpot", "e2e"}
+    if not known or len(limits) < len(pairs) or not all(0 < limit < math.inf for limit in limits.values()):
+        allowed = "ttft:MS, tpot:MS or e2e:MS, or several with commas, such as ttft:2000,tpot:30"
+        raise refuse(flag, None, allowed, given)
     return limits
 
 

@@ -1,0 +1,90 @@
+"""The calibrated seconds of an op by term. Some terms add up, others overlap."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from perfmodel.costs.pass_time import LIMITERS
+from perfmodel.operations import Floats, Op
+from perfmodel.specs.calibrations.constants import Term
+
+_TINY = float(np.finfo(float).tiny)
+Part = tuple[Term, Floats]
+Overlap = tuple[tuple[Part, ...], Floats, float]
+"""The loading times, the concurrent computing time, and the power p of their overlap: (sum(loaded)^p +
+computed^p)^(1/p).
+"""
+Split = tuple[tuple[Part, ...], Overlap | None]
+"""Calibrated seconds of one op by term: terms that add up, and terms that overlap. Plain tuples, for the
+inner loop.
+"""
+
+
+def seconds_of(op: Op, split: Split) -> Floats:
+    """Calibrated time of an op in seconds, all its kernels."""
+    alone, overlap = split
+    seconds = _total(alone)
+    if overlap:
+        loaded, computed, power = overlap
+        seconds = seconds + _blend(_total(loaded), computed, power)
+    return unstacked(op, seconds)
+
+
+def unstacked(op: Op, values: Floats) -> Floats:
+    """The sum over the ops for which a stacked op stands."""
+    return np.add.reduce(values, axis=0) if op.stacked and isinstance(values, np.ndarray) else values
+
+
+def over(ops: Sequence[Op], of: Callable[[Op], Floats]) -> Floats:
+    """Sum over ops of a function of one."""
+    total: Floats = 0.0
+    for op in ops:
+        total = total + unstacked(op, of(op))
+    return total
+
+
+def by_term(ops: Sequence[Op], splits: Sequence[Split]) -> dict[str, Floats]:
+    """Seconds of ops by term; the terms add up to their time. In a blend t, each part x contributes x dt/dx
+    (Euler's theorem).
+    """
+    terms: dict[str, Floats] = dict.fromkeys(LIMITERS, 0.0)
+    for op, (alone, overlap) in zip(ops, splits, strict=True):
+        parts = alone
+        if overlap:
+            loaded, computed, power = overlap
+            loads = _total(loaded)
+            total = _blend(loads, computed, power)
+            loading = _slope(loads, total, power)
+            computing: Part = ("flops", np.maximum(total - loads * loading, 0.0))
+            parts = (*alone, *((term, s * loading) for term, s in loaded), computing)
+        for term, seconds in parts:
+            terms[term] = terms[term] + unstacked(op, seconds)
+    return terms
+
+
+def _total(parts: tuple[Part, ...]) -> Floats:
+    (_, total), *more = parts
+    for _, seconds in more:
+        if isinstance(seconds, np.ndarray) or seconds:
+            total = total + seconds
+    return total
+
+
+def _blend(a: Floats, b: Floats, power: float) -> Floats:
+    """(a^p + b^p)^(1/p): the sum at p = 1, the larger part at infinity."""
+    if power == np.inf:
+        return np.maximum(a, b)
+    if power == 1:
+        return a + b
+    if power == 2:
+        return np.hypot(a, b)
+    return (np.asarray(a) ** power + np.asarray(b) ** power) ** (1.0 / power)
+
+
+def _slope(part: Floats, total: Floats, power: float) -> Floats:
+    """Derivative of a blend by one of its two parts: (part/total)^(p-1); at infinity 1 for the larger
+    part.
+    """
+    if power == np.inf:
+        return np.equal(part, total) * 1.0
+    return (part / np.maximum(total, _TINY)) ** (power - 1.0)
