@@ -210,14 +210,14 @@ def _replay(
     by_load: Sequence[Sequence[TrafficRow]],
 ) -> tuple[TrafficRow, ...] | None:
     """Replays every load if asked to; otherwise the loads whose own warnings recommend the replay."""
-    doubted = [rows for rows in by_load if any("--replay" in note for row in rows for note in row.warnings)]
-    if question.rollout is not None:
-        return None
-    if not question.replays and not 0 < len(doubted) <= UNASKED:
-        return None
     loads = question.loads.tolist()
     if not question.replays:
-        loads = [load for load, rows in zip(loads, by_load, strict=True) if any(rows is d for d in doubted)]
+        each = zip(loads, by_load, strict=True)
+        loads = [
+            load for load, rows in each if any("--replay" in note for row in rows for note in row.warnings)
+        ]
+    if question.rollout is not None or not (question.replays or 0 < len(loads) <= UNASKED):
+        return None
     return replayed(question, replica, choices, off, loads)
 
 
