@@ -19,7 +19,7 @@ from perfmodel.specs.published import PublishedRow
 from perfmodel.validate.accuracy.check import check
 from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
-from perfmodel.validate.engine.timing import Said
+from perfmodel.validate.engine.timing import GivenFacts
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.records.plan import load_plan
 from perfmodel.validate.records.store import withdrawn
@@ -186,7 +186,7 @@ def _withdrawn(path: Path) -> None:
 
 
 def _engine(path: Path) -> None:
-    formats.read(path, Said(batch=4, input=512, output=128, gamma=3, accepted=2.0))
+    formats.read(path, GivenFacts(batch=4, input=512, output=128, gamma=3, accepted=2.0))
 
 
 ENGINE = tuple(f"tests/validate/engine/files/{name}" for name in ("*.json", "*.jsonl", "*.csv"))

@@ -25,7 +25,7 @@ from perfmodel.validate.engine.client import Server
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import EngineSubject
-from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.engine.install import VERSION
 from tests.engine.install import main as install
 from tests.engine.lines import main as take_lines
@@ -188,8 +188,8 @@ def attempts(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
         calibration=BASE,
     )
     base = load_calibration(BASE)
-    driven = [t for path in sorted(folder.glob("engine-*-K*.json")) for t in read(path, Said())]
-    benched = [t for path in sorted(folder.glob("bench-K*.json")) for t in read(path, Said())]
+    driven = [t for path in sorted(folder.glob("engine-*-K*.json")) for t in read(path, GivenFacts())]
+    benched = [t for path in sorted(folder.glob("bench-K*.json")) for t in read(path, GivenFacts())]
     held_out = [t for t in driven if is_held_out(t)]
     plain = [t for t in driven if not t.gamma and not is_held_out(t)]
     subject = EngineSubject.of(query, "vllm", VERSION)

@@ -21,7 +21,7 @@ from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.validate.engine.calibrate import calibrate, lines
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import EngineSubject
-from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.engine.live import BASE, QUIET_LOAD, ROOT, is_held_out, judge
 from tests.engine.llama_lines import main as take_lines
 from tests.engine.llama_tiny import FIRST, successors
@@ -128,7 +128,7 @@ def rows(out: Path, kind: str) -> list[Timing]:
     found: list[Timing] = []
     for path in sorted(out.glob(f"{kind}-K*-B*.jsonl")):
         _, gamma, batch = path.stem.split("-")
-        found += read(path, Said(gamma=int(gamma[1:]), batch=float(batch[1:])))
+        found += read(path, GivenFacts(gamma=int(gamma[1:]), batch=float(batch[1:])))
     return found
 
 
@@ -136,7 +136,7 @@ def errors(out: Path) -> tuple[dict[str, dict[str, float]], list[str]]:
     """Mean errors of a folder's points held out, by kind of draft, and lines about them and the fit."""
     target, draft, device = (str(out / name) for name in ("target.json", "draft.json", "../device.yaml"))
     query = Query(target, device, 1, 1, draft=draft, alpha=0.5, calibration=BASE, weights="q8_0")
-    baseline = [t for name in ("bench.json", "batched.jsonl") for t in read(out / name, Said())]
+    baseline = [t for name in ("bench.json", "batched.jsonl") for t in read(out / name, GivenFacts())]
     timed = [*baseline, *rows(out, "draft")]
     fitted = [t for t in timed if not is_held_out(t)]
     subject = EngineSubject.of(query, "llama.cpp", COMMIT)

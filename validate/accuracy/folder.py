@@ -158,10 +158,12 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
 
 
 def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:
-    asked = {key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")}
-    asked |= {key: beside(path, asked[key]) for key in ("model", "hardware", "draft")}
+    arguments = {
+        key: value for key, value in record.subject.model_dump().items() if not key.startswith("engine")
+    }
+    arguments |= {key: beside(path, arguments[key]) for key in ("model", "hardware", "draft")}
     try:
-        scenario = resolve(Query(batch=1, context=1, calibration="ideal", **asked), ANY)
+        scenario = resolve(Query(batch=1, context=1, calibration="ideal", **arguments), ANY)
     except InputError as error:
         raise InputError(f"{path}: subject: {as_names(error.as_flags)}") from None
     return EngineRows(tuple(timings), with_calibration(scenario, used))

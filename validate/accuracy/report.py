@@ -68,10 +68,16 @@ def point_table(cells: Sequence[Cell], figures: Sequence[str] = FIGURES) -> tupl
     shown = [name for name in figures if any(c.quantity == name for c in cells)]
     rows = []
     for of in grouped(cells, lambda c: c.point.row_id).values():
-        p, told = of[0].point, {c.quantity: _figure(c) for c in of}
+        p, by_quantity = of[0].point, {c.quantity: _figure(c) for c in of}
         pair = _pair(p.target, p.draft or "", p.read)
         rows.append(
-            [pair, f"{p.batch}", f"{p.asked_context}", p.drafted, *(told.get(name, "–") for name in shown)]
+            [
+                pair,
+                f"{p.batch}",
+                f"{p.asked_context}",
+                p.drafted,
+                *(by_quantity.get(name, "–") for name in shown),
+            ]
         )
     heads = (LABELS[name] + (", ms" if name.endswith("_s") else "") for name in shown)
     return ["pair", "B", "S", "γ", *heads], rows

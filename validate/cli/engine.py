@@ -217,8 +217,8 @@ def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]
 
     server = Server.at(url)
     name = server.model()
-    told, number = server.engine()
-    engine, version = q.engine or told, q.version or number or "unknown"
+    engine_name, number = server.engine()
+    engine, version = q.engine or engine_name, q.version or number or "unknown"
     served = served_gamma(server)
     if served is not None and q.gamma is not None and served != q.gamma:
         raise refuse("--gamma", None, f"{served}, the positions that {url} counts", q.gamma)

@@ -74,13 +74,13 @@ def table(
     baseline: "Run", runs: "list[Run]", hardware: str | None, predicted: list[tuple[float, float] | None]
 ) -> None:
     """One line for each run, and remarks about all of them."""
-    request, told = runs[0].request, next((p for p in predicted if p), None)
+    request, prediction = runs[0].request, next((p for p in predicted if p), None)
     drafting = f"gamma {request.gamma}" if request.tree is None else "token trees"
     click.echo(
         f"batch {request.batch}, context {request.context}, {request.new_tokens} new tokens, {drafting}, "
         f"draft {request.draft}, {request.sampling}; prefill {baseline.prefill_s:.2f} s; "
         f"baseline {baseline.tokens_per_s:.1f} tokens/s"
-        + (f" (predicted for {hardware}: {told[0]:.1f})" if told else "")
+        + (f" (predicted for {hardware}: {prediction[0]:.1f})" if prediction else "")
         + f", T_T {baseline.verify_s * 1e3:.2f} ms"
     )
     header = ["draft cache", "tokens/s", "speedup", "from parts", "predicted", "T_D ms", "T_V ms", "rest ms"]
@@ -90,7 +90,7 @@ def table(
     for line in _remarks(baseline, runs):
         click.echo(line)
     parts = "from parts: Omega T_T / (gamma T_D + T_V), acceptance and phases measured apart"
-    click.echo(parts if told else parts + "; predicted: name a device with --hardware")
+    click.echo(parts if prediction else parts + "; predicted: name a device with --hardware")
 
 
 def _row(run: "Run", baseline: "Run", predicted: tuple[float, float] | None) -> list[str]:
@@ -139,17 +139,17 @@ def tree_lines(planned: "Planned", run: "Run") -> list[str]:
     parents, measured = run.request.tree, run.counts.rates
     by_level = "-".join(map(str, widths(parents)))
     gained = run.generation.tokens_per_iteration
-    told = [
+    lines = [
         f"{run.request.draft_kv}: tree of {len(parents)} nodes, {by_level} by level; tokens/it "
         f"{gained:.2f} measured",
         f"  {_expected(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
     ]
     if planned.rates is not None:
-        told.append(
+        lines.append(
             f"  {_expected(parents, planned.rates):.2f} expected of {planned.source}: "
             f"{_listed(planned.rates)}"
         )
-    return told
+    return lines
 
 
 def _expected(parents: tuple[int, ...], rates: Sequence[float]) -> float:

@@ -87,7 +87,7 @@ def calibrate(
             f"{subject.model}, --draft {subject.draft} on --hardware {subject.hardware} was served, or try "
             "ideal"
         )
-    made = _stated(fitted, rows, best, subject, seen)
+    made = _shipped(fitted, rows, best, subject, seen)
     return EngineCalibration(made, rows, fitted, tuple(aside), subject, best, tried)
 
 
@@ -96,7 +96,7 @@ def distinct(timings: Sequence[Timing]) -> list[Timing]:
     return list({replace(t, where=""): t for t in reversed(timings)}.values())[::-1]
 
 
-def _stated(
+def _shipped(
     fitted: EngineFit, rows: EngineRows, base: str, subject: EngineSubject, seen: tuple[str, ...]
 ) -> Calibration:
     served, device = f"{subject.engine} {subject.engine_version}", load_gpu(subject.hardware).name
@@ -111,7 +111,7 @@ def _stated(
     }
     rounded = fitted.correlation.round(ERROR_DIGITS).tolist()
     correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rounded))
-    stated = {
+    file_fields = {
         "name": f"{device}.{served.replace(' ', '-')}",
         "gpu": device,
         "stack": served.replace(" ", "-"),
@@ -129,7 +129,7 @@ def _stated(
         "measured_models": (),
         "speculating_models": (),
     }
-    return fitted.calibration.model_copy(update=constants | stated)
+    return fitted.calibration.model_copy(update=constants | file_fields)
 
 
 def range_of(rows: EngineRows) -> MeasuredRange:
@@ -167,8 +167,8 @@ def _errors(fitted: EngineFit, rows: EngineRows) -> dict[str, Scatter]:
         groups = WEIGHT + len(squares)
         rms = small_sample(((WEIGHT * usual**2 + sum(squares)) / groups) ** 0.5, groups + 1)
         source = f"{len(squares)} draft lengths and batches left out whole, and {WEIGHT} of other servers"
-        stated = significant(min(rms, MAX_LOG_RMS), ERROR_DIGITS)
-        errors[name] = Scatter(log_rms=stated, rows=len(rows.timings), source=source)
+        rounded = significant(min(rms, MAX_LOG_RMS), ERROR_DIGITS)
+        errors[name] = Scatter(log_rms=rounded, rows=len(rows.timings), source=source)
     return errors
 
 

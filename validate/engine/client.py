@@ -98,8 +98,8 @@ class StreamedAnswer:
         """
         event = event if isinstance(event, dict) else {"choices": event}
         if event.get("error"):
-            said = one_line(without_key(str(event["error"]))[:200])
-            raise InputError(f"--url: {COMPLETIONS}: says {said}")
+            fault = one_line(without_key(str(event["error"]))[:200])
+            raise InputError(f"--url: {COMPLETIONS}: says {fault}")
         choices, usage = event.get("choices") or [], event.get("usage") or {}
         held = choices if isinstance(choices, list) else [choices]
         if not all(isinstance(part, dict) for part in (usage, *held)):
@@ -120,17 +120,17 @@ class StreamedAnswer:
             raise InputError(f"--url: {COMPLETIONS}: sends more pieces than the {most} tokens asked for")
         self.total = self.total if count is None else count
 
-    def check_whole(self, asked: int) -> None:
+    def check_whole(self, wanted: int) -> None:
         """Refuse (InputError) an answer that ended before all its tokens, or whose tokens all came at
         once.
         """
         sent = len(self.chunks) if self.total is None else self.total
-        if sent != asked or len(self.chunks) < 2:
+        if sent != wanted or len(self.chunks) < 2:
             how = (
                 "" if self.total is not None else ", each counted as one: it says no number of tokens (usage)"
             )
             raise InputError(
-                f"--url: {COMPLETIONS}: no measurement: {asked} tokens were asked for, and the answer "
+                f"--url: {COMPLETIONS}: no measurement: {wanted} tokens were asked for, and the answer "
                 f"ended after {sent}, in {len(self.chunks)} pieces{how}"
             )
 
@@ -222,8 +222,8 @@ class Server:
         answer = StreamedAnswer(time.perf_counter())
         async with client.stream("POST", self.url + COMPLETIONS, json=body) as response:
             if response.status_code != 200:
-                said = one_line(without_key(await _start(response, LINE_BYTES, COMPLETIONS))[:300])
-                raise InputError(f"--url: {COMPLETIONS}: HTTP {response.status_code}: {said}")
+                fault = one_line(without_key(await _start(response, LINE_BYTES, COMPLETIONS))[:300])
+                raise InputError(f"--url: {COMPLETIONS}: HTTP {response.status_code}: {fault}")
             async with aclosing(_events(response, LINE_BYTES + tokens * TOKEN_BYTES)) as events:
                 async for at_s, event in events:
                     answer.add(event, at_s, tokens)
@@ -260,8 +260,10 @@ class Server:
         except Exception as error:  # httpx, its transport and the resolver have several families of them
             if not (type(error).__module__.startswith("httpx") or isinstance(error, OSError | ValueError)):
                 raise
-            said = one_line(without_key(str(error))[:200]) or type(error).__name__
-            raise InputError(f"--url: {self.url} cannot be reached or breaks off at {path}: {said}") from None
+            fault = one_line(without_key(str(error))[:200]) or type(error).__name__
+            raise InputError(
+                f"--url: {self.url} cannot be reached or breaks off at {path}: {fault}"
+            ) from None
 
 
 async def _start(response: "httpx.Response", most: int, path: str) -> str:

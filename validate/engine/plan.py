@@ -219,6 +219,6 @@ def _driven(request: PlanRequest, gamma: int, port: int) -> str:
     """Our own client against the server."""
     places = {"--batches": request.batches, "--prompts": request.prompts}
     points = [word for flag, each in places.items() for word in (flag, ",".join(map(str, each)))]
-    asked = [*request.question, *points, "--gamma", str(gamma), "--engine", request.engine]
-    asked += ["--url", f"http://127.0.0.1:{port}"]
-    return shlex.join(["perfmodel", "validate", "engine", *asked])
+    question = [*request.question, *points, "--gamma", str(gamma), "--engine", request.engine]
+    question += ["--url", f"http://127.0.0.1:{port}"]
+    return shlex.join(["perfmodel", "validate", "engine", *question])

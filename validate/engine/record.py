@@ -44,14 +44,14 @@ class EngineSubject(Frozen):
     @classmethod
     def of(cls, query: Query, engine: str, version: str) -> "EngineSubject":
         """The parts of a question that name the served configuration."""
-        said = {name: getattr(query, name) for name in cls.__struct_fields__ if hasattr(query, name)}
-        said |= {
+        values = {name: getattr(query, name) for name in cls.__struct_fields__ if hasattr(query, name)}
+        values |= {
             "draft": query.draft or "self",
             "draft_kv": draft_kv(query),
             "engine": engine,
             "engine_version": version,
         }
-        return files.parse(cls, said, "--engine, --version")
+        return files.parse(cls, values, "--engine, --version")
 
 
 class EnginePoint(Frozen):
@@ -79,8 +79,8 @@ class EnginePoint(Frozen):
     @classmethod
     def of(cls, key: str, timing: Timing, utc: str | None = None) -> "EnginePoint":
         """A timing as a row."""
-        said = {name: value for name, value in asdict(timing).items() if name in cls.__struct_fields__}
-        return files.parse(cls, said | {"key": key, "utc": utc}, timing.where)
+        values = {name: value for name, value in asdict(timing).items() if name in cls.__struct_fields__}
+        return files.parse(cls, values | {"key": key, "utc": utc}, timing.where)
 
     def timing(self, where: str) -> Timing:
         """The row as a timing."""

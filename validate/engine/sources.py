@@ -18,7 +18,7 @@ from perfmodel.validate.engine.fit import ANY
 from perfmodel.validate.engine.formats import RECORD, read
 from perfmodel.validate.engine.record import EngineSubject, read_engine_record
 from perfmodel.validate.engine.text import parse_objects
-from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.engine.timing import GivenFacts, Timing
 from perfmodel.validate.harness.micro.write import destination_of, write_yaml
 
 
@@ -27,7 +27,7 @@ class BenchFile:
     """A benchmark file, and the options after its name."""
 
     path: Path
-    said: Said
+    given: GivenFacts
 
     @classmethod
     def parse(cls, text: str) -> "list[BenchFile]":
@@ -36,7 +36,7 @@ class BenchFile:
         """
         name, *pairs = text.split(",")
         values: dict[str, float] = {}
-        known = tuple(Said.__dataclass_fields__)
+        known = tuple(GivenFacts.__dataclass_fields__)
         for pair in pairs:
             key, equals, value = pair.partition("=")
             try:
@@ -50,14 +50,14 @@ class BenchFile:
         length = values.pop("gamma", None)
         if length is not None and length != int(length):
             raise refuse("--from", f"{name}: gamma", "a whole number", length)
-        said = Said(**values, gamma=None if length is None else int(length))
+        given = GivenFacts(**values, gamma=None if length is None else int(length))
         path = Path(name)
         if "*" not in path.name or path.exists():
-            return [cls(path, said)]
+            return [cls(path, given)]
         paths = sorted(path.parent.glob(path.name))
         if not paths:
             raise refuse("--from", None, "a file, or a pattern that files answer to", name)
-        return [cls(one, said) for one in paths]
+        return [cls(one, given) for one in paths]
 
 
 def sources_of(texts: Iterable[str]) -> list[BenchFile]:
@@ -69,7 +69,7 @@ def read_sources(sources: Sequence[BenchFile], gamma: int | None = None) -> list
     """The timed steps in the files. gamma: of files that do not state it. Raises InputError, also if there
     are no steps.
     """
-    timings = [t for s in sources for t in read(s.path, s.said.over(Said(gamma=gamma)))]
+    timings = [t for s in sources for t in read(s.path, s.given.over(GivenFacts(gamma=gamma)))]
     if not timings:
         raise InputError(
             f"--from: {', '.join(str(s.path) for s in sources)}: must hold decode steps, and none is there"

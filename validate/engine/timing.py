@@ -67,7 +67,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class GivenFacts:
     """Facts about a file from the command line that the file lacks; None if not given."""
 
     batch: float | None = None
@@ -77,7 +77,7 @@ class Said:
     accepted: float | None = None
     """Tokens per iteration."""
 
-    def over(self, other: "Said") -> "Said":
+    def over(self, other: "GivenFacts") -> "GivenFacts":
         """These facts, completed with others."""
         named = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) is not None
@@ -97,12 +97,14 @@ def needed(where: str, key: str, value: float | None) -> float:
     return value
 
 
-def speculation(where: str, said: Said, accepted: float | None, gamma: int | None) -> tuple[int, float]:
+def speculation(
+    where: str, given: GivenFacts, accepted: float | None, gamma: int | None
+) -> tuple[int, float]:
     """Draft length and tokens per iteration, from the file and the command line. Raises InputError."""
-    length = said.gamma if gamma is None else gamma
-    gained = said.accepted if accepted is None else accepted
-    if gamma is not None and said.gamma is not None and gamma != said.gamma:
-        raise refuse(where, "gamma", f"{gamma}, the draft length in the file", said.gamma)
+    length = given.gamma if gamma is None else gamma
+    gained = given.accepted if accepted is None else accepted
+    if gamma is not None and given.gamma is not None and gamma != given.gamma:
+        raise refuse(where, "gamma", f"{gamma}, the draft length in the file", given.gamma)
     if not length:
         if gained is not None and gained > 1:
             needed(where, "gamma", None)

@@ -121,14 +121,14 @@ def observed(made: Report) -> dict[str, Scatter]:
     tried = [by for by in HELD_OUT if by in made.held_out]
     folds = {f"rows held out by {by} (the worst of {', '.join(tried)})": made.held_out[by] for by in tried}
     alone = {} if "model" in tried else _of_other_models(made.recipe)
-    stated = {}
+    errors_by_quantity = {}
     for name in made.in_sample:
         kinds = folds | (alone if name in PASSES else {})
         source, errors = max(
             ((words, of[name]) for words, of in kinds.items()), key=lambda each: each[1].log_rms
         )
-        stated[name] = errors.scatter(source)
-    return stated
+        errors_by_quantity[name] = errors.scatter(source)
+    return errors_by_quantity
 
 
 def _of_other_models(recipe: Recipe) -> dict[str, dict[str, Errors]]:
@@ -162,7 +162,7 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         (*(round(v, 2) + 0.0 for v in row[:-1]), 1.0) for row in fitted.calibration.fit.correlation
     )
     moved = transfer_error(recipe)
-    stated = {
+    file_fields = {
         "name": recipe.name,
         "gpu": recipe.gpu,
         "stack": recipe.stack,
@@ -175,7 +175,7 @@ def as_shipped(made: Report, date: datetime.date) -> Calibration:
         "transfer_error": moved
         and moved[0].scatter(f"speedup on the rows of {moved[1].set_name} on {moved[1].gpu}"),
     }
-    return fitted.calibration.model_copy(update=constants | stated)
+    return fitted.calibration.model_copy(update=constants | file_fields)
 
 
 def path_of(name: str) -> Path:

@@ -107,9 +107,9 @@ def fit(
     values = dict(zip(free, (found.x * scale).tolist(), strict=True))
     stderr = dict(zip(names, (residual * deviation * scale[inner]).tolist(), strict=True))
     made = with_values(start, values)
-    stated = {name: getattr(made, name).model_copy(update={"stderr": e}) for name, e in stderr.items()}
+    with_errors = {name: getattr(made, name).model_copy(update={"stderr": e}) for name, e in stderr.items()}
     rows = np.clip(spread / np.outer(deviation, deviation), -1.0, 1.0).tolist()
     correlation = tuple((*row[:i], 1.0) for i, row in enumerate(rows))
-    stated["fit"] = StatedFit(parameters=names, correlation=correlation)
+    with_errors["fit"] = StatedFit(parameters=names, correlation=correlation)
     at_bound = tuple(name for name, at in zip(free, found.at_bound, strict=True) if at)
-    return Fit(made.model_copy(update=stated), values, stderr, at_bound)
+    return Fit(made.model_copy(update=with_errors), values, stderr, at_bound)

@@ -62,8 +62,10 @@ def with_indexer(
     layers = model.num_hidden_layers
 
     def priced(*index: float) -> Array:
-        stated = {name: Constant(value=value, source=NAME) for name, value in zip(INDEX, index, strict=True)}
-        machine = Machine(gpu, plain.model_copy(update=stated))
+        constants = {
+            name: Constant(value=value, source=NAME) for name, value in zip(INDEX, index, strict=True)
+        }
+        machine = Machine(gpu, plain.model_copy(update=constants))
         return np.concatenate([sum(machine.op_predicted_s(op) for op in part) for part in ops]) / layers
 
     def error(*index: float) -> float:

@@ -46,7 +46,7 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
     values |= dict.fromkeys(
         ("kv_reread_per_query", "pass_fixed_s", "token_s", "iteration_fixed_s"), (0, ENGINES_FILE)
     )
-    stated: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": f"{gpu.name}.{engine}",
         "gpu": gpu.name,
         "stack": engine,
@@ -61,10 +61,10 @@ def calibration_of(k: Kernels, gpu: GPUSpec, engine: str, date: datetime.date | 
         },
     }
     if k.experts:
-        stated["expert_kernels"] = _experts(k)
+        fields["expert_kernels"] = _experts(k)
     if k.allreduce:
-        stated["allreduce"] = _allreduce(k, gpu)
-    return Calibration.model_validate(stated)
+        fields["allreduce"] = _allreduce(k, gpu)
+    return Calibration.model_validate(fields)
 
 
 def _pairs(fitted: TableFit) -> list[tuple[float, float]]:

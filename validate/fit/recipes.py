@@ -36,10 +36,10 @@ class Recipe(Frozen):
 
 
 def _read(path: Path) -> dict[str, Recipe]:
-    stated = files.read_mapping(path)
+    recipes = files.read_mapping(path)
     return {
         name: files.parse(Recipe, {"name": name, **recipe}, f"{path}: {name}")
-        for name, recipe in stated.items()
+        for name, recipe in recipes.items()
     }
 
 

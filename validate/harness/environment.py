@@ -159,8 +159,13 @@ def watched(device: torch.device) -> Iterator[dict[str, Any]]:
     it is done.
     """
     found: dict[str, Any] = {}
-    asked = "clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active"
-    command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader,nounits", f"--loop-ms={WATCH_MS}"]
+    fields = "clocks.sm,clocks.mem,temperature.gpu,clocks_throttle_reasons.active"
+    command = [
+        "nvidia-smi",
+        f"--query-gpu={fields}",
+        "--format=csv,noheader,nounits",
+        f"--loop-ms={WATCH_MS}",
+    ]
     try:
         look = (
             subprocess.Popen(

@@ -112,5 +112,5 @@ def predicted_times(
         target_s = scenario.target_pass_s(batch, context)
         iteration_s = tree_cost.iteration_s(scenario, batch, context, tree)
         return float(target_s), float(iteration_s), float(tree.tokens_per_iteration * target_s / iteration_s)
-    told = predict(scenario, Workload.of(batch, context, gamma))
-    return float(told.target_s), float(told.iteration_s), float(told.speedup)
+    predicted = predict(scenario, Workload.of(batch, context, gamma))
+    return float(predicted.target_s), float(predicted.iteration_s), float(predicted.speedup)

@@ -44,9 +44,11 @@ def run_plan(
         "interleaved": True,
         "cache": "random values, no prefill",
     }
-    stated = {**(header or {}), "protocol": protocol}
+    full_header = {**(header or {}), "protocol": protocol}
     again = partial(run_plan, plan, machine, results=results, header=header)
-    return run_rows(RowsToMeasure(plan, "measure", machine, results, stated, rows, again), resume, deadline)
+    return run_rows(
+        RowsToMeasure(plan, "measure", machine, results, full_header, rows, again), resume, deadline
+    )
 
 
 class PointMeasurer:

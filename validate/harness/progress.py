@@ -14,15 +14,15 @@ class RowProgress:
         """Starts with the number of all rows, and of those that an earlier sitting finished."""
         self.terminal = sys.stderr.isatty()
         self._total, self._done, self._before = total, done, done
-        self._began = self._told = time.monotonic()
+        self._began = self._printed_s = time.monotonic()
 
     def show(self, what: str) -> None:
         """The row that begins."""
         line = f"[{self._done + 1}/{self._total}] {what[:80]}{self._left()}"
         if self.terminal:
             self._write(line)
-        elif time.monotonic() - self._told >= EVERY_S:
-            self._told = time.monotonic()
+        elif time.monotonic() - self._printed_s >= EVERY_S:
+            self._printed_s = time.monotonic()
             print(f"     {line}", file=sys.stderr, flush=True)
 
     def step(self) -> None:

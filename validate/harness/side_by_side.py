@@ -154,16 +154,21 @@ def difference(
 ) -> Difference | None:
     """The first difference with the largest margin in the batch; None if all tokens are equal."""
     differences = []
-    for row, (prompt, ours, theirs) in enumerate(zip(prompts, plain.tokens, other.tokens, strict=True)):
-        at = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
-        if at is None and len(ours) == len(theirs):
+    for row, (prompt, plain_tokens, other_tokens) in enumerate(
+        zip(prompts, plain.tokens, other.tokens, strict=True)
+    ):
+        at = next(
+            (i for i, pair in enumerate(zip(plain_tokens, other_tokens, strict=False)) if pair[0] != pair[1]),
+            None,
+        )
+        if at is None and len(plain_tokens) == len(other_tokens):
             continue
         if at is None:  # one goes on where the other ended: no tie of scores explains that
-            differences.append(Difference(row, min(len(ours), len(theirs)), math.inf))
+            differences.append(Difference(row, min(len(plain_tokens), len(other_tokens)), math.inf))
             continue
         # the length that rope was made for
         context, room = (
-            prompt + ours[:at],
+            prompt + plain_tokens[:at],
             request.context + request.new_tokens,
         )
         alone = make_decoder(
@@ -176,5 +181,7 @@ def difference(
         hidden, _ = alone.target.prefill(tokens, length, 0)
         scores = model.logits(hidden)[0].double()
         unit = torch.finfo(model.dtype).eps * scores.abs().max().item()
-        differences.append(Difference(row, at, abs((scores[ours[at]] - scores[theirs[at]]).item()) / unit))
+        differences.append(
+            Difference(row, at, abs((scores[plain_tokens[at]] - scores[other_tokens[at]]).item()) / unit)
+        )
     return max(differences, key=lambda d: d.margin, default=None)

@@ -63,7 +63,7 @@ class Fold(NamedTuple):
 
     key: Callable[[Any], Hashable]
     words: str
-    said: str = ""
+    stated_as: str = ""
     ratio: RatioFold = "seen"
 
 
@@ -144,9 +144,9 @@ class HeldOutReplay:
                 by = _first(STEP_FOLDS, relation, self.steps, engine)
                 over = _first(RATIO_FOLDS, fold.ratio, self.ratios, engine)
                 observed: dict[Quantity, Scatter] = {
-                    "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].said}"),
+                    "target_s": _of_few(self.steps[by], engine, f"steps {STEP_FOLDS[by].stated_as}"),
                     "ratio": _of_few(
-                        self.ratios[over], engine, f"{RATIO_FOLDS[over].said} left out of ratios"
+                        self.ratios[over], engine, f"{RATIO_FOLDS[over].stated_as} left out of ratios"
                     ),
                 }
                 before = {q: _wider(before.get(q), scatter) for q, scatter in observed.items()}
@@ -201,7 +201,7 @@ def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOu
     """The first relation from `relation` on that has rows of the engine; else the last, which is the
     widest.
     """
-    stated = [by for by, fold in folds.items() if fold.said]
+    stated = [by for by, fold in folds.items() if fold.stated_as]
     later = stated[stated.index(relation) :]
     return next((by for by in later if engine in errors[by].engines), later[-1])
 

@@ -226,9 +226,9 @@ def _gamma_calibration(p: MeasuredPoint, mode: Mode) -> Calibration:
     shipped = calibration_for(p)
     if mode == "shipped" or shipped.name not in RECIPES:
         return shipped
-    out, asked = held_out(RECIPES[shipped.name]), (p.target, p.batch, p.context)
+    out, place = held_out(RECIPES[shipped.name]), (p.target, p.batch, p.context)
     folds = zip(out.points.points, out.fold, strict=True)
     return next(
-        (out.fits[f].calibration for one, f in folds if (one.target, one.batch, one.context) == asked),
+        (out.fits[f].calibration for one, f in folds if (one.target, one.batch, one.context) == place),
         shipped,
     )

@@ -344,7 +344,7 @@ def figures() -> dict[str, Any]:
 
 
 def _part(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str, Any]:
-    right, asked = _sides(some, everything)
+    right, total = _sides(some, everything)
     return {
         "rows": len(some),
         "sources": len({source_of(str(c.run.source)) for c in some}),
@@ -353,7 +353,7 @@ def _part(some: Sequence[Compared], everything: Sequence[Compared]) -> dict[str,
         "mape": {name: _mean(c.ratios.get(name) for c in some) for name in FIGURES},
         "inside": sum(abs(math.log(c.ratios["tpot_mean_ms"])) <= Z * c.log_error for c in some),
         "right": right,
-        "asked": asked,
+        "asked": total,
     }
 
 

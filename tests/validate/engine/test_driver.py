@@ -13,7 +13,7 @@ from perfmodel.validate.engine.client import KEY, Server
 from perfmodel.validate.engine.driver import ServerLoad, measure, served_gamma
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
-from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.validate.engine.hostile_server import FAULTS, KEY_FORMS, broken, repeating
 from tests.validate.engine.server import Engine, serving
 
@@ -93,7 +93,7 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
     assert (record.subject.engine, record.subject.engine_version) == ("vllm", "9.9")
     assert [p.batch for p in record.points] == [1, 2, 1, 2]
     assert all(p.status == "ok" and p.samples for p in record.points)
-    assert [t.gamma for t in read(plain, Said())] == [0] * 4
+    assert [t.gamma for t in read(plain, GivenFacts())] == [0] * 4
     with serving(Engine(gamma=2)) as url:
         ask = ["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]
         assert run([*ask, "--gamma", "4"]) == 2

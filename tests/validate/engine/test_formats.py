@@ -11,7 +11,7 @@ import pytest
 from perfmodel.validate.engine.formats import FORMATS, printed_block, read
 from perfmodel.validate.engine.formats.fields import bunched, interference, of_client, thinned
 from perfmodel.validate.engine.text import floats, is_count
-from perfmodel.validate.engine.timing import Said, Timing, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
 from tests.validate.tiny import refused
 
 FILES = Path(__file__).parent / "files"
@@ -53,7 +53,7 @@ FILES = Path(__file__).parent / "files"
 def test_what_a_file_times(name, said, steps) -> None:
     found = [
         (t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds)
-        for t in read(FILES / name, Said(**said))
+        for t in read(FILES / name, GivenFacts(**said))
     ]
     assert found == [pytest.approx(step, rel=2e-3) for step in steps]
 
@@ -61,7 +61,7 @@ def test_what_a_file_times(name, said, steps) -> None:
 def test_several_results_appended_to_one_file_are_several_steps(tmp_path) -> None:
     path = tmp_path / "runs.json"
     path.write_text("\n".join((FILES / f"vllm-serve-plain-{n}.json").read_text() for n in (1, 4)))
-    assert [t.batch for t in read(path, Said())] == [1, 4]
+    assert [t.batch for t in read(path, GivenFacts())] == [1, 4]
 
 
 SERVED = json.loads((FILES / "vllm-serve-draft3-1.json").read_text())
@@ -85,8 +85,8 @@ SERVED = json.loads((FILES / "vllm-serve-draft3-1.json").read_text())
 def test_what_is_no_benchmark_is_refused(tmp_path, text) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    refused(r"x\.json", read, path, Said())
-    refused("no file of this name", read, tmp_path / "none.json", Said())
+    refused(r"x\.json", read, path, GivenFacts())
+    refused("no file of this name", read, tmp_path / "none.json", GivenFacts())
 
 
 def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path) -> None:
@@ -94,9 +94,9 @@ def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path) -> N
     path = tmp_path / "log.txt"
     other = text.replace("Maximum request concurrency:             8", "Max request concurrency: 4")
     path.write_text(text + other.replace("21.50", "43.00"))
-    assert [t.batch for t in read(path, Said())] == [8, 4]
+    assert [t.batch for t in read(path, GivenFacts())] == [8, 4]
     path.write_text(text[: text.index("Median TPOT")])
-    refused(r"log\.txt: median_tpot_ms: must be a number", read, path, Said())
+    refused(r"log\.txt: median_tpot_ms: must be a number", read, path, GivenFacts())
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,11 @@ def test_a_load_that_the_times_contradict_is_refused(tmp_path, name, change) -> 
     run = json.loads((FILES / name).read_text().splitlines()[0])
     path = tmp_path / name
     path.write_text(json.dumps(run))
-    assert read(path, Said())
+    assert read(path, GivenFacts())
     path.write_text(json.dumps(run | change))
-    refused("concurrency: must agree with the times: .* in flight on average, given", read, path, Said())
+    refused(
+        "concurrency: must agree with the times: .* in flight on average, given", read, path, GivenFacts()
+    )
 
 
 GOOD: dict[str, Any] = {"where": "x.json", "seconds": 0.01, "batch": 4.0, "context": 1000.0, "gamma": 3}
@@ -223,7 +225,7 @@ def one(*at: int, drafted: int = 0) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_run_by_hand(name, change, said, step) -> None:
-    (t,) = FORMATS[name].read("x", RUNS[name] | change, Said(**said))
+    (t,) = FORMATS[name].read("x", RUNS[name] | change, GivenFacts(**said))
     found = (
         t.batch,
         t.context,
@@ -249,7 +251,7 @@ def test_a_run_by_hand(name, change, said, step) -> None:
     ],
 )
 def test_what_is_no_decoding_step_is_passed_over(name, change) -> None:
-    assert FORMATS[name].read("x", RUNS[name] | change, Said()) == []
+    assert FORMATS[name].read("x", RUNS[name] | change, GivenFacts()) == []
 
 
 FAILED = {
@@ -269,22 +271,24 @@ def test_a_run_with_failed_requests_is_refused(name: str, tmp_path: Path) -> Non
     before, after = FAILED[name]
     assert before in text
     path.write_text(text.replace(before, after, 1), encoding="utf-8")
-    refused("must be 0 failed requests .the others shared a smaller batch., given 1", read, path, Said())
+    refused(
+        "must be 0 failed requests .the others shared a smaller batch., given 1", read, path, GivenFacts()
+    )
 
 
 def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
     """By rank 0, which may say its samples too."""
     ranks = [{"timing_scope": "target_and_drafter", "latency_us": {"samples_us": [4e6, 6e6]}}, {}]
     run = RUNS["vllm_forward"] | {"requests": [one(3, 10, drafted=2)], "ranks": ranks}
-    (t,) = FORMATS["vllm_forward"].read("x", run, Said())
+    (t,) = FORMATS["vllm_forward"].read("x", run, GivenFacts())
     assert (t.kind, t.gamma, t.context, t.samples) == ("pass_with_draft", 2, 7, (4.0, 6.0))
-    (t,) = FORMATS["llama_bench"].read("x", RUNS["llama_bench"] | {"samples_ns": [1e9, 3e9]}, Said())
+    (t,) = FORMATS["llama_bench"].read("x", RUNS["llama_bench"] | {"samples_ns": [1e9, 3e9]}, GivenFacts())
     assert t.samples == (0.01, 0.03)
     for name, change, says in (
         ("llama_server", {"predicted_n": 1}, "below predicted_n"),
         ("guidellm", {"benchmarks": {}}, "one or more benchmarks"),
     ):
-        refused(says, FORMATS[name].read, "x", RUNS[name] | change, Said(batch=1, input=1, output=1))
+        refused(says, FORMATS[name].read, "x", RUNS[name] | change, GivenFacts(batch=1, input=1, output=1))
 
 
 @pytest.mark.parametrize(
@@ -299,7 +303,7 @@ def test_a_verified_pass_says_whether_the_draft_is_in_it() -> None:
 )
 def test_chunks_within_five_percent_of_what_an_iteration_gains_are_one_each(tokens, gaps, seconds) -> None:
     run = RUNS["vllm_serve"] | {"itls": [gaps * (100 // len(gaps))], "output_lens": [tokens, 1, 1, 2]}
-    (t,) = FORMATS["vllm_serve"].read("x", run, Said())
+    (t,) = FORMATS["vllm_serve"].read("x", run, GivenFacts())
     assert (t.seconds, t.tokens_per_iteration) == (seconds, 1.0)
 
 
@@ -317,7 +321,7 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
 
     def step(gamma: int | None = None, **more: float) -> tuple[float, ...]:
         text = printed_block.HEAD + "".join(f"\n{name}:  {value}" for name, value in (printed | more).items())
-        (t,) = printed_block.read("x", text, Said(gamma=gamma))
+        (t,) = printed_block.read("x", text, GivenFacts(gamma=gamma))
         return t.gamma, t.tokens_per_iteration, t.seconds
 
     assert step() == (0, 1.0, 0.02)
@@ -344,9 +348,9 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
 )
 def test_draft_length_and_tokens_per_iteration(said, accepted, gamma, found) -> None:
     if isinstance(found, tuple):
-        assert speculation("x", Said(**said), accepted, gamma) == found
+        assert speculation("x", GivenFacts(**said), accepted, gamma) == found
     else:
-        refused(found, speculation, "x", Said(**said), accepted, gamma)
+        refused(found, speculation, "x", GivenFacts(**said), accepted, gamma)
 
 
 def test_figures_at_their_limits() -> None:

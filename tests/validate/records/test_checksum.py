@@ -8,7 +8,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
-from perfmodel.validate.engine.timing import Said
+from perfmodel.validate.engine.timing import GivenFacts
 from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.records.checksum import check_stamp
 from perfmodel.validate.records.store import BUNDLED, read_record
@@ -48,7 +48,7 @@ def test_every_reader_of_records_checks_it(kind: str, tmp_path: Path) -> None:
     data = json.loads((BUNDLED / RECORDS[kind]).read_text(encoding="utf-8"))
     rows = [encode(row) for row in data.pop("points")]
     path, text = tmp_path / f"{kind}.json", as_record(encode(data), rows)
-    readers = [read_engine_record, lambda p: read(p, Said())] if kind == "engine" else [read_record]
+    readers = [read_engine_record, lambda p: read(p, GivenFacts())] if kind == "engine" else [read_record]
     for reads in readers:
         reads(BUNDLED / RECORDS[kind])
         path.write_text(text, encoding="utf-8")

@@ -25,12 +25,12 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     """
     gamma, counts, prompts = subject.gamma, list[list[float]](), list[Any]()
     for answer in parse_objects(where, text):
-        said = answer.get("timings", answer)
-        values = [found(said, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
+        timings = answer.get("timings", answer)
+        values = [found(timings, key) for key in ("predicted_n", "draft_n", "draft_n_accepted")]
         if not all(map(is_count, values)):
             raise refuse(where, "timings", "with counts predicted_n, draft_n and draft_n_accepted", values)
         counts.append([values[0] - 1, *values[1:]])
-        prompt, cached = (found(said, key) for key in ("prompt_n", "cache_n"))
+        prompt, cached = (found(timings, key) for key in ("prompt_n", "cache_n"))
         prompts.append(prompt + cached if is_count(prompt) and is_count(cached) else prompt)
     tokens, drafted, accepted = map(sum, zip(*counts, strict=True))
     iterations = tokens - accepted

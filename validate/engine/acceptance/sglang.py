@@ -35,8 +35,8 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     """The rates of an acceptance file's rows, and the convention of the text. Raises InputError."""
     gamma = subject.gamma
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
-        said = CONVENTION + " (a gauge: of the last log interval only)"
-        return [(_alpha(where, _gauge(where, text), gamma), None)], said
+        convention = CONVENTION + " (a gauge: of the last log interval only)"
+        return [(_alpha(where, _gauge(where, text), gamma), None)], convention
     if _LOG.search(text):
         groups = _logged(where, text, gamma, whole=bool(subject.context))
         return [(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION

@@ -41,13 +41,13 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> tuple[list[Counte
     counts = _by_context(where, text, whole=bool(subject.context))
     for counters, _ in counts:
         counters.check(where)
-    said = "; ".join(
+    notes = "; ".join(
         dict.fromkeys(note for counters, _ in counts if (note := counters.draft_length_note(subject.lengths)))
     )
     rows = [
         (counters.rates(where, subject.draft, subject.lengths), contexts) for counters, contexts in counts
     ]
-    return rows, f"{CONVENTION}; {said}" if said else CONVENTION
+    return rows, f"{CONVENTION}; {notes}" if notes else CONVENTION
 
 
 def _by_context(where: str, text: str, whole: bool) -> list[tuple[Counters, Contexts | None]]:

@@ -14,7 +14,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.validate.engine.formats import clients, llama_cpp, printed_block, vllm
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects
-from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.engine.timing import GivenFacts, Timing
 from perfmodel.validate.records.checksum import check_stamp
 
 
@@ -23,14 +23,14 @@ class BenchFormat(NamedTuple):
 
     title: str
     keys: tuple[set[str], ...]
-    read: Callable[[str, dict[str, Any], Said], list[Timing]]
+    read: Callable[[str, dict[str, Any], GivenFacts], list[Timing]]
 
     def has(self, run: dict[str, Any]) -> bool:
         """Whether a JSON object is of this format."""
         return any(keys <= run.keys() for keys in self.keys)
 
 
-def _record(where: str, data: dict[str, Any], said: Said) -> list[Timing]:
+def _record(where: str, data: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """The timed points of a live server's record or an earlier calibration's, without the failed ones."""
     record = files.parse(EngineRecord, data, where)
     return [point.timing(where) for point in record.points if point.status == "ok"]
@@ -73,18 +73,18 @@ FORMATS = {
 }
 
 
-def read(path: Path, said: Said) -> list[Timing]:
+def read(path: Path, given: GivenFacts) -> list[Timing]:
     """The timed steps in a file of any format. Raises InputError naming the file and the fault."""
     text = read_text(path)
     check_stamp(path, text)
     if printed_block.HEAD in text:
-        return printed_block.read(path.name, text, said)
+        return printed_block.read(path.name, text, given)
     runs = [files.read_mapping(path)] if path.suffix in (".yaml", ".yml") else parse_objects(str(path), text)
     for known in FORMATS.values():
         if all(map(known.has, runs)):
             places = (
                 [path.name] if len(runs) == 1 else [f"{path.name}: run {n}" for n in range(1, len(runs) + 1)]
             )
-            return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, said)]
+            return [t for where, run in zip(places, runs, strict=True) for t in known.read(where, run, given)]
     titles = "; ".join([*(known.title for known in FORMATS.values()), printed_block.TITLE])
     raise InputError(f"{path}: holds no benchmark known here; known: {titles}")

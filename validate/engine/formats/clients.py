@@ -19,7 +19,7 @@ from perfmodel.validate.engine.formats.fields import (
     unfailed,
 )
 from perfmodel.validate.engine.text import is_count
-from perfmodel.validate.engine.timing import Said, Timing, needed, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, needed, speculation
 
 SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
 
@@ -33,7 +33,7 @@ def _seconds(where: str, place: Any, name: str, unit: str) -> float:
     return (number(where, place, "mean") if middle is None else middle) * SECONDS[stated]
 
 
-def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+def sglang(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """``python -m sglang.bench_serving --output-file`` (0.5): one JSON object per run.
 
     `accept_length` is tokens per iteration including the bonus token. The draft length is in the server's own
@@ -45,44 +45,44 @@ def sglang(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
             f"{where}: speculative_adaptive is on: the draft length changed during the run; serve one"
         )
     steps = optional(where, served, "server_info.speculative_num_draft_tokens") if accepted else None
-    drafted = speculation(where, said, accepted or None, int(steps) - 1 if steps else None)
+    drafted = speculation(where, given, accepted or None, int(steps) - 1 if steps else None)
     unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
     prompt = number(where, run, "total_input_tokens") / completed
     output = number(where, run, "total_output_tokens") / completed
     tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, number(where, run, "median_ttft_ms") / 1e3
-    batch = optional(where, run, "max_concurrency") or said.batch or number(where, run, "concurrency")
+    batch = optional(where, run, "max_concurrency") or given.batch or number(where, run, "concurrency")
     batch = min(batch, completed)
     check_in_flight(where, run, batch, completed, output)
     return [of_client(where, tpot, drafted, batch, (prompt, output), ttft, completed)]
 
 
-def sglang_costs(where: str, table: dict[str, Any], said: Said) -> list[Timing]:
+def sglang_costs(where: str, table: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """The cost table of SGLang's ``dspark_sps_profiler`` (0.5.23): iterations per second by verified tokens.
 
     Each request verifies gamma + 1 tokens, with the drafted ones from ``gamma=N`` and the context from
     ``input=N``.
     """
-    gamma, prompt = (needed(where, key, getattr(said, key)) for key in ("gamma", "input"))
+    gamma, prompt = (needed(where, key, getattr(given, key)) for key in ("gamma", "input"))
     tokens, rates = (numbers(where, table, f"sample_{name}") for name in ("batch_tokens", "steps_per_sec"))
     if len(tokens) != len(rates) or not all((*tokens, *rates)):
         raise refuse(where, "sample_steps_per_sec", "a rate above 0 for each of sample_batch_tokens", rates)
-    lengths, drafted = (prompt, said.output or 0.0), (int(gamma), 1.0)
+    lengths, drafted = (prompt, given.output or 0.0), (int(gamma), 1.0)
     return [
         step(where, 1.0 / rate, count / (gamma + 1), lengths, drafted, how="of a cost table")
         for count, rate in zip(tokens, rates, strict=True)
     ]
 
 
-def guidellm(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
+def guidellm(where: str, report: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """``guidellm benchmark run`` reports (0.8, JSON): one benchmark per concurrency."""
     runs = report["benchmarks"]
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise InputError(f"{where}: benchmarks: must be a list of one or more benchmarks")
-    return [_guidellm(f"{where}: benchmark {n}", run, said) for n, run in enumerate(runs, 1)]
+    return [_guidellm(f"{where}: benchmark {n}", run, given) for n, run in enumerate(runs, 1)]
 
 
-def _guidellm(where: str, run: dict[str, Any], said: Said) -> Timing:
+def _guidellm(where: str, run: dict[str, Any], given: GivenFacts) -> Timing:
     def of(metric: str, figure: str = "median") -> float:
         return number(where, run, f"metrics.{metric}.successful.{figure}")
 
@@ -90,13 +90,13 @@ def _guidellm(where: str, run: dict[str, Any], said: Said) -> Timing:
     prompt, output = of("prompt_token_count", "mean"), of("output_token_count", "mean")
     tpot, ttft = of("inter_token_latency_ms") / 1e3, of("time_to_first_token_ms") / 1e3
     streams, prompts = optional(where, run, "config.strategy.streams"), of("prompt_token_count", "count")
-    batch = streams or said.batch or of("request_concurrency", "mean")
+    batch = streams or given.batch or of("request_concurrency", "mean")
     return of_client(
-        where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts
+        where, tpot, speculation(where, given, None, None), batch, (prompt, output), ttft, prompts
     )
 
 
-def aiperf(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+def aiperf(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """``aiperf profile`` exports (0.13, ``profile_export_aiperf.json``): one run per file.
 
     Tokens per streamed chunk are the time between chunks over the time per token. They are the tokens of an
@@ -107,12 +107,14 @@ def aiperf(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     tpot, ttft = (
         _seconds(where, run.get(of), of, "unit") for of in ("inter_token_latency", "time_to_first_token")
     )
-    pieces = optional(where, run, "inter_chunk_latency.avg") if said.gamma else None
+    pieces = optional(where, run, "inter_chunk_latency.avg") if given.gamma else None
     gained = pieces / positive(where, run, "inter_token_latency.avg") if pieces else None
-    batch = needed(where, "batch", _concurrency(run.get("input_config")) or said.batch)
+    batch = needed(where, "batch", _concurrency(run.get("input_config")) or given.batch)
     prompts = number(where, run, "request_count.avg")
     return [
-        of_client(where, tpot, speculation(where, said, gained, None), batch, (prompt, output), ttft, prompts)
+        of_client(
+            where, tpot, speculation(where, given, gained, None), batch, (prompt, output), ttft, prompts
+        )
     ]
 
 
@@ -127,7 +129,7 @@ def _concurrency(config: Any) -> float | None:
     return None
 
 
-def llmd(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
+def llmd(where: str, report: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """Benchmark reports of llm-d (0.2 and 0.2.1, JSON or YAML; ``llmd-benchmark-report``): one run per
     file.
     """
@@ -139,9 +141,9 @@ def llmd(where: str, report: dict[str, Any], said: Said) -> list[Timing]:
     latencies = [f"{of}.latency.{name}" for name in ("time_per_output_token", "time_to_first_token")]
     tpot, ttft = (_seconds(where, found(report, name), name, "units") for name in latencies)
     batch = needed(
-        where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or said.batch
+        where, "batch", optional(where, report, "scenario.load.standardized.concurrency") or given.batch
     )
     prompts = number(where, report, f"{of}.requests.total")
     return [
-        of_client(where, tpot, speculation(where, said, None, None), batch, (prompt, output), ttft, prompts)
+        of_client(where, tpot, speculation(where, given, None, None), batch, (prompt, output), ttft, prompts)
     ]

@@ -7,10 +7,10 @@ from typing import Any
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import number, numbers, optional, positive, step
-from perfmodel.validate.engine.timing import Said, Timing, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
 
 
-def bench(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
+def bench(where: str, row: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """The step of a row that only decodes, for the baseline.
 
     llama-bench decodes one sequence: `n_gen` tokens after `n_depth` cached ones. The batched bench decodes
@@ -32,7 +32,7 @@ def bench(where: str, row: dict[str, Any], said: Said) -> list[Timing]:
     ]
 
 
-def server(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
+def server(where: str, answer: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """The step of a server's answer, whose ``timings`` include prompt and answer; one object per request.
 
     Requests are assumed to be sequential (``batch=N`` changes that). With a draft model every iteration gains
@@ -49,8 +49,8 @@ def server(where: str, answer: dict[str, Any], said: Said) -> list[Timing]:
         )
     gained = tokens / iterations if optional(where, timings, "draft_n") else None
     seconds = positive(where, timings, "predicted_ms") / 1e3 / iterations
-    drafted = speculation(where, said, gained, None)
+    drafted = speculation(where, given, gained, None)
     made = step(
-        where, seconds, said.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
+        where, seconds, given.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
     )
     return [replace(made, output=tokens + 1)]

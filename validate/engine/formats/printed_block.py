@@ -11,7 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm as acceptance
 from perfmodel.validate.engine.formats import vllm
 from perfmodel.validate.engine.formats.fields import number
-from perfmodel.validate.engine.timing import Said, Timing
+from perfmodel.validate.engine.timing import GivenFacts, Timing
 
 TITLE = "the printed block 'Serving Benchmark Result'"
 HEAD = "Serving Benchmark Result"
@@ -37,14 +37,14 @@ _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*
 _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
 
 
-def read(where: str, text: str, said: Said) -> list[Timing]:
+def read(where: str, text: str, given: GivenFacts) -> list[Timing]:
     """One step per block. Raises InputError for a truncated block."""
     blocks = text.split(HEAD)[1:]
     places = [where] if len(blocks) == 1 else [f"{where}: block {n}" for n in range(1, len(blocks) + 1)]
-    return [t for place, block in zip(places, blocks, strict=True) for t in _block(place, block, said)]
+    return [t for place, block in zip(places, blocks, strict=True) for t in _block(place, block, given)]
 
 
-def _block(where: str, text: str, said: Said) -> list[Timing]:
+def _block(where: str, text: str, given: GivenFacts) -> list[Timing]:
     run: dict[str, Any] = {}
     for label, value in _LINE.findall(text):
         name = KEYS.get(label.strip().lower())
@@ -53,12 +53,12 @@ def _block(where: str, text: str, said: Said) -> list[Timing]:
     rates = [_float(where, "Position", rate) / 100 for _, rate in _POSITION.findall(text)]
     if rates:
         run[acceptance.BENCH] = rates
-    elif "accepted" in run and (said.gamma or run.get("spec_decode_num_drafts")):
-        length = said.gamma or round(
+    elif "accepted" in run and (given.gamma or run.get("spec_decode_num_drafts")):
+        length = given.gamma or round(
             number(where, run, "spec_decode_draft_tokens") / run["spec_decode_num_drafts"]
         )
-        said = Said(gamma=length, accepted=run["accepted"]).over(said)
-    return vllm.serve(where, run, said)
+        given = GivenFacts(gamma=length, accepted=run["accepted"]).over(given)
+    return vllm.serve(where, run, given)
 
 
 def _float(where: str, label: str, text: str) -> float:

@@ -17,7 +17,7 @@ from perfmodel.validate.engine.formats.fields import (
     thinned,
     unfailed,
 )
-from perfmodel.validate.engine.timing import Said, Timing, speculation
+from perfmodel.validate.engine.timing import GivenFacts, Timing, speculation
 
 ONE_CHUNK = 0.05
 """Relative difference between the tokens of a chunk and those of an iteration up to which each chunk is one
@@ -25,7 +25,7 @@ iteration.
 """
 
 
-def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
+def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """``vllm bench serve --save-result`` (0.20 to 0.33), preferably with ``--save-detailed``. Appended
     results are several objects.
 
@@ -35,23 +35,23 @@ def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     counters = acceptance.of_bench(where, run) if acceptance.BENCH in run else None
     if counters:
         counters.check(where)
-        length, gained = speculation(where, said, counters.tokens_per_iteration, len(counters.accepted))
+        length, gained = speculation(where, given, counters.tokens_per_iteration, len(counters.accepted))
     else:
-        length, gained = speculation(where, said, None, None)
+        length, gained = speculation(where, given, None, None)
     unfailed(where, run, "failed")
     completed = positive(where, run, "completed")
     inputs, outputs = numbers(where, run, "input_lens"), numbers(where, run, "output_lens")
     prompt = statistics.fmean(inputs) if inputs else number(where, run, "total_input_tokens") / completed
     output = statistics.fmean(outputs) if outputs else number(where, run, "total_output_tokens") / completed
     tpot, ttft = positive(where, run, "median_tpot_ms") / 1e3, optional(where, run, "median_ttft_ms")
-    asked = optional(where, run, "max_concurrency") or said.batch
+    concurrency = optional(where, run, "max_concurrency") or given.batch
     # without a concurrency, requests in flight on average
     batch = (
-        min(asked, completed)
-        if asked
+        min(concurrency, completed)
+        if concurrency
         else sum(numbers(where, run, "latencies")) / positive(where, run, "duration")
     )
-    if asked:
+    if concurrency:
         fields.check_in_flight(where, run, batch, completed, output)
     chunks = [gap for gaps in objects(where, run, "itls") for gap in numbers(where, {"itls": gaps}, "itls")]
     tokens = sum(outputs) - completed
@@ -70,7 +70,7 @@ def serve(where: str, run: dict[str, Any], said: Said) -> list[Timing]:
     return [by_chunk]
 
 
-def forward(where: str, case: dict[str, Any], said: Said) -> list[Timing]:
+def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]:
     """``vllm bench forward --output-json`` (0.33): exact batches through the model as one CUDA graph.
 
     A decode case gives T_T, a verify case T_V(K) of one draft length, a prefill or mixed case nothing.

@@ -59,10 +59,10 @@ def run_micro(
         "stretch_s": STRETCH_S,
         "data": "normal random values; buffers take turns",
     }
-    stated = {"kinds": sorted({job.kind for job in wanted}), "protocol": protocol}
+    full_header = {"kinds": sorted({job.kind for job in wanted}), "protocol": protocol}
     again = partial(run_micro, plan, machine, results=results, only=only)
     return run_rows(
-        RowsToMeasure(plan, "microbench", machine, results, stated, rows, again), resume, deadline
+        RowsToMeasure(plan, "microbench", machine, results, full_header, rows, again), resume, deadline
     )
 
 
