@@ -199,6 +199,10 @@ def test_a_draft_that_pays_at_no_acceptance_is_no_open_question() -> None:
             Query("llama-4-maverick", "h100", 33, 64, tp=8, gamma=3, draft="ngram", alpha=0.7),
             "CUDA graphs pad batch 33 to 40",
         ),
+        (
+            Query("devstral-small-2-24b", "apple-m2-ultra-192gb", 3, 128, gamma=0, engine="llamacpp"),
+            "decoding 3 sequences takes 62% longer than with one less",
+        ),
     ],
 )
 def test_what_one_sequence_or_token_more_costs_out_of_proportion_is_told(query: Query, said: str) -> None:

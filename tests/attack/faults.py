@@ -145,7 +145,7 @@ def prepared(folder: Path) -> Iterator[tuple[Job, ...]]:
     import perfmodel.validate.harness.measure  # noqa: F401
 
     torch.set_num_threads(1)
-    with serving(Engine(step_s=0.0005)) as url:
+    with serving(Engine(step_s=0.002)) as url:
         yield jobs(url, folder)
 
 

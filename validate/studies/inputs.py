@@ -77,7 +77,9 @@ def _constants() -> Iterator[tuple[str, str]]:
         top = ast.parse(read_text(path)).body
         classes = ((f"{module}.{c.name}", c.body) for c in top if isinstance(c, ast.ClassDef))
         for place, body in ((module, top), *classes):
-            for node in (n for n in body if isinstance(n, ast.Assign | ast.AnnAssign) and n.value):
+            for node in body:
+                if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                    continue
                 name = ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
                 numbers = (n for n in ast.walk(node.value) if isinstance(n, ast.Constant))
                 if any(type(n.value) in (int, float) for n in numbers):

@@ -237,7 +237,8 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
         np.array([gamma + 1.0, max(gamma, 1.0), 1.0]),
     )
     target_s = np.broadcast_to(scenario.target_pass_s(batches, context, queries), (2, 3))
-    climbs = runs > batch and _climb(target_s[0, 2], (target_s[1, 2], batch)) > 0
+    decoding = _climb(target_s[0, 2], (target_s[1, 2], batch))
+    climbs = runs > batch and decoding > 0
     if runs > batch and gamma and not climbs:
         draft_s = np.broadcast_to(scenario.draft_pass_s(batches, context), (2, 1))
         climbs = _climb(draft_s[0, 0], (draft_s[1, 0], batch)) > 0
@@ -245,6 +246,8 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
         yield (
             f"CUDA graphs pad batch {batch:.0f} to {runs:.0f}: up to {runs:.0f} sequences take the same time"
         )
+    if runs <= batch and decoding:
+        yield f"decoding {batch:.0f} sequences takes {decoding:.0%} longer than with one less"
     longer = _climb(target_s[0, 0], (target_s[1, 0], batch), (target_s[0, 1], gamma + 1.0))
     if gamma and longer:
         padded = (
