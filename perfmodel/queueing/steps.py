@@ -271,24 +271,25 @@ def readings_of(
     draft.
     """
     groups = scenario.target_shard.groups  # among which prompts are spread evenly
-    factor = of_engine.prompt_factor
-    launched = of_engine.prompt_layer_s * scenario.target.num_hidden_layers / groups
     prompt, most = lengths.input_mean, float(limits.max_num_batched_tokens)
     tokens = np.unique(np.round(np.geomspace(1.0, most + prompt, KNOTS)))
     ops = costs.forward(scenario.target_shard, 1.0, tokens / groups, 0.0, Full(), head_query=1.0)
     linear = [op for op in ops if op.kind not in ("attention", "upkeep")]
     routed = sum(scenario.machine.op_predicted_s(op) for op in linear if op.name == "experts")
-    seconds = np.asarray(scenario.machine.predicted_s(linear, tokens)) + (factor - 1.0) * routed
+    seconds = np.asarray(
+        scenario.machine.predicted_s(linear, tokens) + (of_engine.prompt_factor - 1.0) * routed
+    )
     square = prompt * (1.0 + lengths.input_cv**2)  # quadratic attention weighs long prompts by their square
     ops = costs.forward(scenario.target_shard, 1.0, square, 0.0, Full(), head_query=1.0)
     own = sum(scenario.machine.op_predicted_s(op) for op in ops if op.kind == "attention") / square / groups
-    draft = 0.0
-    if drafts:
-        draft = float(scenario.setup_s(1.0, prompt))
-        if not scenario.draft.shares_prefill:  # its passes load its weights anyway
-            draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
-    without, drafting = (
-        Reading(tokens, seconds, each, launched, float(own / square))
-        for each in (own, own + draft / prompt / groups)
+    draft = float(scenario.setup_s(1.0, prompt)) if drafts else 0.0
+    if drafts and not scenario.draft.shares_prefill:  # its passes load its weights anyway
+        draft = max(draft - float(scenario.draft_pass_s(1.0, prompt)), 0.0)
+    without = Reading(
+        tokens,
+        seconds,
+        token_s=own,
+        pass_s=of_engine.prompt_layer_s * scenario.target.num_hidden_layers / groups,
+        cached_s=float(own / square),
     )
-    return without, drafting
+    return without, replace(without, token_s=own + draft / prompt / groups)

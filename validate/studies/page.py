@@ -190,8 +190,10 @@ def _traffic(found: Record) -> list[str]:
     return table(["a served run, its draft length left out", *HEAD], rows)
 
 
-HEAD = ["runs", "sources", *(f"{name} %" for name in SERVED.values()), "TPOT bias %", "growth of TPOT %"]
-HEAD += [f"in {COVERAGE:.0%} interval", "correct verdict"]
+HEAD = (
+    *("runs", "sources", *(f"{name} %" for name in SERVED.values()), "TPOT bias %", "growth of TPOT %"),
+    *(f"in {COVERAGE:.0%} interval %", "correct verdict"),
+)
 
 
 def _served_runs(found: Record) -> list[str]:
@@ -206,10 +208,9 @@ def _served_runs(found: Record) -> list[str]:
 
 def _served(name: str, part: Record) -> list[str]:
     errors = [*(part["mape"][figure] for figure in SERVED), part["bias"], part["growth"]]
-    cells = ["-" if error is None else _percent(error) for error in errors]
+    cells = [str(part["rows"]), str(part["sources"]), *("-" if e is None else _percent(e) for e in errors)]
     sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
-    inside = _percent(part["inside"] / part["rows"], 0)
-    return [name, str(part["rows"]), str(part["sources"]), *cells, inside, sides]
+    return [name, *cells, _percent(part["inside"] / part["rows"], 0), sides]
 
 
 def _engines(found: Record) -> list[str]:

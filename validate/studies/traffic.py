@@ -226,7 +226,6 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     published = request_constants().acceptance_std.get(run.target)
     spread = published.value if published else DEFAULT_STD
     met = replay(steps, lengths, limits, requests, run.concurrency, spread, SEED)
-    closed = serve(steps, Load(lengths, clients=np.array([float(run.concurrency)])), limits, spread)
     predicted = {
         "tpot_mean_ms": 1e3 * met.tpot_s.mean(),
         "tpot_p99_ms": 1e3 * np.quantile(met.tpot_s, 0.99),
@@ -241,6 +240,7 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
     ratios = {
         name: float(value / given) for name, value in predicted.items() if (given := run.measured(name))
     }
+    closed = serve(steps, Load(lengths, clients=np.array([float(run.concurrency)])), limits, spread)
     ratios["closed_form"] = 1e3 * closed.tpot.mean.item() / run.measured("tpot_mean_ms")
     return Compared(run, ratios, _stated(run))
 
@@ -292,9 +292,8 @@ def _stated(run: ServedRun) -> float:
     scenario, context, batch = shipped(run), run.lengths.context, round(run.batch)
     alone = scenario.target_step(batch, context)
     step = step_log_error(scenario, alone, batch, context)  # type: ignore[arg-type]  # of single numbers
-    gammas = np.array([run.steps])
     ratio = (
-        log_error(scenario, np.asarray(float(batch)), np.asarray(context), gammas)
+        log_error(scenario, np.asarray(float(batch)), np.asarray(context), np.array([run.steps]))
         if run.steps
         else np.zeros(1)
     )
@@ -314,10 +313,10 @@ FIGURES = {
 """Figure of a served run -> its name in tables."""
 
 
-PARTS: dict[str, Callable[[ServedRun], str]] = {
-    "studies": lambda run: run.study,
-    "engines": lambda run: (
-        ENGINES[run.engine] + (", data-parallel attention" if run.data_parallel_attention else "")
+PARTS: dict[str, Callable[[Compared], str]] = {
+    "studies": lambda c: str(c.run.study),
+    "engines": lambda c: (
+        ENGINES[c.run.engine] + (", data-parallel attention" if c.run.data_parallel_attention else "")
     ),
 }
 
@@ -330,13 +329,9 @@ def figures() -> dict[str, Any]:
     for by in BY:
         everything = [compare(run, by) for study in STUDIES for run in runs(study)]
         found[by] = {
-            part: {
-                name: _part(some, everything)
-                for name, some in grouped(everything, lambda c, of=of: of(c.run)).items()
-            }
+            part: {name: _part(some, everything) for name, some in grouped(everything, of).items()}
             for part, of in PARTS.items()
-        }
-        found[by] |= {
+        } | {
             "all": _part(everything, everything),
             "tpot": {c.run.id: c.ratios["tpot_mean_ms"] for c in everything},
         }
@@ -383,11 +378,10 @@ def _growth(some: Sequence[Compared]) -> float | None:
 def _sides(some: Sequence[Compared], everything: Sequence[Compared]) -> tuple[int, int]:
     """Number of speedups of TPOT on the measured side of 1, and the number of all."""
     base = {_place(c.run, "concurrency"): c for c in everything if c.run.steps == 0}
-    right = []
-    for c in some:
-        alone = base.get(_place(c.run, "concurrency")) if c.run.steps else None
-        if alone is not None:
-            measured = alone.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")
-            predicted = measured * alone.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"]
-            right.append((measured > 1) == (predicted > 1))
+    pairs = [(base[at], c) for c in some if c.run.steps and (at := _place(c.run, "concurrency")) in base]
+    right = [
+        (speedup > 1) == (speedup * a.ratios["tpot_mean_ms"] / c.ratios["tpot_mean_ms"] > 1)
+        for a, c in pairs
+        for speedup in [a.run.measured("tpot_mean_ms") / c.run.measured("tpot_mean_ms")]
+    ]
     return sum(right), len(right)

@@ -170,19 +170,21 @@ def without(
 
 def main() -> None:
     """Fits, and writes both files."""
-    everything = [run for study in STUDIES for run in runs(study)]
     used = [
         run
-        for run in everything
+        for study in STUDIES
+        for run in runs(study)
         if run.study == LONG_PROMPTS
         or not (run.study == COOKBOOK or run.output_tokens >= LONG_OUTPUT or run.data_parallel_attention)
     ]
     lines = [straight_lines_of(run) for run in used]
     whole = fitted(lines)
     left_out = {name: of for by in BY.values() for name, of in without(lines, by).items()}
-    by = BY["study"]
-    timed = [run for run in used if gaps(run, np.ones(1)) is not None]
-    costs = {run: left_out[by(run)].get(run.engine, left_out[by(run)]["common"]) for run in timed}
+    costs = {
+        run: left_out[run.study].get(run.engine, left_out[run.study]["common"])
+        for run in used
+        if gaps(run, np.ones(1)) is not None
+    }
     off = [
         math.log(compare(run, "study", of, measured=True).ratios["tpot_mean_ms"]) for run, of in costs.items()
     ]
