@@ -56,7 +56,7 @@ Constants = Mapping[str, Mapping[str, float]]
 
 
 class Fold(NamedTuple):
-    """A held-out group: rows with the same `key`. words: for tables. said: name of the stated error.
+    """A held-out group: rows with the same `key`. words: for tables. stated_as: name of the stated error.
 
     ratio: for steps, the fold of ratios that is stated next to it.
     """
