@@ -11,7 +11,7 @@ from perfmodel.speculation.lengths import ContextLengths
 
 
 def _both(a: Inflection) -> dict[str, Inflection | ContextLengths]:
-    """The lengths by calibration; those of the ideal one once."""
+    """The lengths by calibration; if that is ideal, once."""
     return {a.calibration: a, "ideal": a.ideal}
 
 

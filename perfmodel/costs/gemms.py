@@ -82,9 +82,10 @@ class Experts:
     def fullest(self, tokens: Floats) -> Floats:
         """Expected distinct experts that such tokens touch in the fullest group, at most all that it holds.
 
-        Each of H experts of a group is touched with probability p, so that a group has H p +- sqrt(H p (1 -
-        p)). The largest of G normal numbers is that of rank q = (G - 3/8) / (G + 1/4) (Blom, 1958), which is
-        4.91 (q^0.14 - (1 - q)^0.14) deviations above the mean (Tukey's lambda).
+        Each of the H experts of a group is touched with probability p, so a group touches H p experts with
+        standard deviation sqrt(H p (1 - p)), taken as normal. The largest of G normal numbers has the rank q
+        = (G - 3/8) / (G + 1/4) (Blom 1958). That rank is 4.91 (q^0.14 - (1 - q)^0.14) deviations above the
+        mean (Tukey's lambda).
         """
         held, share = self.num_experts / self.groups, self.touched(tokens) / self.num_experts
         rank = (self.groups - 0.375) / (self.groups + 0.25)

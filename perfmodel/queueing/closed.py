@@ -69,7 +69,9 @@ class ServedLoad:
     metastable: NDArray[np.bool_]
 
     def gained(self, steps: StepTimes) -> Array:
-        """Tokens per iteration of a request, ``[load]``: of a table by the batches that it decodes in."""
+        """Tokens per iteration of a request, ``[load]``. With a table they depend on the batches in which it
+        decodes.
+        """
         return _as_seen(steps, self.share) @ steps.gains
 
     @property
@@ -188,7 +190,7 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
 
 
 def _as_seen(steps: StepTimes, share: Array) -> Array:
-    """Shares of time ``[load, n]`` as a request sees them, from n = 1: by the requests that are there."""
+    """Shares of time ``[load, n]`` from n = 1 as a request sees them, weighted by the number of requests."""
     busy = share[:, 1:] * steps.batches
     return busy / busy.sum(1, keepdims=True)
 

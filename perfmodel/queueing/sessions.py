@@ -48,7 +48,7 @@ def draw(reuse: Reuse, count: int, rate: float | None, burstiness: float, seed: 
 
 
 def sharing(requests: Arrivals, reuse: Reuse, seed: int) -> Arrivals:
-    """Requests of which a share begins with the prefix, as far as they are that long."""
+    """Requests of which a share begins with the common prefix, as far as their prompts are that long."""
     begins = np.random.default_rng([seed, 3]).random(requests.at_s.size) < reuse.share
     tokens = np.where(begins, np.minimum(requests.input_tokens, int(reuse.prefix)), 0).tolist()
     paths = [((0, each),) if each else () for each in tokens]

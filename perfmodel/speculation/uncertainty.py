@@ -65,8 +65,8 @@ def interval_of_speedup(
 
 
 def interval_ends(speedup: Floats, error: Floats, most: Floats) -> tuple[Array, Array]:
-    """Ends of the intervals of speedups with this error of their logarithm. No end exceeds the tokens per
-    iteration, `most`.
+    """Ends of the intervals of speedups, from the error of their logarithm. No end exceeds `most`, the tokens
+    per iteration.
     """
     factor = np.exp(Z * np.asarray(error))
     return np.asarray(speedup / factor), np.maximum(np.minimum(speedup * factor, most), speedup)

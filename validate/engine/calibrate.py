@@ -29,8 +29,8 @@ question's.
 OUT_OF_LINE = 0.3
 """Held-out log error above which a row is reported as one that does not fit the others."""
 USUAL, WEIGHT = {"target_s": 0.06, "speedup": 0.072}, 4
-"""Log errors of other own engines at draft lengths and batches that their rows lack, and the number of groups
-that they count as (docs/log.md).
+"""Log errors of other users' engines at draft lengths and batches without rows, and the number of groups for
+which they count (docs/log.md).
 """
 SAME_PLACE = 0.1
 """Share by which two batches or contexts may differ and still form a speedup."""

@@ -165,8 +165,8 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
 
 
 def inner_groups(timings: Sequence[Timing]) -> list[Array]:
-    """Masks of the rows of each draft length, and of each octave of batches, but for the least and the
-    largest.
+    """Masks of the rows of each draft length, and of each octave of batches, without the smallest and the
+    largest of each.
     """
     lengths = np.array([t.gamma for t in timings])
     octaves = np.round(np.log2([t.batch for t in timings]))

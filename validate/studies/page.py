@@ -69,7 +69,7 @@ def _sources(found: Record, by_draft: bool = False) -> list[str]:
 FIGURES = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
 """Figure of a public run -> its heading."""
 OF_STEPS = ("device", "model", "new", "data")
-"""How the names of those parts begin that only steps have."""
+"""Prefixes of parts that are shown for steps only."""
 
 
 def _decide(found: Record) -> list[str]:

@@ -108,13 +108,15 @@ class ServedRun:
         return "ttft_p50_ms" if cold else "ttft_mean_ms"
 
     def measured(self, name: str) -> Any:
-        """A figure; None if not published. For a latency without a published mean it is the median."""
+        """A published figure; None without one. For a latency without a published mean it is the median."""
         value = self.cells[self.ttft if name == "ttft_mean_ms" else name]
         return self.cells.get(name.replace("mean", "p50")) if value is None else value
 
     @property
     def batch(self) -> float:
-        """Requests that a decoding request meets, including itself, without waits if none was published."""
+        """Number of requests in decoding that a decoding request meets, including itself. It excludes waits
+        if none was published.
+        """
         decoding = self.measured("tpot_mean_ms") * self.lengths.decoded
         waiting = self.measured("ttft_mean_ms") or 0.0
         return float(1.0 + (self.concurrency - 1.0) * decoding / (decoding + waiting))
@@ -358,12 +360,14 @@ def _mean(ratios: Iterable[float | None]) -> float | None:
 
 
 def _place(run: ServedRun, *names: str) -> tuple[Any, ...]:
-    """A server with what loads it: these columns, and lengths to a thousand."""
+    """A server with its load: these columns, with lengths rounded to a thousand."""
     return *(run.cells[n] for n in (*SERVER, *names)), *np.round((run.output_tokens, run.input_tokens), -3)
 
 
 def _growth(some: Sequence[Compared]) -> float | None:
-    """Mean error of TPOT over that with the fewest clients, of the same server, draft and lengths."""
+    """Mean error of TPOT, relative to that with the fewest clients on the same server with the same draft and
+    lengths.
+    """
     names = ("target", "engine_version", "draft", "steps")
     by_clients = sorted(some, key=lambda c: c.run.concurrency)
     alike = grouped(by_clients, lambda c: _place(c.run, *names)).values()

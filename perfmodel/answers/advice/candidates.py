@@ -150,7 +150,9 @@ class AdviseQuery(CommonOptions):
 
     @property
     def with_slots(self) -> "AdviseQuery":
-        """The question with the batches of llama.cpp's server, where it is asked about and none are given."""
+        """The question with the batches of llama.cpp's server, if it is about llama.cpp and names no
+        batches.
+        """
         if self.batch is not None or engine_of(Named.of(self).calibration) != ELSEWHERE:
             return self
         return replace(self, batch=tuple(range(1, SLOTS + 1)))

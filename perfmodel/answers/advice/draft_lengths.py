@@ -24,7 +24,7 @@ from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 
 MAX_BATCH, MAX_BATCHES = 4096, 256
-"""The largest batch that may be asked about, and that is searched where none is given."""
+"""The largest batch that a question may name, and the largest that is searched by default."""
 AcceptanceAt = Callable[[float], Acceptance]
 DEFAULT_HYSTERESIS = 0.002
 CONTEXTS_PER_RANGE = 5

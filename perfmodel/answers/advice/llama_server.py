@@ -16,9 +16,9 @@ SIXTEEN = ("bf16", "fp16")
 """KV formats that need no flag, because the engine's default is fp16."""
 ALL_LAYERS = 999
 SLOTS = 4
-"""Sequences that the server decodes at once by default."""
+"""Default number of sequences that the server decodes at once."""
 DEFAULT_LENGTH = 3
-"""Tokens that it drafts by default."""
+"""Default number of tokens that the server drafts."""
 NGRAM = 3
 """Smallest n-gram that an n-gram draft matches."""
 

@@ -81,7 +81,7 @@ def parse_ages(given: Any, flag: str) -> tuple[tuple[float, float], ...]:
 
 AT_ONCE = "whose requests come at the start"
 REUSED = ("prefix_len", "turns", "trace")
-"""Arguments by which a server has something to keep in a prefix cache."""
+"""Arguments with which a prefix cache has something to keep."""
 Policies = int | str | LengthPolicy | Sequence[int | str | LengthPolicy] | None
 """Type of what may be given for the policies."""
 

@@ -87,7 +87,7 @@ class Run:
         return replay(steps, self.lengths, *given, around=None if gains is not None else self.around(steps))
 
     def around(self, steps: StepTimes) -> int | None:
-        """About how many requests run; None if the requests all come at the start."""
+        """Approximate number of running requests; None if all requests come at the start."""
         rate, clients = self.where["request_rate"], self.where["concurrency"]
         if not steps.table or (rate or clients) is None:
             return None

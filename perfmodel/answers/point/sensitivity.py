@@ -22,7 +22,7 @@ ALPHA_STEP = 0.05
 BANDWIDTH_STEP = 0.10
 FIXED_STEP = 0.30
 FIXED = ("fixed", "comm", "overhead")
-"""Terms of constants that cost time whatever is loaded or computed."""
+"""Terms of constants that cost time regardless of bytes and FLOPs."""
 
 
 @asks(Query)

@@ -26,7 +26,7 @@ from perfmodel.speculation.workload import MAX_GAMMA
 
 COUNTS, TOKENS = "COUNTS", "TOKENS"
 WAYS = ("alpha", "rate", "tokens_per_iteration", "acceptance")
-"""Arguments of which a question states the acceptance by one."""
+"""Arguments of acceptance, of which a question may state one."""
 TASKS = ("chat", "code", "math", "qa", "summary", "translation", "agent", "mixed")
 """Kinds of text in ``results/published/acceptance.csv``."""
 SELF_DRAFT_KV = "streamingllm:512"

@@ -268,7 +268,7 @@ class Question:
 
 
 def _either(known: dict[str, Argument], names: Sequence[str]) -> str:
-    """``--a, --b or --c``."""
+    """The flags in words: ``--a, --b or --c``."""
     *others, last = (known[name].flag for name in names)
     return f"{', '.join(others)} or {last}" if others else last
 

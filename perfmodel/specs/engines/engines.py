@@ -43,7 +43,7 @@ class Stated(Frozen):
     source: Text
 
     def on(self, base: Constant) -> Constant:
-        """The constant that it makes of the one before."""
+        """The constant after this step, from the constant before it."""
         scale = base.value if self.times else 1.0
         return Constant(value=scale * self.value, stderr=scale * self.stderr, source=self.source)
 

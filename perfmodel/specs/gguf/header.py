@@ -22,7 +22,9 @@ MOST_VALUES = 2**44
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 UNKNOWN = "type "
-"""Begins the format of a tensor whose number is not known; files hold such tensors beside the weights."""
+"""Prefix of the format of a tensor with an unknown number. Files hold such tensors in addition to the
+weights.
+"""
 _FORMATS = {number: name for name, (number, _, _) in BLOCKS.items()}
 
 

@@ -34,7 +34,7 @@ def weights_of(
     path: Path, outer: dict[str, Tensor], layers: Iterable[dict[str, Tensor]], behind: dict[str, Tensor]
 ) -> str:
     """The shortest `--weights` that gives each GEMM its format in the file. behind: layers that predict
-    tokens. Raises InputError for a GEMM in a format that ggml has not.
+    tokens. Raises InputError for a GEMM in a format that ggml does not have.
     """
     of = {tensor: gemm for gemm, tensors in GEMMS.items() for tensor in tensors.split()}
     held: dict[str, Counter[str]] = {}

@@ -96,7 +96,7 @@ def _mamba2(keys: Keys, layers: int) -> Fields:
 def gated_delta(keys: Keys, layers: int, gated: bool = True) -> Fields:
     """Qwen3-Next and Qwen3.5: every fourth layer has attention with a gated output, the others a state.
 
-    gated: False for Olmo-Hybrid, whose output of attention has no gate.
+    gated: False for Olmo-Hybrid, whose attention output has no gate.
     """
     step = keys.integer("full_attention_interval", 4, high=MAX_LAYERS)
     kinds = ("linear_attention", "full_attention")

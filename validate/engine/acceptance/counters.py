@@ -83,7 +83,7 @@ class Counters:
         return Counters(self.drafts - before.drafts, accepted, tokens, decoded)
 
     def check(self, where: str) -> None:
-        """Refuse (InputError) impossible totals, totals of zero, and those of a server that began anew."""
+        """Refuse (InputError) impossible totals, totals of zero, and totals of a restarted server."""
         if not self.drafts:
             raise InputError(f"{where}: counts no draft: nothing was drafted")
         reached = (self.drafts, *self.accepted)
