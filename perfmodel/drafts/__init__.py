@@ -78,7 +78,7 @@ def make_draft(
         if word != "eagle" or (eagle3 and not colon):
             listed = published_head(target.name, "eagle3" if eagle3 else word)
         options = {"features": 3} if eagle3 else {}
-        options |= found.options_of(listed, target) if listed else {}
+        options |= listed.options(target.hidden_size) if listed else {}
         options |= _options(found, rest) if colon else {}
         shape = getattr(found, "shape", None)
         model = shape(target, options) if shape else target

@@ -11,7 +11,6 @@ from perfmodel.kv.base import KVMethod
 from perfmodel.operations import Cost, Floats, Op
 from perfmodel.specs.models.formats import Precision, Weights, weight_format
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.specs.models.published_heads import PublishedHead
 
 Limits = dict[str, tuple[int, int]]
 
@@ -68,11 +67,6 @@ class Draft:
         or those of the target.
         """
         return weight_format(model.weights) if cls.has_checkpoint else target
-
-    @classmethod
-    def options_of(cls, head: PublishedHead, target: ModelSpec) -> dict[str, int]:
-        """The options of a published head; by default none."""
-        return {}
 
     @classmethod
     def suits(cls, target: ModelSpec) -> bool:

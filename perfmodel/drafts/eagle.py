@@ -8,7 +8,6 @@ from perfmodel.drafts.base import Draft, Limits, dense, layer_bytes
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.specs.models.published_heads import PublishedHead
 
 OWN_VOCAB = 32000
 """Draft vocabulary of EAGLE-3's published heads (arXiv 2503.01840; config.json of its Llama heads)."""
@@ -43,11 +42,6 @@ class Eagle(Draft):
     def name(self) -> str:
         """``eagle3`` with several features, else the kind."""
         return "eagle3" if self.features > 1 else self.kind
-
-    @classmethod
-    def options_of(cls, head: PublishedHead, target: ModelSpec) -> dict[str, int]:
-        """Its features and its vocabulary."""
-        return {"features": head.features, "vocab": head.vocab}
 
     @classmethod
     def shape(cls, target: ModelSpec, options: dict[str, int]) -> ModelSpec:

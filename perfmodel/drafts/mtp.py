@@ -12,7 +12,6 @@ from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.formats import Weights, weight_format
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.specs.models.published_heads import PublishedHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,6 @@ class MTP(Draft):
 
     modules: int = 1
     target_width: int = 0
-
-    @classmethod
-    def options_of(cls, head: PublishedHead, target: ModelSpec) -> dict[str, int]:
-        """The options of an assistant: the width of its target's hidden states."""
-        return {"target_width": target.hidden_size}
 
     @classmethod
     def own_weights(cls, model: ModelSpec, target: Weights) -> Weights:

@@ -122,9 +122,7 @@ def looked_up(engine: Path) -> float:
 
 
 def device(folder: Path) -> None:
-    """A device file with the peaks of this CPU and a calibration of its kernels, as of `perfmodel validate
-    run`.
-    """
+    """A device file with the peaks of this CPU."""
     if (folder / "device.yaml").exists():
         return
     from perfmodel.validate.harness.micro.fit import host_spec
@@ -136,13 +134,8 @@ def device(folder: Path) -> None:
     ):
         raise SystemExit("the microbenchmark failed")
     record = newest(folder, "microbench", "microbench")
-    path, note = folder / "device.yaml", f"Measured: {record.path.name}"
-    write_yaml(host_spec(record, folder.name, "ideal"), path, note)
-    asked = ["validate", "calibrate", f"{folder.name}.micro", "--hardware", str(path)]
-    if perfmodel([*asked, "--from-microbench", str(record.path), "--out", str(folder / "kernels.yaml")]):
-        raise SystemExit("the kernels' calibration failed")
-    path.unlink()
-    write_yaml(host_spec(record, folder.name, "./kernels.yaml"), path, note)
+    made = host_spec(record, folder.name, BASE)
+    write_yaml(made, folder / "device.yaml", f"Measured: {record.path.name}")
 
 
 def is_held_out(t: Timing) -> bool:

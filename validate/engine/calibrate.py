@@ -183,15 +183,15 @@ def speedup_logs(rows: EngineRows, seconds: np.ndarray) -> list[float]:
 
 def speedup_pairs(timings: Sequence[Timing]) -> list[tuple[int, int]]:
     """Indices of every speculative row and of a baseline row at its batch and context."""
-    pairs = []
-    for i, row in enumerate(timings):
-        for j, plain in enumerate(timings):
-            places = (row.context, plain.context), (row.batch, plain.batch)
-            near = all(abs(a - b) <= SAME_PLACE * max(a, b) for a, b in places)
-            if row.gamma and not plain.gamma and row.kind == plain.kind and near:
-                pairs.append((i, j))
-                break
-    return pairs
+    rows = [*enumerate(timings)]
+    return [*{i: j for i, row in rows for j, plain in reversed(rows) if _beside(row, plain)}.items()]
+
+
+def _beside(row: Timing, plain: Timing) -> bool:
+    """Whether the second is a baseline step at the batch and context of the first, which speculates."""
+    places = (row.context, plain.context), (row.batch, plain.batch)
+    near = all(abs(a - b) <= SAME_PLACE * max(a, b) for a, b in places)
+    return bool(row.gamma) and not plain.gamma and row.kind == plain.kind and near
 
 
 def record_text(
@@ -220,18 +220,16 @@ def lines(made: EngineCalibration) -> list[str]:
         table.append(
             f"set aside: {t.where} ({t.name}): {t.prefill_share:.0%} of its time is other requests' prefill"
         )
-    if made.aside:
-        table.append(
-            f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)"
-        )
-    values = (f"{n} {getattr(made.calibration, n).value:.4g}" for n in made.fitted.free)
-    table.append("fitted: " + (", ".join(values) or "nothing: the rows do not say more than the base"))
-    if all(t.gamma for t in made.rows.timings):
-        table.append(
-            "no baseline step among these rows: a weak prior alone tells it apart from what drafting costs"
-        )
-    if made.fitted.pinned:
-        table.append("not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned))
+    avoid = f"  (above {MAX_PREFILL_SHARE:.0%}; --save-detailed, or fewer prompts than places, avoids it)"
+    values = ", ".join(f"{n} {getattr(made.calibration, n).value:.4g}" for n in made.fitted.free)
+    weak = "no baseline step among these rows: a weak prior alone tells it apart from what drafting costs"
+    table += [
+        *[avoid] * bool(made.aside),
+        "fitted: " + (values or "nothing: the rows do not say more than the base"),
+        *[weak] * all(t.gamma for t in timings),
+        *["not determined by these rows, left as in the base: " + ", ".join(made.fitted.pinned)]
+        * bool(made.fitted.pinned),
+    ]
     beside = [f"{name} {off:.1%}" for name, off in made.tried.items() if name != made.base]
     table.append(
         f"base: {made.base}" + (f", closest to rows held out (others: {', '.join(beside)})" if beside else "")

@@ -152,7 +152,7 @@ def fit(rows: EngineRows, base: Calibration) -> EngineFit:
         del free[pinned]
 
     def without(left: Array) -> Array:
-        kept = _solve(rows, base, free, solved.values, ~left)
+        kept = _solve(rows, base, free, solved.values, np.logical_not(left))
         return rows.predict(with_values(base, kept.values))
 
     held_out = np.array([without(one)[i] for i, one in enumerate(np.eye(count, dtype=bool))])

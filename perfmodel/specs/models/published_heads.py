@@ -34,12 +34,21 @@ class PublishedHead:
     def shape(self) -> dict[str, int | None]:
         """Fields of `ModelSpec`."""
         names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
-        found = {name: getattr(self, name) for name in names}
-        if self.kind != "mtp":
-            return found
-        layers = {"num_hidden_layers": self.layers, "num_sliding_layers": self.layers - 1}
-        shared = {"shared_kv_layers": 1, "shared_kv_sliding": self.layers - 1}
-        return found | layers | shared | {"norms_per_layer": 4, "moe": None}
+        windows = self.layers - 1
+        assistant = {
+            "num_hidden_layers": self.layers,
+            "num_sliding_layers": windows,
+            "shared_kv_layers": 1,
+            "shared_kv_sliding": windows,
+            "norms_per_layer": 4,
+            "moe": None,
+        }
+        return {name: getattr(self, name) for name in names} | (assistant if self.kind == "mtp" else {})
+
+    def options(self, target_width: int) -> dict[str, int]:
+        """Options of its draft kind for a target of this width."""
+        mtp = self.kind == "mtp"
+        return {"target_width": target_width} if mtp else {"features": self.features, "vocab": self.vocab}
 
 
 @cache
