@@ -152,10 +152,10 @@ def ratios(
     places = panels(2, (7.6, 4.0))
     steps, values = np.geomspace(*span, points), np.asarray(lines, float)[:, None]
     batch, context = (values, steps) if over == "context" else (steps, values)
-    kinds: list[tuple[Scenario, Any]] = [(scenario, "-")]
+    drawn: list[tuple[Scenario, Any]] = [(scenario, "-")]
     if ideal and scenario.machine.calibration.name != "ideal":
-        kinds.append((with_calibration(scenario, load_calibration("ideal")), (0, (3, 2))))
-    for each, dashes in kinds:
+        drawn.append((with_calibration(scenario, load_calibration("ideal")), (0, (3, 2))))
+    for each, dashes in drawn:
         p = predict(each, Workload.of(batch, context, gamma), max(gamma, 1))
         for axes, ratio in zip(places, (p.draft_to_target, p.verify_to_target), strict=True):
             for line, colour, number in zip(
@@ -173,7 +173,7 @@ def ratios(
     places[0].set_ylim(bottom=0.0)
     places[1].set_ylim(bottom=min(places[1].get_ylim()[0], 0.98))
     above(places[0], 2, handles)
-    if len(kinds) > 1:
+    if len(drawn) > 1:
         styles: list[tuple[Any, str]] = [("-", "calibrated"), ((0, (3, 2)), "ideal roofline")]
         above(places[1], 2, [sign(word, color=DARK, linestyle=dash) for dash, word in styles])
     return label(
