@@ -175,8 +175,9 @@ def schedule(question: ScheduleQuery) -> Schedule:
         memory_of(scenario, 1.0, float(c), float(query.max_gamma), query.memory_fraction) for c in contexts
     ]
     fitting = [int(each.max_batch) for each in room]
-    if question.max_batch is None and not fitting[-1]:
-        raise InputError(f"--context: not one sequence of {contexts[-1]} tokens fits on this device")
+    why = None if fitting[-1] else f"not one sequence of {contexts[-1]} tokens fits on this device"
+    if question.max_batch is None and why is not None:
+        raise InputError(f"--context: {why}")
     # where none fits the table is of the asked batches, and says so
     engine = engine_of(scenario.machine.calibration)
     most = question.max_batch or (SLOTS if engine == ELSEWHERE else MAX_BATCHES)
@@ -187,7 +188,6 @@ def schedule(question: ScheduleQuery) -> Schedule:
         tables = (tables[0].single(),)
     runs = runs_in(engine, scenario.draft, question.engine)
     served, draft_path = served_with(question, scenario, query.draft or scenario.draft.name)
-    why = None if fitting[-1] else f"not one sequence of {contexts[-1]} tokens fits on this device"
     rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
     return Schedule(
         model=scenario.target.name,

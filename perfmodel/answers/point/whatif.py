@@ -213,9 +213,8 @@ def _undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     pays = (
         f"does not pay at {lengths}, whatever is accepted"
         if alpha is None
-        else f"pays from alpha {alpha:.2f}"
+        else f"pays from alpha {alpha:.2f} (gamma {gamma})"
     )
-    pays += "" if alpha is None else f" (gamma {gamma})"
     said = f"{unknown.why}; {pays}"
     word: Verdict = "does_not_pay" if alpha is None else "unknown_acceptance"
     return replace(
