@@ -243,7 +243,7 @@ def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measur
         name: float(value / given) for name, value in predicted.items() if (given := run.measured(name))
     }
     closed = serve(steps, Load(lengths, clients=np.array([float(run.concurrency)])), limits, spread)
-    ratios["closed_form"] = 1e3 * closed.tpot.mean.item() / run.measured("tpot_mean_ms")
+    ratios["closed_form"] = 1e3 * np.asarray(closed.tpot.mean).item() / run.measured("tpot_mean_ms")
     return Compared(run, ratios, _stated(run))
 
 
