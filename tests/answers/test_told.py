@@ -51,7 +51,7 @@ def test_a_cliff_is_what_takes_longer_than_in_proportion() -> None:
 
 def told(s, context: float, gamma: int, batch: float = 1.0) -> list[str]:
     room = memory_of(s, batch, context, gamma, 0.9).single()
-    question = Query(s.target.name, s.machine.gpu.name, 1, 1)
+    question = Query(s.target.name, s.machine.gpu.name, 1, 1, gamma)
     return [note.partition(":")[0] for note in warnings(question, s, batch, context, gamma, room)]
 
 
