@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfmodel.writing import write
-from tests.attack import cliffs, faults, mutants, readers, servers, surroundings, tampered, verbs, watch
+from tests.attack import cliffs, faults, mutants, readers, surroundings, tampered, verbs, watch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -105,10 +105,6 @@ PARTS: dict[str, Callable[[], Part]] = {
     "cliffs": lambda: tallied(
         "pairs of questions | tried | one tells of a step | silent",
         lambda tally, _: cliffs.attack(tally, SEED, PAIRS),
-    ),
-    "servers": lambda: tallied(
-        "fault in | servers | refused in one line | got through",
-        lambda tally, at: servers.attack(tally, at, SEED),
     ),
     "faults": broken,
     "mutants": mutated,

@@ -1,5 +1,6 @@
 """Shipped data with one number changed a little: the gate must name it, or the file be refused."""
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +17,7 @@ from tests.attack import hostile, watch
 
 FOLDERS = ("hardware", "models", "results")
 CODE = {"perfmodel": module.PACKAGE, "validate": module.VALIDATE}
-PATTERNS = (
-    "hardware/*/*.yaml",
-    "hardware/*.yaml",
-    "models/*.yaml",
-    "models/*.csv",
-    "results/published/*.csv",
-    "results/cpu-*/**/*.json*",
-    "results/[ers]*.json",
-    "validate/plans/*.yaml",
-)
+DATA = (".yaml", ".csv", ".json", ".jsonl")
 
 
 @contextmanager
@@ -47,7 +39,9 @@ def attack(tally: watch.Tally, folder: Path, seed: int, count: int) -> None:
     """Change a number of one file after the other; which, follows from the seed."""
     with copied(folder) as package:
         recorded = module.inputs(package / "results")
-        paths = [sorted(package.glob(pattern)) for pattern in PATTERNS]
+        found = (p for top in (*FOLDERS, "validate/plans") for p in (package / top).rglob("*"))
+        every = sorted(p for p in found if p.suffix in DATA and p.name != "accuracy.json")
+        paths = [list(some) for _, some in itertools.groupby(every, key=lambda p: p.parent)]
         for number in range(count):
             rng = Random(f"{seed}:gate:{number}")
             path = rng.choice(rng.choice(paths))

@@ -20,7 +20,6 @@ from tests.attack import (
     jobs,
     mutants,
     readers,
-    servers,
     surroundings,
     tampered,
     verbs,
@@ -44,12 +43,10 @@ pytestmark = pytest.mark.slow
             5,
             5,
         ),  # enough to miss either of the two warnings
-        (partial(servers.attack, seed=1), 3, 36, 0),
     ],
-    ids=["readers", "verbs", "surroundings", "tampered", "cliffs", "servers"],
+    ids=["readers", "verbs", "surroundings", "tampered", "cliffs"],
 )
 def test_nothing_gets_through(attack, kinds, refused, answered, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(servers, "ROUNDS", 1)
     monkeypatch.chdir(tmp_path)
     tally = watch.Tally()
     attack(tally, tmp_path)

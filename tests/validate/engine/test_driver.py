@@ -2,6 +2,7 @@
 judged.
 """
 
+import random
 import re
 
 import pytest
@@ -165,9 +166,10 @@ SHORTEST += ["--batches", "1", "--prompts", "8", "--new-tokens", "12"]
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_server_is_one_line_and_leaves_nothing(name, tmp_path, monkeypatch, capsys) -> None:
+    """Also where its bytes arrive torn."""
     monkeypatch.setattr(client, "PAGE_S", 0.2 if FAULTS[name].says == "is not whole after" else 60.0)
     monkeypatch.setattr(client, "ANSWER_S", client.PAGE_S)
-    with broken(FAULTS[name]) as url:
+    with broken(FAULTS[name], random.Random(name)) as url:
         assert run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)]) == 2
     line = capsys.readouterr().err.rstrip("\n")
     assert line.startswith("error: --url: ")
