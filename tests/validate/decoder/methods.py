@@ -4,6 +4,7 @@ kind.
 
 import torch
 
+from perfmodel.validate.decoder import kv
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.model import Model
@@ -21,6 +22,7 @@ METHODS = [
     "retrieval:24,every=3,chunk=4",
     "quantized,bits=4",
 ]
+METHODS += [f"{name}:24" for name in kv.names() if not any(known.startswith(name) for known in METHODS)]
 
 
 def check_cache(cache: KVCache, model: Model, state: State, behind: int = 1) -> None:

@@ -14,7 +14,7 @@ from perfmodel.errors import InputError
 from perfmodel.validate.decoder import backends, memory, shard
 from perfmodel.validate.decoder.attention import Span, causal_bias, partial_sdpa
 from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.kv import every_method
+from perfmodel.validate.decoder.kv import every_method, names
 from perfmodel.validate.decoder.pair import Pair
 from perfmodel.validate.decoder.request import Request, check_prompts
 from perfmodel.validate.decoder.shard import RankShard, for_draft
@@ -243,7 +243,7 @@ def test_every_method_and_its_budget() -> None:
     window.
     """
     for context, gamma, budget in ((4096, 4, 512), (100, 4, 64), (519, 4, 64), (520, 4, 65), (100, 9, 72)):
-        budgeted = [f"{name}:{budget}" for name in ("quest", "snapkv", "streamingllm", "topk")]
+        budgeted = [f"{name}:{budget}" for name in names() if name not in ("full", "quantized", "retrieval")]
         every = {"full", "quantized,bits=4", f"retrieval:{budget},every=8", *budgeted}
         assert {*every_method(context, gamma, own_prefill=False)} == every
         assert {*every_method(context, gamma)} == every | {f"streamingllm:{budget},own_prefill=true"}

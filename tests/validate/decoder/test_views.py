@@ -341,6 +341,6 @@ def test_a_view_states_all_that_iterations_change(target: Model, method: str) ->
     for _ in range(2):
         for _ in range(7):
             made.iterate(state)
-        assert method in ("full", "quest:24,page=4", "topk:24", "quantized,bits=4") or small() != before
+        assert not isinstance(view, Packed) or small() != before
         snapshot.restore()
         assert small() == before
