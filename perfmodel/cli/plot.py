@@ -142,8 +142,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
         memory_fraction=query.memory_fraction,
         measured=_published(query) if measured else (),
     )
-    _save(made, output)
-    _warn(asked, scenario)
+    _save(made, output, asked, scenario)
 
 
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
@@ -159,8 +158,7 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
     asked = question.over(over)
     scenario = resolve(asked.at_first_point(), UNUSED)  # what is accepted does not matter
     lines = asked.axis_values("batch" if over == "context" else "context", MAX_LINES)
-    _save(plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over), output)
-    _warn(asked, scenario)
+    _save(plots.ratios(scenario, lines, asked.span(over), question.gamma, over=over), output, asked, scenario)
 
 
 @app.command(example=f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")
@@ -176,8 +174,7 @@ def breakdown(question: Points, output: Output) -> None:
     length = _best_gamma(scenario, query, points)
     if not length:
         raise InputError("--gamma: must be 1 or more here, and no draft pays at any of these points")
-    _save(plots.breakdown(scenario, points, length), output)
-    _warn(asked, scenario)
+    _save(plots.breakdown(scenario, points, length), output, asked, scenario)
 
 
 @app.command(example=f"{LLAMA} --context 4k,64k --alpha 0.8 --output lengths.svg")
@@ -189,8 +186,7 @@ def gamma(question: Points, output: Output) -> None:
     if len(points) > MAX_LINES:
         raise refuse("--batch, --context", None, f"at most {MAX_LINES} lines together", len(points))
     scenario = resolve(query)
-    _save(plots.gamma_curves(scenario, points, max_gamma=query.max_gamma), output)
-    _warn(asked, scenario)
+    _save(plots.gamma_curves(scenario, points, max_gamma=query.max_gamma), output, asked, scenario)
 
 
 @app.command(example=f"{LLAMA} --context 32k --output front.svg")
@@ -244,15 +240,17 @@ def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> N
     _save(plots.residuals(cells, note=NOTES[held_out]), output)
 
 
-def _save(figure: Figure, output: Path) -> None:
+def _save(
+    figure: Figure, output: Path, question: Points | None = None, scenario: Scenario | None = None
+) -> None:
+    """Writes a picture and prints the doubts of the longest context of its question. The picture itself marks
+    batches that do not fit.
+    """
     plots.save(figure, output)
     click.echo(f"wrote {output}", err=True)
-
-
-def _warn(question: Points, scenario: Scenario) -> None:
-    """Prints the doubts of the longest context; a picture itself marks batches that do not fit."""
-    longest = max(question.axis_values("context"))
-    warn(doubts(question, scenario, 1.0, longest, 1 if question.gamma is None else question.gamma))
+    if question and scenario:
+        longest = max(question.axis_values("context"))
+        warn(doubts(question, scenario, 1.0, longest, 1 if question.gamma is None else question.gamma))
 
 
 def _best_gamma(scenario: Scenario, query: Query, points: Sequence[tuple[float, float]]) -> int:
