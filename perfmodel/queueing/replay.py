@@ -183,8 +183,7 @@ class _Server:
         self.table = (table[0], *table)  # by running batch; a prompt alone reads the weights too
         self.decode_s = [float(t.decode_s[max(n - 1, 0)]) for n, t in enumerate(self.table)]
         self.gained = [t.tokens_per_iteration for t in self.table]
-        self.token_s: list[float] = [float(steps.prompt_s[0]), *map(float, steps.prompt_s)]
-        self.token_s = [seconds / lengths.input_mean for seconds in self.token_s]
+        self.token_s = [float(s) / lengths.input_mean for s in (steps.prompt_s[0], *steps.prompt_s)]
         readings = {id(t.reading): t.reading for t in table if t.reading}
         self.added_s = {key: reading.of_one() for key, reading in readings.items()}
         self.last = len(self.decode_s) - 1

@@ -121,15 +121,13 @@ class StepTimes:
         gained = self.tokens_per_iteration
         return max((lengths.decoded + excess(self.gamma, round(gained, 9))) / gained, 1.0)
 
-    def scaled(self, factor: float) -> "StepTimes":
-        """All times of passes multiplied by a factor, for the closed form."""
-        return replace(self, decode_s=factor * self.decode_s, prompt_s=factor * self.prompt_s, reading=None)
-
     def slowed(self, factor: float) -> "StepTimes":
-        """All times of passes multiplied by a factor, for the replay."""
+        """All times of passes multiplied by a factor."""
         parts = {at: t.slowed(factor) for at, t in {id(t): t for t in self.table}.items()}
         return replace(
-            self.scaled(factor),
+            self,
+            decode_s=factor * self.decode_s,
+            prompt_s=factor * self.prompt_s,
             reading=self.reading and self.reading.slowed(factor),
             table=tuple(parts[id(t)] for t in self.table),
         )

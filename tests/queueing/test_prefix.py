@@ -239,6 +239,14 @@ def test_sessions_that_share_nothing_or_fit_nowhere_are_answered(more) -> None:
     assert told.rows[0].running_mean >= 0
 
 
+def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
+    """A context is not evicted by others that hardly come."""
+    asked = ASK | {"input_len": 1784, "output_len": 1666, "gamma": 0, "request_rate": 0.02, "think_time": 60}
+    told = pm.traffic("qwen3-1.7b", "rtx-5080", **asked, turns=20, turn_input_len=10)
+    assert told.replay is not None
+    assert told.replay[0].prefix_hit_rate > told.rows[0].prefix_hit_rate + 0.2
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

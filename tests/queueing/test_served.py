@@ -66,7 +66,7 @@ def test_lengths_and_times_by_hand() -> None:
     assert lengths.context_std == pytest.approx((300**2 + 100**2 / 12) ** 0.5)
     assert Lengths(10.0, 10.0, 100.0).context_std == pytest.approx(15 / 3**0.5)  # no wider than from 0 on
     assert DRAFTS.alone_s(LENGTHS) == pytest.approx(100.917 / 2.2 * 1.4 * 0.021, rel=1e-5)
-    twice = PLAIN.scaled(2.0)
+    twice = PLAIN.slowed(2.0)
     assert (twice.decode_at(2.5), twice.prompt_at(6.5), twice.own_s) == pytest.approx((0.045, 0.11, 0.004))
 
 

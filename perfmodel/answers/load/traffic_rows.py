@@ -1,7 +1,7 @@
 """The rows of a traffic answer: one draft length at several loads, in seconds and shares, with warnings."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -140,7 +140,7 @@ def rows_of(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
                 tokens_per_iteration=float(gained[i]),
                 warnings=(
                     *_warnings(question, short, splits, served, i, replicas[i]),
-                    *(() if hit_rate is None or question.opens else _crowded_out(steps, hit_rate[i])),
+                    *(() if hit_rate is None else _lost(question, steps, hit_rate[i], served.running[i])),
                     *((LOCKSTEP,) if question.in_lockstep and value > 1.0 else ()),
                 ),
             )
@@ -223,7 +223,7 @@ def _interval(
     """
     if off is None:
         return None, None
-    ends = [mean_tpot_s(steps.scaled(math.exp(sign * Z * off)), load, question.limits) for sign in (-1, 1)]
+    ends = [mean_tpot_s(steps.slowed(math.exp(sign * Z * off)), load, question.limits) for sign in (-1, 1)]
     return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
 
 
@@ -290,10 +290,10 @@ def _warnings(
         )
     elif (
         question.opens
-        and question.burstiness < 1
+        and question.burstiness != 1
         and served.requests_per_s[at] > BUSY * served.saturation_rate
     ):
-        told.append("requests arrive in bursts: use the means of --replay, TPOT up to 20 % more")
+        told.append("arrivals are not Poisson: use the means of --replay, TPOT may be 20 % apart")
     elif short:
         told.append(f"decoding an answer takes less time than {short} prompts: use the mean of --replay")
     if served.metastable[at]:
@@ -307,8 +307,13 @@ def _warnings(
     return tuple(told)
 
 
-def _crowded_out(steps: StepTimes, hit_rate: float) -> tuple[str, ...]:
-    """Clients whose idle contexts lose their place in the cache while they wait for a seat."""
-    if steps.cached is None or hit_rate >= KEPT * steps.cached.hit_rate[0]:
-        return ()
-    return ("the running batch leaves the prefix cache little room: use --replay instead",)
+def _lost(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:
+    """Doubts about the hits: of clients whose idle contexts lose their place in the cache while they wait for
+    a seat, and of sessions that return to a server with few requests, which evict less than one that is busy.
+    """
+    if steps.cached is not None and not question.opens and hit_rate < KEPT * steps.cached.hit_rate[0]:
+        yield "the running batch leaves the prefix cache little room: use --replay instead"
+    elif steps.cached is not None and question.think_time and running < 1:
+        returns = steps.cached.chance[: steps.cached.chance.size // 3].sum()
+        if returns < KEPT * (1.0 - 1.0 / question.turns):
+            yield "few requests run, and sessions lose less of their contexts: use the hits of --replay"

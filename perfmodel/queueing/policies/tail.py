@@ -23,8 +23,6 @@ class Tail(LengthPolicy):
     def choices(self, replica: Replica) -> Sequence[Choice]:
         """One table for every load."""
         seats = min(t.seats for t in replica.passes.values())
-        if not seats:
-            return [replica.switching(self, [], 0.0)]
         alone = replica.passes[0].decode_s[:seats]
         best, saved, until = 0, 0.0, 0
         for gamma, t in replica.passes.items():
