@@ -196,17 +196,21 @@ def _as_seen(steps: StepTimes, share: Array) -> Array:
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
-    """Clients at the server, not thinking: a with a + rate(a) think_s = clients. It is at least 1; also the
-    share of time with one.
+    """Clients at the server as one of them sees it, itself among them: 1 + (clients - 1) p; and the mean
+    number there, clients p, over that.
+
+    p: share of its time that a client is there, and does not think (arrival theorem).
     """
     if not (load.think_s and steps.seats):
         return clients, np.ones(1)
     tried = np.geomspace(1.0, max(float(clients.max()), 1.0), FEWER_CLIENTS)
     most, _ = capacity(steps, load.lengths, limits)
     inside = np.minimum(tried, float(steps.seats))
-    served = _cycle_within(steps, load.lengths, limits, inside, most)[3]
-    there = np.interp(clients, [0.0, *(tried + served * load.think_s)], [0.0, *tried])
-    return np.maximum(there, 1.0), np.minimum(there, 1.0)
+    cycle = tried / _cycle_within(steps, load.lengths, limits, inside, most)[3]
+    present = cycle / (cycle + load.think_s)
+    of_all = 1.0 + (tried - 1.0) / present
+    there = np.interp(clients, of_all, tried)
+    return there, clients * np.interp(clients, of_all, present) / there
 
 
 def _cycle_within(

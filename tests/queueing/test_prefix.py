@@ -239,6 +239,14 @@ def test_sessions_that_share_nothing_or_fit_nowhere_are_answered(more) -> None:
     assert told.rows[0].running_mean >= 0
 
 
+def test_clients_that_think_see_all_others_that_do_not() -> None:
+    """Eight, of which two are there on average: one that is there sees 1.7 others, not one."""
+    asked = {"input_len": 235, "output_len": 194, "output_std": 97, "max_concurrency": 8, "turns": 9}
+    asked |= {"turn_input_len": 300, "think_time": 2, "draft": "suffix", "alpha": 0.85, "gamma": 5}
+    told = pm.traffic("qwen3.5-35b-a3b", "h200", **asked, acceptance_std=0, replay=True, num_prompts=2000)
+    assert told.rows[1].tpot_s.mean == pytest.approx(told.replay[1].tpot_s.mean, rel=0.08)
+
+
 def test_sessions_that_think_on_an_idle_server_are_simulated() -> None:
     """A context is not evicted by others that hardly come."""
     asked = ASK | {"input_len": 1784, "output_len": 1666, "gamma": 0, "request_rate": 0.02, "think_time": 60}
