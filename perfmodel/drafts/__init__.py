@@ -74,9 +74,8 @@ def make_draft(
             raise refuse("--draft", None, f"{found.kind}:MODEL, the name or path of the drafter", name)
         model = load_model(rest, "--draft")
     else:
-        listed = None
-        if word != "eagle" or (eagle3 and not colon):
-            listed = published_head(target.name, "eagle3" if eagle3 else word)
+        generic = word == "eagle" and (bool(colon) or not eagle3)
+        listed = None if generic else published_head(target.name, "eagle3" if eagle3 else word)
         options = {"features": 3} if eagle3 else {}
         options |= listed.options(target.hidden_size) if listed else {}
         options |= _options(found, rest) if colon else {}

@@ -66,19 +66,19 @@ def collect(engine: Path, folder: Path) -> None:
         if timed and not missing and not open_loop:
             continue
         with served(engine, engine / f"server-K{gamma}.log", config if gamma else None) as url:
-            asked = ["validate", "engine", "--url", url, "--model", str(folder / "target.json")]
-            asked += ["--hardware", str(folder / "device.yaml"), "--draft", str(folder / "draft.json")]
-            asked += ["--calibration", BASE]
-            asked += ["--batches", ",".join(map(str, BATCHES)), "--prompts", ",".join(map(str, PROMPTS))]
-            asked += [
-                "--new-tokens",
-                str(NEW_TOKENS),
-                "--machine",
-                folder.name,
-                "--results",
-                str(folder.parent),
-            ]
-            if not timed and perfmodel(asked):
+            flags = {
+                "--url": url,
+                "--model": folder / "target.json",
+                "--hardware": folder / "device.yaml",
+                "--draft": folder / "draft.json",
+                "--calibration": BASE,
+                "--batches": ",".join(map(str, BATCHES)),
+                "--prompts": ",".join(map(str, PROMPTS)),
+                "--new-tokens": NEW_TOKENS,
+                "--machine": folder.name,
+                "--results": folder.parent,
+            }
+            if not timed and perfmodel(["validate", "engine", *spelled(flags)]):
                 raise SystemExit("the driver failed")
             for batch in missing:
                 closed = ["--max-concurrency", str(batch), "--num-prompts", str(batch)]
@@ -88,13 +88,24 @@ def collect(engine: Path, folder: Path) -> None:
                 bench(engine, url, folder / f"rate-K{gamma}-{rate}.json", OUTPUT, opened)
 
 
+def spelled(flags: dict[str, object]) -> list[str]:
+    """Flags with their values, as words."""
+    return [str(word) for flag in flags.items() for word in flag]
+
+
 def bench(engine: Path, url: str, path: Path, new_tokens: int, load: list[str]) -> None:
     """One file of ``vllm bench serve``, without texts, paths and more digits than a clock has."""
-    words = [engine / "bin" / "vllm", "bench", "serve", "--base-url", url, "--model", "tiny"]
-    words += ["--tokenizer", engine / "models" / "target", "--dataset-name", "random", "--temperature", "0"]
-    words += ["--random-input-len", str(PROMPTS[0]), "--random-output-len", str(new_tokens), "--ignore-eos"]
-    words += [*load, "--num-warmups", "1", "--save-result"]
-    words += ["--save-detailed", "--result-dir", path.parent, "--result-filename", path.name]
+    fixed = "--dataset-name random --temperature 0 --ignore-eos --num-warmups 1 --save-result --save-detailed"
+    flags = {
+        "--base-url": url,
+        "--model": "tiny",
+        "--tokenizer": engine / "models" / "target",
+        "--random-input-len": PROMPTS[0],
+        "--random-output-len": new_tokens,
+        "--result-dir": path.parent,
+        "--result-filename": path.name,
+    }
+    words = [engine / "bin" / "vllm", "bench", "serve", *fixed.split(), *spelled(flags), *load]
     subprocess.run(words, check=True, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     run = json.loads(path.read_text())
     kept = {

@@ -17,10 +17,10 @@ START_S = 300.0
 @contextmanager
 def served(engine: Path, log: Path, config: dict[str, object] | None = None) -> Iterator[str]:
     """The URL of vLLM with the tiny target, with a speculative configuration where one is given."""
-    words: list[str | Path] = [engine / "bin" / "vllm", "serve", engine / "models" / "target"]
-    words += ["--served-model-name", "tiny", "--max-model-len", "4096", "--max-num-seqs", "16"]
-    words += ["--dtype", "bfloat16", "--no-enable-prefix-caching"]
-    words += ["--speculative-config", json.dumps(config)] if config else []
+    fixed = "--served-model-name tiny --max-model-len 4096 --max-num-seqs 16 --dtype bfloat16"
+    drafting = ["--speculative-config", json.dumps(config)] if config else []
+    model = engine / "models" / "target"
+    words = [engine / "bin" / "vllm", "serve", model, *fixed.split(), "--no-enable-prefix-caching", *drafting]
     with started(words, log) as url:
         yield url
 
