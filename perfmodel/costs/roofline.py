@@ -219,24 +219,23 @@ class Machine:
 
     def _gemm_rates(self, op: Op) -> tuple[Floats, Floats]:
         """Calibrated seconds per byte and per FLOP of a GEMM."""
-        byte_s, flop_s = self._gemm_shares(op)
-        if self.calibration.gemm_row_factor is ONE:
-            return byte_s, flop_s
-        factor = np.where(np.less_equal(op.rows, 1.0), self.calibration.gemm_row_factor.value, 1.0)
-        return byte_s * factor, flop_s * factor
-
-    def _gemm_shares(self, op: Op) -> tuple[Floats, Floats]:
-        """As `_gemm_rates` for several numbers of rows."""
         c = self.calibration
+        byte_s: Floats
+        flop_s: Floats
         if c.gemm_efficiency is None:
-            return self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)
-        shares = c.gemm_efficiency.knots[curve_of(c.gemm_efficiency.knots, op)]
-        ridge = self.gpu.peak_flops(op.compute) * self._byte_s * op.bytes_per_value / 2.0
-        rows, curves = np.maximum(op.rows, 1.0), monotone_shares(shares, ridge)
-        factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
-        loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
-        flop_s = 1.0 / (self.gpu.peak_flops(op.compute) * (computing * c.gemm_flops_factor.value))
-        return self._byte_s / loading, flop_s
+            byte_s, flop_s = self._rates(op, c.gemm_bandwidth_fraction.value, c.gemm_flops_fraction.value)
+        else:
+            shares = c.gemm_efficiency.knots[curve_of(c.gemm_efficiency.knots, op)]
+            ridge = self.gpu.peak_flops(op.compute) * self._byte_s * op.bytes_per_value / 2.0
+            rows, curves = np.maximum(op.rows, 1.0), monotone_shares(shares, ridge)
+            factor = c.gemm_factor.value * (c.gemm_factor_fp8.value if op.compute == "fp8" else 1.0)
+            loading, computing = (np.minimum(interpolated(knots, rows) * factor, 1.0) for knots in curves)
+            byte_s = self._byte_s / loading
+            flop_s = 1.0 / (self.gpu.peak_flops(op.compute) * (computing * c.gemm_flops_factor.value))
+        if c.gemm_row_factor is ONE:
+            return byte_s, flop_s
+        alone = np.where(np.less_equal(op.rows, 1.0), c.gemm_row_factor.value, 1.0)
+        return byte_s * alone, flop_s * alone
 
     def _attention_rates(self, op: Op) -> tuple[float, float]:
         """Calibrated seconds per byte and per FLOP of attention."""

@@ -72,8 +72,8 @@ def calibrate(
     """
     kept, aside = fitting.usable(distinct(timings))
     fits: dict[str, tuple[EngineRows, EngineFit]] = {}
-    cpu = load_gpu(query.hardware).kind == "cpu"
-    for base in (*bases, *(rows_apart(base) for base in bases if cpu and base.kind == "ideal")):
+    unknown = [base for base in bases if base.kind == "ideal" and load_gpu(query.hardware).kind == "cpu"]
+    for base in (*bases, *map(rows_apart, unknown)):
         rows = fitting.rows_of(kept, query, base, aside)
         fits[base.name] = rows, fitting.fit(rows, base)
     tried = {name: log_rms(fitted.held_out, rows.measured) for name, (rows, fitted) in fits.items()}

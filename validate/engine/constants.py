@@ -66,17 +66,17 @@ def sought(
 
     Whole passes do not show the time of an iteration outside them.
     """
-    iterations = [t for t in timings if t.kind == "iteration"]
-    speculative = SPECULATIVE if any(t.gamma for t in iterations) else ("kv_reread_per_query",)
+    drafting = [t for t in timings if t.kind == "iteration" and t.gamma]
+    speculative = SPECULATIVE if drafting else ("kv_reread_per_query",)
     shares = FRACTIONS if base.gemm_efficiency is None else FACTORS
-    experts = (EXPERTS,) if target.moe and base.expert_kernels else ()
-    drafting = [t for t in iterations if t.gamma]
-    drafted = (DRAFTED,) if drafting and getattr(base, DRAFTED).value else ()
-    row = () if ROW in base.absent else (ROW,)
-    layers = target.num_hidden_layers
-    names = (*STEP, *speculative, *drafted, *shares, *experts, *row)
-    places = {name: _place(name, base, timings, layers) for name in names}
-    if drafting and any(not t.gamma for t in iterations):
+    stated = {
+        DRAFTED: drafting and getattr(base, DRAFTED).value,
+        EXPERTS: target.moe and base.expert_kernels,
+        ROW: ROW not in base.absent,
+    }
+    names = (*STEP, *speculative, *shares, *(name for name, is_stated in stated.items() if is_stated))
+    places = {name: _place(name, base, timings, target.num_hidden_layers) for name in names}
+    if drafting and any(t.kind == "iteration" and not t.gamma for t in timings):
         shortest = min(t.seconds for t in drafting), min(t.seconds / t.batch for t in drafting)
         for name, seconds in zip(SPECULATIVE, shortest, strict=False):
             share = FIRST_TOKEN if cpu else ON_GPU * (name == "iteration_fixed_s")

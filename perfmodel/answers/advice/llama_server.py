@@ -76,7 +76,7 @@ def llama_server(
 
 def _draft(table: LengthTable, draft: Draft, path: str | None, notes: list[str]) -> dict[str, object]:
     tokens, known = table.best_constant, serving_engines()["llamacpp"].drafts.get(draft_word(draft))
-    if tokens != DEFAULT_LENGTH < len(table.by_constant):
+    if draft_word(draft) != "ngram" and tokens != DEFAULT_LENGTH < len(table.by_constant):
         usual = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
         notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {usual}")
     if tokens == 0:
