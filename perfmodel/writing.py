@@ -25,7 +25,7 @@ def destination(path: str | Path, *suffixes: str, flag: str = "--output") -> Pat
         raise refuse(flag, None, f"a file name ending in {' or '.join(suffixes)}", where.name)
     try:
         real = Path(os.path.realpath(where))
-        regular = real.is_file() or not real.exists()
+        regular = real.is_file() or not os.path.lexists(where)
         good = real.parent.is_dir() and all(os.access(p, os.W_OK) for p in (real.parent, real) if p.exists())
     except (OSError, ValueError):  # a name that is too long, or holds a zero byte
         regular, good = True, False

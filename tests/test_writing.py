@@ -97,7 +97,8 @@ def test_what_is_no_place_for_a_file(tmp_path: Path) -> None:
     assert "ending in .png or .svg, given 'a.txt'" in refused(tmp_path / "a.txt", ".png", ".svg")
     for name in ("none/a", "file/a", "n" * 300, "a\0b"):
         assert "in a folder that exists" in refused(tmp_path / name)
-    for place in (pipe, tmp_path, Path("/dev/null")):
+    (tmp_path / "dead").symlink_to("nowhere")
+    for place in (pipe, tmp_path, Path("/dev/null"), tmp_path / "dead"):
         assert "not a folder, pipe or device" in refused(place)
 
 

@@ -91,7 +91,7 @@ def read_record(path: Path) -> Record:
     if raw.get("schema_version") != SCHEMA_VERSION:
         allowed = f"{SCHEMA_VERSION} (other versions are read by the perfmodel that wrote them)"
         raise refuse(str(path), "schema_version", allowed, raw.get("schema_version"))
-    kind = raw.get("kind")
+    kind = str(raw.get("kind"))
     if kind not in KINDS:
         raise refuse(str(path), "kind", " or ".join(KINDS), kind)
     return Record(path, files.parse(KINDS[kind], raw, str(path)))

@@ -113,6 +113,7 @@ def test_repeats_agree_by_their_times() -> None:
             lambda data, first: first.update(histogram=[1, 2], gamma=3),
             r"points\.0\.histogram: must have gamma \+ 1 =",
         ),
+        (lambda data, first: data.update(kind={}), "kind: must be measure or microbench"),
         (lambda data, first: first.update(histogram=[-1] * 9), r"points\.0\.histogram\.0"),
         (lambda data, first: first.update(batch=10**400), r"points\.0\.batch"),
         (
