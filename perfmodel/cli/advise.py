@@ -60,6 +60,8 @@ def _print(a: Advice, verbose: bool) -> None:
         table(columns, [(name, *_row(a, p)) for name, p in _picks(a)])
         if told := _robust(a):
             say(f"{told[0].upper()}{told[1:]}.")
+        if a.chosen.power_w is not None:
+            say(f"Energy: {a.chosen.joules_per_token:.2f} J per token, {a.chosen.power_w:.0f} W per device.")
         if a.chosen.runs_in is not None:
             say(f"Runs in: {a.chosen.runs_in}.")
         if (p := a.not_run) is not None:

@@ -125,6 +125,13 @@ def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
         if a.tpot_s is not None:
             pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
             told["time"] = f"{pace}, {told['time']}"
+    if a.power_w is not None:
+        spent = (
+            "" if a.joules_per_token is None or not asked.gamma else f"{a.joules_per_token:.2f} J per token; "
+        )
+        told["energy"] = (
+            f"{spent}baseline {a.ar_joules_per_token:.2f} J per token; {a.power_w:.0f} W per device"
+        )
     used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
     state = f"{'fits' if m.fits else 'does not fit'}; largest batch {m.max_batch}"
     where = f"on {asked.layer_split} devices together" if asked.layer_split > 1 else "per device"

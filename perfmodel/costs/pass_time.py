@@ -1,6 +1,6 @@
 """The time of one pass: its bounds, its prediction and the terms of that prediction."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -53,6 +53,12 @@ class PassTime(Generic[Number]):
         """The name of the largest term: an array, or a string for a single pass."""
         largest = np.argmax(np.stack(np.broadcast_arrays(*self.terms_s.values())), axis=0)
         return np.asarray(tuple(self.terms_s))[largest] if largest.ndim else tuple(self.terms_s)[int(largest)]
+
+    def slowed(self, factor: float) -> "PassTime[Any]":
+        """The pass with all its predicted times multiplied; its bounds stay."""
+        terms = {name: seconds * factor for name, seconds in self.terms_s.items()}
+        slower: Any = {"predicted_s": self.predicted_s * factor, "terms_s": terms}
+        return replace(self, **slower)
 
     def at(self, index: int = 0) -> "PassTime[float]":
         """The pass at one index of its only axis, in plain numbers."""

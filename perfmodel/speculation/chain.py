@@ -9,6 +9,7 @@ functions broadcast over ``[batch, context]``; some add a trailing axis of gamma
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,15 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats, Ints, Op, summed
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.scenario import Scenario, work
 from perfmodel.speculation.workload import Workload
 
 DEFAULT_MAX_GAMMA = 16
 BLOCK_ELEMENTS = 2**18
 OpSeconds = tuple[list[Floats], list[Floats]]
 """Seconds of the ops of the target's passes, and of those of the draft's."""
+Times = tuple[Array, Array, Array, Floats]
+"""Of the target, of the draft per token, of verification, and the overhead."""
 FIGURES = (
     "target_s",
     "draft_s",
@@ -144,15 +147,53 @@ class Passes:
             self.draft_ops, scenario.draft_machine, draft
         )
 
-    def times(
-        self, scenario: Scenario, seconds: OpSeconds | None = None
-    ) -> tuple[Array, Array, Array, Floats]:
+    def times(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Times:
         """Times of the target, of the draft per token and of verification on the axis of gammas (length 1 or
         absent where possible), and the overhead.
 
         scenario: the counted one, possibly with a calibration that changes no count. seconds: of the ops
         (`op_seconds`), if known.
         """
+        found = self._unlimited(scenario, seconds)
+        if scenario.power_limit_w is None:
+            return found
+        (step, _), (iteration, _) = self.limited(scenario, found)
+        end = found[3] * (self.drafted > 0)
+        slower = (iteration - end) / (self.drafted * found[1] + found[2])
+        return step, found[1] * slower, found[2] * slower, found[3]
+
+    def limited(self, scenario: Scenario, found: Times) -> tuple[Any, Any]:
+        """Seconds and joules of a baseline step and of the iterations on each device, under the power limit.
+
+        found: the times without it.
+        """
+        target, draft, verify, overhead = found
+        share = 0.0 if self.share is None else self.share * self.drafted
+        counted = [
+            np.broadcast_to(each, (len(self.query), *target.shape[1:])) for each in work(self.target_ops)
+        ]
+        both = zip(counted, work(self.draft_ops), strict=True)
+        together = [passes[self._baseline :] + share * drafting for passes, drafting in both]
+        iteration = self.drafted * draft + verify + overhead * (self.drafted > 0)
+        limited = partial(scenario.machine.gpu.limited, scenario.power_limit_w)
+        return limited(target, *(passes[:1] for passes in counted)), limited(iteration, *together)
+
+    def energy(self, scenario: Scenario) -> dict[str, Any]:
+        """Joules per token of all devices, with speculation and of the baseline, and mean watts of a device,
+        at a single point. Empty where no power was measured.
+        """
+        if scenario.machine.gpu.power_draw is None:
+            return {}
+        (_, step), (seconds, joules) = self.limited(scenario, self._unlimited(scenario))
+        each = scenario.machine.tensor_parallel / float(self.batch)
+        return {
+            "joules_per_token": joules.item() * each / float(self.gained[0]),
+            "ar_joules_per_token": step.item() * each,
+            "power_w": joules.item() / seconds.item(),
+        }
+
+    def _unlimited(self, scenario: Scenario, seconds: OpSeconds | None = None) -> Times:
+        """`times` at the power limit of the device's measurements."""
         target_s, draft_s = seconds or (None, None)
         passes = np.asarray(scenario.machine.predicted_s(self.target_ops, self.batch * self.query, target_s))
         draft: Floats = 0.0

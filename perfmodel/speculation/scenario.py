@@ -3,7 +3,9 @@
 All times broadcast over ``[batch, context]``; some functions add a trailing axis of gammas and say so.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +14,7 @@ from perfmodel import costs
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
+from perfmodel.costs.split import over
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Ints, Op
@@ -20,6 +23,11 @@ from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance
 
 Rollback = Literal["keep", "replay"]
+
+
+def work(ops: Sequence[Op]) -> tuple[Floats, Floats]:
+    """Bytes and FLOPs of a pass."""
+    return over(ops, attrgetter("cost.bytes")), over(ops, attrgetter("cost.flops"))
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class Scenario:
     token, or replays the accepted tokens from the previous state. context_std: standard deviation of the
     context over the sequences of a batch, in tokens. expert_parallel: groups of the target's devices, each
     with whole experts. data_parallel: groups that each have all of attention, for their own sequences.
+    power_limit_w: of each device; None is the limit of its measurements.
     """
 
     target: ModelSpec
@@ -47,6 +56,7 @@ class Scenario:
     context_std: Floats = 0.0
     expert_parallel: int = 1
     data_parallel: int = 1
+    power_limit_w: float | None = None
     target_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_shard: costs.Shard = field(init=False, repr=False, compare=False)
     draft_machine: Machine = field(init=False, repr=False, compare=False)
@@ -142,7 +152,10 @@ class Scenario:
     def target_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of a target pass."""
         ops = self.target_ops(batch, context, query, self.summed_target)
-        return self.machine.predicted_s(ops, batch * np.asarray(query))
+        seconds = self.machine.predicted_s(ops, batch * np.asarray(query))
+        if self.power_limit_w is None:
+            return seconds
+        return self.machine.gpu.limited(self.power_limit_w, seconds, *work(ops))[0]
 
     def draft_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated time of one draft pass, selection included."""

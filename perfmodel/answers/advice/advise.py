@@ -22,11 +22,11 @@ from perfmodel.answers.advice.robustness import Robustness, robustness_of
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
 from perfmodel.answers.question.declaration import asks
-from perfmodel.answers.question.doubts import slowing
+from perfmodel.answers.question.doubts import of_power, slowing
 from perfmodel.answers.text import ratio_text
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.chain import Passes, predict, speedups
 from perfmodel.speculation.uncertainty import speedup_interval
 from perfmodel.speculation.workload import Workload
 
@@ -47,7 +47,8 @@ class Pick:
 
     runs_in: the engine that runs the draft, in words. It is None for the baseline and for a stack that is not
     a serving engine. `speedup` is over the baseline at the same batch and degree. `objective` is the value of
-    the objective.
+    the objective. joules_per_token, power_w: energy of a token, and mean draw of a device; None where none
+    was measured.
     """
 
     tp: int
@@ -65,6 +66,8 @@ class Pick:
     acceptance_source: str | None
     runs_in: str | None
     objective: float
+    joules_per_token: float | None
+    power_w: float | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,7 +213,7 @@ def _warnings(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
         float(query.context),
     )
     room = memory_of(s, batch, context, float(gamma), query.memory_fraction)
-    return warnings(query, s, batch, context, gamma, room.single())
+    return (*warnings(query, s, batch, context, gamma, room.single()), *of_power(s, batch))
 
 
 def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
@@ -219,6 +222,7 @@ def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
     s, tp = point.candidate.scenario, point.candidate.tp
     baseline = float(s.target_pass_s(float(point.batch), float(query.context)))
     throughput = point.batch / point.tpot_s
+    energy = Passes(s, float(point.batch), float(query.context), np.array([point.gamma])).energy(s)
     return Pick(
         tp=tp,
         draft=s.draft.name if point.gamma else None,
@@ -235,6 +239,8 @@ def _pick(point: PricedPoint | None, query: AdviseQuery) -> Pick | None:
         acceptance_source=s.acceptance.source if point.gamma else None,
         runs_in=None if not point.gamma or point.candidate.runs is None else point.candidate.runs.text,
         objective=point.value if query.objective == "throughput" else -point.value,
+        joules_per_token=energy.get("joules_per_token"),
+        power_w=energy.get("power_w"),
     )
 
 

@@ -132,6 +132,7 @@ class AdviseQuery(CommonOptions):
         "Upper bound on TPOT, in milliseconds.", "MS", limits=POSITIVE, default=None
     )
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
+    power_limit: arg.PowerLimit = argument(default=None)
     price: MaybeReal = argument("Price per device and hour.", "DOLLARS", limits=POSITIVE, default=None)
 
     def check(self) -> None:

@@ -9,7 +9,9 @@ from perfmodel.answers.advice.candidates import AdviseQuery, Candidate
 from perfmodel.errors import refuse
 from perfmodel.operations import Array, Ints, Mask
 from perfmodel.speculation import capacity
+from perfmodel.speculation.chain import predict
 from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation.workload import Workload
 
 MAX_PRICES = 2_000_000
 """Largest product of batches, drafts and draft lengths: about a gigabyte and ten seconds."""
@@ -60,6 +62,10 @@ def price(
 
     Raises InputError for more than `MAX_PRICES` prices.
     """
+    if query.power_limit is not None:
+        return [_limited(c, query, 0) for c in baseline], [
+            _limited(c, query, c.scenario.longest(query.max_gamma)) for c in candidates
+        ]
     columns = len(baseline) + sum(c.scenario.longest(query.max_gamma) for c in candidates)
     if query.batches.size * columns > MAX_PRICES:
         allowed = f"at most {MAX_PRICES // columns} values with these drafts, such as 1..4096x2"
@@ -80,6 +86,14 @@ def _verify(scenario: Scenario, query: AdviseQuery, deepest: int) -> Array:
     batches, queries = query.batches, np.arange(1.0, deepest + 2)
     times = scenario.target_pass_s(batches[:, None], float(query.context), queries)
     return np.broadcast_to(times, (batches.size, queries.size))
+
+
+def _limited(candidate: Candidate, query: AdviseQuery, longest: int) -> Priced:
+    """A candidate under a power limit, which slows an iteration as a whole. longest: 0 for a baseline."""
+    gammas = np.arange(min(longest, 1), longest + 1)
+    workload = Workload.of(query.batches[:, None], float(query.context), gammas)
+    p = predict(candidate.scenario, workload, longest)
+    return _priced(candidate, gammas, p.tokens_per_iteration[0], p.tpot_s, query)
 
 
 def _chains(candidate: Candidate, query: AdviseQuery, verify: Array) -> Priced:

@@ -10,6 +10,7 @@ from perfmodel.answers.question.resolving import UNUSED, length_of, resolve
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
+from perfmodel.errors import InputError
 from perfmodel.operations import Op
 from perfmodel.speculation.chain import check_draft_length
 from perfmodel.speculation.workload import Workload
@@ -28,6 +29,11 @@ class OpsQuery(Query):
         choices=STAGES,
         default="target",
     )
+
+    def check(self) -> None:
+        super().check()
+        if self.power_limit is not None:
+            raise InputError("--power-limit: must be left out of ops; whatif has the times under a limit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from perfmodel.answers.point.verdict import (
     warnings,
 )
 from perfmodel.answers.question.declaration import asks
-from perfmodel.answers.question.doubts import slowing
+from perfmodel.answers.question.doubts import of_power, slowing
 from perfmodel.answers.question.engine_support import runs_in
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import NO_ACCEPTANCE, UNUSED, assumed, resolve, with_draft
@@ -71,6 +71,7 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
         "speedup_at_gamma_optimal",
         "break_even_new_tokens",
         "best",
+        "joules_per_token",
     )
 )
 """Fields that are None where no acceptance is known."""
@@ -123,7 +124,9 @@ class WhatIf(Answer):
     Times are calibrated seconds of the whole tensor-parallel group; `*_step` is one pass. Bytes are per
     device, throughput is of the group, lengths are tokens. None where there is no value. `query` has all
     names and defaults resolved. `best` is the point with the most tokens per second here. `runs_in` names the
-    serving engine that runs the draft, or says that none does. With an unknown acceptance
+    serving engine that runs the draft, or says that none does. joules_per_token, ar_joules_per_token: energy
+    of all devices per token with speculation and of the baseline; power_w: mean draw of a device. All three
+    are None where no power was measured. With an unknown acceptance
     (``unknown_acceptance``) the answer has passes, memory and `break_even_alpha`, at the draft length that
     needs the least.
     """
@@ -158,6 +161,9 @@ class WhatIf(Answer):
     runs_in: str | None
     warnings: tuple[str, ...]
     best: Best | None = None
+    joules_per_token: float | None = None
+    ar_joules_per_token: float | None = None
+    power_w: float | None = None
     sensitivity: tuple[Move, ...] | None = None
 
     @property
@@ -253,7 +259,11 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
     batch, context, gamma = float(p.batch), float(query.context), int(p.gamma)
     passes = Passes(scenario, batch, context, np.array([gamma]))
     target, draft = passes.steps(scenario)
-    target_step, verify_step = target.at(0), target.at(-1)
+    target_step, verify_step, draft_step = target.at(0), target.at(-1), draft.at()
+    if query.power_limit is not None:
+        slower = float(p.verify_s) / verify_step.predicted_s
+        draft_step, verify_step = draft_step.slowed(slower), verify_step.slowed(slower)
+        target_step = target_step.slowed(float(p.target_s) / target_step.predicted_s)
     ratio, step_off = ratio_log_error(scenario, passes), step_log_error(scenario, target_step, batch, context)
     interval = interval_of_speedup(scenario, passes, float(p.speedup), ratio)
     ar_tpot = iteration = None
@@ -274,7 +284,7 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         verdict=verdict(float(p.speedup), interval, gamma, room.fits, slowing(scenario, context)),
         reason=said,
         target_step=target_step,
-        draft_step=draft.at(),
+        draft_step=draft_step,
         verify_step=verify_step,
         cost_ratios=CostRatios(float(p.draft_to_target), float(p.verify_to_target)),
         acceptance=_accepted(scenario, p, gamma),
@@ -295,9 +305,11 @@ def _assemble(query: Query, scenario: Scenario, p: Prediction) -> WhatIf:
         if not gamma or (runs := runs_in(engine, scenario.draft, query.engine)) is None
         else runs.text,
         best=best_batch(scenario, context, query.max_gamma, query.memory_fraction),
+        **passes.energy(scenario),
         warnings=(
             *(assumed(query, scenario) if query.gamma != 0 else ()),
             *warnings(query, scenario, batch, context, gamma, room),
+            *of_power(scenario, batch),
         ),
     )
 

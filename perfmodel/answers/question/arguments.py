@@ -181,6 +181,17 @@ ModelPath = Annotated[
         default="the Hugging Face id of --model",
     ),
 ]
+PowerLimit = Annotated[
+    MaybeReal,
+    Argument(
+        "Power limit of each device, if its power was measured (docs/llama.md).",
+        "WATTS",
+        default="that of the device's measurements",
+        group="Engine",
+        without=("layer_split", "cpu_moe", "gpu_layers"),
+        why="whose power was not measured",
+    ),
+]
 MaxGamma = Annotated[
     Whole,
     Argument(

@@ -85,6 +85,13 @@ def of_draft(scenario: Scenario, context: float) -> Iterator[str]:
         yield f"draft {small} is not smaller than its target {large}"
 
 
+def of_power(scenario: Scenario, batch: float) -> Iterator[str]:
+    """A warning about the energy of another model or batch than the measured one."""
+    power = scenario.machine.gpu.power_draw
+    if power and (scenario.target.name, batch) != (power.model, 1.0):
+        yield f"power was measured with {power.model} at batch 1; here it is scaled by bytes and FLOPs"
+
+
 def of_constants(given: str | None, calibration: Calibration) -> Iterator[str]:
     """Warnings about the constants of a user's own file that are far from those of every bundled calibration.
 

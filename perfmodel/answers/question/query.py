@@ -232,6 +232,7 @@ class Query(Options):
     tp: arg.TP = argument(default=1)
     draft_kv: arg.DraftKV = None
     alpha: arg.Alpha = argument(default=None)
+    power_limit: arg.PowerLimit = argument(default=None)
 
     def check(self) -> None:
         super().check()

@@ -15,7 +15,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.specs.calibrations.by_engine import ELSEWHERE, calibration_of, engine_of
 from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs.devices.gpu import GPUSpec, check_power_limit, load_gpu
 from perfmodel.specs.models.formats import Precision, kv_format
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, in_gguf, is_gguf, of_mix
 from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
@@ -74,7 +74,7 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
     if gpu.memory is None:
         return gpu
     memory = gpu.memory.model_copy(update={"value": gpu.memory.value * devices})
-    return gpu.model_copy(update={"memory": memory})
+    return gpu.model_copy(update={"memory": memory, "power_draw": None})
 
 
 def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | None = None) -> Scenario:
@@ -114,6 +114,8 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         raise refuse("--draft-tp", None, f"at most the target's --tp {tp}", draft.tensor_parallel)
     for weights, flag in ((precision.weights, "--weights"), (draft.precision.weights, "--draft-weights")):
         gpu.check_peaks(weights.computes, query.hardware, flag)
+    if query.power_limit is not None:
+        check_power_limit(gpu, query.power_limit)
     return Scenario(
         target=target,
         machine=Machine(
@@ -135,6 +137,7 @@ def resolve(query: Query, acceptance: Acceptance | None = None, named: Named | N
         context_std=float(query.context_std),
         expert_parallel=ep,
         data_parallel=dp,
+        power_limit_w=query.power_limit,
     )
 
 

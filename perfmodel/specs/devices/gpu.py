@@ -7,9 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta, field
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.operations import Floats
 from perfmodel.parse import parse_text
 from perfmodel.specs.boundary import files, units
 from perfmodel.specs.boundary.frozen import Frozen, Text
@@ -63,6 +65,9 @@ RANGES = {
 }
 """Field of a device -> its range."""
 
+Watts = Annotated[float, Meta(gt=0, le=1e6)]
+NEWTON_STEPS = 10
+"""Steps until the clock under a power limit is exact; the smallest clocks need them all."""
 PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
 """PCIe generation of a server -> nominal GB/s of 16 lanes, one way."""
 
@@ -78,6 +83,29 @@ class Link(Frozen):
 
     def __post_init__(self) -> None:
         BANDWIDTH.check("per_direction", self.per_direction)
+
+
+class PowerDraw(Frozen):
+    """The power that a device draws, fitted to runs of one model at batch 1 and several power limits.
+
+    limit_w, lowest_limit_w: the limit of the device's other measurements, and the lowest one measured.
+    static_w: power at any clock. joules_per_byte, joules_per_flop: energy at the clock of `limit_w`, which
+    falls with the square of the clock. memory_share: share of the memory bandwidth at which bytes are loaded
+    at any clock; the rest of an iteration slows with the clock.
+    """
+
+    limit_w: Watts
+    lowest_limit_w: Watts
+    static_w: Watts
+    joules_per_byte: Annotated[float, Meta(gt=0, le=1e-6)]
+    joules_per_flop: Annotated[float, Meta(gt=0, le=1e-6)]
+    memory_share: Annotated[float, Meta(gt=0, le=1)]
+    model: str
+    source: Text
+
+    def __post_init__(self) -> None:
+        if not self.static_w < self.lowest_limit_w <= self.limit_w:
+            raise ValueError("static_w, lowest_limit_w and limit_w must rise")
 
 
 class GPUSpec(Frozen):
@@ -105,6 +133,7 @@ class GPUSpec(Frozen):
     multiprocessors: Quantity | None = None
     boost_clock: Quantity | None = None
     power: Quantity | None = None
+    power_draw: PowerDraw | None = None
     link: Link | None = None
     host_link: Link | None = None
     peer_access: bool = True
@@ -134,6 +163,28 @@ class GPUSpec(Frozen):
         """
         for compute in computes:
             self.peak_flops(compute, f"{flag}: {given}" if files.looks_like_path(given) else flag)
+
+    def limited(
+        self, limit_w: Floats | None, seconds: Floats, moved: Floats, flops: Floats
+    ) -> tuple[Floats, Floats]:
+        """Seconds and joules of an iteration under a power limit; None is the device's own.
+
+        seconds: without it. moved, flops: bytes and FLOPs of the iteration. The device must have a
+        `power_draw`. With j joules beyond the static power, f seconds that the clock does not change and r
+        that it does, the clock x <= 1 solves static_w + j x^2 / (f + r / x) = limit (Newton's method).
+        """
+        power = self.power_draw
+        assert power is not None
+        free = np.minimum(moved / (self.memory_bandwidth_bytes_per_s * power.memory_share), seconds)
+        joules = power.joules_per_byte * moved + power.joules_per_flop * flops
+        joules = np.minimum(joules, (power.limit_w - power.static_w) * seconds)
+        watts = np.minimum((power.limit_w if limit_w is None else limit_w) - power.static_w, joules / seconds)
+        clock: Floats = 1.0
+        for _ in range(NEWTON_STEPS):
+            excess = joules * clock**3 - watts * (free * clock + seconds - free)
+            clock = clock - excess / (3.0 * joules * clock**2 - watts * free)
+        slowed = free + (seconds - free) / clock
+        return slowed, power.static_w * slowed + joules * clock**2
 
     @property
     def memory_bandwidth_bytes_per_s(self) -> float:
@@ -184,6 +235,17 @@ def aliases() -> dict[str, tuple[str, ...]]:
 def load_bundled(name: str) -> GPUSpec:
     """A bundled device by its exact name."""
     return files.load_bundled(GPUSpec, "gpus", name)
+
+
+def check_power_limit(gpu: GPUSpec, limit_w: float) -> None:
+    """Refuse (InputError) a power limit at which the device was not measured."""
+    known = gpu.power_draw
+    if known is None:
+        names = (name for name in files.bundled_names("gpus") if load_bundled(name).power_draw)
+        raise InputError(f"--power-limit: no power is measured for {gpu.name}; it is for {', '.join(names)}")
+    if not known.lowest_limit_w <= limit_w <= known.limit_w:
+        allowed = f"from {known.lowest_limit_w:g} to {known.limit_w:g} W, as measured for {gpu.name}"
+        raise refuse("--power-limit", None, allowed, f"{limit_w:g}")
 
 
 def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:

@@ -1,0 +1,71 @@
+"""The power that a device draws, fitted to one model's iterations at several power limits and draft lengths
+(``results/published/power_limits.csv``).
+
+An iteration starts from its measured time at the highest limit, so that errors of times do not enter the
+constants.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from perfmodel.answers.question.query import Query
+from perfmodel.answers.question.resolving import resolve
+from perfmodel.reading import read_csv
+from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.speculation.scenario import work
+from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.solving import Array, least_squares
+
+AT: dict[str, Any] = {
+    "model": "qwen3.8-27b",
+    "weights": "ud-q4_k_xl",
+    "draft": "mtp",
+    "batch": 1,
+    "context": 250,
+}
+"""The question of all rows."""
+COLUMNS = ("limit_w", "gamma", "tokens_per_s", "accepted_share", "joules_per_token")
+FITTED = ("static_w", "joules_per_byte", "joules_per_flop", "memory_share")
+BOUNDS = (200.0, 2e-10, 2e-11, 0.8), (10.0, 1e-12, 1e-13, 0.1), (390.0, 1e-8, 1e-9, 1.0)
+"""Start, lower and upper bounds of the fitted constants."""
+
+
+def power_table(hardware: str) -> Array:
+    """For each row the limit, gamma, seconds at the highest limit, bytes, FLOPs, seconds and joules of an
+    iteration: ``[column, row]``.
+    """
+    lines = read_csv(BUNDLED / "published" / "power_limits.csv", ("source", *COLUMNS))
+    limit_w, gamma, rate, share, joules = np.array([[float(r[c] or 0) for c in COLUMNS] for _, r in lines]).T
+    tokens = 1.0 + gamma * share
+    scenario, seconds = resolve(Query(**AT, hardware=hardware, alpha=0.0)), tokens / rate
+    highest = limit_w == limit_w.max()
+    full_s = np.array([seconds[highest & (gamma == length)].item() for length in gamma])
+    at = float(AT["batch"]), float(AT["context"])
+    target = [work(scenario.target_ops(*at, length + 1.0)) for length in gamma]
+    moved, flops = (np.array(target) + gamma[:, None] * np.array(work(scenario.draft_ops(*at)))).T
+    return np.array((limit_w, gamma, full_s, moved, flops, seconds, tokens * joules))
+
+
+def log_errors(gpu: GPUSpec, rows: Array) -> Array:
+    """Predicted over measured seconds and joules, in logarithms: ``[2, row]``."""
+    limits, _, full_s, moved, flops, *measured = rows
+    return np.log(np.array(gpu.limited(limits, full_s, moved, flops)) / measured)
+
+
+def fitted(gpu: GPUSpec, rows: Array) -> GPUSpec:
+    """The device with the constants of the least squared errors."""
+
+    def device(x: Array) -> GPUSpec:
+        assert gpu.power_draw is not None
+        constants = dict(zip(FITTED, np.exp(x).tolist(), strict=True))
+        return gpu.model_copy(update={"power_draw": gpu.power_draw.model_copy(update=constants)})
+
+    return device(least_squares(lambda x: log_errors(device(x), rows).ravel(), *np.log(BOUNDS)).x)
+
+
+def held_out(gpu: GPUSpec, rows: Array, column: int) -> Array:
+    """Log errors with constants that have not seen the row's value of a column: ``[2, row]``."""
+    values = np.unique(rows[column])
+    folds = [(rows[:, rows[column] == value], rows[:, rows[column] != value]) for value in values]
+    return np.concatenate([log_errors(fitted(gpu, rest), out) for out, rest in folds], axis=1)
