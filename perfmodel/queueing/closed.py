@@ -168,7 +168,7 @@ def _nodes(states: int) -> tuple[Array, Array]:
 def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients: Array) -> ServedLoad:
     lengths = load.lengths
     most, _ = capacity(steps, lengths, limits)
-    clients, busy = at_server(steps, load, limits, clients)
+    clients, sent = at_server(steps, load, limits, clients)
     inside = np.minimum(clients, float(steps.seats))
     decoding, ttft, others, served = _cycle_within(steps, lengths, limits, inside, most)
     cycle = inside / served
@@ -181,7 +181,7 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     mean = decoding / lengths.decoded
     prompts, prompt = Moments(others, REGULAR * others), steps.prompt_at(1.0 + others)
     n, no = np.arange(steps.seats + 1.0), np.zeros(clients.shape, bool)
-    served = served * busy
+    served = np.minimum(served, sent)
     running = served * decoding
     near = np.clip(1.0 - np.abs(n - running[:, None]), 0.0, 1.0)
     seen = _as_seen(steps, near)
@@ -196,21 +196,20 @@ def _as_seen(steps: StepTimes, share: Array) -> Array:
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
-    """Clients at the server as one of them sees it, itself among them: 1 + (clients - 1) p; and the mean
-    number there, clients p, over that.
+    """Clients at the server as one of them sees it, itself among them: 1 + (clients - 1) p; and the most
+    requests per second that all of them send.
 
     p: share of its time that a client is there, and does not think (arrival theorem).
     """
     if not (load.think_s and steps.seats):
-        return clients, np.ones(1)
+        return clients, np.full(1, np.inf)
     tried = np.geomspace(1.0, max(float(clients.max()), 1.0), FEWER_CLIENTS)
     most, _ = capacity(steps, load.lengths, limits)
     inside = np.minimum(tried, float(steps.seats))
     cycle = tried / _cycle_within(steps, load.lengths, limits, inside, most)[3]
-    present = cycle / (cycle + load.think_s)
-    of_all = 1.0 + (tried - 1.0) / present
-    there = np.interp(clients, of_all, tried)
-    return there, clients * np.interp(clients, of_all, present) / there
+    of_all = 1.0 + (tried - 1.0) * (1.0 + load.think_s / cycle)
+    sent = np.maximum.accumulate(of_all / (cycle + load.think_s))
+    return np.interp(clients, of_all, tried), np.interp(clients, of_all, sent)
 
 
 def _cycle_within(
