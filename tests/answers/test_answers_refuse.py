@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.trees.hierarchy import _lengths
 from perfmodel.errors import InputError
 from tests.test_front_door import ASKED
 
@@ -53,3 +54,7 @@ def test_refused_in_one_line(verb: str, changes: dict[str, Any], said: str) -> N
         getattr(pm, verb)(**ASKED[verb] | changes)
     assert said in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+def test_a_level_may_draft_one_token() -> None:
+    assert _lengths((1, 2), "--gamma") == (1, 2)

@@ -60,6 +60,10 @@ def test_what_never_varies_is_itself_at_every_share():
     assert [float(time.below(limit)) for limit in (5.9, 6.0, 6.1)] == [0, 1, 1]
 
 
+def test_a_time_that_varies_by_less_than_a_second_may_be_shorter_than_its_mean():
+    assert float(Moments(1.0, 0.04).below(0.9)) == pytest.approx(0.3086, abs=1e-3)  # half a deviation
+
+
 def test_nothing_is_below_the_least():
     time = Moments(10.0, 4.0, 0.0, 9.0)
     assert float(Moments(10.0, 4.0, 0.0, 11.0).quantile(0.5)) == 11

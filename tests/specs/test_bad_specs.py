@@ -10,6 +10,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.faults import find_fault
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
@@ -161,3 +162,8 @@ def test_every_way_to_damage_a_good_file(tmp_path: Path, load: object) -> None:
             if isinstance(good[key], dict):
                 for inner in good[key]:
                     attempt(good | {key: good[key] | {inner: junk}})
+
+
+def test_the_keys_of_a_mapping_of_numbers_may_be_text() -> None:
+    """As in JSON."""
+    assert find_fault(dict[int, float], {"2": 1.0, "3": "y"}) == (("3",), "must be a number, given 'y'")

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import ENGINES, calibration_of, engine_of
+from perfmodel.specs.calibrations.by_engine import ENGINES, _distance, calibration_of, engine_of
 from perfmodel.specs.calibrations.calibration import load_bundled, over_host, read_kernels
 from perfmodel.specs.calibrations.fit_errors import Relation
 from perfmodel.specs.devices.gpu import load_gpu
@@ -50,6 +50,11 @@ def test_vllm_is_the_default_a_cpu_keeps_its_own_and_others_take_the_nearest_of_
     assert calibration_of(own, None, "ideal").name == "ideal"
     own = own.model_copy(update={"calibration": "hardware/calibrations/ideal.yaml"})
     assert calibration_of(own).name == "ideal" != calibration_of(own, "vllm").name
+
+
+def test_a_device_of_the_same_vendor_is_nearer() -> None:
+    others = (load_gpu(name) for name in ("h200-sxm-141gb", "mi300x-192gb"))
+    assert [_distance(load_gpu("h100-sxm-80gb"), other)[1] for other in others] == [False, True]
 
 
 def test_versions_sort() -> None:
