@@ -85,10 +85,10 @@ def occupancy(
     at = np.where((load <= 1).any(1), np.argmax(load <= 1, 1), load.shape[1] - 1)[:, None]
     there = np.take_along_axis(prompts, at, 1), np.take_along_axis(pass_s, at, 1)
     index = _bunching(steps, lengths, kept, *there, steps.prompt_s[at], burstiness)
-    # arrivals more even than Poisson's are a binomial number of whole requests
-    even = np.maximum(1.0 - index, TINY)
-    index = np.where(index < 1, 1.0 - load[:, :1] / np.ceil(load[:, :1] / even), index)
     share, _ = _stationary(load, index)
+    even = index[:, 0] < 1
+    if even.any():
+        share[even], index[even] = _binomial(load[even], index[even])
     last = load[:, -1]
     # a queue for room is served in order, and there half of what a bunch brings is served before the other
     # half comes
@@ -120,6 +120,17 @@ def _bunching(
     # what of a bunch of prompts falls into the same stay
     lasting = 1.0 + np.expm1(-stay) / np.maximum(stay, TINY)
     return 1.0 + np.maximum((gaps / (1.0 - prompts) ** 2 - 1.0) * lasting, -0.9)
+
+
+def _binomial(load: Array, index: Array) -> tuple[Array, Array]:
+    """Share of time and index for arrivals more even than Poisson's: a binomial number of whole requests, the
+    next higher number the more often, the closer the wanted one is to it, so that no rate makes a jump.
+    """
+    wanted = load[:, :1] / np.maximum(1.0 - index, TINY)
+    fewer, more = np.ceil(wanted), wanted - np.floor(wanted)
+    low, high = (1.0 - load[:, :1] / count for count in (fewer, fewer + 1.0))
+    share = _stationary(load, low)[0] * (1.0 - more) + _stationary(load, high)[0] * more
+    return share, low * (1.0 - more) + high * more
 
 
 def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
