@@ -86,6 +86,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "cpu_moe": (ON_HOST | {"model": "qwen3-30b-a3b", "cpu_moe": 4}, 8),
     "gpu_layers": (ON_HOST | {"gpu_layers": 16}, 8),
     "host_bandwidth": (ON_HOST | {"gpu_layers": 8}, 30.0),
+    "power_limit": ({"hardware": "rtx-5090", "tp": 1, "engine": "llamacpp"}, 400),
 }
 
 
