@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.answers.load import traffic_replay
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.errors import InputError
 
@@ -50,6 +51,17 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
     assert "the trace brings 1e+03 requests/s, and 10.4 can be served" in crowd[0].warnings[-1]
     with pytest.raises(InputError, match="output_len: must be given, or trace"):
         traffic(input_len=10, request_rate=1, **ASKED)
+
+
+def test_the_replay_of_a_long_trace_is_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = [(i, 100, 10) for i in range(50)]
+    beginning = traffic(trace=trace(tmp_path, *calm), **ASKED).replay
+    monkeypatch.setattr(traffic_replay, "LONGEST", 50)
+    whole = traffic(trace=trace(tmp_path, *calm, (50, 9000, 900)), **ASKED).replay
+    assert beginning is not None
+    assert whole is not None
+    assert whole[0].tpot_s == beginning[0].tpot_s
+    assert whole[0].warnings == ("the first 50 of the trace's 51 requests are replayed",)
 
 
 def test_a_load_that_the_closed_form_doubts_is_replayed_without_being_asked() -> None:

@@ -27,6 +27,8 @@ from perfmodel.speculation.scenario import Scenario
 
 FEW = 500
 """Number of requests in the replays of both ends of an interval."""
+LONGEST = 200_000
+"""Most requests of a trace that are replayed: enough for a 99th percentile, in seconds."""
 
 
 def replayed(
@@ -42,7 +44,7 @@ def replayed(
     """
     lengths, reuse = question.lengths, question.reuse
     if question.trace is not None:
-        trace = trace_of(question.trace)
+        trace = trace_of(question.trace).first(LONGEST)
         lengths, rate = lengths_of(trace), rate_of(trace)
         drafted = {t.gamma for choice in choices for t in (choice.steps.table or (choice.steps,))}
         held = None if trace.shared is None else Reuse(lengths, engine=question.reusing.engine)
@@ -102,6 +104,9 @@ class Run:
         question, steps, met = self.question, choice.steps, self.served(choice.steps)
         most, rate = capacity(steps, self.lengths, question.limits)[0], self.where["request_rate"]
         told = [f"{met.preemptions} preemptions"] if met.preemptions else []
+        whole = trace_of(question.trace).at_s.size if question.trace is not None else 0
+        if whole > LONGEST:
+            told.append(f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed")
         if question.trace is not None and rate is not None and rate > most:
             told.append(f"the trace brings {rate:.3g} requests/s, and {most:.3g} can be served")
         return TrafficRow(
