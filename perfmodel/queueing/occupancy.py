@@ -123,8 +123,10 @@ def _bunching(
 
 
 def _binomial(load: Array, index: Array) -> tuple[Array, Array]:
-    """Share of time and index for arrivals more even than Poisson's: a binomial number of whole requests, the
-    next higher number the more often, the closer the wanted one is to it, so that no rate makes a jump.
+    """Share of time and index for arrivals more even than Poisson's: a binomial number of whole requests.
+
+    The number with the wanted variance is rarely whole. Two neighbouring whole numbers are mixed, with
+    weights that change without jumps, so that TPOT rises with the rate.
     """
     wanted = load[:, :1] / np.maximum(1.0 - index, TINY)
     fewer, more = np.ceil(wanted), wanted - np.floor(wanted)

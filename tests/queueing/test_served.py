@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.queueing.closed import BLOCK, mean_tpot_s, serve
@@ -84,6 +84,9 @@ SIZES = st.builds(Lengths, st.floats(20, 20_000), st.floats(10, 2000))
 
 @settings(max_examples=60, deadline=None)
 @given(SERVERS, SIZES, st.sampled_from([256, 2048, 16384]), st.sampled_from([0.5, 1.0, 3.0]))
+@example(
+    StepTimes(0, 1.0, 1e-3 * np.arange(2.0, 6.0), np.full(4, 1e-3), 4, 0.25), Lengths(20.0, 77.0), 256, 3.0
+)
 def test_more_load_is_never_served_better(steps, lengths, tokens, burstiness) -> None:
     """More clients: no less throughput, none above capacity, no lower TPOT. A higher rate: no lower TPOT, no
     seat twice.

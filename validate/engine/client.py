@@ -85,9 +85,8 @@ class Chunk:
 
 @dataclass
 class StreamedAnswer:
-    """A whole answer. began_s: time of the request. total: its tokens, if the server reports them."""
+    """A whole answer. total: its tokens, if the server reports them."""
 
-    began_s: float
     chunks: list[Chunk] = field(default_factory=list)
     total: int | None = None
 
@@ -219,7 +218,7 @@ class Server:
             "ignore_eos": True,
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         }
-        answer = StreamedAnswer(time.perf_counter())
+        answer = StreamedAnswer()
         async with client.stream("POST", self.url + COMPLETIONS, json=body) as response:
             if response.status_code != 200:
                 fault = one_line(without_key(await _start(response, LINE_BYTES, COMPLETIONS))[:300])

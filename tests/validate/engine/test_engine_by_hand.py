@@ -73,7 +73,7 @@ def test_what_chunks_and_counters_come_to(gamma, tokens, gaps, counted, seconds,
 
 
 def answer(total: int | None, *chunks: tuple[float, int | None]) -> StreamedAnswer:
-    return StreamedAnswer(0.0, [Chunk(*chunk) for chunk in chunks], total)
+    return StreamedAnswer([Chunk(*chunk) for chunk in chunks], total)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_answers_that_do_not_meet_are_asked_to_be_longer(monkeypatch) -> None:
 )
 def test_an_event_of_a_stream(event, chunks, total) -> None:
     """Beside two tokens that were there before, of four that were asked for."""
-    held = StreamedAnswer(0.0, [], 2)
+    held = StreamedAnswer([], 2)
     held.add(event, 1.0, 4)
     assert ([chunk.tokens for chunk in held.chunks], held.total) == (chunks, total)
 
