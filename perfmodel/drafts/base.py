@@ -1,7 +1,7 @@
 """The interface of a draft: how many passes it makes, what one pass counts, and what it keeps in memory."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from perfmodel.specs.models.model import ModelSpec
 Limits = dict[str, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
+@dataclass(frozen=True)
 class Draft:
     """Fields of every draft kind, and the default behaviour: one token per pass of a whole model.
+
+    Each subclass becomes a frozen dataclass. Its added fields are its options.
 
     A draft of gamma tokens costs `passes(gamma)` passes of `query(gamma)` query tokens per sequence. `kind`
     is the name of the file and of the kind on the command line, `source` the paper, `example` a value that
@@ -51,6 +54,7 @@ class Draft:
     precision: Precision
 
     def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
         cls.kind = cls.__module__.rpartition(".")[2]
 
     def __post_init__(self) -> None:

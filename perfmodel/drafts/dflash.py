@@ -2,13 +2,10 @@
 features.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, Limits, dense, layer_bytes
+from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.model import ModelSpec
@@ -17,7 +14,6 @@ LAYERS = 5
 """Layers of the published heads for dense Qwen3 targets (arXiv 2602.06036)."""
 
 
-@dataclass(frozen=True, slots=True)
 class DFlash(Draft):
     """`layers` dense layers of the target's shape, or of its own config.json, with their own cache.
 
@@ -28,12 +24,12 @@ class DFlash(Draft):
     it: under 1 % from 1k tokens on.
     """
 
-    source: ClassVar[str] = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
-    example: ClassVar[str] = "dflash:layers=5,features=5,block=16"
-    limits: ClassVar[Limits] = {"layers": (1, 64), "features": (1, 64), "block": (2, 1025)}
+    source = "Chen et al. 2026 (DFlash), arXiv 2602.06036"
+    example = "dflash:layers=5,features=5,block=16"
+    limits = {"layers": (1, 64), "features": (1, 64), "block": (2, 1025)}
     has_checkpoint = True
-    in_one_pass: ClassVar[bool] = True
-    starts_from_features: ClassVar[bool] = True
+    in_one_pass = True
+    starts_from_features = True
 
     layers: int = LAYERS
     features: int = 5

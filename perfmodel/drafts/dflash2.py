@@ -2,16 +2,12 @@
 candidates.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel import costs
-from perfmodel.drafts.base import Limits, dense
+from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.operations import Floats, Op
 
 
-@dataclass(frozen=True, slots=True)
 class DFlash2(DFlash):
     """Two convolutions per layer, before attention and MLP. Each token projects their coefficients.
 
@@ -21,9 +17,9 @@ class DFlash2(DFlash):
     models/qwen3_dflash2.py).
     """
 
-    source: ClassVar[str] = "github.com/z-lab/dflash@0a7587c0, tests/fixtures; vLLM 0.32, qwen3_dflash2.py"
-    example: ClassVar[str] = "dflash2:layers=5,features=5,block=16"
-    limits: ClassVar[Limits] = {"rank": (1, 2**16), "kernel": (1, 64), "group": (1, 2**16)}
+    source = "github.com/z-lab/dflash@0a7587c0, tests/fixtures; vLLM 0.32, qwen3_dflash2.py"
+    example = "dflash2:layers=5,features=5,block=16"
+    limits = {"rank": (1, 2**16), "kernel": (1, 64), "group": (1, 2**16)}
 
     rank: int = 256
     kernel: int = 2
@@ -32,7 +28,7 @@ class DFlash2(DFlash):
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass, coefficients of the convolutions, and the selector's projection."""
         more = [self._coefficients(part, batch * query), self._selector(part, batch * self.sampled(query))]
-        return [*DFlash.ops(self, part, batch, context, query), *more]
+        return [*super().ops(part, batch, context, query), *more]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """DFlash's weights, the projections, and the selector's two tables, whole on every device."""
@@ -40,7 +36,7 @@ class DFlash2(DFlash):
             float(op.cost.weight_bytes) for op in (self._coefficients(part, 1.0), self._selector(part, 1.0))
         )
         tables = 2.0 * self.rank * part.model.vocab_size * part.precision.activation_bytes
-        return DFlash.own_weight_bytes(self, part) + projected + tables
+        return super().own_weight_bytes(part) + projected + tables
 
     def _coefficients(self, part: costs.Shard, tokens: Floats) -> Op:
         hidden, copies = part.model.hidden_size, 2.0 * part.model.num_hidden_layers

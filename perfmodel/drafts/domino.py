@@ -1,18 +1,14 @@
 """Domino: DFlash's block in one pass, and a recurrent layer over the tokens that corrects its logits."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import Limits, dense
+from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.model import ModelSpec
 
 
-@dataclass(frozen=True, slots=True)
 class Domino(DFlash):
     """After DFlash's pass, one step per token: a GRU, a projection to width `emb`, and one to the logits.
 
@@ -21,11 +17,9 @@ class Domino(DFlash):
     ``--speculative-domino-candidate-pool-size``); 0 for the whole vocabulary.
     """
 
-    source: ClassVar[str] = (
-        "github.com/sgl-project/sglang, 0.5.23, srt/models/dflash.py and srt/arg_groups/fields/spec.py"
-    )
-    example: ClassVar[str] = "domino:gru=1024,emb=256"
-    limits: ClassVar[Limits] = {"gru": (1, 2**16), "emb": (1, 2**16), "pool": (0, 2**20)}
+    source = "github.com/sgl-project/sglang, 0.5.23, srt/models/dflash.py and srt/arg_groups/fields/spec.py"
+    example = "domino:gru=1024,emb=256"
+    limits = {"gru": (1, 2**16), "emb": (1, 2**16), "pool": (0, 2**20)}
 
     gru: int = 0
     emb: int = 0
@@ -40,14 +34,14 @@ class Domino(DFlash):
         """DFlash's pass and the corrections, whose weights are whole on every device."""
         steps = np.asarray(self.sampled(query), float)
         return [
-            *DFlash.ops(self, part, batch, context, query),
+            *super().ops(part, batch, context, query),
             *self._corrections(part, batch, steps, self.pool),
         ]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """The weights of DFlash and of the corrections for the whole vocabulary."""
         own = self._corrections(part, 1.0, 1.0, 0)
-        return DFlash.own_weight_bytes(self, part) + sum(float(op.cost.weight_bytes) for op in own)
+        return super().own_weight_bytes(part) + sum(float(op.cost.weight_bytes) for op in own)
 
     def _corrections(self, part: costs.Shard, batch: Floats, steps: Floats, pool: int) -> list[Op]:
         whole, inputs = part.tensor_parallel, part.model.hidden_size + self.gru

@@ -1,17 +1,13 @@
 """DSpark: DFlash's block in one pass, then a low-rank step per token that depends on the token before."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from perfmodel import costs
-from perfmodel.drafts.base import Limits, dense
+from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.operations import Floats, Op
 
 
-@dataclass(frozen=True, slots=True)
 class DSpark(DFlash):
     """The last token's position predicts too, so a block of gamma positions drafts gamma tokens.
 
@@ -21,9 +17,9 @@ class DSpark(DFlash):
     models/qwen3_dspark.py).
     """
 
-    source: ClassVar[str] = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"
-    example: ClassVar[str] = "dspark:rank=256,block=7"
-    limits: ClassVar[Limits] = {"rank": (1, 2**16)}
+    source = "github.com/vllm-project/vllm, v0.32, model_executor/models/qwen3_dspark.py"
+    example = "dspark:rank=256,block=7"
+    limits = {"rank": (1, 2**16)}
 
     rank: int = 256
 
@@ -42,12 +38,12 @@ class DSpark(DFlash):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """DFlash's pass and the transitions; the transition weights are whole on every device."""
-        return [*DFlash.ops(self, part, batch, context, query), self._transition(part, batch, query)]
+        return [*super().ops(part, batch, context, query), self._transition(part, batch, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """DFlash's weights, the transition, and the table of its inputs."""
         table = float(self._transition(part, 1.0, 1.0).cost.weight_bytes)
-        return DFlash.own_weight_bytes(self, part) + 2.0 * table
+        return super().own_weight_bytes(part) + 2.0 * table
 
     def _transition(self, part: costs.Shard, batch: Floats, steps: Floats) -> Op:
         columns = part.model.vocab_size * part.tensor_parallel

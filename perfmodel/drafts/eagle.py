@@ -1,10 +1,10 @@
 """EAGLE heads: a decoder layer on the target's features, run token after token."""
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, Limits, dense, layer_bytes
+from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.model import ModelSpec
@@ -13,7 +13,6 @@ OWN_VOCAB = 32000
 """Draft vocabulary of EAGLE-3's published heads (arXiv 2503.01840; config.json of its Llama heads)."""
 
 
-@dataclass(frozen=True, slots=True)
 class Eagle(Draft):
     """A dense layer of the target's shape, or of its own config.json, with its own cache.
 
@@ -28,11 +27,11 @@ class Eagle(Draft):
     (docs/decisions.md).
     """
 
-    source: ClassVar[str] = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
-    example: ClassVar[str] = "eagle:features=3,vocab=32000"
-    limits: ClassVar[Limits] = {"features": (1, 16)}
+    source = "Li et al. 2024, arXiv 2401.15077; EAGLE-3: Li et al. 2025, arXiv 2503.01840"
+    example = "eagle:features=3,vocab=32000"
+    limits = {"features": (1, 16)}
     has_checkpoint = True
-    starts_from_features: ClassVar[bool] = True
+    starts_from_features = True
 
     features: int = 1
     vocab: int = 0
@@ -53,7 +52,7 @@ class Eagle(Draft):
         """The layer and the LM head, after a projection (EAGLE) or with a wider first projection
         (EAGLE-3).
         """
-        rest = Draft.ops(self, part, batch, context, query)
+        rest = super().ops(part, batch, context, query)
         if self.features == 1:
             return [self._projection(part, batch * query), *rest]
         return [_wider(part, batch * query), *rest]

@@ -2,17 +2,13 @@
 pass.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, Limits, dense
+from perfmodel.drafts.base import Draft, dense
 from perfmodel.operations import Floats, Op
 from perfmodel.specs.models.formats import BF16, Weights
 from perfmodel.specs.models.model import ModelSpec
 
 
-@dataclass(frozen=True, slots=True)
 class Medusa(Draft):
     """`heads` heads, each a residual block (hidden x hidden) and an LM head; gamma of them run.
 
@@ -20,10 +16,10 @@ class Medusa(Draft):
     acceptance falls with the position: give it by position.
     """
 
-    source: ClassVar[str] = "Cai et al. 2024, arXiv 2401.10774"
-    example: ClassVar[str] = "medusa:heads=4"
-    limits: ClassVar[Limits] = {"heads": (1, 64)}
-    in_one_pass: ClassVar[bool] = True
+    source = "Cai et al. 2024, arXiv 2401.10774"
+    example = "medusa:heads=4"
+    limits = {"heads": (1, 64)}
+    in_one_pass = True
     reads_cache = False
     views_target_cache = True  # heads keep no cache
     shares_prefill = True  # heads need the last hidden state only

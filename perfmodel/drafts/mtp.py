@@ -2,11 +2,8 @@
 repeatedly or is stacked.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel import costs
-from perfmodel.drafts.base import Draft, Limits, dense, layer_bytes
+from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
@@ -14,7 +11,6 @@ from perfmodel.specs.models.formats import Weights, weight_format
 from perfmodel.specs.models.model import ModelSpec
 
 
-@dataclass(frozen=True, slots=True)
 class MTP(Draft):
     """A layer of the target's kind (experts included) behind a projection from two widths to one.
 
@@ -25,10 +21,10 @@ class MTP(Draft):
     every pass ends with a projection to that width.
     """
 
-    source: ClassVar[str] = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
-    example: ClassVar[str] = "mtp:modules=1"
-    limits: ClassVar[Limits] = {"modules": (1, 64)}
-    starts_from_features: ClassVar[bool] = True
+    source = "DeepSeek-AI 2024 (DeepSeek-V3), arXiv 2412.19437, section 2.2"
+    example = "mtp:modules=1"
+    limits = {"modules": (1, 64)}
+    starts_from_features = True
 
     modules: int = 1
     target_width: int = 0
@@ -72,7 +68,7 @@ class MTP(Draft):
 
     def ops(self, part: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
         """The projections, the layer and the LM head."""
-        return [*self._projections(part, batch * query), *Draft.ops(self, part, batch, context, query)]
+        return [*self._projections(part, batch * query), *super().ops(part, batch, context, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
         """All modules: layer with all its experts, norms and projection; for an assistant also its LM

@@ -2,18 +2,13 @@
 rest.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
-from perfmodel.drafts.base import Limits
 from perfmodel.drafts.mtp import MTP
 from perfmodel.operations import Floats
 from perfmodel.specs.models.model import ModelSpec
 
 
-@dataclass(frozen=True, slots=True)
 class MTPNgram(MTP):
     """The first `steps` tokens take a pass each. Look-up on the host finds the later ones without a pass.
 
@@ -21,9 +16,9 @@ class MTPNgram(MTP):
     than predicted ones.
     """
 
-    source: ClassVar[str] = "MTP: arXiv 2412.19437; look-up: Saxena 2023 (prompt-lookup-decoding)"
-    example: ClassVar[str] = "mtp_ngram:steps=1"
-    limits: ClassVar[Limits] = {"steps": (1, 64)}
+    source = "MTP: arXiv 2412.19437; look-up: Saxena 2023 (prompt-lookup-decoding)"
+    example = "mtp_ngram:steps=1"
+    limits = {"steps": (1, 64)}
 
     steps: int = 1
 

@@ -1,14 +1,10 @@
 """N-gram (prompt look-up) drafting: tokens that followed the same words earlier, found on the host."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel import costs
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Floats, Op
 
 
-@dataclass(frozen=True, slots=True)
 class NGram(Draft):
     """No model and no pass: only verification costs time. Acceptance is hit probability x run length.
 
@@ -16,8 +12,8 @@ class NGram(Draft):
     sequence without a match verifies nothing (docs/decisions.md describes the effect on large batches).
     """
 
-    source: ClassVar[str] = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
-    example: ClassVar[str] = "ngram"
+    source = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
+    example = "ngram"
     reads_cache = False
     views_target_cache = True  # it keeps no cache
     shares_weights = True  # it has no weights

@@ -1,19 +1,15 @@
 """A parallel drafter: a small model that fills gamma masked positions in one pass."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.drafts.model import ModelDraft
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class Parallel(ModelDraft):
     """A model trained to predict gamma tokens from gamma query tokens (the last one and gamma - 1 masks)."""
 
-    source: ClassVar[str] = "An et al. 2025 (PARD), arXiv 2504.18583"
-    example: ClassVar[str] = "parallel:llama-3.2-1b"
-    in_one_pass: ClassVar[bool] = True
+    source = "An et al. 2025 (PARD), arXiv 2504.18583"
+    example = "parallel:llama-3.2-1b"
+    in_one_pass = True
 
     @property
     def name(self) -> str:

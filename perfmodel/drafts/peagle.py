@@ -1,9 +1,5 @@
 """P-EAGLE: an EAGLE-3 head of several layers drafts all tokens in one pass over masks."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from perfmodel.drafts.base import Limits
 from perfmodel.drafts.eagle import OWN_VOCAB, Eagle, few_layers
 from perfmodel.operations import Floats
 from perfmodel.specs.models.model import ModelSpec
@@ -12,17 +8,16 @@ LAYERS = 4
 """Layers of the published heads (arXiv 2602.01469)."""
 
 
-@dataclass(frozen=True, slots=True)
 class PEagle(Eagle):
     """`layers` dense layers of the target's shape, or of its own config.json, with their own cache.
 
     A pass runs the last token and gamma - 1 masks of each sequence. The rest is as in EAGLE-3.
     """
 
-    source: ClassVar[str] = "Hui et al. 2026 (P-EAGLE), arXiv 2602.01469"
-    example: ClassVar[str] = "peagle:layers=4,features=3"
-    limits: ClassVar[Limits] = {"layers": (1, 64)}
-    in_one_pass: ClassVar[bool] = True
+    source = "Hui et al. 2026 (P-EAGLE), arXiv 2602.01469"
+    example = "peagle:layers=4,features=3"
+    limits = {"layers": (1, 64)}
+    in_one_pass = True
 
     features: int = 3
     layers: int = LAYERS

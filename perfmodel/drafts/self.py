@@ -1,20 +1,16 @@
 """Self-speculation: the target's own weights over a sparse view of its cache (MagicDec, arXiv 2408.11049)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.drafts.base import Draft
 
 
-@dataclass(frozen=True, slots=True)
 class SelfDraft(Draft):
     """The target drafts for itself. Every draft step still reads all weights.
 
     target_weights: name of the target's weight format. A draft in another format keeps a second copy.
     """
 
-    source: ClassVar[str] = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"
-    example: ClassVar[str] = "self"
+    source = "Sadhukhan et al. 2024 (MagicDec), arXiv 2408.11049"
+    example = "self"
     views_target_cache = True  # its keys and values are the target's
 
     target_weights: str = "bf16"

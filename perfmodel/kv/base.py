@@ -12,7 +12,7 @@ selection, set-up and additional memory are zero.
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 import numpy as np
 
@@ -73,14 +73,13 @@ class Step:
 NOTHING = Step(0.0, 0.0, 0.0)
 
 
+@dataclass_transform(frozen_default=True)
 class KVMethod:
-    """The way in which a draft stores and selects the cached tokens that it reads. Subclasses are frozen
-    dataclasses of options.
+    """The way in which a draft stores and selects the cached tokens that it reads. Each subclass becomes a
+    frozen dataclass of its options.
 
     One draft step reads `read_bytes + select_step().bytes`, which docs/kv.md lists for each method.
     """
-
-    __slots__ = ()
 
     name: ClassVar[str]
     """Name of its file."""
@@ -95,6 +94,7 @@ class KVMethod:
     """
 
     def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
         cls.name = cls.__module__.rpartition(".")[2]
 
     def __post_init__(self) -> None:

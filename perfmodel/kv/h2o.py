@@ -1,13 +1,9 @@
 """Keeps the tokens with the largest accumulated attention."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class H2O(KVMethod):
     """Keeps the tokens with the largest accumulated attention and the latest ones; evicts the weakest in each
     step.
@@ -15,9 +11,9 @@ class H2O(KVMethod):
     Each step reads and writes one running score per kept token and KV head.
     """
 
-    source: ClassVar[str] = "Zhang et al. 2023, arXiv 2306.14048"
-    example: ClassVar[str] = "h2o:1024"
-    aliases: ClassVar[tuple[str, ...]] = ("heavyhitter",)
+    source = "Zhang et al. 2023, arXiv 2306.14048"
+    example = "h2o:1024"
+    aliases = ("heavyhitter",)
 
     budget: int
 

@@ -1,8 +1,5 @@
 """Selection by the scores of the verification pass."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from perfmodel.errors import InputError
@@ -10,7 +7,6 @@ from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class Pillar(KVMethod):
     """Reads the tokens with the highest attention in the last verification, without another pass over the
     cache.
@@ -18,9 +14,9 @@ class Pillar(KVMethod):
     The size is either a budget in tokens or a `share` of the context, in (0, 1].
     """
 
-    source: ClassVar[str] = "Zhao et al. 2025 (SparseSpec, PillarAttn), arXiv 2512.01278"
-    example: ClassVar[str] = "pillar,share=0.05"
-    aliases: ClassVar[tuple[str, ...]] = ("pillarattn", "sparsespec")
+    source = "Zhao et al. 2025 (SparseSpec, PillarAttn), arXiv 2512.01278"
+    example = "pillar,share=0.05"
+    aliases = ("pillarattn", "sparsespec")
 
     budget: int | None = None
     share: float | None = None
@@ -34,13 +30,12 @@ class Pillar(KVMethod):
 
     def attended_tokens(self, context: Floats) -> Floats:
         """share * S, or min(budget, S)."""
-        # Named in full: slots=True makes a new class, which the short form of super() does not know.
-        return KVMethod.attended_tokens(self, context) if self.share is None else context * self.share
+        return super().attended_tokens(context) if self.share is None else context * self.share
 
     def beyond_budget(self, context: Floats) -> Floats:
         """1 where some cached token is left out, else 0."""
         if self.share is None:
-            return KVMethod.beyond_budget(self, context)
+            return super().beyond_budget(context)
         return np.greater(context, 0.0) * float(self.share < 1)
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:

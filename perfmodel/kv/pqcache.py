@@ -1,13 +1,9 @@
 """Finds tokens by product-quantised keys."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.kv.base import KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class PQCache(KVMethod):
     """Scores `subvectors` codes of `bits` bits per key in every step, then reads the best tokens.
 
@@ -16,9 +12,9 @@ class PQCache(KVMethod):
     centroids are not counted, because they stay in cache.
     """
 
-    source: ClassVar[str] = "Zhang et al. 2024, arXiv 2407.12820"
-    example: ClassVar[str] = "pqcache:1024,subvectors=2,bits=6,iterations=10"
-    aliases: ClassVar[tuple[str, ...]] = ("pq",)
+    source = "Zhang et al. 2024, arXiv 2407.12820"
+    example = "pqcache:1024,subvectors=2,bits=6,iterations=10"
+    aliases = ("pq",)
 
     budget: int
     subvectors: int

@@ -1,8 +1,5 @@
 """Reads the whole cache in fewer bits."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.kv.base import KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
@@ -10,7 +7,6 @@ SCALE_BYTES = 4.0
 """A scale and a zero point of one group, fp16 each."""
 
 
-@dataclass(frozen=True, slots=True)
 class Quantized(KVMethod):
     """Reads every cached token from a copy with `bits` bits per value, and a scale and a zero point for each
     `group`.
@@ -19,9 +15,9 @@ class Quantized(KVMethod):
     so only the scales need additional memory. Default of 4 bits: Tiwari et al. 2025 (QuantSpec).
     """
 
-    source: ClassVar[str] = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"
-    example: ClassVar[str] = "quantized,bits=4"
-    aliases: ClassVar[tuple[str, ...]] = ("quant", "quantspec", "quantised")
+    source = "Tiwari et al. 2025 (QuantSpec), arXiv 2502.10424"
+    example = "quantized,bits=4"
+    aliases = ("quant", "quantspec", "quantised")
 
     bits: float = 4.0
     group: int | None = None

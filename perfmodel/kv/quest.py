@@ -1,13 +1,9 @@
 """Query-aware choice of cache pages."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.kv.base import KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class Quest(KVMethod):
     """Bounds the score of every page by its channel-wise smallest and largest key, and reads the best pages
     in each step.
@@ -15,8 +11,8 @@ class Quest(KVMethod):
     Default of 16 tokens per page: Tang et al. 2024.
     """
 
-    source: ClassVar[str] = "Tang et al. 2024, arXiv 2406.10774"
-    example: ClassVar[str] = "quest:1024,page=16"
+    source = "Tang et al. 2024, arXiv 2406.10774"
+    example = "quest:1024,page=16"
 
     budget: int
     page: int = 16

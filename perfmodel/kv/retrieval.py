@@ -1,13 +1,9 @@
 """Retrieval of chunks into a packed draft cache."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.kv.base import KVLayout, KVMethod, Step, gather
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class Retrieval(KVMethod):
     """Copies the chunks whose mean key scores highest into the draft's cache, every `every` iterations.
 
@@ -15,9 +11,9 @@ class Retrieval(KVMethod):
     per chunk: TriForce's released code. `every` has no published default and is required.
     """
 
-    source: ClassVar[str] = "Sun et al. 2024 (TriForce), arXiv 2404.11912"
-    example: ClassVar[str] = "retrieval:4096,every=16"
-    aliases: ClassVar[tuple[str, ...]] = ("triforce", "chunkretrieval")
+    source = "Sun et al. 2024 (TriForce), arXiv 2404.11912"
+    example = "retrieval:4096,every=16"
+    aliases = ("triforce", "chunkretrieval")
 
     budget: int
     every: int

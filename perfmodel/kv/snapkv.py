@@ -1,15 +1,11 @@
 """Keeps the prompt tokens to which the end of the prompt attends."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step, gather
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class SnapKV(KVMethod):
     """Copies the observation `window` and the tokens with the highest scores once, after the prompt.
 
@@ -18,9 +14,9 @@ class SnapKV(KVMethod):
     experiments.
     """
 
-    source: ClassVar[str] = "Li et al. 2024, arXiv 2404.14469"
-    example: ClassVar[str] = "snapkv:2049"
-    aliases: ClassVar[tuple[str, ...]] = ("snap",)
+    source = "Li et al. 2024, arXiv 2404.14469"
+    example = "snapkv:2049"
+    aliases = ("snap",)
 
     budget: int
     window: int = 32

@@ -1,13 +1,9 @@
 """Attention sinks and a sliding window."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.kv.base import NOTHING, KVLayout, KVMethod, Step, gather
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class StreamingLLM(KVMethod):
     """Reads the first `sinks` tokens and the latest budget - sinks tokens.
 
@@ -18,9 +14,9 @@ class StreamingLLM(KVMethod):
     Default of 4 sinks: Xiao et al. 2023.
     """
 
-    source: ClassVar[str] = "Xiao et al. 2023, arXiv 2309.17453"
-    example: ClassVar[str] = "streamingllm:512"
-    aliases: ClassVar[tuple[str, ...]] = ("streaming", "stream", "sink")
+    source = "Xiao et al. 2023, arXiv 2309.17453"
+    example = "streamingllm:512"
+    aliases = ("streaming", "stream", "sink")
 
     budget: int
     sinks: int = 4

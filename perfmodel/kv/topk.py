@@ -1,13 +1,9 @@
 """Exact top-k attention."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.kv.base import KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class TopK(KVMethod):
     """Scores every key in every step and reads the best tokens. This bounds the acceptance but saves no time.
 
@@ -15,9 +11,9 @@ class TopK(KVMethod):
     together the bytes of S/2 + budget/2 tokens. MLA's latent is key and value at once, so all of it is read.
     """
 
-    source: ClassVar[str] = "Gupta et al. 2021, arXiv 2106.06899"
-    example: ClassVar[str] = "topk:1024"
-    aliases: ClassVar[tuple[str, ...]] = ("exacttopk", "oracle")
+    source = "Gupta et al. 2021, arXiv 2106.06899"
+    example = "topk:1024"
+    aliases = ("exacttopk", "oracle")
 
     budget: int
 

@@ -1,20 +1,16 @@
 """Token omission via attention."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from perfmodel.kv.base import SCORE_BYTES, KVLayout, KVMethod, Step
 from perfmodel.operations import Floats
 
 
-@dataclass(frozen=True, slots=True)
 class TOVA(KVMethod):
     """Keeps the tokens to which the latest query attends most. Each step evicts the weakest one by the mean
     over heads.
     """
 
-    source: ClassVar[str] = "Oren et al. 2024, arXiv 2401.06104"
-    example: ClassVar[str] = "tova:1024"
+    source = "Oren et al. 2024, arXiv 2401.06104"
+    example = "tova:1024"
 
     budget: int
 
