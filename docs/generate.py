@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-import lists  # these two lie beside this file
+import lists  # both are in this folder
 import reference
 
 import perfmodel
@@ -151,7 +151,7 @@ GENERATED |= {f"schemas/{verb}.json": partial(schema_of, verb) for verb in ANSWE
 
 def main() -> None:
     """Rewrite every page that has changed, and draw the pictures."""
-    import picture  # beside this file
+    import picture  # in this folder
 
     for name in names():
         path, text = ROOT / name, page(name)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from lists import NOTE  # beside this file
+from lists import NOTE  # in this folder
 
 from perfmodel import cli
 from perfmodel.validate.accuracy.markdown import table
@@ -25,15 +25,16 @@ HEAD = f"""{NOTE}
 
 # Command line
 
-Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr says what, where and what is
-allowed), 130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576. Lists take commas (`1,8,64`) and
-ranges (`1..16`, `1000..9000+500`, `1..256x2`). `eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or
-`zsh_source`, `fish_source`) teaches the shell to complete verbs, flags and the names of models, devices,
-engines and KV methods with the tab key.
+Exit status: 0 fine, 1 a check failed, 2 the input was wrong (one line on stderr names the argument or file,
+the allowed values and the given one), 130 interrupted. Counts are exact; `32k` is 32768 and `1m` 1048576.
+Lists take commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
+`eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or `zsh_source`, `fish_source`) makes the tab key
+complete verbs, flags, and the names of models, devices, engines and KV methods.
 
 ## Flags of most verbs
 
-They mean the same everywhere; a verb lists what it has beside them or has otherwise, and which it lacks.
+They have one meaning in all verbs. The section of a verb lists its other flags, those with another meaning or
+default, and the ones of this table that it lacks.
 
 """
 
@@ -52,7 +53,7 @@ def page(printed: Callable[[list[str]], str]) -> str:
             own = {verb: of for verb, of in command.commands.items() if verb not in ("list", "show", "check")}
             parts += _verbs(name, own, shared)
         elif verbs := getattr(command, "commands", None):
-            known = [*shared, *(_flags(commands["advise"]) if name == "plot" else ())]
+            known = [*shared, *(flag for of in ("advise", "traffic") for flag in _flags(commands[of]))]
             parts += [f"## perfmodel {name}\n\n{cli.COMMANDS[name]}\n", *_group(name, verbs, known)]
         else:
             text = f"{_paragraphs(command.help)}\n\n{_lacking(command, shared)}{_list(_own(command, shared))}"
@@ -101,7 +102,7 @@ def _lacking(command: Any, shared: list[Flag]) -> str:
     """Which of the common flags a command does not have."""
     names = {param.name for param in command.params}
     missing = ", ".join(f"`{_long(name)}`" for name, _ in shared if name not in names)
-    return f"Without {missing}.\n\n" if missing else ""
+    return f"Without {missing}.\n\n" if missing and _flags(command) else ""
 
 
 def _paragraphs(text: str) -> str:
@@ -110,7 +111,7 @@ def _paragraphs(text: str) -> str:
 
 def _table(flags: Iterable[Flag]) -> str:
     return "\n".join(
-        table(["flag", "value", "default", "what"], [cells for _, cells in flags], text_columns=range(4))
+        table(["flag", "value", "default", "meaning"], [cells for _, cells in flags], text_columns=range(4))
     )
 
 
@@ -147,7 +148,7 @@ def _contract(printed: Callable[[list[str]], str]) -> str:
         "same.\n\nTimes (`_s`) "
         "are seconds of the whole tensor-parallel group, of one pass; bytes are per device, throughput "
         "is the group's. "
-        "What there is none of is null. `verdict` is `pays`, `does_not_pay`, `too_close_to_call`, "
+        "A missing value is null. `verdict` is `pays`, `does_not_pay`, `too_close_to_call`, "
         "`unknown_acceptance` or `does_not_fit`. "
         "`measured` lists published measurements of exactly this question. Several `--batch`, "
         "`--context` or `--gamma` "

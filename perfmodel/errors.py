@@ -107,5 +107,5 @@ def unknown_name(
     listed = names if len(names) <= MOST_LISTED else [*names[:MOST_LISTED], f"... ({len(names)} in all)"]
     hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(listed)}"
     shown = given if len(given) <= 80 else given[:77] + "..."
-    file = " Another one needs its file: ./config.json" if noun == "model" else ""
+    file = " For any other model give a file, such as ./config.json" if noun == "model" else ""
     return InputError(f"{where}: no {noun} named {shown!r}; {hint}{file}")

@@ -47,8 +47,8 @@ HEADINGS = {
 """Heading in ``--help`` -> the verbs below it -> the purpose of each."""
 COMMANDS = {verb: said for verbs in HEADINGS.values() for verb, said in verbs.items()}
 
-BY_RANK = "a tree's acceptance is by rank of the child: --rates 0.6,0.1"
-BY_DRAFT = "acceptances are by draft here: --rate DRAFT=0.8"
+BY_RANK = "a tree takes its acceptance by rank of the child: --rates 0.6,0.1"
+BY_DRAFT = "give the acceptance of each draft instead: --rate DRAFT=0.8"
 RATES = ("--alpha", "--acceptance-rate", "--tokens-per-iteration")
 INSTEAD = {
     "tree": dict.fromkeys((*RATES, "--acceptance"), BY_RANK),

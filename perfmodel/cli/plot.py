@@ -41,7 +41,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Axis of a picture -> default batches and contexts."""
 Output = Annotated[Path, Argument("Output file: .png or .svg.", "FILE", "-o --out", group=OUTPUT)]
-Over = Annotated[str, Argument("What the axis is; the other one gives a line for each.", "context|batch")]
+Over = Annotated[str, Argument("Quantity on the axis; each value of the other is a line.", "context|batch")]
 Measured = Annotated[bool, Argument("Draw published measurements of this pair, device and gamma as dots.")]
 Sets = Annotated[
     tuple[str, ...] | None,
@@ -83,7 +83,7 @@ class Points(Options):
         """
         if not acceptances_of(self):
             raise InputError(
-                "--alpha: must be given here: an acceptance that is looked up belongs to one context"
+                "--alpha: must be given here: a published or measured acceptance holds at one context only"
             )
         return self.at_first_point()
 
@@ -148,7 +148,7 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
 def ratios(question: Points, output: Output, over: Over = "context") -> None:
-    """T_D/T_T and T_V/T_T over the context, a line for each batch, or the other way round."""
+    """T_D/T_T and T_V/T_T over the context (a line per batch) or over the batch (a line per context)."""
     if over not in ("context", "batch"):
         raise unknown_name("--over", "axis", over, ("context", "batch"))
     if not question.gamma:
@@ -209,8 +209,8 @@ def pareto(question: AdviseQuery, output: Output) -> None:
 )
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output) -> None:
-    """Latency between the smallest and the largest load, with and without drafts, with the SLO and the
-    saturation points.
+    """Latency between the smallest and the largest load of `perfmodel traffic`, with and without drafts; the
+    SLO and the saturation points.
     """
     name = "request_rate" if question.opens else "max_concurrency"
     low, high = question.loads.min(), question.loads.max()
@@ -274,6 +274,6 @@ def _published(query: Query) -> list[tuple[float, float, float]]:
     ]
     if not dots:
         engine = scenario.machine.calibration.stack
-        what = f"nothing was published of this model, device, draft and --gamma with --engine {engine}"
+        what = f"no run of this model, device, draft and --gamma with --engine {engine} was published"
         raise InputError(f"--measured: {what}; leave it out")
     return dots

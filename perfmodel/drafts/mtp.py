@@ -50,9 +50,7 @@ class MTP(Draft):
         """
         most, asked = target.num_nextn_predict_layers, options.get("modules", 1)
         if most is not None and asked > most:
-            layers = (
-                f"the {most} multi-token prediction layers of {target.name} (1 is run again for every token)"
-            )
+            layers = f"the {most} multi-token prediction layers of {target.name}"
             raise refuse(
                 "--draft",
                 "mtp: modules",

@@ -63,9 +63,14 @@ class Exploration(Grid):
         names,
         default="a100-sxm-80gb,h100-sxm-80gb,h200-sxm-141gb,mi300x-192gb",
     )
-    batch: Wholes = argument("Rows of the map.", COUNTS, "--batch-size -b", default="1..256x2,3..192x2")
+    batch: Wholes = argument(
+        "Batch sizes: rows of the map.", COUNTS, "--batch-size -b", default="1..256x2,3..192x2"
+    )
     context: Wholes = argument(
-        "Columns of the map.", COUNTS, "--context-length -c", default="1k..128kx2,1536..96kx2"
+        "Contexts: columns of the map.",
+        COUNTS,
+        "--context-length -c",
+        default="1k..128kx2,1536..96kx2",
     )
     gamma: Lengths = argument(
         "Start of the draft-length slider.", "N|auto", "-g", gammas, shown="auto", default=None

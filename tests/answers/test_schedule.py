@@ -181,7 +181,7 @@ def test_a_table_is_given_only_where_it_gains_more_than_it_costs() -> None:
     )
     assert "num_speculative_tokens_per_batch_size" not in one.tables[0].export.vllm
     slight = schedule("llama-3.1-70b", **asked | {"max_batch": 40}, dynamic_price=0).tables[0]
-    assert "which is not more than the 2% that make it worth its borders" in slight.instead
+    assert "which is not more than the 2% that a table must gain" in slight.instead
     assert schedule("llama-3.1-70b", **asked, engine="magicdec").tables[0].instead is None
 
 

@@ -48,7 +48,7 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
         traffic(trace=path, **ASKED)
     crowd = traffic(trace=trace(tmp_path, *((i / 1000, 4000, 20) for i in range(200))), **ASKED).replay
     assert crowd is not None
-    assert "the trace brings 1e+03 requests/s, and 10.4 can be served" in crowd[0].warnings[-1]
+    assert "the trace has 1e+03 requests/s, but only 10.4 can be served" in crowd[0].warnings[-1]
     with pytest.raises(InputError, match="output_len: must be given, or trace"):
         traffic(input_len=10, request_rate=1, **ASKED)
 

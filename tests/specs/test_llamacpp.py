@@ -48,7 +48,7 @@ def test_a_checkpoint_is_asked_as_the_mix_that_llama_cpp_takes() -> None:
     assert weights("gpt-oss-20b", engine="llamacpp") == "mxfp4_moe"
     assert weights("llama-3.1-8b") == "bf16"
     said = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, engine="llamacpp").warnings
-    assert any(warning.startswith("weights were not given: q4_k_m") for warning in said)
+    assert any(warning.startswith("no weights were given: q4_k_m") for warning in said)
     named = whatif("llama-3.1-8b", "rtx-5090", 1, 1024, 0, weights="q8_0")
     assert named.query.engine == "llamacpp"
     assert not any("weights" in warning for warning in named.warnings)

@@ -32,7 +32,7 @@ WithCalibration = Annotated[
 Threads = Annotated[
     int | None,
     Argument(
-        "CPU threads; another number makes another plan. For a small model, use 1.",
+        "CPU threads; 1 is best for a small model.",
         "N",
         default="the plan's, else torch's choice",
         group="Run",

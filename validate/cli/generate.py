@@ -92,7 +92,7 @@ class GenerateQuestion(Decoding):
     attention: Annotated[
         str,
         Argument(
-            "auto, math, sdpa, triton, or triton-unsplit: verification does not split the cache.",
+            "auto, math, sdpa, triton, or triton-unsplit, whose verification does not split the cache.",
             "KERNEL",
             group="Run",
         ),

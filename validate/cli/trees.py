@@ -32,7 +32,7 @@ def check_tree(spec: str, rates: tuple[float, ...] | None, draft: str, alpha: fl
     if draft.partition(":")[0] == "ngram":
         raise InputError(f"--tree: must be used with a draft that runs a model, given {draft!r}")
     if alpha is not None:
-        raise InputError("--alpha: must not be given with --tree: it is a chain's, and a tree's is observed")
+        raise InputError("--alpha: must not be given with --tree, whose acceptance is observed")
 
 
 def planned(

@@ -54,14 +54,12 @@ def _runner(model: Model, request: Request, rolls: bool = False) -> Runner:
     tokens = request.context + request.new_tokens
     window = spec.sliding_window if spec.num_sliding_layers else None
     if window is not None and window <= ahead:
-        raise InputError(
-            f"--gamma: {spec.name} sees {window} tokens and must be given fewer in one pass, given {ahead}"
-        )
+        raise InputError(f"--gamma: must be below the window of {spec.name}, {window} tokens, given {ahead}")
     if window is not None and rolls:
         raise InputError(f"--draft-kv: own_prefill=true cannot be run with the sliding layers of {spec.name}")
     if rolls and request.fp8:
         raise InputError(
-            "--draft-kv: own_prefill=true rotates what it keeps, which an fp8 cache would round: take bf16"
+            "--draft-kv: own_prefill=true rotates the kept keys, which an fp8 cache would round: use bf16"
         )
     slots = max(WINDOW_CHUNK, ahead + 1) if rolls else tokens + ahead  # what rolls lags by a token
     shape = spec.num_hidden_layers, request.batch, model.kv_heads, slots, spec.head_dim
@@ -98,7 +96,7 @@ def _draft(target: Runner, request: Request, draft_model: Model | None) -> Draft
 def _head(target: Runner, request: Request, head: HeadModel) -> ModelDrafter:
     if request.tree is not None or request.draft_kv != "full":
         raise InputError(
-            "--draft: a head drafts chains over a whole cache of its own: without --tree and --draft-kv"
+            "--draft: a head drafts chains over its own full cache: leave out --tree and --draft-kv"
         )
     runner = _runner(head, request)
     passes = HeadRunner(target, runner, head, _view("full", runner, request), request.queries)

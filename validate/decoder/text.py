@@ -27,7 +27,7 @@ class Tokenizer:
 
     def chat(self, text: str) -> list[int]:
         """A user's message as the tokens of a conversation for the model to answer."""
-        raise InputError("--chat: needs a chat template, which a byte-level model has none of")
+        raise InputError("--chat: needs a chat template, and a byte-level model has none")
 
     def decode(self, tokens: list[int]) -> str:
         """Tokens to text. Invalid bytes are replaced."""

@@ -82,10 +82,9 @@ def calibrate(
     off = float(np.exp(np.median(np.abs(np.log(fitted.held_out / rows.measured)))))
     if off > np.exp(UNREACHABLE):
         raise InputError(
-            f"--from: {', '.join(seen)}: --calibration must be a base from which these steps can be "
-            f"reached: from {best} they stay {off:.1f} times off when held out; other than --model "
-            f"{subject.model}, --draft {subject.draft} on --hardware {subject.hardware} was served, or try "
-            "ideal"
+            f"--from: {', '.join(seen)}: no --calibration explains these steps: with {best} held-out "
+            f"rows are {off:.1f} times off; check --model {subject.model}, --draft {subject.draft} and "
+            f"--hardware {subject.hardware}, or try --calibration ideal"
         )
     made = _shipped(fitted, rows, best, subject, seen)
     return EngineCalibration(made, rows, fitted, tuple(aside), subject, best, tried)

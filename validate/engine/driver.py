@@ -152,7 +152,7 @@ def _timing(
     counted_gain = counted.tokens_per_iteration if counted and counted.drafts and gamma else None
     if gamma and counted_gain is None and chunk_tokens > gamma + 1 + ONE_CHUNK:
         raise InputError(
-            f"--url: {load.key}: chunks of {chunk_tokens:.2f} tokens at K = {gamma} and no counters to tell"
+            f"--url: {load.key}: chunks of {chunk_tokens:.2f} tokens at K = {gamma} and no counters"
         )
     if not gamma and chunk_tokens > 1 + ONE_CHUNK:
         seconds, how = tpot, "stretch over tokens (chunks of several tokens)"

@@ -91,9 +91,7 @@ def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
     journal = Journal.resume(left[-1])
     if journal.header.get("subject") != subject.model_dump():
         journal.close()
-        raise InputError(
-            f"--resume: {left[-1]} was begun for another model, draft or engine: start a new run"
-        )
+        raise InputError(f"--resume: {left[-1]} has another model, draft or engine: start a new run")
     return journal
 
 

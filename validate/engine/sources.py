@@ -56,7 +56,7 @@ class BenchFile:
             return [cls(path, given)]
         paths = sorted(path.parent.glob(path.name))
         if not paths:
-            raise refuse("--from", None, "a file, or a pattern that files answer to", name)
+            raise refuse("--from", None, "a file, or a pattern that matches files", name)
         return [cls(one, given) for one in paths]
 
 

@@ -69,7 +69,7 @@ def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | Non
         except SpoiltDevice:
             if wanted.plan.tensor_parallel > 1:
                 raise InputError(
-                    "a failed row has spoilt the device; finished rows are kept for --resume"
+                    "a failed row left the device unusable; finished rows are kept for --resume"
                 ) from None
             if parent_process() is not None:
                 raise
@@ -197,6 +197,6 @@ def check_same(before: Row, now: Row) -> None:
     for key in one | two:
         if one.get(key) != two.get(key):
             raise InputError(
-                f"--resume: {key} must be what the run was begun with ({str(one.get(key))[:12]}), "
+                f"--resume: {key} must equal that of the interrupted run ({str(one.get(key))[:12]}), "
                 f"given {str(two.get(key))[:12]}: start a new run"
             )

@@ -35,9 +35,7 @@ class Precisions(Frozen):
 
     def __post_init__(self) -> None:
         if self.kv not in (self.activations, "fp8"):
-            raise ValueError(
-                "a cache is of the activations' type or of fp8: kv must equal weights (bf16 by fp8) or be fp8"
-            )
+            raise ValueError("kv must equal weights (bf16 if weights is fp8) or be fp8")
 
     @property
     def activations(self) -> DType:

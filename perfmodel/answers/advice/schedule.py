@@ -297,6 +297,6 @@ def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) ->
     costs = f"the {price:.0%} that {serving.title}'s dynamic mode costs"
     if mode is not None and question.dynamic_price is None:
         costs += f" ({mode.source.partition(':')[0]}; --dynamic-price sets another cost)"
-    needed = costs if least > 1.0 + LEAST_GAIN else f"the {LEAST_GAIN:.0%} that make it worth its borders"
+    needed = costs if least > 1.0 + LEAST_GAIN else f"the {LEAST_GAIN:.0%} that a table must gain"
     gain = f"{table.gain - 1:.1%} over a constant {table.best_constant}"
     return f"a draft length per batch size would gain {gain}, which is not more than {needed}"

@@ -153,8 +153,8 @@ class Grid(Options):
         for number, (*head, contexts) in enumerate(itertools.product(*map(self.axis, HEADS), together)):
             if number == MAX_CASES:
                 raise InputError(
-                    f"sweep: at most {MAX_CASES} combinations beside batch, context and gamma "
-                    "(without --alpha every context is one, its acceptance being looked up)"
+                    f"sweep: at most {MAX_CASES} combinations of all lists but batch, context and "
+                    "gamma (without --alpha each context counts, because its acceptance is looked up)"
                 )
             query = self.query(**point, context=contexts[0], **dict(zip(HEADS, head, strict=True)))
             yield query, contexts, resolve(query)

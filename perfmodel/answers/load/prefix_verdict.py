@@ -158,7 +158,7 @@ def prefix_warnings(scenario: Scenario) -> tuple[str, ...]:
     told = []
     if scenario.draft.reads_cache and not scenario.draft.views_target_cache:
         told.append(
-            "a prefix hit may come without the draft's own cache, and then accepts less (sglang#31600)"
+            "after a prefix hit the draft's own cache may be missing; acceptance is then lower (sglang#31600)"
         )
     engine = engine_of(scenario.machine.calibration)
     if scenario.target.linear_attention is not None and not prefix_blocks(scenario).raised:

@@ -130,7 +130,7 @@ class TrafficQuery(CommonOptions):
         "self|KIND|NAME|PATH",
         "--draft-model",
         read=parse_text,
-        shown="one published for the model that the engine runs, else eagle3",
+        shown="a published head that the engine runs, else eagle3",
         default=None,
         group="Draft",
     )

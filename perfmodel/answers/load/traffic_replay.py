@@ -103,12 +103,12 @@ class Run:
         """
         question, steps, met = self.question, choice.steps, self.served(choice.steps)
         most, rate = capacity(steps, self.lengths, question.limits)[0], self.where["request_rate"]
-        told = [f"{met.preemptions} preemptions"] if met.preemptions else []
+        told = [f"{met.preemptions} preemption{'s' * (met.preemptions > 1)}"] if met.preemptions else []
         whole = trace_of(question.trace).at_s.size if question.trace is not None else 0
         if whole > LONGEST:
             told.append(f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed")
         if question.trace is not None and rate is not None and rate > most:
-            told.append(f"the trace brings {rate:.3g} requests/s, and {most:.3g} can be served")
+            told.append(f"the trace has {rate:.3g} requests/s, but only {most:.3g} can be served")
         return TrafficRow(
             **self.where,
             gamma=choice.gamma,

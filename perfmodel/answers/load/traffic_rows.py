@@ -170,11 +170,11 @@ def _percentiles(moments: Moments) -> list[Percentiles]:
 def _nothing_fits(question: TrafficQuery, gamma: int | str, steps: StepTimes, value: float) -> TrafficRow:
     """A row of a server on which not one request fits. Its TPOT is that of one request alone."""
     alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
-    told = "no request fits in memory next to the weights: more devices (--tp), or smaller formats"
+    told = "no request fits in memory next to the weights: use more devices (--tp) or smaller formats"
     if steps.gamma >= question.limits.max_num_batched_tokens - 1:
         told = (
             f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) "
-            "verifies no draft"
+            "has no room for drafted tokens"
         )
     return TrafficRow(
         **question.named(value),
@@ -295,7 +295,7 @@ def _warnings(
     ):
         told.append("arrivals are not Poisson: use the means of --replay, TPOT may be 20 % apart")
     elif short:
-        told.append(f"decoding an answer takes less time than {short} prompts: use the mean of --replay")
+        told.append(f"an answer decodes in less time than {short} prefills: use the mean of --replay")
     if served.metastable[at]:
         told.append(
             "two running batches are possible at this rate: a burst may leave the server in the slower one"

@@ -64,7 +64,7 @@ class CompareQuery(Options):
         why=OF_DRAFT,
     )
     hit: MaybeReal = argument(
-        "Probability that a draft from the time of verification matches its outcome (measured).",
+        "Probability that a draft made during the verification matches its outcome (measured).",
         "P",
         limits=SHARE,
         shown="unknown: drafting and verification alternate",

@@ -47,7 +47,7 @@ class InflectionQuery(Options):
         super().check()
         if self.context is None and self.alpha is None and self.tokens_per_iteration is None:
             raise InputError(
-                "--context: must be given to look an acceptance up; or give --alpha or --tokens-per-iteration"
+                "--context: must be given, because the acceptance depends on it; or give --alpha"
             )
 
 

@@ -192,7 +192,7 @@ def warnings(
     if scenario.machine.over_host and gpu.link:
         reach = gpu.link.devices
         notes.append(
-            f"{gpu.name}: its link joins {reach} devices, so {tp} communicate over PCIe (servers differ)"
+            f"{gpu.name}: its link joins only {reach} devices, so {tp} communicate over PCIe (servers differ)"
         )
     if gamma and draft.tensor_parallel < tp and not draft.views_target_cache:
         notes.append(f"the draft runs on {draft.tensor_parallel} of {tp} devices")
@@ -205,7 +205,7 @@ def warnings(
         if error and maker and gpu.name not in devices:
             factor = math.exp(error.log_rms)
             notes.append(
-                f"{gpu.name} is of another vendor: predictions for one were off by a factor of {factor:.1f}"
+                f"{gpu.name} is from another vendor; such predictions were off by a factor of {factor:.1f}"
             )
     return tuple(notes)
 
@@ -247,7 +247,7 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
             f"CUDA graphs pad batch {batch:.0f} to {runs:.0f}: up to {runs:.0f} sequences take the same time"
         )
     if runs <= batch and decoding:
-        yield f"decoding {batch:.0f} sequences takes {decoding:.0%} longer than with one less"
+        yield f"decoding {batch:.0f} sequences takes {decoding:.0%} longer than with one fewer"
     longer = _climb(target_s[0, 0], (target_s[1, 0], batch), (target_s[0, 1], gamma + 1.0))
     if gamma and longer:
         padded = (
@@ -257,7 +257,7 @@ def steps_ahead(scenario: Scenario, batch: float, context: float, gamma: int) ->
         )
         yield (
             f"verifying {tokens:.0f} tokens{padded} takes {longer:.0%} longer than with one sequence "
-            "or token less"
+            "or token fewer"
         )
 
 

@@ -186,7 +186,7 @@ PowerLimit = Annotated[
     Argument(
         "Power limit of each device, if its power was measured (docs/llama.md).",
         "WATTS",
-        default="that of the device's measurements",
+        default="the limit of the device's measurements",
         group="Engine",
         without=("layer_split", "cpu_moe", "gpu_layers"),
         why="whose power was not measured",

@@ -49,7 +49,7 @@ def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
     """A warning about the assumed llama.cpp mix of formats, where the question names none."""
     given = question.weights
     if given is None and not is_gguf(question.model):
-        yield f"weights were not given: {scenario.target.weights}, which llama.cpp chooses from a repository"
+        yield f"no weights were given: {scenario.target.weights} is assumed, the default of llama-server -hf"
     if given is not None and (mix := in_gguf(given)) != given:
         yield f"llama.cpp has no {given} weights: the answer uses {mix}"
 

@@ -70,7 +70,6 @@ def check_engine(
         width, cut = model.moe.intermediate_size, tp // ep
         if width % cut or (width // cut) % BLOCK:
             raise InputError(
-                f"--tp: experts of {model.name} are {width} wide in blocks of {BLOCK}, which {cut} "
-                "devices cut in two; "
-                f"use --ep {tp} or fewer devices"
+                f"--tp: experts of {model.name} are {width} wide in blocks of {BLOCK}, and {cut} "
+                f"devices would divide a block; use --ep {tp} or fewer devices"
             )

@@ -166,8 +166,7 @@ class Options(CommonOptions):
         arg.WHO_DRAFTS,
         "self|KIND|NAME|PATH",
         "--draft-model",
-        shown="one published for the model that the engine runs; self where acceptance or --draft-kv "
-        "is given",
+        shown="a published head that the engine runs; self with an acceptance or --draft-kv",
         default=None,
         group="Draft",
     )

@@ -149,7 +149,7 @@ def bundled_name(
         return key
     meant = aliases().get(key, ())
     if len(meant) > 1:
-        raise InputError(f"{flag}: no single {noun} is meant by {name!r}; did you mean {' or '.join(meant)}?")
+        raise InputError(f"{flag}: several match {name!r}: {' or '.join(meant)}")
     if not meant:
         raise unknown_name(flag, noun, name, known, aliases())
     return meant[0]

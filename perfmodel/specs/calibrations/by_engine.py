@@ -73,9 +73,7 @@ def calibration_of(
         word, _, version = ("", "", "") if engine is None else parse_engine(engine).partition(DRIFT)
         found = load_calibration(calibration, version=version or None)
         if engine is not None and word != engine_of(found):
-            raise refuse(
-                "--engine", None, f"left out, or that of --calibration {found.name} ({found.stack})", engine
-            )
+            raise refuse("--engine", None, f"left out with --calibration {found.name}", engine)
         return found if looks_like_path(calibration) else on_board(found, gpu)
     if engine is None and (gpu.kind == "cpu" or looks_like_path(gpu.calibration)):
         return load_calibration(gpu.calibration)

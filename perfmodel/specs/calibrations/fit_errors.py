@@ -43,7 +43,7 @@ class StatedFit(Frozen):
         if sizes != list(range(1, len(self.parameters) + 1)):
             raise ValueError("correlation must have one row per parameter, of 1, 2, 3, ... numbers")
         if any(row[-1] != 1 or any(not -1 <= value <= 1 for value in row) for row in self.correlation):
-            raise ValueError("correlation must be 1 on the diagonal and from -1 to 1 beside it")
+            raise ValueError("correlation must be 1 on the diagonal and from -1 to 1 elsewhere")
         least = float(np.linalg.eigvalsh(square(self.correlation))[0])
         if least < -ROUNDED * len(sizes):
             raise ValueError(

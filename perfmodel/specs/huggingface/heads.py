@@ -112,7 +112,7 @@ def _read(kind: str, keys: Keys, target: ModelSpec) -> Head:
     if kind == "dflare":
         raise keys.bad(
             "architectures",
-            "of EAGLE, P-EAGLE, DFlash, Domino or DSpark: what another head runs is not modelled",
+            "of EAGLE, P-EAGLE, DFlash, Domino or DSpark: other heads are not modelled",
         )
     nested = keys.mapping("transformer_layer_config")
     own = {"vocab_size": target.vocab_size, "max_position_embeddings": target.max_position_embeddings}
@@ -167,7 +167,7 @@ def _block(kind: str, keys: Keys) -> dict[str, int]:
             ("projector_type", kind),
             ("projector_type", f"{kind}_v4"),
         ):
-            raise flash.bad(key, f"absent for {kind}: what it changes is not modelled")
+            raise flash.bad(key, f"absent for {kind}: its effect is not modelled")
 
     def integer(key: str, *default: int) -> int:
         return (flash if flash.data.get(key) is not None else keys).integer(key, *default)

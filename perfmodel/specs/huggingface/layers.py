@@ -139,7 +139,7 @@ def blocks_of_any_width(keys: Keys, layers: int) -> Fields:
         if not mlp.flag("no_op", False):
             widths.append(-(-int(2 * mlp.number("ffn_mult") * hidden / 3) // 256) * 256)
     if len(groups) != 1:
-        raise keys.bad("block_configs", "such that all attention layers have as many heads in a group")
+        raise keys.bad("block_configs", "with as many query heads per KV head in every attention layer")
     return {
         "num_key_value_heads": keys.integer("num_attention_heads") // groups.pop(),
         "attention_layers": attentions,

@@ -27,7 +27,7 @@ def indexer(keys: Keys, layers: int) -> Fields:
     layer_types(keys, layers, ("deepseek_sparse_attention", "indexed_attention"), ())
     types = keys.data.get("indexer_types")
     if types is None and keys.data.get("index_topk_pattern"):
-        raise keys.bad("index_topk_pattern", "null, or beside indexer_types")
+        raise keys.bad("index_topk_pattern", "null, or given together with indexer_types")
     frequency, offset = keys.integer("index_topk_freq", 1), keys.integer("index_skip_topk_offset", 2, low=0)
     if types is None:
         types = ["shared" if max(i - offset + 1, 0) % frequency else "full" for i in range(layers)]

@@ -36,5 +36,5 @@ def refuse_unread(keys: Keys) -> None:
         silent = value in (None, False, 0, "", [], {}) or key in keys.read
         if not silent and _COSTS.search(key) and not _FREE.search(key):
             raise keys.bad(
-                key, f"absent for model_type {keys.data['model_type']}: what it changes is not modelled"
+                key, f"absent for model_type {keys.data['model_type']}: its effect is not modelled"
             )

@@ -167,5 +167,5 @@ def test_what_is_not_run_is_refused(deep, head, target) -> None:
     refused("takes 3 of the target's layers, and tiny has too few", load_head, "eagle3", "random:0", target)
     assert HeadModel(target.spec, tiny_spec(num_hidden_layers=3)).features.layers == (2, 1, 0)
     sparse = Request(1, 8, 8, 2, "model", "snapkv:4,window=2")
-    refused("a head drafts chains over a whole cache of its own", make_decoder, deep, sparse, head)
+    refused("a head drafts chains over its own full cache", make_decoder, deep, sparse, head)
     assert isinstance(make_decoder(deep, Request(1, 8, 8, 2, "model"), head).draft, ModelDrafter)

@@ -249,7 +249,7 @@ def test_a_schedule_at_its_ends() -> None:
 @pytest.mark.parametrize("accepted", [(3.0, 2.0), (60.0, -1.0)])
 def test_counters_of_a_server_that_began_anew_are_refused(accepted: tuple[float, ...]) -> None:
     before = Counters(drafts=50.0, accepted=(40.0, 20.0))
-    refused("must not count backwards", Counters(accepted[0] + 5, accepted).since(before).check, "x")
+    refused("must not fall", Counters(accepted[0] + 5, accepted).since(before).check, "x")
 
 
 def test_counters_of_several_engines_are_added() -> None:

@@ -110,7 +110,7 @@ def test_three_rates_with_and_without_a_draft_follow_from_its_bench_files() -> N
     [
         (files("05", "18"), None, r"draft: must be given: bench-K5-1\.json times 5 drafted tokens"),
         (files("0", "18"), None, r"bench-K0-1\.json, bench-K0-8\.json: must hold two draft lengths"),
-        ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that files answer to"),
+        ([str(FOLDER / "none-*.json")], DRAFT, "a file, or a pattern that matches files"),
         (
             [str(FOLDER / "engine-*-K2.json")],
             "llama-68m",

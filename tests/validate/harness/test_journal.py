@@ -117,9 +117,9 @@ def test_a_run_goes_on_on_the_machine_where_it_began(tmp_path) -> None:
     for changes, says in (
         (
             {"commit": "9" * 10},
-            r"commit must be what the run was begun with \(0123456789\), given 9999999999: start",
+            r"commit must equal that of the interrupted run \(0123456789\), given 9999999999: start",
         ),
-        ({"environment": drifted | {"threads": 4}}, r"threads of the machine must be .* \(2\), given 4"),
-        ({"environment": 7}, "threads of the machine must be"),
+        ({"environment": drifted | {"threads": 4}}, r"threads of the machine must equal .* \(2\), given 4"),
+        ({"environment": 7}, "threads of the machine must equal"),
     ):
         refused(f"--resume: {says}", open_journal, tmp_path, "x", header(**changes), True)

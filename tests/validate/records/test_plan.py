@@ -63,7 +63,7 @@ def test_a_plan_of_which_nothing_fits_is_refused(tmp_path) -> None:
         ({"device": "tpu"}, "device"),
         ({"schema_version": 2}, "schema_version"),
         ({"precision": {"weights": "bf16", "kv": "fp32"}}, "kv must equal weights"),
-        ({"precision": {"weights": "fp8", "kv": "fp16"}}, "kv must equal weights (bf16 by fp8) or be fp8"),
+        ({"precision": {"weights": "fp8", "kv": "fp16"}}, "kv must equal weights (bf16 if"),
         ({"grid": [{**BLOCK, "draft_kv": ["snapkv"]}]}, "snapkv needs budget"),
         ({"grid": TINY["grid"] * 2}, "given twice"),
         ({"grid": [{**BLOCK, "target": "lama"}]}, "grid: no model named 'lama'"),

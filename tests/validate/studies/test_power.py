@@ -49,7 +49,7 @@ def test_a_limit_slows_saves_and_shortens() -> None:
 @pytest.mark.parametrize(
     ("device", "limit_w", "said"),
     [
-        ("l40s", 400, "no power is measured for l40s-48gb; it is for rtx-5090-32gb"),
+        ("l40s", 400, "power of l40s-48gb was not measured; known: rtx-5090-32gb"),
         ("5090", 399, "from 400 to 600 W, as measured for rtx-5090-32gb, given '399'"),
     ],
 )

@@ -88,7 +88,7 @@ class Counters:
             raise InputError(f"{where}: counts no draft: nothing was drafted")
         reached = (self.drafts, *self.accepted)
         if min(reached) < 0:
-            raise InputError(f"{where}: must not count backwards: was the server started anew?")
+            raise InputError(f"{where}: must not fall: was the server restarted?")
         if any(after > before for before, after in itertools.pairwise(reached)):
             raise InputError(
                 f"{where}: num_accepted_tokens_per_pos must not rise and be at most num_drafts "
@@ -110,7 +110,7 @@ class Counters:
         ):
             raise InputError(
                 f"--lengths: must hold the draft lengths in use, given {','.join(map(str, lengths))}; "
-                f"{where} counts {self.draft_length:.3g} tokens a draft and {len(self.accepted)} positions"
+                f"{where} counts {self.draft_length:.3g} tokens per draft and {len(self.accepted)} positions"
             )
         if len(set(lengths)) > 1 and not self.one_length:
             return {"positions": self._by_length(sorted(set(lengths)))}
@@ -123,9 +123,9 @@ class Counters:
             )
         if draft.startswith(TRUNCATING) and self.decoded is None:
             raise InputError(
-                f"{where}: must hold the generated tokens and the finished requests for a draft that looks "
-                "tokens up, because only its hits are counted as drafts: save the whole page of /metrics, or "
-                "the JSON of vllm bench serve"
+                f"{where}: must hold the generated tokens and the finished requests of an n-gram or "
+                "suffix draft, which counts only its hits: save the whole page of /metrics, or the JSON of "
+                "vllm bench serve"
             )
         reached = (self.iterations if draft.startswith(TRUNCATING) else self.drafts, *self.accepted, 0.0)
         return {"histogram": [before - after for before, after in itertools.pairwise(reached)]}

@@ -108,9 +108,8 @@ def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float,
 def _server(where: str, info: dict[str, Any]) -> object:
     if info.get("speculative_adaptive"):
         raise InputError(
-            f"{where}: speculative_adaptive is on: one mean over changing draft lengths says nothing "
-            "of any of them; "
-            "use the requests' spec_correct_drafts_histogram, or serve one length"
+            f"{where}: speculative_adaptive is on: the mean over changing draft lengths describes "
+            "none of them; use the requests' spec_correct_drafts_histogram, or serve one length"
         )
     states = info.get("internal_states")
     first = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}

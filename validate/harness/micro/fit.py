@@ -287,7 +287,7 @@ def host_spec(record: Record, name: str, calibration: str | None = None) -> GPUS
     device = environment.device
     if device.kind != "cpu":
         raise InputError(
-            f"{record.path}: must be of a CPU (a GPU's facts are its vendor's), given {device.kind}"
+            f"{record.path}: must be of a CPU (data of a GPU come from its vendor), given {device.kind}"
         )
     rows = [row for row in record.kernels if row.status == "ok"]
     gemms = [row for row in rows if row.kind == "gemm"]
