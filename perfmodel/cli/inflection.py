@@ -7,7 +7,7 @@ from perfmodel.answers.text import draft_in_words, tokens
 from perfmodel.cli.help import LLAMA
 from perfmodel.cli.output import Column, say, table, warn_where
 from perfmodel.cli.verb import verb
-from perfmodel.speculation.lengths import ContextLengths
+from perfmodel.speculation import ContextLengths
 
 
 def _both(a: Inflection) -> dict[str, Inflection | ContextLengths]:

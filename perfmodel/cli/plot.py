@@ -24,9 +24,7 @@ from perfmodel.cli.options import flagged, takes
 from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.plots.theme import Figure
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Scenario, Workload, predict
 
 app = App("Pictures of the answers as .png or .svg.")
 MAX_LINES, MAX_BARS = 8, 6

@@ -31,10 +31,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats
 from perfmodel.specs.acceptance.acceptance_rows import find_acceptance
 from perfmodel.specs.calibrations.fit_errors import COVERAGE, Z
-from perfmodel.speculation import capacity
-from perfmodel.speculation.lengths import inflection_context
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import is_transferred, log_error
+from perfmodel.speculation import Scenario, capacity, inflection_context, is_transferred, log_error
 
 MAX_POINTS = 4096
 MAX_VALUES = 5_000_000

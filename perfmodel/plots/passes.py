@@ -32,10 +32,7 @@ from perfmodel.plots.theme import (
     told_apart,
 )
 from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.speculation.chain import Prediction, predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Prediction, Scenario, Workload, predict, with_calibration
 
 if TYPE_CHECKING:
     from perfmodel.plots.surfaces import Span

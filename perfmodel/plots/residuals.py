@@ -24,9 +24,7 @@ from perfmodel.plots.theme import (
     styled,
 )
 from perfmodel.specs.calibrations.fit_errors import COVERAGE
-from perfmodel.speculation.chain import speedups
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import speedup_interval
+from perfmodel.speculation import Scenario, speedup_interval, speedups
 
 if TYPE_CHECKING:
     from perfmodel.plots.surfaces import Span

@@ -24,12 +24,17 @@ from perfmodel.plots.theme import (
     styled,
     told_apart,
 )
-from perfmodel.speculation import capacity
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict, speedups
-from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE, inflection_context
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import (
+    DEFAULT_BATCH_RANGE,
+    DEFAULT_MAX_GAMMA,
+    DEFAULT_MEMORY_FRACTION,
+    Scenario,
+    Workload,
+    capacity,
+    inflection_context,
+    predict,
+    speedups,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,7 +20,7 @@ from perfmodel.answers.question.declaration import Question, arguments
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import in_names, library
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Scenario
 from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:

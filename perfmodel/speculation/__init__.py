@@ -1,3 +1,91 @@
 """Speculation: acceptance, chains, trees and two levels of drafts, memory, and the uncertainty of a
 speedup.
+
+All that most answers need is imported from here. Trees, two levels and confidence have modules of their own,
+which load on use.
 """
+
+from perfmodel.speculation.acceptance import (
+    Acceptance,
+    alpha_from_tokens_per_iteration,
+    conditional_from_survival,
+    tokens_per_iteration,
+)
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, Memory, memory_of
+from perfmodel.speculation.chain import (
+    DEFAULT_MAX_GAMMA,
+    Passes,
+    Prediction,
+    check_draft_length,
+    predict,
+    speedups,
+)
+from perfmodel.speculation.lengths import (
+    DEFAULT_BATCH_RANGE,
+    ContextLengths,
+    break_even_context,
+    context_lengths,
+    inflection_context,
+    memory_bound_context,
+)
+from perfmodel.speculation.scenario import Rollback, Scenario
+from perfmodel.speculation.uncertainty import (
+    Interval,
+    acceptance_log_error,
+    doublings,
+    interval_ends,
+    interval_of,
+    interval_of_speedup,
+    is_transferred,
+    iteration_log_error,
+    log_error,
+    ratio_log_error,
+    speedup_interval,
+    step_log_error,
+    widening,
+    with_calibration,
+    with_values,
+)
+from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA, Workload
+
+__all__ = [
+    "DEFAULT_BATCH_RANGE",
+    "DEFAULT_MAX_GAMMA",
+    "DEFAULT_MEMORY_FRACTION",
+    "MAX_BATCH",
+    "MAX_GAMMA",
+    "Acceptance",
+    "ContextLengths",
+    "Interval",
+    "Memory",
+    "Passes",
+    "Prediction",
+    "Rollback",
+    "Scenario",
+    "Workload",
+    "acceptance_log_error",
+    "alpha_from_tokens_per_iteration",
+    "break_even_context",
+    "check_draft_length",
+    "conditional_from_survival",
+    "context_lengths",
+    "doublings",
+    "inflection_context",
+    "interval_ends",
+    "interval_of",
+    "interval_of_speedup",
+    "is_transferred",
+    "iteration_log_error",
+    "log_error",
+    "memory_bound_context",
+    "memory_of",
+    "predict",
+    "ratio_log_error",
+    "speedup_interval",
+    "speedups",
+    "step_log_error",
+    "tokens_per_iteration",
+    "widening",
+    "with_calibration",
+    "with_values",
+]

@@ -20,7 +20,7 @@ from perfmodel.specs.calibrations.calibration import Calibration, load_calibrati
 from perfmodel.specs.calibrations.fit_errors import Scatter
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation import Acceptance
 from perfmodel.validate.fit.counted_points import Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_of
 from perfmodel.validate.fit.folds import held_out

@@ -14,7 +14,7 @@ from perfmodel.reading import read_head
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import with_calibration
 from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record, error
 from perfmodel.validate.engine.calibrate import speedup_pairs
 from perfmodel.validate.engine.fit import ANY, EngineRows

@@ -11,7 +11,7 @@ import numpy as np
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.speculation.lengths import inflection_context
+from perfmodel.speculation import inflection_context
 from perfmodel.validate.accuracy.compare import (
     LABELS,
     Cell,

@@ -15,7 +15,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
 from perfmodel.specs.models.model import load_model
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.cli.arguments import Decoding, Out
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 from perfmodel.writing import destination, write

@@ -18,11 +18,7 @@ from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.calibrations.fit_errors import COVERAGE
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration, with_values
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values
 from perfmodel.validate.engine.constants import SPECULATIVE, SoughtConstant, sought
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing
 from perfmodel.validate.solving import least_squares

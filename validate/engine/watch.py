@@ -25,10 +25,7 @@ from perfmodel.operations import Array, Floats
 from perfmodel.reading import read_text
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance, positions_from_histogram
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import speedups
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import interval_of
+from perfmodel.speculation import Acceptance, Scenario, interval_of, speedups
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.client import Server
 

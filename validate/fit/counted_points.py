@@ -15,8 +15,7 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Array, Floats, Op
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.published import MeasuredPoint
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import Scenario, with_calibration
 
 TIMES = ("target_s", "draft_s", "verify_s", "overhead_s")
 """The fitted times: the three passes, and the time of an iteration outside them."""

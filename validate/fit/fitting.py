@@ -12,7 +12,7 @@ from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, loa
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
-from perfmodel.speculation.uncertainty import with_values
+from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
 from perfmodel.validate.fit.recipes import Recipe
 from perfmodel.validate.solving import least_squares

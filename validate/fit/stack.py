@@ -14,7 +14,7 @@ from perfmodel.operations import Mask
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Work
 from perfmodel.specs.published import MeasuredPoint
-from perfmodel.speculation.uncertainty import with_values
+from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, Array, PointSet
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import SOFT, WEIGHTS

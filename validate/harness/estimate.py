@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
-from perfmodel.speculation import capacity, tree_cost
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Scenario, Workload, capacity, predict, tree_cost
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
-from perfmodel.speculation.workload import Workload
 from perfmodel.validate.records.plan import Plan, model_reference
 from perfmodel.validate.records.plan_points import PlanPoint
 

@@ -19,7 +19,7 @@ from perfmodel.specs.calibrations.calibration import beyond
 from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, Z
 from perfmodel.specs.engines.engines import VERSION, release
 from perfmodel.specs.models.model import load_model
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration, tokens_per_iteration
+from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant

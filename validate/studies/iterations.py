@@ -17,7 +17,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.drafts import kinds
 from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import with_calibration
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter
 from perfmodel.validate.studies.published_engines import (

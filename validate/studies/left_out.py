@@ -17,8 +17,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.specs.calibrations.by_engine import devices_of
 from perfmodel.specs.engines.engines import DRIFT, engines
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import Scenario, with_calibration
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.mixed import FREEDOM
 from perfmodel.validate.studies.parameters import DECODING, DEFAULT_FLAGS, PUBLIC, SPECULATING, Parameter

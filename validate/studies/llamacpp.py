@@ -23,7 +23,7 @@ from perfmodel.specs.calibrations.by_engine import ELSEWHERE
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.published import MS
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped, shortened

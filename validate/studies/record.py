@@ -14,10 +14,7 @@ import numpy as np
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.calibrations.fit_errors import Scatter
 from perfmodel.specs.published import MeasuredPoint, published_points
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import predict, speedups
-from perfmodel.speculation.uncertainty import speedup_interval
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Acceptance, Workload, predict, speedup_interval, speedups
 from perfmodel.validate.accuracy.compare import (
     Cell,
     Mode,

@@ -13,8 +13,8 @@ from perfmodel.specs.calibrations.calibration import Calibration, read_kernels
 from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import DRIFT, ONLY, architecture_of, borrowed_scopes, release
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import OF_SHARDS, with_calibration
+from perfmodel.speculation import Scenario, with_calibration
+from perfmodel.speculation.uncertainty import OF_SHARDS
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import PUBLIC, Parameter
 from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow, query_of

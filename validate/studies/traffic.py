@@ -27,9 +27,7 @@ from perfmodel.queueing.steps import step_times
 from perfmodel.specs import data_folder
 from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import log_error, step_log_error, with_calibration
+from perfmodel.speculation import Acceptance, Scenario, log_error, step_log_error, with_calibration
 from perfmodel.validate.records.store import BUNDLED
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import Prediction, predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Prediction, Scenario, Workload, memory_of, predict
 
 LARGEST = 256
 """The largest batch that is tried, even where memory would hold more."""

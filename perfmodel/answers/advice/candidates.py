@@ -40,9 +40,7 @@ from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcc
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
 from perfmodel.specs.models.model import ModelSpec, load_model
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import DEFAULT_MAX_GAMMA, Acceptance, Scenario
 
 OBJECTIVES = ("throughput", "latency", "cost")
 BUDGETS = (512, 1024, 2048, 4096)

@@ -19,9 +19,7 @@ import numpy as np
 from perfmodel.errors import refuse
 from perfmodel.operations import Array, Ints
 from perfmodel.queueing.policies.table import walk
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import speedups
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Acceptance, Scenario, speedups
 
 MAX_BATCH, MAX_BATCHES = 4096, 256
 """The largest batch that a question may name, and the largest that is searched by default."""

@@ -24,8 +24,7 @@ from perfmodel.specs.engines.attention import engine_attention
 from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.specs.models.ggml import in_gguf
 from perfmodel.specs.models.model import hub_id, served_id
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, Scenario
 
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}
 """Engine -> the version whose parser accepted the lines."""

@@ -10,7 +10,7 @@ from perfmodel.answers.question.resolving import UNUSED, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.boundary import files
 from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation import memory_of
 
 
 def why_infeasible(query: AdviseQuery, baseline: list[Priced], drafted: list[Priced]) -> str:

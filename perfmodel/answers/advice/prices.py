@@ -8,10 +8,7 @@ import numpy as np
 from perfmodel.answers.advice.candidates import AdviseQuery, Candidate
 from perfmodel.errors import refuse
 from perfmodel.operations import Array, Ints, Mask
-from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Scenario, Workload, capacity, predict
 
 MAX_PRICES = 2_000_000
 """Largest product of batches, drafts and draft lengths: about a gigabyte and ten seconds."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates, without_acceptance
 from perfmodel.answers.advice.prices import Priced, PricedPoint, price
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.speculation import alpha_from_tokens_per_iteration
 
 MOST_BATCHES = 256
 """Most batch sizes to try, without the baseline's. A longer list is thinned evenly."""

@@ -6,8 +6,7 @@ import numpy as np
 
 from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import Priced, PricedPoint, best
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
-from perfmodel.speculation.uncertainty import interval_of, log_error
+from perfmodel.speculation import alpha_from_tokens_per_iteration, interval_of, log_error
 
 
 @dataclass(frozen=True, slots=True)

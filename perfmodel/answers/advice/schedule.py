@@ -47,11 +47,8 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
 from perfmodel.specs.engines.serving import serving_engines
-from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation import Scenario, Workload, memory_of, predict
 from perfmodel.speculation.confidence import ByConfidence, by_confidence
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
 
 MAX_CONTEXTS = 1000
 LEAST_GAIN = 0.02

@@ -21,11 +21,7 @@ from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError, library, refuse, unknown_name
 from perfmodel.operations import Array
 from perfmodel.parse import parse_text
-from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import interval_ends, log_error
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Scenario, Workload, capacity, interval_ends, log_error, predict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from perfmodel.answers.question.acceptance_of import acceptance_by_context
 from perfmodel.operations import Array
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Scenario
 
 KNOTS = 16
 """Number of contexts, at even logarithmic distances, at which acceptance is looked up."""

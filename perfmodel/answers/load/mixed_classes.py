@@ -15,7 +15,7 @@ from perfmodel.operations import Array
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals
 from perfmodel.specs.mix import RequestClass, read_mix
-from perfmodel.speculation.acceptance import tokens_per_iteration
+from perfmodel.speculation import tokens_per_iteration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

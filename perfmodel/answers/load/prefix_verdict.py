@@ -14,7 +14,7 @@ from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.prefix import prefix_blocks
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.calibrations.by_engine import engine_of
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Scenario
 
 LONGEST_TRIED = 4
 """Longest draft length that is tried in addition to those of the question."""

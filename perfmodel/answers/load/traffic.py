@@ -35,9 +35,7 @@ from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.request_costs import request_constants
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import check_draft_length
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Acceptance, Scenario, check_draft_length
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -33,7 +33,7 @@ from perfmodel.specs.calibrations.by_engine import DEFAULT, parse_engine
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import DRIFT
 from perfmodel.specs.engines.serving import serving_engines
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
+from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
 RATES = (1e-6, 1e6)
 """Allowed requests per second: from one in twelve days to more than any one address answers."""

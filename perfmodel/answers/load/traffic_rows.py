@@ -17,8 +17,7 @@ from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.specs.engines.request_costs import request_constants
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import log_error, step_log_error
+from perfmodel.speculation import Scenario, log_error, step_log_error
 
 SHARE_WANTED = 0.9
 """Share of requests within the SLO that a number of replicas must reach."""

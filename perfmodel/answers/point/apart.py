@@ -20,8 +20,7 @@ from perfmodel.answers.advice.best import throughputs
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.operations import Array
-from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Scenario, memory_of
 
 
 @dataclass(frozen=True, slots=True)

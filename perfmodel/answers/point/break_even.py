@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
-from perfmodel.speculation.chain import speedups
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Acceptance, Scenario, alpha_from_tokens_per_iteration, speedups
 
 HALVINGS = 50
 

@@ -23,10 +23,7 @@ from perfmodel.answers.question.resolving import resolve
 from perfmodel.answers.text import devices, tokens
 from perfmodel.costs.shards import check_tensor_parallel
 from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Scenario, Workload, memory_of, predict
 
 MAX_BATCH = 1024
 """Largest batch in the search for the most throughput."""

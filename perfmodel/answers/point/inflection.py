@@ -12,8 +12,7 @@ from perfmodel.answers.question.query import Options
 from perfmodel.answers.question.resolving import length_of, resolve, with_draft
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
-from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.lengths import ContextLengths, context_lengths
+from perfmodel.speculation import ContextLengths, context_lengths, memory_of
 
 DEFAULT_CONTEXT = 32768
 """The context at which the best gamma is sought if the question names none."""

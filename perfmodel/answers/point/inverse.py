@@ -13,10 +13,7 @@ from perfmodel.answers.question.resolving import UNUSED, length_of, resolve, wit
 from perfmodel.answers.text import NONE, ratio_text, tokens
 from perfmodel.errors import refuse
 from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.lengths import break_even_context
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Scenario, Workload, break_even_context, predict
 
 
 @question

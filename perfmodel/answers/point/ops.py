@@ -12,8 +12,7 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Op
-from perfmodel.speculation.chain import check_draft_length
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Workload, check_draft_length
 
 STAGES = ("target", "draft", "verify")
 

@@ -1,7 +1,7 @@
 """Published measurements of exactly this configuration."""
 
 from perfmodel.specs.published import published_points
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Scenario
 
 
 def measured_speedups(scenario: Scenario, tp: int) -> list[tuple[int, int, int, float]]:

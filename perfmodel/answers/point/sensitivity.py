@@ -12,11 +12,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import length_of, resolve
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration, with_values
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values
 
 ALPHA_STEP = 0.05
 BANDWIDTH_STEP = 0.10

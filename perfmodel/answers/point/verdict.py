@@ -21,10 +21,7 @@ from perfmodel.specs.calibrations.fit_errors import Relation
 from perfmodel.specs.engines.serving import Defect
 from perfmodel.specs.engines.source_errors import step_errors
 from perfmodel.specs.models.formats import BF16, weight_format
-from perfmodel.speculation.capacity import Memory
-from perfmodel.speculation.chain import Prediction
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import Interval, doublings, is_transferred, widening
+from perfmodel.speculation import Interval, Memory, Prediction, Scenario, doublings, is_transferred, widening
 
 Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "unknown_acceptance", "does_not_fit"]
 SENTENCES: dict[str, str] = {

@@ -33,20 +33,26 @@ from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.calibrations.fit_errors import COVERAGE
 from perfmodel.specs.engines.engines import DRIFT
-from perfmodel.speculation.acceptance import Acceptance, alpha_from_tokens_per_iteration
-from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.chain import Passes, Prediction, predict
-from perfmodel.speculation.lengths import ContextLengths, context_lengths, memory_bound_context
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import (
+from perfmodel.speculation import (
+    Acceptance,
+    ContextLengths,
+    Memory,
+    Passes,
+    Prediction,
+    Scenario,
+    Workload,
     acceptance_log_error,
+    alpha_from_tokens_per_iteration,
+    context_lengths,
     interval_of,
     interval_of_speedup,
     iteration_log_error,
+    memory_bound_context,
+    memory_of,
+    predict,
     ratio_log_error,
     step_log_error,
 )
-from perfmodel.speculation.workload import Workload
 
 BASELINE = "Baseline (no speculation), as asked"
 FIGURES = (

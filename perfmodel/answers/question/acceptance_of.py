@@ -23,7 +23,7 @@ from perfmodel.specs.acceptance.acceptance_rows import (
     published_rows,
 )
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation import Acceptance
 
 
 def measured_acceptance(

@@ -22,7 +22,7 @@ from perfmodel.answers.question.readers import (
     rate,
     whole,
 )
-from perfmodel.speculation.workload import MAX_GAMMA
+from perfmodel.speculation import MAX_GAMMA
 
 COUNTS, TOKENS = "COUNTS", "TOKENS"
 WAYS = ("alpha", "rate", "tokens_per_iteration", "acceptance")

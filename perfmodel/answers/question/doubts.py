@@ -11,8 +11,7 @@ from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled
 from perfmodel.specs.engines.serving import Defect, serving_engines
 from perfmodel.specs.models.ggml import in_gguf, is_gguf
-from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Memory, Scenario, memory_of
 
 FAR = 30.0
 """Factor above the largest, or below the smallest, constant of all bundled calibrations from which a warning

@@ -11,11 +11,14 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_span
 from perfmodel.specs.calibrations.by_engine import DEFAULT as DEFAULT_ENGINE
 from perfmodel.specs.calibrations.by_engine import ENGINES, parse_engine
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA
-from perfmodel.speculation.lengths import DEFAULT_BATCH_RANGE
-from perfmodel.speculation.scenario import Rollback
-from perfmodel.speculation.workload import MAX_BATCH, MAX_GAMMA
+from perfmodel.speculation import (
+    DEFAULT_BATCH_RANGE,
+    DEFAULT_MAX_GAMMA,
+    DEFAULT_MEMORY_FRACTION,
+    MAX_BATCH,
+    MAX_GAMMA,
+    Rollback,
+)
 
 ACCEPTANCES = ("alpha", "tokens_per_iteration", "acceptance")
 """Arguments of acceptance, of which a question may state at most one."""

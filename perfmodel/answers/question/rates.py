@@ -6,7 +6,7 @@ from typing import Any
 from perfmodel.answers.question.resolving import GIVEN
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_numbers
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation import Acceptance
 from perfmodel.speculation.tree import TreeAcceptance
 
 

@@ -19,10 +19,7 @@ from perfmodel.specs.devices.gpu import GPUSpec, check_power_limit, load_gpu
 from perfmodel.specs.models.formats import Precision, kv_format
 from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, in_gguf, is_gguf, of_mix
 from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import predict
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Acceptance, Scenario, Workload, predict
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")
 """Acceptance that stands in where no answer depends on it."""

@@ -14,9 +14,8 @@ from perfmodel.answers.question.readers import Lengths, Parsed, gammas, rate
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError, refuse
-from perfmodel.speculation.chain import DEFAULT_MAX_GAMMA, predict
+from perfmodel.speculation import DEFAULT_MAX_GAMMA, Workload, predict
 from perfmodel.speculation.two_levels import DEFAULT_GAMMA_1, DEFAULT_GAMMA_2, best_two_levels, memory_of_both
-from perfmodel.speculation.workload import Workload
 
 
 @question

@@ -15,7 +15,7 @@ from perfmodel.answers.question.resolving import UNUSED, assumed, resolve
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import refuse
 from perfmodel.parse import parse_text
-from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation import memory_of
 from perfmodel.speculation.tree import MAX_CHILDREN, MAX_LEVELS, MAX_SIZE
 from perfmodel.speculation.tree_cost import DEFAULT_LEVELS, DEFAULT_SIZE, as_given, choose
 

@@ -7,7 +7,7 @@ ones.
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted
 from perfmodel.validate.engine.formats.fields import found

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
+from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted
 from perfmodel.validate.engine.acceptance.prometheus import samples
