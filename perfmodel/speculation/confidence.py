@@ -4,13 +4,18 @@ The engine ranks the drafted tokens of all requests by the probability that they
 are accepted. It verifies the most likely ones (vLLM 0.32, v1/worker/gpu/spec_decode/adaptive_verification.py;
 vllm#47808). If drafts of confidence c are a share w_c of all, with survival s_cj at position j, verifying a
 set of (c, j) gains 1 + sum w_c s_cj tokens per sequence and costs a pass over 1 + sum w_c tokens.
+
+llama.cpp instead stops a draft before the first token whose probability is below ``--spec-draft-p-min``
+(common/speculative.cpp of 0c1e57098). All slots draft in one pass, which runs as long as one of them drafts.
+The pass that finds the unlikely token is paid for.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.operations import Floats
+from perfmodel.operations import Array, Floats
+from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, memory_of
 from perfmodel.speculation.chain import speedups
 from perfmodel.speculation.scenario import Scenario
 
@@ -30,16 +35,55 @@ class ByConfidence:
     fixed_speedup: float
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A longest draft, and the probability below which a token ends it sooner."""
+
+    tokens: int
+    least: float
+    speedup: float
+
+
+def _bins(scenario: Scenario) -> tuple[Array, Array]:
+    """Share of each bin, [bin, 1], and conditional acceptances, [bin, position]."""
+    shares, rates = (np.array(part, float) for part in zip(*scenario.acceptance.bins, strict=True))
+    return shares[:, None] / shares.sum(), rates[:, : scenario.longest(rates.shape[1])]
+
+
+def best_stop(
+    scenario: Scenario, batch: float, context: float, fraction: float = DEFAULT_MEMORY_FRACTION
+) -> Stop:
+    """The fastest pair of length and least probability that fits in this fraction of the memory. The
+    acceptance of `scenario` must have bins.
+
+    Assumed: the conditional acceptance of a bin is the probability that the draft gives its tokens.
+    """
+    weight, rates = _bins(scenario)
+    least, lengths = np.unique([0.0, *rates.flat]), np.arange(1, rates.shape[1] + 1)
+    kept = (
+        np.minimum.accumulate(rates >= least[:, None, None], axis=2) * weight
+    )  # [probability, bin, position]
+    verified, gained = kept.sum(1).cumsum(1), (kept * rates.cumprod(1)).sum(1).cumsum(1)
+    drafting = np.column_stack([np.ones(len(least)), kept.sum(1)[:, :-1]])
+    passes = lengths if scenario.draft.in_one_pass else (1.0 - (1.0 - drafting) ** batch).cumsum(1)
+    draft = scenario.draft_token_s(batch, context, lengths) * passes
+    verify = scenario.target_pass_s(batch, context, 1.0 + verified)
+    seconds = draft + verify + scenario.overhead_s(batch, context)
+    room = memory_of(scenario, batch, context, lengths, fraction).fits
+    speedup = room * (1.0 + gained) / seconds * scenario.target_pass_s(batch, context)
+    at, length = np.unravel_index(np.argmax(speedup), speedup.shape)
+    between = least[max(at - 1, 0) : at + 1].mean()  # the least rate that is kept, and the next lower one
+    return Stop(int(lengths[length]), round(float(between), 3), float(speedup[at, length]))
+
+
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:
     """Computes the best cut. batches: [n]. The acceptance of `scenario` must have bins. Every iteration makes
     the whole draft.
     """
-    bins = scenario.acceptance.bins
-    shares = np.array([share for share, _ in bins])
-    survival = np.cumprod([positions for _, positions in bins], axis=1)
-    drafted, batch = scenario.longest(survival.shape[1]), np.asarray(batches, float)[:, None]
-    survival = survival[:, :drafted]
-    weight = np.repeat(shares[:, None] / shares.sum(), survival.shape[1], axis=1)
+    weight, rates = _bins(scenario)
+    drafted, batch = rates.shape[1], np.asarray(batches, float)[:, None]
+    survival = np.cumprod(rates, axis=1)
+    weight = np.repeat(weight, drafted, axis=1)
     order = np.argsort(-survival, axis=None, kind="stable")
     verified = np.concatenate(([0.0], np.cumsum(weight.ravel()[order])))
     gained = 1.0 + np.concatenate(([0.0], np.cumsum((weight * survival).ravel()[order])))

@@ -11,7 +11,7 @@ from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.confidence import by_confidence
+from perfmodel.speculation.confidence import best_stop, by_confidence
 
 SURE, UNSURE = (0.95, 0.9, 0.9), (0.5, 0.3, 0.3)
 BINS = [{"share": 2.0, "positions": SURE}, {"share": 6.0, "positions": UNSURE}]
@@ -48,6 +48,32 @@ def test_no_cut_of_the_bins_is_faster(tmp_path, batch: int) -> None:
     assert found.speedup == pytest.approx(max(best, found.fixed_speedup), rel=1e-12)
     assert found.speedup >= found.fixed_speedup
     assert 0 <= found.verified <= found.drafted == 3
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batch: int) -> None:
+    """Slots draft together: a pass runs unless all drafts have ended, and finding an unlikely token costs
+    one.
+    """
+    (row,) = rows(tmp_path, confidence=BINS, target="qwen3.5-27b", draft="mtp")
+    s = resolve(
+        Query("qwen3.5-27b", "3090", batch, 4096, draft="mtp", engine="llamacpp"), Acceptance.from_row(row)
+    )
+    best, ends = (0.0, 0, 0.0), [0.0, *sorted({*SURE, *UNSURE})]
+    for n, at in product((1, 2, 3), range(len(ends))):
+        kept = [min([j for j in range(n) if r[j] < ends[at]], default=n) for r in (SURE, UNSURE)]
+        mean, gained = np.dot((0.25, 0.75), kept), 1.0
+        for w, k, r in zip((0.25, 0.75), kept, (SURE, UNSURE), strict=True):
+            gained += w * np.cumprod(r)[:k].sum()
+        ended = [sum(w for w, k in zip((0.25, 0.75), kept, strict=True) if k < j) for j in range(n)]
+        passes = sum(1 - share**batch for share in ended)
+        seconds = float(s.draft_token_s(float(batch), 4096.0, np.array([n]))) * passes
+        seconds += float(s.target_pass_s(float(batch), 4096.0, 1 + mean)) + float(s.overhead_s(batch, 4096.0))
+        gain = gained / seconds * float(s.target_pass_s(float(batch), 4096.0))
+        best = max(best, (gain, n, -np.mean(ends[max(at - 1, 0) : at + 1])))
+    found = best_stop(s, float(batch), 4096.0)
+    assert (found.speedup, found.tokens, -found.least) == pytest.approx(best, abs=1e-3)
+    assert found.least > 0
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,8 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
         model_id or scenario.target.name, in_gguf(question.weights or scenario.target.weights)
     )
     kv, shared = scenario.precision.kv.name, (question.layer_split, question.cpu_moe, question.gpu_layers)
-    return ServedFile(path, machine.tensor_parallel, *shared, kv_dtype=kv)
+    sure = scenario if scenario.acceptance.bins else None
+    return ServedFile(path, machine.tensor_parallel, *shared, kv, sure, question.memory_fraction)
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,18 +168,13 @@ def schedule(question: ScheduleQuery) -> Schedule:
     if question.draft_path is not None and query.draft == "mtp":
         query = replace(query, draft="mtp:modules=1")  # a given head is one
     scenario = resolve(query, given_rate(question.rate))
-    room = [
-        memory_of(scenario, 1.0, float(c), float(query.max_gamma), query.memory_fraction) for c in contexts
-    ]
-    fitting = [int(each.max_batch) for each in room]
-    why = None if fitting[-1] else f"not one sequence of {contexts[-1]} tokens fits on this device"
+    room = _room(scenario, query, contexts)
+    why = None if room[-1].any() else f"not one sequence of {contexts[-1]} tokens fits on this device"
     if question.max_batch is None and why is not None:
         raise InputError(f"--context: {why}")
-    # where none fits the table is of the asked batches, and says so
     engine = engine_of(scenario.machine.calibration)
     most = question.max_batch or (SLOTS if engine == ELSEWHERE else MAX_BATCHES)
-    seats = [min(n or MAX_BATCH, most) for n in fitting]
-    tables = _tables(scenario, question, contexts, seats, query.max_gamma)
+    tables, seats = _tables(scenario, question, contexts, room, most)
     instead = _instead(tables[0], engine, question) if contexts == (tables[0].context_high,) else None
     if instead is not None:
         tables = (tables[0].single(),)
@@ -213,7 +208,7 @@ def schedule(question: ScheduleQuery) -> Schedule:
         calibration=Calibrated.of(scenario),
         warnings=(
             *assumed(query, scenario),
-            *_left_out(contexts, fitting, question.max_batch),
+            *_left_out(contexts, seats, question.max_batch),
             *_warnings(scenario, query, tables),
         ),
     )
@@ -258,17 +253,27 @@ def _warnings(scenario: Scenario, query: Query, tables: tuple[LengthTable, ...])
     return warnings(query, scenario, batch, context, gamma, room.single())
 
 
-def _left_out(contexts: tuple[int, ...], fitting: list[int], asked: int | None) -> Iterator[str]:
+def _left_out(contexts: tuple[int, ...], seats: list[int], asked: int | None) -> Iterator[str]:
     """The requested batches that do not fit, by context. Empty where not even one sequence fits."""
-    for context, most in zip(contexts, fitting, strict=True):
-        if asked is not None and 0 < most < asked:
+    for context, most in zip(contexts, seats, strict=True):
+        if asked is not None and most < asked:
             where = f" at {context} tokens" if len(contexts) > 1 else ""
             yield f"batches above {most} do not fit{where} and are left out"
 
 
+def _room(scenario: Scenario, query: Query, contexts: tuple[int, ...]) -> NDArray[np.int64]:
+    """The largest batch that fits, ``[context, K]``."""
+    lengths = np.arange(scenario.longest(query.max_gamma) + 1.0)
+    ends = np.array(contexts, float)[:, None]
+    return np.asarray(memory_of(scenario, 1.0, ends, lengths, query.memory_fraction).max_batch).astype(int)
+
+
 def _tables(
-    scenario: Scenario, question: ScheduleQuery, contexts: tuple[int, ...], seats: list[int], max_gamma: int
-) -> tuple[LengthTable, ...]:
+    scenario: Scenario, question: ScheduleQuery, contexts: tuple[int, ...], room: NDArray[np.int64], most: int
+) -> tuple[tuple[LengthTable, ...], list[int]]:
+    """The tables over the batches that fit with the states of their own longest draft, and the largest such
+    batch at each context.
+    """
     given = (question.alpha, question.rate, question.tokens_per_iteration)
     by_context = None
     if all(value is None for value in given):
@@ -276,7 +281,16 @@ def _tables(
         by_context = acceptance_by_context(
             question.model, scenario.target, scenario.draft, rows, question.task
         )
-    return length_tables(scenario, contexts, seats, max_gamma, question.hysteresis, by_context)
+    # where none fits the table is of the asked batches, and says so
+    fitting = np.minimum(np.where(room[-1].any(), room, MAX_BATCH), most)
+    longest = int(np.flatnonzero(fitting[-1])[-1])
+    while True:
+        seats = fitting[:, longest].tolist()
+        tables = length_tables(scenario, contexts, seats, longest, question.hysteresis, by_context)
+        drafted = max(t.max_tokens for t in tables) or longest
+        if fitting[:, drafted].tolist() == seats:
+            return tables, seats
+        longest = drafted
 
 
 def _instead(table: LengthTable, engine: str | None, question: ScheduleQuery) -> str | None:
