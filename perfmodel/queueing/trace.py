@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
@@ -26,7 +27,9 @@ NAMES = {
 }
 """Column -> its accepted names: Mooncake's, this project's, OpenAI's and vLLM's, the Azure trace's."""
 SESSION, HASHES = ("session_id", "conversation_id", "session"), "hash_ids"
-"""Columns with shared parts of prompts, used if the first request has them; hashes in JSON only."""
+"""Columns with shared parts of prompts, used if the first request has them; hashes in JSON only, and before
+sessions.
+"""
 IN_MILLISECONDS = "timestamp"
 MAX_REQUESTS = 10_000_000
 MAX_TOKENS, MAX_AT = 2.0**40, 1e15
@@ -37,7 +40,10 @@ MAX_LINE_BYTES = 2**20
 NODE = Annotated[int, msgspec.Meta(ge=0)]
 AT_ONCE = 50_000
 """Number of lines that are read together."""
+LONGEST = 200_000
+"""Most requests of a trace that are replayed: enough for a 99th percentile, in seconds."""
 Columns = tuple[list[Any], ...]
+"""Those of `NAMES`, and of `HASHES` or `SESSION`; empty without one."""
 
 
 def read_trace(path: str | Path) -> Arrivals:
@@ -49,12 +55,15 @@ def read_trace(path: str | Path) -> Arrivals:
     where = Path(path)
     check_regular(where)
     blocks = _json_lines if where.suffix in (".jsonl", ".json") else _csv_lines
-    parts, count, sessions, hashes = [], 0, list[Any](), list[Any]()
-    names = dict.fromkeys(NAMES, "")
+    parts, count, first, marks = [], 0, np.zeros(0), list[Any]()
+    names = dict.fromkeys((*NAMES, "mark"), "")
     for columns in blocks(where, names):
-        sessions, hashes = sessions + columns[3], hashes + columns[4]
         parts.append([_numbers(columns[i], key, names[key], count, where) for i, key in enumerate(NAMES)])
         count += len(columns[0])
+        if first.size < LONGEST or parts[-1][0].min() < first.max():  # marks of the first requests alone
+            first = np.concatenate([first, parts[-1][0]])
+            kept = np.argsort(first, kind="stable")[:LONGEST]
+            first, marks = first[kept], _at(marks + columns[3], kept)
         if count > MAX_REQUESTS:
             raise refuse(str(where), None, f"at most {MAX_REQUESTS} requests", "more")
     if not count:
@@ -63,10 +72,10 @@ def read_trace(path: str | Path) -> Arrivals:
     order = np.argsort(at, kind="stable")
     prompts, outputs = inputs[order].astype(np.int64), outputs[order].astype(np.int64)
     shared = None
-    if any(hashes):
-        shared = of_hashes(prompts, [hashes[at] or () for at in order], str(where))
-    elif any(session is not None for session in sessions):
-        shared = of_sessions(prompts, outputs, [sessions[at] for at in order])
+    if names["mark"] == HASHES and any(marks):
+        shared = of_hashes(prompts[:LONGEST], [mark or () for mark in marks], str(where))
+    elif any(mark is not None for mark in marks):
+        shared = of_sessions(prompts[:LONGEST], outputs[:LONGEST], marks)
     return Arrivals(at[order] - at[order[0]], prompts, outputs, shared)
 
 
@@ -81,9 +90,10 @@ def _csv_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             places = [head.index(names[key]) for key in NAMES]
             own = next((head.index(name) for name in SESSION if name in head), None)
             last = max(*places, own or 0)
-            while block := [row for row in islice(rows, AT_ONCE) if row]:
+            full = filter(None, rows)
+            while block := list(islice(full, AT_ONCE)):
                 columns = [[row[place] for row in block] for place in places]
-                yield *columns, [] if own is None else [row[own] or None for row in block], []
+                yield *columns, [] if own is None else [row[own] or None for row in block]
                 count += len(block)
         except IndexError:
             short = next(n for n, row in enumerate(block, 1) if len(row) <= last)
@@ -101,20 +111,21 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
             return
         head = _decoded(msgspec.json.Decoder(dict[str, msgspec.Raw]), [first], 0, where)[0]
         names |= {key: _name(head, key, where) for key in NAMES}
-        types = {"at": float | str, "input": float, "output": float}
-        own = next((name for name in SESSION if name in head), SESSION[0])
-        shared = {"session": (own, str | int | None), "hashes": (HASHES, tuple[NODE, ...] | None)}
-        said = [(key, kind, None) for key, (name, kind) in shared.items() if name in head]
-        renamed = names | {key: name for key, (name, _) in shared.items() if name in head}
-        request = msgspec.defstruct("Request", [*types.items(), *said], rename=renamed, gc=False)
+        names["mark"] = next((name for name in (HASHES, *SESSION) if name in head), "")
+        mark = tuple[NODE, ...] | None if names["mark"] == HASHES else str | int | None
+        types = [
+            ("at", float | str),
+            ("input", float),
+            ("output", float),
+            *[("mark", mark, None)] * bool(names["mark"]),
+        ]
+        request = msgspec.defstruct("Request", types, rename=names, gc=False)
         decoder, count = msgspec.json.Decoder(request), 0
         rows = chain([first], lines)
         while block := list(islice(rows, AT_ONCE)):
             found = _decoded(decoder, block, count, where)
             count += len(block)
-            yield tuple(
-                [getattr(one, key) for one in found] if key in renamed else [] for key in (*NAMES, *shared)
-            )
+            yield tuple([getattr(one, key) for one in found] if name else [] for key, name in names.items())
 
 
 def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list[Any]:
@@ -131,6 +142,10 @@ def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list
             raise InputError(f"{place}: must have an arrival and tokens as numbers: {error}") from None
         raise InputError(f"{place}: must be a JSON object of one request: {error}") from None
     return found
+
+
+def _at(marks: list[Any], places: NDArray[np.int64]) -> list[Any]:
+    return [marks[place] for place in places.tolist()] if marks else []
 
 
 def _name(row: Any, key: str, where: Path) -> str:

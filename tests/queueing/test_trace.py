@@ -3,6 +3,7 @@
 import pytest
 
 from perfmodel.errors import InputError
+from perfmodel.queueing import trace
 from perfmodel.queueing.trace import read_trace
 
 MOONCAKE = """{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_ids": [1]}
@@ -36,10 +37,8 @@ MOONCAKE = """{"timestamp": 3000, "input_length": 20, "output_length": 2, "hash_
 def test_what_is_read(tmp_path, name, text, expected):
     where = tmp_path / name
     where.write_text(text)
-    trace = read_trace(where)
-    assert (
-        tuple(column.tolist() for column in (trace.at_s, trace.input_tokens, trace.output_tokens)) == expected
-    )
+    read = read_trace(where)
+    assert [each.tolist() for each in (read.at_s, read.input_tokens, read.output_tokens)] == [*expected]
 
 
 HASHED = """{"timestamp": 5, "input_length": 1200, "output_length": 2, "hash_ids": [7, 8, 10]}
@@ -70,6 +69,18 @@ def test_what_prompts_have_in_common(tmp_path, name, text, paths, follows):
     shared = read_trace(where).shared
     assert shared is not None
     assert (shared.paths, shared.follows) == (paths, follows)
+
+
+@pytest.mark.parametrize(("name", "text"), [("t.jsonl", HASHED), ("t.csv", CHATS)])
+def test_of_a_long_trace_the_first_requests_keep_what_they_share(tmp_path, monkeypatch, name, text):
+    where = tmp_path / name
+    where.write_text(text.replace("\n", "\n\n"))
+    whole = read_trace(where)
+    monkeypatch.setattr(trace, "LONGEST", 2)
+    monkeypatch.setattr(trace, "AT_ONCE", 1)
+    beginning = read_trace(where)
+    assert beginning.at_s.tolist() == whole.at_s.tolist()
+    assert beginning.shared == whole.first(2).shared
 
 
 @pytest.mark.parametrize(

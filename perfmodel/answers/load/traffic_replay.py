@@ -22,13 +22,12 @@ from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, replay
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import StepTimes, step_times
+from perfmodel.queueing.trace import LONGEST
 from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.speculation import Scenario
 
 FEW = 500
 """Number of requests in the replays of both ends of an interval."""
-LONGEST = 200_000
-"""Most requests of a trace that are replayed: enough for a 99th percentile, in seconds."""
 
 
 def replayed(
