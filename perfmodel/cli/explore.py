@@ -9,7 +9,7 @@ from perfmodel.answers.question.declaration import Argument
 from perfmodel.answers.text import size
 from perfmodel.cli.help import LLAMA, OUTPUT, command
 from perfmodel.cli.options import takes
-from perfmodel.cli.output import progress
+from perfmodel.cli.output import progress, warn_some
 from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.writing import destination, write
 
@@ -32,4 +32,5 @@ def app(question: Exploration, output: Output) -> None:
         content = payload(question, progress=bar.update)
     text = page(content).encode()
     write(where, text)
+    warn_some(question.doubts())
     click.echo(f"{len(content['cases'])} surfaces, {size(len(text))}, in {output}", err=True)

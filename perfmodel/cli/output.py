@@ -31,6 +31,8 @@ BROKEN = 8
 """Width below which a column of text does not shrink."""
 NARROWEST = 20
 """Least width of wrapped text, used where the terminal or the rest of a line is narrower."""
+SHOWN = 12
+"""Most warnings of a grid that are printed."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -88,6 +90,13 @@ def warn(notes: Iterable[str]) -> None:
     """Print warnings, each once."""
     for note in dict.fromkeys(notes):
         say(f"warning: {note}", "yellow")
+
+
+def warn_some(notes: Sequence[str]) -> None:
+    """Print warnings of a grid on stderr, at most `SHOWN` and how many more there are."""
+    more = [f"{len(notes) - SHOWN} more"] if len(notes) > SHOWN else []
+    for note in (*notes[:SHOWN], *more):
+        click.echo(f"warning: {note}", err=True)
 
 
 def warn_where(noted: Sequence[tuple[str, Iterable[str]]]) -> None:

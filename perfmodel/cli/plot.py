@@ -195,7 +195,9 @@ def pareto(question: AdviseQuery, output: Output) -> None:
     """
     from perfmodel.answers.advice.advise import advise
 
-    _save(plots.pareto(advise(question)), output)
+    answer = advise(question)
+    _save(plots.pareto(answer), output)
+    warn(answer.warnings)
 
 
 @app.command(
@@ -221,7 +223,9 @@ def latency(question: TrafficQuery, output: Output) -> None:
     )
     given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
     slo = {limit: 1e3 * seconds for limit, seconds in question.limits_s.items()}
-    _save(plots.traffic(traffic(replace(question, **given)), slo=slo), output)
+    answer = traffic(replace(question, **given))
+    _save(plots.traffic(answer, slo=slo), output)
+    warn(answer.warnings)
 
 
 @app.command(example="--set magicdec --output residuals.svg")

@@ -10,10 +10,8 @@ from perfmodel.answers.grid.sweep_files import write_sweep
 from perfmodel.answers.question.declaration import Argument
 from perfmodel.cli.help import LLAMA, OUTPUT, command
 from perfmodel.cli.options import takes
-from perfmodel.cli.output import progress
+from perfmodel.cli.output import progress, warn_some
 
-SHOWN = 12
-"""Most warnings of a grid that are printed."""
 Output = Annotated[
     Path,
     Argument("Output file: .csv or .parquet (pyarrow).", "FILE", "-o --out", group=OUTPUT),
@@ -31,8 +29,5 @@ def app(grid: Grid, output: Output, overwrite: Overwrite = False) -> None:
     """
     with progress(grid.rows, "rows") as bar:
         doubts = write_sweep(grid, output, overwrite=overwrite, progress=bar.update)
-    for note in doubts[:SHOWN]:
-        click.echo(f"warning: {note}", err=True)
-    if more := len(doubts[SHOWN:]):
-        click.echo(f"warning: {more} more", err=True)
+    warn_some(doubts)
     click.echo(f"{grid.rows} rows in {output}", err=True)

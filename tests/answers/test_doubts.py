@@ -92,6 +92,21 @@ def test_a_picture_says_its_doubts(picture: str, tmp_path: Path, capsys: pytest.
     assert "KV budget 8: " in said
 
 
+ASKS = {
+    "plot pareto": "--context 8k --rate qwen3-0.6b=0.9 -o p.svg",
+    "plot traffic": "--input-len 8k --output-len 16 --request-rate 0.1,0.2 --gamma 2 --rate 0.9 -o p.svg",
+    "explore": "-o p.html",
+}
+
+
+@pytest.mark.parametrize("verb", ASKS)
+def test_a_picture_of_answers_says_their_doubts(verb, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = f"{verb} --model llama-3.1-70b --hardware h100 --tp 4 --draft qwen3-0.6b {ASKS[verb]}"
+    assert cli.run(asked.split()) == 0
+    assert "qwen3-0.6b has 151936 vocabulary entries" in " ".join("".join(capsys.readouterr()).split())
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_constant_a_thousand_times_too_large(verb: str, tmp_path: Path) -> None:
     text = (data_folder("hardware") / "calibrations" / "h100-sxm-80gb.magicdec.yaml").read_text()

@@ -46,6 +46,8 @@ def test_a_trace_that_cannot_be_served(tmp_path: Path) -> None:
     path = trace(tmp_path, (0, 100, 10), (1, 200_000, 10))
     with pytest.raises(InputError, match=r"1 of 2 requests: .* at most llama-3.1-8b's 131072 positions"):
         traffic(trace=path, **ASKED)
+    with pytest.raises(InputError, match=r"csv: requests per second: must be 1e-06 to 1e\+06, given 1e-07"):
+        traffic(trace=trace(tmp_path, (0, 100, 10), (1e7, 100, 10)), **ASKED)
     crowd = traffic(trace=trace(tmp_path, *((i / 1000, 4000, 20) for i in range(200))), **ASKED).replay
     assert crowd is not None
     assert "the trace has 1e+03 requests/s, but only 10.4 can be served" in crowd[0].warnings[-1]

@@ -14,7 +14,7 @@ from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
 from perfmodel.answers.point.verdict import verdicts
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.declaration import argument, asks, listed, question
-from perfmodel.answers.question.doubts import slowing
+from perfmodel.answers.question.doubts import doubts, slowing
 from perfmodel.answers.question.query import Options, Query
 from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.answers.question.resolving import resolve
@@ -154,6 +154,12 @@ class Grid(Options):
                 )
             query = self.query(**point, context=contexts[0], **dict(zip(HEADS, head, strict=True)))
             yield query, contexts, resolve(query)
+
+    def doubts(self) -> tuple[str, ...]:
+        """Those of one sequence at the longest context of each case, each once."""
+        cases = ((query, s, max(contexts), query.gamma) for query, contexts, s in self.resolved())
+        found = (doubts(query, s, 1.0, c, 1 if g is None else g) for query, s, c, g in cases)
+        return tuple(dict.fromkeys(note for notes in found for note in notes))
 
 
 def blocks(grid: Grid) -> Iterator[Block]:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.grid.sweep import COLUMNS, LABELS, WHOLE, Block, Grid, blocks
-from perfmodel.answers.question.doubts import doubts
 from perfmodel.errors import InputError, library
 from perfmodel.operations import Array
 from perfmodel.writing import destination, no_formula, write
@@ -42,13 +41,9 @@ def write_sweep(
     if where.exists() and not overwrite:
         raise InputError(f"--output: {where} exists; --overwrite replaces it")
     fill = _csv if where.suffix.lower() == ".csv" else _parquet()
-    told = dict.fromkeys(  # a mistake in the last case is refused before the first row
-        note
-        for query, contexts, scenario in grid.resolved()
-        for note in doubts(query, scenario, 1.0, max(contexts), 1 if query.gamma is None else query.gamma)
-    )
+    doubts = grid.doubts()  # a mistake in the last case is refused before the first row
     write(where, lambda fresh: fill(fresh, _counted(grid, progress)))
-    return tuple(told)
+    return doubts
 
 
 def _counted(grid: Grid, progress: Callable[[int], object]) -> Iterator[Block]:

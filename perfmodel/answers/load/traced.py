@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.load.traffic_query import RATES, TrafficQuery
 from perfmodel.errors import refuse
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.replay import Arrivals
@@ -58,6 +58,8 @@ def with_trace(question: TrafficQuery) -> TrafficQuery:
         if rate is None:
             stated["max_concurrency"] = (trace.at_s.size,)
         else:
+            if not RATES[0] <= rate <= RATES[1]:
+                raise refuse(question.trace, "requests per second", f"{RATES[0]:g} to {RATES[1]:g}", rate)
             stated["request_rate"] = (float(f"{rate:.{RATE_DIGITS}g}"),)
     return replace(question, **stated)
 
