@@ -28,7 +28,8 @@ CATALOGUES = (
         "Devices",
         "Dense peaks; `-` where the vendor gives none, and asking for it is refused. GB is 10^9 bytes; a "
         "link is one direction; `calibration` is what answers where neither `--engine` nor "
-        "`--calibration` is given. A file of your own works the same: `--hardware ./mine.yaml`.",
+        "`--calibration` is given. Names as `nvidia-smi`, `lspci` and owners write them work too: `Radeon RX "
+        "7900 XTX 24GB`. A file of your own works the same: `--hardware ./mine.yaml`.",
         gpus.CATALOGUE,
     ),
     (
@@ -37,7 +38,8 @@ CATALOGUES = (
         "Parameters are computed from the shape; `active` is what one token uses, without the input "
         "embedding. KV bytes are bf16, of one token in all layers on one device; `weights` is what the "
         "checkpoint comes in. A Hugging Face id works as a name, with what it was tuned for: "
-        "`Qwen/Qwen2.5-7B-Instruct`. Any local `config.json` works the same, `--model ./config.json`, of "
+        "`Qwen/Qwen2.5-7B-Instruct`, and with its format: `nvidia/Llama-3.3-70B-Instruct-FP8`. Any "
+        "local `config.json` works the same, `--model ./config.json`, of "
         f"the `model_type`s {', '.join(SUPPORTED)}.",
         models.CATALOGUE,
     ),

@@ -6,6 +6,7 @@ A new kind is a new file with one `Draft` subclass. Its added fields are the opt
 
 import dataclasses
 import os
+import re
 from collections.abc import Collection
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.plugins import class_in, names_in
+from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.specs.models.formats import Precision, weight_format
 from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.specs.models.published_heads import published_head
@@ -60,8 +62,8 @@ def make_draft(
     """
     degree = target_tp if tensor_parallel is None else tensor_parallel
     word, colon, rest = name.strip().partition(":")
-    eagle3 = word.lower() == "eagle3"
-    word = "eagle" if eagle3 else word.lower()
+    eagle3 = (word := spelled(word)) == "eagle3"
+    word = "eagle" if eagle3 else word
     found = kind_of(word) if word in names() and word != "model" else None
     options: dict[str, Any] = {}
     head = _head(rest if found else name, target)
@@ -93,6 +95,17 @@ def make_draft(
     else:
         form = found.own_weights(model, target_precision.weights).within(own_on)
     return found(model, kv, degree, Precision(form, target_precision.kv), **options)
+
+
+def spelled(word: str) -> str:
+    """A kind as engines and papers spell it: ``EAGLE-3``, ``P-EAGLE``, ``NEXTN`` or vLLM's
+    ``qwen3_next_mtp``.
+    """
+    if looks_like_path(word):
+        return word
+    plain = re.sub(r"^draft-|[-_ ]", "", word.lower())
+    plain = "mtp" if plain == "nextn" or plain.endswith("mtp") else plain
+    return next((word for word in names() if word.replace("_", "") == plain), plain)
 
 
 def _head(name: str, target: ModelSpec) -> Any:

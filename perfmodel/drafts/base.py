@@ -62,7 +62,7 @@ class Draft:
         declared = [vars(each).get("limits", {}) for each in type(self).__mro__]
         for option, (least, most) in (pair for limits in declared for pair in limits.items()):
             if not least <= (value := getattr(self, option)) <= most:
-                allowed = f"a whole number from {least} to {most}"
+                allowed = f"a whole number from {least} to {most}, as in {self.example}"
                 raise refuse("--draft", f"{self.kind}: {option}", allowed, value)
 
     @classmethod

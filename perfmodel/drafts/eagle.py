@@ -100,7 +100,8 @@ def few_layers(
         raise InputError(
             f"--draft: {name}: vocab must be 2 to {target.vocab_size} ({target.name}), given {vocab}"
         )
-    moe = target.moe.model_copy(update={"first_dense_layers": 0}) if target.moe and keep_experts else None
+    experts = target.moe if keep_experts and not target.mtp_dense else None
+    moe = experts.model_copy(update={"first_dense_layers": 0}) if experts else None
     indexer = (
         target.indexer.model_copy(update={"layers": layers}) if target.indexer and keep_experts else None
     )

@@ -134,6 +134,31 @@ def test_gemmas_assistants_have_the_parameters_of_their_checkpoints(model: str, 
     assert s.draft.model.kv_bytes_per_token() == 0, "keys and values are the target's"
 
 
+def test_a_longcat_module_has_an_mlp_in_place_of_the_experts() -> None:
+    """As vLLM's longcat_flash_mtp.py: MLA, an MLP and a projection from two widths."""
+    s = scenario("mtp", model="longcat-flash", hardware="h200", tp=1)
+    attention = 6144 * (1536 + 576) + 1536 * 64 * 192 + 512 * 64 * 256 + 64 * 128 * 6144
+    read = sum(op.cost.weight_bytes for op in s.draft_ops(1.0, 4096.0, 1.0) if op.name != "lm_head")
+    assert s.draft.model.moe is None
+    assert read == pytest.approx(2 * (attention + 3 * 6144 * 12288 + 2 * 6144**2), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [
+        ("NEXTN", "mtp"),
+        ("qwen3_next_mtp", "mtp"),
+        ("draft-mtp", "mtp"),
+        ("EAGLE-3", "eagle3"),
+        ("P-EAGLE", "peagle"),
+        ("n-gram", "ngram"),
+        ("DFlash-2", "dflash2"),
+    ],
+)
+def test_kinds_as_engines_spell_them(spelled: str, name: str) -> None:
+    assert scenario(spelled, model="qwen3.5-27b").draft.name == name
+
+
 def test_stacked_mtp_layers() -> None:
     one, three = (
         scenario(f"mtp:modules={n}", model="minimax-m2", hardware="h200-sxm-141gb", tp=4) for n in (1, 3)
@@ -160,7 +185,7 @@ def test_options_at_the_ends_of_what_is_allowed(name: str) -> None:
     for value in (least, most):
         assert getattr(replace(known, **{option: value}), option) == value
     for value in (least - 1, most + 1):
-        with pytest.raises(InputError, match=f"from {least} to {most}, given {value}"):
+        with pytest.raises(InputError, match=f"from {least} to {most}, as in .*, given {value}"):
             replace(known, **{option: value})
 
 

@@ -2,8 +2,12 @@
 refused.
 """
 
+import re
+
 import pytest
 
+from perfmodel import InputError, whatif
+from perfmodel.specs.acceptance.acceptance_library import short_name
 from perfmodel.specs.boundary import files
 from perfmodel.specs.devices import gpu
 from perfmodel.specs.devices.gpu import load_gpu
@@ -29,6 +33,23 @@ DEVICES = {
     "AMD Radeon RX 7900 XTX": "rx-7900-xtx-24gb",
     "Apple M4 Max": "apple-m4-max-128gb",
     "NVIDIA A800-SXM4-80GB": "a800-sxm-80gb",
+    "Radeon RX 7900 XTX 24GB": "rx-7900-xtx-24gb",
+    "Card Series: Radeon RX 7900 XTX": "rx-7900-xtx-24gb",
+    "H100 80GB SXM5": "h100-sxm-80gb",
+    "A100 40 GB": "a100-sxm-40gb",
+    "B200 192GB": "b200-sxm-180gb",
+    "1x RTX 3090 (24GB)": "rtx-3090-24gb",
+    "Mac Studio M2 Ultra 192GB": "apple-m2-ultra-192gb",
+    "Intel(R) Arc(TM) Pro B70 Graphics": "arc-pro-b70-32gb",
+    "VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)": "rtx-4090-24gb",
+}
+REFUSED = {
+    "2x RTX 5060 Ti 16GB": "one device: rtx-5060-ti-16gb with --tp 2",
+    "H100 x8": "h100-sxm-80gb with --tp 8",
+    "M3 Ultra 96GB": "apple-m3-ultra-512gb has 512 GB, and apple-m3-ultra-512gb:96gb is",
+    "NVIDIA GeForce RTX 4090 Laptop GPU": "no device named",
+    "RTX 6000": "no device named",
+    "AMD Radeon Graphics": "no device named",
 }
 MODELS = {
     "meta-llama/Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b",
@@ -37,6 +58,18 @@ MODELS = {
     "Qwen/Qwen2.5-72B-Instruct": "qwen2.5-72b",
     "google/gemma-2-9b-it": "gemma-2-9b",
 }
+FORMATS = {
+    "nvidia/Llama-3.3-70B-Instruct-FP8": ("llama-3.1-70b", "fp8", "llama-3.3-70b"),
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8": (
+        "llama-4-maverick",
+        "fp8",
+        "llama-4-maverick-17b-128e",
+    ),
+    "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16": ("llama-3.1-70b", "int4-g128-sym", "llama-3.3-70b"),
+    "cyankiwi/Qwen3.6-27B-AWQ-INT4": ("qwen3.5-27b", "awq", "qwen3.6-27b"),
+    "RedHatAI/Qwen3-8B-FP8-dynamic": ("qwen3-8b", "fp8", "qwen3-8b"),
+    "nvidia/DeepSeek-R1-FP4": ("deepseek-r1", "nvfp4", "deepseek-r1"),
+}
 
 
 def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
@@ -44,6 +77,22 @@ def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
         assert load_gpu(given) == load_gpu(f"  {given.upper()} ") == gpu.load_bundled(name)
     for given, name in MODELS.items():
         assert load_model(given) == model.load_bundled(name)
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED.items())
+def test_several_devices_and_another_memory_are_refused_with_the_question_to_ask(given, words) -> None:
+    with pytest.raises(InputError, match=re.escape(words)):
+        load_gpu(given)
+
+
+@pytest.mark.parametrize(("given", "meant"), FORMATS.items())
+def test_a_checkpoint_whose_name_ends_with_its_format(given, meant) -> None:
+    """Its weights and the acceptance of its base model, with a warning; none with ``--weights``."""
+    found = load_model(given)
+    assert (found.name, found.weights, short_name(given)) == meant
+    question = {"model": given, "hardware": "b200", "tp": 8, "batch": 1, "context": 1024, "gamma": 0}
+    assert [meant[1] in w for w in whatif(**question).warnings if "by the name" in w] == [True]
+    assert not any("by the name" in w for w in whatif(**question, weights="fp8").warnings)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ library.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median
 
 from perfmodel.drafts.base import Draft
 from perfmodel.specs.acceptance.acceptance_library import (
     DEFAULT_TASK,
     LEAST_KNOWN,
     find_published,
+    first_rates,
     library,
     published_drafts,
     short_name,
@@ -51,6 +53,9 @@ def measured_acceptance(
             return published
         drafts = ", ".join(published_drafts(short_name(model)))
         known = f"published for it: {drafts}" if drafts else ""
+        if rates := first_rates(library_word(draft)):
+            span = f"{rates[0]:.2f} to {rates[-1]:.2f} (median {median(rates):.2f})"
+            known += f"{known and '; '}other {draft.name} drafts have their first token accepted at {span}"
         raise UnknownAcceptance(flag, error.why, error.remedy, known) from None
 
 

@@ -11,6 +11,7 @@ from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled
 from perfmodel.specs.engines.serving import Defect, serving_engines
 from perfmodel.specs.models.ggml import in_gguf, is_gguf
+from perfmodel.specs.models.model import named_format
 from perfmodel.speculation import Memory, Scenario, memory_of
 
 FAR = 30.0
@@ -36,6 +37,7 @@ def doubts(
         room = memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
     return (
         *(of_weights(question, scenario) if scenario.machine.calibration.stack == ELSEWHERE else ()),
+        *(by_name(question.model) if question.weights is None else ()),
         *beyond(scenario, context, gamma),
         *room.shortage(batch),
         *(of_draft(scenario, context) if gamma or getattr(question, "gamma", 0) is None else ()),
@@ -51,6 +53,12 @@ def of_weights(question: CommonOptions, scenario: Scenario) -> Iterator[str]:
         yield f"no weights were given: {scenario.target.weights} is assumed, the default of llama-server -hf"
     if given is not None and (mix := in_gguf(given)) != given:
         yield f"llama.cpp has no {given} weights: the answer uses {mix}"
+
+
+def by_name(model: str) -> Iterator[str]:
+    """A warning about formats that only the name of a checkpoint states."""
+    if form := named_format(model):
+        yield f"weights are {form} by the name of {model}; --model PATH of its config.json is exact"
 
 
 def beyond(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:

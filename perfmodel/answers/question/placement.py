@@ -3,7 +3,7 @@ refused with the remedy.
 """
 
 from perfmodel.costs import check_tensor_parallel
-from perfmodel.drafts import kind_of
+from perfmodel.drafts import kind_of, spelled
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.calibrations.by_engine import ENGINES, engine_of
 from perfmodel.specs.calibrations.calibration import Calibration
@@ -20,7 +20,7 @@ BLOCK = 128
 
 def check_head(word: str | None, target: ModelSpec) -> None:
     """Refuse (InputError) the bare word ``mtp`` for a target without a known MTP layer."""
-    if (word or "").strip().lower() == "mtp" and not kind_of("mtp").suits(target):
+    if spelled((word or "").strip()) == "mtp" and not kind_of("mtp").suits(target):
         raise refuse(
             "--draft",
             None,

@@ -17,7 +17,7 @@ from statistics import fmean, median, stdev
 from perfmodel.errors import InputError
 from perfmodel.reading import read_rows
 from perfmodel.specs import data_folder
-from perfmodel.specs.models.model import hub_id, load_model
+from perfmodel.specs.models.model import IN_FORMAT, hub_id, load_model
 
 DEFAULT_TASK = "chat"
 LEAST_KNOWN = 3
@@ -84,7 +84,8 @@ def short_name(name: str) -> str:
     ``meta-llama/Llama-3.3-70B-Instruct`` becomes ``llama-3.3-70b``. Raises InputError for an unknown name.
     """
     tail = os.path.basename((hub_id(name) or load_model(name).name).rstrip("/")).lower()
-    return _TUNED.sub("", re.sub(r"^(meta|nvidia)-", "", tail))
+    found = IN_FORMAT.fullmatch(tail)
+    return _TUNED.sub("", re.sub(r"^(meta|nvidia)-", "", found[1] if found else tail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +240,14 @@ def typical_decay(draft: str = "") -> float:
         rates = [after / before for before, after in pairwise(survival)]
         ratios += [after / before for before, after in pairwise(rates)] if row.draft != "ngram" else []
     return median(ratios) if len(ratios) >= _ENOUGH or not draft else typical_decay()
+
+
+def first_rates(draft: str) -> list[float]:
+    """Acceptance of the first token in every published result of a kind of draft that states it, sorted."""
+    rows = [row for row in library() if row.draft == draft]
+    return sorted(
+        first for row in rows for first in (row.survival[:1] or (row.tokens.get(1, 1.0) - 1.0,)) if first
+    )
 
 
 @cache

@@ -273,4 +273,19 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         return (
             gpu.model_copy(update={"calibration": beside}) if files.looks_like_path(gpu.calibration) else gpu
         )
-    return load_bundled(files.bundled_name("gpus", "device", name, flag, aliases))
+    return load_bundled(_bundled_name(name, flag))
+
+
+def _bundled_name(name: str, flag: str) -> str:
+    try:
+        return files.bundled_name("gpus", "device", name, flag, aliases)
+    except InputError:
+        from perfmodel.specs.devices.pasted import pasted_name  # only names that are not listed
+
+        listed = [*aliases().items(), *((each, (each,)) for each in files.bundled_names("gpus"))]
+        found = pasted_name(
+            name, flag, _bundled_name, listed, lambda each: load_bundled(each).memory_bytes / 1e9
+        )
+        if found is None:
+            raise
+        return found

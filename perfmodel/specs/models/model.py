@@ -3,11 +3,13 @@
 import os
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from perfmodel.errors import InputError
 from perfmodel.parse import parse_text
 from perfmodel.reading import read_rows
 from perfmodel.specs import data_folder
@@ -78,7 +80,27 @@ def _quantised(key: str) -> ModelSpec | None:
         if key in (spelled, spelled.rpartition("/")[2]):
             formats = {"weights": row.weights, "kv_dtype": row.kv_dtype, "hf_id": row.checkpoint}
             return load_model(row.model).model_copy(update=formats)
+    with suppress(InputError):
+        if found := IN_FORMAT.fullmatch(key):
+            return load_model(found[1]).model_copy(update={"weights": _MEANT.get(found[2], found[2])})
     return None
+
+
+IN_FORMAT = re.compile(
+    r"(.+?)[-.](?:quantized\.)?(fp8-block|fp8|nvfp4|fp4|mxfp4|awq|gptq|int4|w4a16|int8|w8a8)(?:-(?:dynamic|int4|4bit))?"
+)
+"""A lower-case name that ends with the format of its weights; its groups are the rest and the format."""
+_MEANT = {"fp4": "nvfp4", "int4": "int4-g128", "w4a16": "int4-g128-sym", "w8a8": "int8"}
+"""Word in the name of a checkpoint -> its format, where both differ."""
+
+
+def named_format(name: str) -> str | None:
+    """The format that an unlisted checkpoint has by its name alone, such as
+    ``nvidia/Llama-3.3-70B-Instruct-FP8``; else None.
+    """
+    key = files.spelling(name)
+    listed = not IN_FORMAT.fullmatch(key) or files.spelling(load_model(name).hf_id or "") == key
+    return None if listed else load_model(name).weights
 
 
 def _plain(name: str) -> str | None:

@@ -39,7 +39,7 @@ class ModelSpec(AttentionHeads):
     embedding, of which a token reads a row. weights, kv_dtype: formats of the checkpoint, in the words of
     `--weights` and `--kv-dtype`. num_nextn_predict_layers: multi-token prediction layers, which no sum
     includes; None if unknown. mtp_head: Hugging Face id of the checkpoint with such layers, if config.json
-    does not mention them.
+    does not mention them. mtp_dense: such a layer has an MLP in place of the experts.
     """
 
     name: str
@@ -85,6 +85,7 @@ class ModelSpec(AttentionHeads):
     projections: tuple[Projection, ...] = ()
     num_nextn_predict_layers: Layers | None = None
     mtp_head: str | None = None
+    mtp_dense: bool = False
     weights: str = "bf16"
     kv_dtype: str = "bf16"
     published: Published | None = None
