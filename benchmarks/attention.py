@@ -32,7 +32,8 @@ from torch import Tensor
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_counts
 from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.validate.decoder.attention import Span, fold
+from perfmodel.validate.decoder import Span
+from perfmodel.validate.decoder.attention import fold
 from perfmodel.validate.decoder.backends import choose
 from perfmodel.validate.decoder.pair import DTYPES
 from perfmodel.validate.decoder.tuning import Tuning

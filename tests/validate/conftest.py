@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.state import Generation
-from perfmodel.validate.decoder.weights import RandomWeights, build
+from perfmodel.validate.decoder import Generation, Model, RandomWeights, Request, build, make_decoder
 from tests.validate.tiny import tiny_spec
 
 

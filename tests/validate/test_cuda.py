@@ -8,13 +8,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from perfmodel.validate.decoder import backends, fp8, graphs
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder import (
+    AcceptedTokens,
+    Generation,
+    RandomWeights,
+    Request,
+    backends,
+    build,
+    collect,
+    fp8,
+    graphs,
+    make_decoder,
+)
 from perfmodel.validate.decoder.pointwise import Pointwise
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import AcceptedTokens, Script, draw
-from perfmodel.validate.decoder.state import Generation, collect
-from perfmodel.validate.decoder.weights import RandomWeights, build
+from perfmodel.validate.decoder.sampling import Script, draw
 from perfmodel.validate.harness.measure import run_plan
 from perfmodel.validate.harness.side_by_side import difference
 from perfmodel.validate.records.plan import load_plan

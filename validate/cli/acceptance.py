@@ -21,7 +21,7 @@ from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:
-    from perfmodel.validate.decoder.pair import Pair
+    from perfmodel.validate.decoder import Pair
 
 DEFAULT_GAMMA, DEFAULT_CONTEXTS = 6, (1024, 4096)
 
@@ -116,8 +116,7 @@ def _imported(q: AcceptanceQuestion, file: Path, out: Path | None) -> Acceptance
 
 
 def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
-    from perfmodel.validate.decoder.pair import Pair
-    from perfmodel.validate.decoder.sampling import Sampling
+    from perfmodel.validate.decoder import Pair, Sampling
     from perfmodel.validate.harness.acceptance import AcceptanceSetting, measure
 
     pair = Pair(
@@ -153,7 +152,7 @@ def _measured(q: AcceptanceQuestion, out: Path | None) -> AcceptanceFile | None:
 
 def _texts(pair: "Pair", texts: Sequence[str], file: Path | None, chat: bool) -> list[list[int]] | None:
     """Tokens of the texts to continue; None for the held-out text of the bundled model."""
-    from perfmodel.validate.decoder.text import read_prompts, tokenizer
+    from perfmodel.validate.decoder import read_prompts, tokenizer
 
     if pair.folder is None:
         raise refuse("--checkpoint", None, "a folder with config.json and .safetensors", pair.target)

@@ -16,9 +16,7 @@ from perfmodel.validate.cli.arguments import Decoding
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 
 if TYPE_CHECKING:
-    from perfmodel.validate.decoder.model import Model
-    from perfmodel.validate.decoder.pair import Pair
-    from perfmodel.validate.decoder.request import Request
+    from perfmodel.validate.decoder import Model, Pair, Request
 
 DEFAULT_CONTEXT = 4096
 
@@ -111,8 +109,7 @@ class GenerateQuestion(Decoding):
 
     def request(self, kind: str) -> "Request":
         """The decoder request of one draft cache, drafted by `kind`."""
-        from perfmodel.validate.decoder.request import Request
-        from perfmodel.validate.decoder.sampling import Sampling, scripted_weights
+        from perfmodel.validate.decoder import Request, Sampling, scripted_weights
 
         return Request(
             batch=self.batch or 2,
@@ -137,10 +134,7 @@ def generate(question: GenerateQuestion) -> None:
 
     from perfmodel.validate.cli import generated
     from perfmodel.validate.cli.trees import Planned, check_tree, planned
-    from perfmodel.validate.decoder import kv
-    from perfmodel.validate.decoder.pair import Pair
-    from perfmodel.validate.decoder.shard import joined
-    from perfmodel.validate.decoder.text import end_tokens, last_tokens, read_prompts, tokenizer
+    from perfmodel.validate.decoder import Pair, end_tokens, joined, kv, last_tokens, read_prompts, tokenizer
     from perfmodel.validate.harness.side_by_side import compare
 
     q = question

@@ -12,12 +12,12 @@ from perfmodel.cli.output import Column
 from perfmodel.cli.output import table as show
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
-from perfmodel.validate.decoder.tree import TreeCounts
+from perfmodel.validate.decoder import TreeCounts
 from perfmodel.validate.harness.estimate import predicted_times
 
 if TYPE_CHECKING:
     from perfmodel.validate.cli.trees import Planned
-    from perfmodel.validate.decoder.pair import Pair
+    from perfmodel.validate.decoder import Pair
     from perfmodel.validate.decoder.text import Tokenizer
     from perfmodel.validate.harness.side_by_side import Run
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from perfmodel.errors import InputError
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import branching, sequoia, sequoia_nodes, widths
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.tree import TreeCounts
+from perfmodel.validate.decoder import Model, Request, TreeCounts
 from perfmodel.validate.harness.side_by_side import run
 
 STAR = "8"

@@ -8,3 +8,50 @@ draft), `sampling` (accepts tokens). The other modules that these ten call are f
 
 Other drafts are `ngram`, `tree` and `eagle`. `factory` makes any of them, `graphs` captures it.
 """
+
+from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.factory import make_decoder, start_random, watched
+from perfmodel.validate.decoder.model import Layer, Model, Projected
+from perfmodel.validate.decoder.pair import Pair
+from perfmodel.validate.decoder.recording import record
+from perfmodel.validate.decoder.request import Request
+from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, scripted_weights
+from perfmodel.validate.decoder.shard import RankShard, joined, local_device
+from perfmodel.validate.decoder.speculative import Decoder
+from perfmodel.validate.decoder.state import Generation, State, collect
+from perfmodel.validate.decoder.text import end_tokens, last_tokens, read_prompts, tokenizer
+from perfmodel.validate.decoder.tree import TreeCounts
+from perfmodel.validate.decoder.weights import RandomWeights, build, load
+
+__all__ = [
+    "AcceptedTokens",
+    "Decoder",
+    "Generation",
+    "KVCache",
+    "Layer",
+    "Model",
+    "Pair",
+    "Projected",
+    "RandomWeights",
+    "RankShard",
+    "Request",
+    "Sampling",
+    "Span",
+    "State",
+    "TreeCounts",
+    "build",
+    "collect",
+    "end_tokens",
+    "joined",
+    "last_tokens",
+    "load",
+    "local_device",
+    "make_decoder",
+    "read_prompts",
+    "record",
+    "scripted_weights",
+    "start_random",
+    "tokenizer",
+    "watched",
+]

@@ -13,15 +13,19 @@ from perfmodel.kv import KVMethod, parse_kv
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
-from perfmodel.validate.decoder import kv
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder import (
+    Model,
+    Pair,
+    Request,
+    Sampling,
+    end_tokens,
+    joined,
+    kv,
+    last_tokens,
+    make_decoder,
+    tokenizer,
+)
 from perfmodel.validate.decoder.graphs import capture
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.shard import joined
-from perfmodel.validate.decoder.text import end_tokens, last_tokens, tokenizer
 from perfmodel.validate.harness.clock import free_memory
 from perfmodel.validate.harness.progress import RowProgress
 from perfmodel.validate.lm.data import held_out_prompts

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.shard import local_device
+from perfmodel.validate.decoder import local_device
 from perfmodel.validate.decoder.tuning import VARIABLE, tunings
 from perfmodel.validate.records.code_version import run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy, synchronize
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows

@@ -10,16 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder import graphs
-from perfmodel.validate.decoder.factory import make_decoder, start_random
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.recording import record
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import scripted_weights
-from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.decoder.state import State
-from perfmodel.validate.decoder.weights import load
+from perfmodel.validate.decoder import (
+    Decoder,
+    Model,
+    RankShard,
+    Request,
+    State,
+    graphs,
+    load,
+    make_decoder,
+    record,
+    scripted_weights,
+    start_random,
+)
 from perfmodel.validate.records.plan import Plan, model_reference
 from perfmodel.validate.records.plan_points import PlanPoint
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.shard import RankShard, joined
+from perfmodel.validate.decoder import RankShard, joined
 from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
 from perfmodel.validate.harness.journal import Journal

@@ -9,13 +9,19 @@ from statistics import median
 
 import torch
 
-from perfmodel.validate.decoder.factory import make_decoder, start_random, watched
+from perfmodel.validate.decoder import (
+    Decoder,
+    Generation,
+    Model,
+    Request,
+    State,
+    collect,
+    make_decoder,
+    record,
+    start_random,
+    watched,
+)
 from perfmodel.validate.decoder.graphs import capture
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.recording import record
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.decoder.state import Generation, State, collect
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy
 
 PHASE_REPEATS = 5

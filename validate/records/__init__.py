@@ -1,3 +1,59 @@
 """Own measurements: plans, the content of a record (`schema`), its place (`store`) and its statistics
 (`summary`).
 """
+
+from perfmodel.validate.records.checksum import check_stamp
+from perfmodel.validate.records.code_version import commit, version
+from perfmodel.validate.records.plan import (
+    MIN_SAMPLES,
+    Mode,
+    Plan,
+    load_plan,
+    model_reference,
+    plan_names,
+    spec_of,
+)
+from perfmodel.validate.records.plan_points import PlanPoint
+from perfmodel.validate.records.schema import SAMPLES, SCHEMA_VERSION, KernelRow, PointRow
+from perfmodel.validate.records.store import (
+    BUNDLED,
+    RESULTS,
+    Record,
+    latest,
+    machine_folder,
+    newest,
+    read_record,
+    records,
+    withdrawn,
+)
+from perfmodel.validate.records.summary import is_quiet, points, quiet_line
+
+__all__ = [
+    "BUNDLED",
+    "KernelRow",
+    "MIN_SAMPLES",
+    "Mode",
+    "Plan",
+    "PlanPoint",
+    "PointRow",
+    "RESULTS",
+    "Record",
+    "SAMPLES",
+    "SCHEMA_VERSION",
+    "check_stamp",
+    "commit",
+    "is_quiet",
+    "latest",
+    "load_plan",
+    "machine_folder",
+    "model_reference",
+    "newest",
+    "plan_names",
+    "points",
+    "quiet_line",
+    "read_record",
+    "records",
+    "spec_of",
+    "version",
+    "withdrawn",
+]

@@ -12,10 +12,7 @@ from safetensors.torch import save_file
 from perfmodel.validate.cli import app as verbs
 from perfmodel.validate.cli import generated
 from perfmodel.validate.cli.generated import table
-from perfmodel.validate.decoder import kv
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.state import Generation
+from perfmodel.validate.decoder import Generation, Model, Request, kv
 from perfmodel.validate.harness.side_by_side import Run
 from tests.validate.tiny import configuration, save_tensors
 

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.validate.decoder.model import Projected
+from perfmodel.validate.decoder import Projected
 
 
 def causal(_index: int, projected: Projected) -> Tensor:

@@ -10,18 +10,22 @@ from torch import Tensor
 
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import backends
-from perfmodel.validate.decoder.attention import Span
+from perfmodel.validate.decoder import (
+    KVCache,
+    Layer,
+    Projected,
+    RandomWeights,
+    RankShard,
+    Request,
+    Span,
+    backends,
+    build,
+    make_decoder,
+)
 from perfmodel.validate.decoder.backends import choose
-from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.factory import make_decoder
 from perfmodel.validate.decoder.fp8 import FP8, by_row, to_fp8
-from perfmodel.validate.decoder.model import Layer, Projected
 from perfmodel.validate.decoder.pointwise import Pointwise
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.shard import RankShard
 from perfmodel.validate.decoder.triton_pointwise import Fused, rows_to_fp8
-from perfmodel.validate.decoder.weights import RandomWeights, build
 from tests.validate.decoder.test_attention import SHAPES, check, inputs
 from tests.validate.tiny import tiny_spec
 

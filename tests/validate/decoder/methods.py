@@ -4,12 +4,7 @@ kind.
 
 import torch
 
-from perfmodel.validate.decoder import kv
-from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.state import State
+from perfmodel.validate.decoder import KVCache, Model, Request, State, kv, make_decoder
 
 PUBLISHED = "streamingllm:24,own_prefill=true"
 METHODS = [

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder import backends
-from perfmodel.validate.decoder.attention import FoldedAttention, Span
+from perfmodel.validate.decoder import Span, backends
+from perfmodel.validate.decoder.attention import FoldedAttention
 from tests.validate.tiny import refused
 
 SHAPES = [(1, 1), (2, 3), (5, 5), (1, 4)]

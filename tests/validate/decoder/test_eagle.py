@@ -8,12 +8,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from perfmodel.validate.decoder import Model, Request, Sampling, make_decoder, start_random
 from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.eagle import Features, HeadModel
-from perfmodel.validate.decoder.factory import make_decoder, start_random
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import Sampling
 from perfmodel.validate.decoder.weights import load_head
 from tests.validate.decoder.dense import causal
 from tests.validate.decoder.test_graphs import eager_and_replayed

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from perfmodel.specs.models.model import MoE
-from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.weights import Piece, RandomWeights, build, load
+from perfmodel.validate.decoder import RandomWeights, Request, build, load, make_decoder
+from perfmodel.validate.decoder.weights import Piece
 from tests.validate.tiny import save_tensors, tiny_spec
 
 transformers = pytest.importorskip("transformers")

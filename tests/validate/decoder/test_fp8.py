@@ -11,8 +11,7 @@ import torch
 from perfmodel.costs.shards import shard
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format
 from perfmodel.specs.models.model import MoE
-from perfmodel.validate.decoder import backends
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder import Model, RandomWeights, Request, backends, build, make_decoder
 from perfmodel.validate.decoder.fp8 import (
     FP8,
     Fp8Linear,
@@ -22,9 +21,7 @@ from perfmodel.validate.decoder.fp8 import (
     scaled_product,
     to_fp8,
 )
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.weights import RandomWeights, build, weight_bytes
+from perfmodel.validate.decoder.weights import weight_bytes
 from tests.validate.tiny import refused, tiny_spec
 
 CPU = torch.device("cpu")

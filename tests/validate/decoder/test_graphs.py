@@ -12,13 +12,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import graphs, recording, shard
-from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.decoder.state import Generation, State, collect
+from perfmodel.validate.decoder import (
+    Decoder,
+    Generation,
+    Model,
+    Request,
+    Sampling,
+    State,
+    collect,
+    graphs,
+    make_decoder,
+    recording,
+    shard,
+)
 from perfmodel.validate.harness import point_runner
 from perfmodel.validate.harness.point_runner import DecoderRun, PhaseRunner
 from tests.validate.decoder.methods import METHODS

@@ -12,13 +12,9 @@ import torch
 from torch import Tensor
 
 from perfmodel.specs.models.model import MoE, RopeScaling
-from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder import Generation, KVCache, Model, Projected, Request, State, make_decoder
 from perfmodel.validate.decoder.drafts import NGramDrafter
-from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import Model, Projected
-from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Runner
-from perfmodel.validate.decoder.state import Generation, State
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 
 NEW = 40

@@ -8,11 +8,16 @@ import torch
 
 from perfmodel.specs.models.model import MoE
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.shard import RankShard, for_draft, joined
-from perfmodel.validate.decoder.weights import RandomWeights, build
+from perfmodel.validate.decoder import (
+    RandomWeights,
+    RankShard,
+    Request,
+    Sampling,
+    build,
+    joined,
+    make_decoder,
+)
+from perfmodel.validate.decoder.shard import for_draft
 from tests.validate import ranks
 from tests.validate.tiny import refused, tiny_spec
 

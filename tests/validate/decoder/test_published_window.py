@@ -8,11 +8,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from perfmodel.specs.models.model import RopeScaling
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder import Model, Projected, Request, Sampling, make_decoder
 from perfmodel.validate.decoder.kv import streamingllm
-from perfmodel.validate.decoder.model import Model, Projected
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import Sampling
 
 NEW, GAMMA = 60, 3
 

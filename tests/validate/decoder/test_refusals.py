@@ -12,10 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from perfmodel.specs.models.model import MoE, RopeScaling
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder.factory import make_decoder
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.weights import load
+from perfmodel.validate.decoder import Model, Request, load, make_decoder
 from tests.validate.decoder.methods import PUBLISHED
 from tests.validate.tiny import configuration, refused, save_tensors, tiny_spec
 

@@ -10,19 +10,18 @@ import torch
 from scipy.stats import chisquare
 
 from perfmodel.speculation.tree_shape import branching, depths
-from perfmodel.validate.decoder import tree_sampling
-from perfmodel.validate.decoder.factory import make_decoder, watched
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import (
+from perfmodel.validate.decoder import (
     AcceptedTokens,
+    Generation,
+    Model,
+    Request,
     Sampling,
-    Script,
-    accept_greedy,
-    accept_sampled,
+    make_decoder,
     scripted_weights,
+    tree_sampling,
+    watched,
 )
-from perfmodel.validate.decoder.state import Generation
+from perfmodel.validate.decoder.sampling import Script, accept_greedy, accept_sampled
 from tests.validate.decoder.dense import causal
 from tests.validate.tiny import refused
 

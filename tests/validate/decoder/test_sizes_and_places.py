@@ -11,15 +11,24 @@ import pytest
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder import backends, memory, shard
-from perfmodel.validate.decoder.attention import Span, causal_bias, partial_sdpa
-from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder import (
+    KVCache,
+    Pair,
+    RandomWeights,
+    RankShard,
+    Request,
+    Span,
+    backends,
+    load,
+    memory,
+    shard,
+)
+from perfmodel.validate.decoder.attention import causal_bias, partial_sdpa
 from perfmodel.validate.decoder.kv import every_method, names
-from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.decoder.request import Request, check_prompts
-from perfmodel.validate.decoder.shard import RankShard, for_draft
+from perfmodel.validate.decoder.request import check_prompts
+from perfmodel.validate.decoder.shard import for_draft
 from perfmodel.validate.decoder.tuning import VARIABLE, Tuning, of_rows, tunings
-from perfmodel.validate.decoder.weights import Piece, RandomWeights, load, load_head
+from perfmodel.validate.decoder.weights import Piece, load_head
 from perfmodel.validate.harness import environment
 from perfmodel.validate.lm import CHECKPOINT
 from tests.validate.tiny import refused, tiny_spec

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.validate.decoder.model import Model
-from perfmodel.validate.decoder.text import (
-    HuggingFace,
-    Tokenizer,
-    end_tokens,
-    last_tokens,
-    read_prompts,
-    tokenizer,
-)
+from perfmodel.validate.decoder import Model, end_tokens, last_tokens, read_prompts, tokenizer
+from perfmodel.validate.decoder.text import HuggingFace, Tokenizer
 from tests.validate.tiny import BOS, UNKNOWN, refused, write_folder
 
 

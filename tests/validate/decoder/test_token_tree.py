@@ -5,10 +5,7 @@ import torch
 
 from perfmodel.speculation.tree import Growth, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching, depths
-from perfmodel.validate.decoder.factory import make_decoder, watched
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.tree import TreeCounts
+from perfmodel.validate.decoder import Request, Sampling, TreeCounts, make_decoder, watched
 from perfmodel.validate.decoder.tree_sampling import Topology
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache
 

@@ -13,16 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from perfmodel.kv import KVLayout, parse_kv
-from perfmodel.validate.decoder import backends, kv
-from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder import KVCache, Model, Request, backends, kv, make_decoder, start_random
 from perfmodel.validate.decoder.kv import View
 from perfmodel.validate.decoder.kv.base import Packed
 from perfmodel.validate.decoder.kv.quantized import QuantizedView
 from perfmodel.validate.decoder.kv.retrieval import RetrievalView
-from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pointwise import Pointwise, Rotary
-from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Observed, Runner
 from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
 from tests.validate.decoder.methods import METHODS

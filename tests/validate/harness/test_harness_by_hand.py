@@ -14,14 +14,8 @@ from perfmodel.kv import parse_kv
 from perfmodel.specs.models.model import load_model
 from perfmodel.speculation.acceptance import MAX_GAMMA
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.validate.decoder import factory
-from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder import Generation, KVCache, Pair, RankShard, Request, Sampling, factory
 from perfmodel.validate.decoder.kv import every_method
-from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.sampling import Sampling
-from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.decoder.state import Generation
 from perfmodel.validate.harness import acceptance, environment, measure, session, side_by_side
 from perfmodel.validate.harness.acceptance import (
     METHODS,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder import RankShard
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
 from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes

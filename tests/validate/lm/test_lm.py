@@ -11,10 +11,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from perfmodel.validate.decoder.factory import make_decoder
+from perfmodel.validate.decoder import Request, load, make_decoder
 from perfmodel.validate.decoder.kv import every_method
-from perfmodel.validate.decoder.request import Request
-from perfmodel.validate.decoder.weights import load
 from perfmodel.validate.lm import CHECKPOINT, data
 from tests.validate.decoder.dense import causal
 from tests.validate.tiny import refused

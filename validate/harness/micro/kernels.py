@@ -15,18 +15,25 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.validate.decoder import backends, graphs
-from perfmodel.validate.decoder.attention import Span
-from perfmodel.validate.decoder.cache import KVCache
-from perfmodel.validate.decoder.factory import make_decoder, start_random
+from perfmodel.validate.decoder import (
+    Decoder,
+    KVCache,
+    Layer,
+    Model,
+    Projected,
+    RandomWeights,
+    RankShard,
+    Request,
+    Span,
+    backends,
+    build,
+    graphs,
+    make_decoder,
+    record,
+    start_random,
+)
 from perfmodel.validate.decoder.fp8 import FP8, product
-from perfmodel.validate.decoder.model import Layer, Model, Projected
-from perfmodel.validate.decoder.recording import record
-from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.rope import rotary
-from perfmodel.validate.decoder.shard import RankShard
-from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.decoder.weights import RandomWeights, build
 from perfmodel.validate.harness.micro.jobs import Job, heads_of, linear_shapes, shell_spec
 from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
 from perfmodel.validate.records.plan import Plan

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.recording import record
-from perfmodel.validate.decoder.shard import RankShard
+from perfmodel.validate.decoder import RankShard, record
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
 from perfmodel.validate.harness.micro.jobs import SMALL, Job, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
