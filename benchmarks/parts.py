@@ -93,9 +93,7 @@ def decoder() -> Rows:
     adds.
     """
     from perfmodel.validate.harness.measure import run_plan
-    from perfmodel.validate.records.plan import load_plan
-    from perfmodel.validate.records.store import read_record
-    from perfmodel.validate.records.summary import points
+    from perfmodel.validate.records import load_plan, points, read_record
 
     plan = load_plan("cpu-quick")
     block = plan.grid[0].model_copy(update={"context": (DECODER_CONTEXT,)})

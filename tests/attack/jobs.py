@@ -9,7 +9,7 @@ import pandas
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
 from perfmodel.validate.engine.record import read_engine_record
-from perfmodel.validate.records.store import read_record
+from perfmodel.validate.records import read_record
 from tests.validate.tiny import write as write_plan
 
 ROOT = Path(__file__).parents[2]

@@ -21,8 +21,7 @@ from perfmodel.validate.engine import formats
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.timing import GivenFacts
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.records.plan import load_plan
-from perfmodel.validate.records.store import withdrawn
+from perfmodel.validate.records import load_plan, withdrawn
 from perfmodel.validate.studies import gate
 from perfmodel.validate.studies.published_engines import ServedRow
 from tests import pinned

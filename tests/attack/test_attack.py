@@ -12,7 +12,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.records.store import read_record
+from perfmodel.validate.records import read_record
 from tests.attack import (
     cliffs,
     faults,

@@ -138,7 +138,7 @@ def device(folder: Path) -> None:
         return
     from perfmodel.validate.harness.micro.fit import host_spec
     from perfmodel.validate.harness.micro.write import write_yaml
-    from perfmodel.validate.records.store import newest
+    from perfmodel.validate.records import newest
 
     if perfmodel(
         ["validate", "microbench", "cpu-quick", "--machine", folder.name, "--results", str(folder.parent)]

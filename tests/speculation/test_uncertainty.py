@@ -30,7 +30,7 @@ from perfmodel.speculation.uncertainty import (
     with_calibration,
     with_values,
 )
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies import gate
 
 ASKED = Query(

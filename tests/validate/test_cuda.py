@@ -24,8 +24,7 @@ from perfmodel.validate.decoder.pointwise import Pointwise
 from perfmodel.validate.decoder.sampling import Script, draw
 from perfmodel.validate.harness.measure import run_plan
 from perfmodel.validate.harness.side_by_side import difference
-from perfmodel.validate.records.plan import load_plan
-from perfmodel.validate.records.store import read_record
+from perfmodel.validate.records import load_plan, read_record
 from tests.validate.tiny import BLOCK, tiny_spec, write
 
 pytestmark = pytest.mark.cuda

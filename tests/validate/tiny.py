@@ -11,8 +11,7 @@ import yaml
 from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.validate.records.schema import KernelRow, PointRow
-from perfmodel.validate.records.store import Record, read_record
+from perfmodel.validate.records import KernelRow, PointRow, Record, read_record
 
 
 def refused(says: str, call: Callable[..., object], *given: Any, **named: Any) -> None:

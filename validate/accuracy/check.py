@@ -18,7 +18,7 @@ from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.validate.accuracy.compare import error
 from perfmodel.validate.accuracy.folder import Figure, doubted, engine_calibrations, figures, quantity_of
 from perfmodel.validate.fit.errors import Errors
-from perfmodel.validate.records.code_version import version
+from perfmodel.validate.records import version
 from perfmodel.validate.solving import grouped, significant
 from perfmodel.writing import destination
 from perfmodel.writing import write as write_file

@@ -20,8 +20,8 @@ from perfmodel.validate.engine.calibrate import speedup_pairs
 from perfmodel.validate.engine.fit import ANY, EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record
 from perfmodel.validate.engine.timing import Timing
-from perfmodel.validate.records.store import Record, beside, read_record, withdrawn
-from perfmodel.validate.records.summary import is_quiet, quiet_line
+from perfmodel.validate.records import Record, is_quiet, quiet_line, read_record, withdrawn
+from perfmodel.validate.records.store import beside
 
 KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
 HEAD_BYTES = 1000

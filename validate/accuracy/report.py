@@ -25,8 +25,8 @@ from perfmodel.validate.fit.counted_points import PointSet, scenario_of
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.fit.folds import FOLDS
 from perfmodel.validate.fit.stack import fit_stack
-from perfmodel.validate.records.store import Record, records, withdrawn
-from perfmodel.validate.records.summary import points, quiet_line, repeatability
+from perfmodel.validate.records import Record, points, quiet_line, records, withdrawn
+from perfmodel.validate.records.summary import repeatability
 from perfmodel.validate.solving import grouped
 
 FIGURES = tuple(name for name in LABELS if name != "speedup_alpha")

@@ -10,7 +10,7 @@ from perfmodel.answers.question.declaration import Argument
 from perfmodel.cli.options import Json, flagged
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.writing import write_all
 
 CHECK_FAILED = 1

@@ -16,8 +16,7 @@ from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.cli.accuracy import need_studies
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of
-from perfmodel.validate.records.store import BUNDLED, RESULTS, newest
-from perfmodel.validate.records.summary import points, quiet_line
+from perfmodel.validate.records import BUNDLED, RESULTS, newest, points, quiet_line
 from perfmodel.writing import destination, write_all
 
 

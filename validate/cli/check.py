@@ -13,7 +13,7 @@ from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import refuse
 from perfmodel.parse import parse_number
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records import RESULTS
 
 if TYPE_CHECKING:
     from perfmodel.validate.accuracy.check import Baseline, CheckedPart

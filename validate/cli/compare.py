@@ -12,7 +12,7 @@ from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, say, table
 from perfmodel.errors import unknown_name
 from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Sets
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records import RESULTS
 from perfmodel.writing import destination
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.models.model import hub_id, load_model, served_id
 from perfmodel.validate.cli.arguments import Machine, Out, ResultsFolder, Resume
-from perfmodel.validate.records.store import RESULTS, machine_folder
+from perfmodel.validate.records import RESULTS, machine_folder
 
 if TYPE_CHECKING:
     from perfmodel.answers.question.query import Query

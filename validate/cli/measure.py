@@ -18,9 +18,18 @@ from perfmodel.reading import read_text
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.cli import arguments as arg
-from perfmodel.validate.records.plan import Plan, load_plan, plan_names
-from perfmodel.validate.records.store import RESULTS, Record, latest, machine_folder, read_record, records
-from perfmodel.validate.records.summary import quiet_line
+from perfmodel.validate.records import (
+    RESULTS,
+    Plan,
+    Record,
+    latest,
+    load_plan,
+    machine_folder,
+    plan_names,
+    quiet_line,
+    read_record,
+    records,
+)
 from perfmodel.writing import write
 
 BUSY_SHARE = 0.15

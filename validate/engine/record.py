@@ -15,8 +15,7 @@ from perfmodel.reading import parse_json, read_text
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen
 from perfmodel.validate.engine.timing import Timing
-from perfmodel.validate.records.checksum import check_stamp
-from perfmodel.validate.records.code_version import version
+from perfmodel.validate.records import check_stamp, version
 
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
 """Pattern of an engine and of a version in a file name."""

@@ -29,7 +29,8 @@ from perfmodel.validate.decoder.graphs import capture
 from perfmodel.validate.harness.clock import free_memory
 from perfmodel.validate.harness.progress import RowProgress
 from perfmodel.validate.lm.data import held_out_prompts
-from perfmodel.validate.records.code_version import UNKNOWN, commit
+from perfmodel.validate.records import commit
+from perfmodel.validate.records.code_version import UNKNOWN
 
 METHODS = ("full", "streamingllm:256", "snapkv:256", "quest:256", "topk:256")
 """Default KV methods of a self-draft; another draft reads its whole cache by default."""

@@ -8,8 +8,7 @@ from perfmodel.errors import InputError
 from perfmodel.speculation import Scenario, Workload, capacity, predict, tree_cost
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import widths
-from perfmodel.validate.records.plan import Plan, model_reference
-from perfmodel.validate.records.plan_points import PlanPoint
+from perfmodel.validate.records import Plan, PlanPoint, model_reference
 
 
 def scenario_of(plan: Plan, point: PlanPoint, calibration: str | None = None) -> Scenario:

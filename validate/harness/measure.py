@@ -14,10 +14,7 @@ from perfmodel.validate.decoder import RankShard
 from perfmodel.validate.harness.clock import Clock, clock_for, free_memory, keep_busy, synchronize
 from perfmodel.validate.harness.point_runner import LoadedModels, PhaseRunner, PointRunner
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
-from perfmodel.validate.records.plan import Mode, Plan
-from perfmodel.validate.records.plan_points import PlanPoint
-from perfmodel.validate.records.schema import SAMPLES
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records import RESULTS, SAMPLES, Mode, Plan, PlanPoint
 
 PHASES = {"ar": ("", "target", "accept", "commit"), "sd": ("draft", "verify", "accept", "commit")}
 """The four parts of an iteration in the words of their samples; the baseline has no draft."""

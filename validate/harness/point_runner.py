@@ -23,8 +23,7 @@ from perfmodel.validate.decoder import (
     scripted_weights,
     start_random,
 )
-from perfmodel.validate.records.plan import Plan, model_reference
-from perfmodel.validate.records.plan_points import PlanPoint
+from perfmodel.validate.records import Plan, PlanPoint, model_reference
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 

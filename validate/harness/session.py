@@ -20,10 +20,7 @@ from perfmodel.validate.harness import environment
 from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
-from perfmodel.validate.records.code_version import commit
-from perfmodel.validate.records.plan import Plan
-from perfmodel.validate.records.schema import SCHEMA_VERSION
-from perfmodel.validate.records.store import machine_folder
+from perfmodel.validate.records import SCHEMA_VERSION, Plan, commit, machine_folder
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Callable[[], Row]]]

@@ -21,7 +21,7 @@ from perfmodel.specs.engines.engines import VERSION, release
 from perfmodel.specs.models.model import load_model
 from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.fit.errors import errors_of
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant
 from perfmodel.validate.studies.engines_file import PATH as CONSTANTS
 from perfmodel.validate.studies.engines_file import Stated, render

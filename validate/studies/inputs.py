@@ -16,7 +16,7 @@ from perfmodel.specs import PACKAGE
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.units import FACTORS
 from perfmodel.validate.accuracy.compare import UNGATED
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records import RESULTS
 
 VALIDATE = Path(__file__).parents[1]
 OF_RECORDS = (".json", ".jsonl", ".yaml", ".csv")

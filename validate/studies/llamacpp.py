@@ -25,7 +25,7 @@ from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.published import MS
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened
 from perfmodel.validate.studies.held_out import HeldOutErrors, refits, replay
 from perfmodel.validate.studies.parameters import Parameter

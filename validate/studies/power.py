@@ -14,7 +14,7 @@ from perfmodel.answers.question.resolving import resolve
 from perfmodel.reading import read_csv
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.speculation.scenario import work
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import Array, least_squares
 
 AT: dict[str, Any] = {

@@ -31,7 +31,7 @@ from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.fit.fitting import points_of
 from perfmodel.validate.fit.folds import FOLDS, HeldOut, has_folds, held_out
 from perfmodel.validate.fit.recipes import RECIPES, Recipe
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import engines, sources, traffic
 from perfmodel.validate.studies.gate import SCHEMA_VERSION

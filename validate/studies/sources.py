@@ -28,7 +28,7 @@ from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.engines import DRIFT, VERSION
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors, kernels_of
 from perfmodel.specs.models.model import load_model
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.engines import recorded, replayed

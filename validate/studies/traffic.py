@@ -28,7 +28,7 @@ from perfmodel.specs import data_folder
 from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, log_error, step_log_error, with_calibration
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.parameters import DECODING, ENGINES, SPECULATING

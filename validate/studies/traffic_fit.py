@@ -19,7 +19,7 @@ import numpy as np
 from perfmodel.operations import Array
 from perfmodel.specs import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
-from perfmodel.validate.records.store import BUNDLED
+from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import significant
 from perfmodel.validate.studies.traffic import (
     BY,

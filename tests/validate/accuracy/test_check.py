@@ -21,7 +21,7 @@ from perfmodel.validate.accuracy.folder import Figure, figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.harness.micro.write import write_yaml
-from perfmodel.validate.records.store import RESULTS, latest, records
+from perfmodel.validate.records import RESULTS, latest, records
 from tests.validate.engine.test_published_run import PATH, QUERY, timings
 from tests.validate.tiny import refused
 

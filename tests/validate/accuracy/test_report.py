@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.validate.accuracy.report import inflection_of
-from perfmodel.validate.records.store import RESULTS, records
+from perfmodel.validate.records import RESULTS, records
 from tests.validate.tiny import BLOCK, measured
 
 MACHINES = sorted({record.data.machine for record in records() if record.data.kind == "measure"})

@@ -12,7 +12,7 @@ from perfmodel.validate.cli.acceptance import as_text, summary
 from perfmodel.validate.cli.check import _share
 from perfmodel.validate.cli.compare import _show
 from perfmodel.validate.harness.estimate import estimate
-from perfmodel.validate.records.plan import load_plan
+from perfmodel.validate.records import load_plan
 from tests.validate.tiny import BLOCK, refused, write
 
 

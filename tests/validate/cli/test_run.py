@@ -13,8 +13,7 @@ from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.measure import closing
-from perfmodel.validate.records import code_version
-from perfmodel.validate.records.store import RESULTS, Record, latest, records
+from perfmodel.validate.records import RESULTS, Record, code_version, latest, records
 from tests.validate.tiny import BLOCK, changed, measured, write
 
 SMALL = {"micro": {"rows": [1, 4], "max_bytes": 2**27}, "grid": [{**BLOCK, "batch": [1]}]}

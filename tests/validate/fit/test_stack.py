@@ -10,8 +10,7 @@ from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation.uncertainty import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
 from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled
-from perfmodel.validate.records.store import RESULTS, latest, newest, records
-from perfmodel.validate.records.summary import points
+from perfmodel.validate.records import RESULTS, latest, newest, points, records
 from tests.validate.tiny import refused
 
 FACTORS = {"linear ops": 1.2, "attention": 0.8, "rest of a pass": 2.5, "outside the passes": 3.0}

@@ -13,8 +13,7 @@ from perfmodel.validate.harness.estimate import scenario_of
 from perfmodel.validate.harness.micro.jobs import Job
 from perfmodel.validate.harness.micro.kernels import KernelMaker
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
-from perfmodel.validate.records.plan import Plan, load_plan, spec_of
-from perfmodel.validate.records.summary import points
+from perfmodel.validate.records import Plan, load_plan, points, spec_of
 from tests.validate.tiny import BLOCK, measured, write
 
 CPU = torch.device("cpu")

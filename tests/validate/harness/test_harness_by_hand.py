@@ -32,7 +32,7 @@ from perfmodel.validate.harness.estimate import estimate, scenario_of
 from perfmodel.validate.harness.point_runner import LoadedModels, PointRunner
 from perfmodel.validate.harness.side_by_side import compare, difference, run
 from perfmodel.validate.lm.data import held_out_prompts
-from perfmodel.validate.records.plan import load_plan
+from perfmodel.validate.records import load_plan
 from tests.validate.tiny import BLOCK, refused, write
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 1)

@@ -17,7 +17,7 @@ from perfmodel.validate.harness.micro import kernels, run
 from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DecoderRun
-from perfmodel.validate.records.plan import Plan, load_plan
+from perfmodel.validate.records import Plan, load_plan
 from tests.validate.tiny import BLOCK, write
 
 CPU = torch.device("cpu")

@@ -11,8 +11,7 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.validate.harness import measure, session
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.records.schema import SCHEMA_VERSION
-from perfmodel.validate.records.store import Record, records
+from perfmodel.validate.records import SCHEMA_VERSION, Record, records
 from tests.validate import ranks
 from tests.validate.tiny import BLOCK, command, measured, write
 

@@ -17,8 +17,7 @@ from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.harness.estimate import scenario_of
 from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from, host_spec
 from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes
-from perfmodel.validate.records.plan import Plan, load_plan, spec_of
-from perfmodel.validate.records.store import Record, read_record
+from perfmodel.validate.records import Plan, Record, load_plan, read_record, spec_of
 from tests.validate.tiny import BLOCK, refused, write
 
 TRUTH = {

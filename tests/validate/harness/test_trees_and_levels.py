@@ -15,10 +15,7 @@ from perfmodel.speculation.tree_shape import branching
 from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.fit.counted_points import PointSet
 from perfmodel.validate.harness.estimate import estimate, scenario_of
-from perfmodel.validate.records.plan import Plan, load_plan
-from perfmodel.validate.records.schema import SAMPLES
-from perfmodel.validate.records.store import Record, read_record
-from perfmodel.validate.records.summary import points
+from perfmodel.validate.records import SAMPLES, Plan, Record, load_plan, points, read_record
 from tests.validate.tiny import BLOCK, measured, refused, write
 
 CHAIN = {key: value for key, value in BLOCK.items() if key not in ("gamma", "alpha")}

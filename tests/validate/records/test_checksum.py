@@ -10,8 +10,7 @@ from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import GivenFacts
 from perfmodel.validate.harness.journal import as_record, encode
-from perfmodel.validate.records.checksum import check_stamp
-from perfmodel.validate.records.store import BUNDLED, read_record
+from perfmodel.validate.records import BUNDLED, check_stamp, read_record
 
 RECORDS = {
     "points": "cpu-1/20261121T122043Z-94313695-cpu-full.json",

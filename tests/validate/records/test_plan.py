@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfmodel.validate.harness.estimate import estimate, fitting
-from perfmodel.validate.records.plan import Plan, load_plan, plan_names, spec_of
+from perfmodel.validate.records import Plan, load_plan, plan_names, spec_of
 from perfmodel.validate.records.plan_points import GridBlock
 from tests.validate.tiny import BLOCK, TINY, refused, write
 

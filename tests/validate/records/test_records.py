@@ -10,8 +10,18 @@ import numpy as np
 import pytest
 import yaml
 
-from perfmodel.validate.records.store import RESULTS, Record, latest, read_record, records, withdrawn
-from perfmodel.validate.records.summary import is_quiet, points, quiet_line, repeatability, steady_share
+from perfmodel.validate.records import (
+    RESULTS,
+    Record,
+    is_quiet,
+    latest,
+    points,
+    quiet_line,
+    read_record,
+    records,
+    withdrawn,
+)
+from perfmodel.validate.records.summary import repeatability, steady_share
 from tests.validate.tiny import changed, refused
 
 

@@ -15,7 +15,7 @@ from perfmodel.validate.engine.formats import clients, llama_cpp, printed_block,
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import parse_objects
 from perfmodel.validate.engine.timing import GivenFacts, Timing
-from perfmodel.validate.records.checksum import check_stamp
+from perfmodel.validate.records import check_stamp
 
 
 class BenchFormat(NamedTuple):

@@ -18,8 +18,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.validate.harness.micro.jobs import SMALL, linear_shapes, shell_smalls, small_bytes
-from perfmodel.validate.records.schema import KernelRow
-from perfmodel.validate.records.store import Record
+from perfmodel.validate.records import KernelRow, Record
 from perfmodel.validate.solving import grouped, least_squares, nonnegative, significant
 
 Statistic = Literal["median", "best"]

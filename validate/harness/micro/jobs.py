@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel import costs
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.validate.records.plan import Plan, spec_of
+from perfmodel.validate.records import Plan, spec_of
 
 COPY_BYTES = (2**20, 2**23, 2**25, 2**27, 2**29, 2**31)
 MESSAGE_BYTES = (2**12, 2**14, 2**16, 2**18, 2**20, 2**23, 2**26)

@@ -36,7 +36,7 @@ from perfmodel.validate.decoder.fp8 import FP8, product
 from perfmodel.validate.decoder.rope import rotary
 from perfmodel.validate.harness.micro.jobs import Job, heads_of, linear_shapes, shell_spec
 from perfmodel.validate.harness.point_runner import DecoderRun, Snapshot
-from perfmodel.validate.records.plan import Plan
+from perfmodel.validate.records import Plan
 
 SPREAD_BYTES = 2**28
 """Bytes of all rotating buffers together (or of one large one)."""

@@ -14,8 +14,7 @@ from perfmodel.validate.harness.micro.jobs import SMALL, Job, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
 from perfmodel.validate.harness.point_runner import DTYPES
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
-from perfmodel.validate.records.plan import MIN_SAMPLES, Plan
-from perfmodel.validate.records.store import RESULTS
+from perfmodel.validate.records import MIN_SAMPLES, RESULTS, Plan
 
 STRETCH_S = 4e-3
 """Seconds of a series of calls that is timed together, so that the clock's own cost is negligible."""
