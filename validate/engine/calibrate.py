@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +92,7 @@ def calibrate(
 
 def distinct(timings: Sequence[Timing]) -> list[Timing]:
     """Every row once, even if several files hold it."""
-    return list({replace(t, where=""): t for t in reversed(timings)}.values())[::-1]
+    return list({t.model_copy(update={"where": ""}): t for t in reversed(timings)}.values())[::-1]
 
 
 def _shipped(

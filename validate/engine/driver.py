@@ -160,7 +160,7 @@ def _timing(
         seconds, how = chunk_tokens * tpot, "stretch over its chunks (read late, several at once)"
     if counted_gain is not None and abs(chunk_tokens / counted_gain - 1) > 2 * ONE_CHUNK:
         gained, seconds, how = counted_gain, counted_gain * tpot, "Omega of the counters x time of a token"
-    return Timing(
+    return Timing.checked(
         where=f"{url}: {load.key}",
         seconds=seconds,
         batch=float(load.batch),

@@ -3,23 +3,21 @@ reader of these.
 """
 
 import datetime
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs.boundary import files
-from perfmodel.specs.boundary.frozen import FINITE, Frozen
-from perfmodel.validate.engine.timing import Timing
+from perfmodel.specs.boundary.frozen import Frozen
+from perfmodel.validate.engine.timing import Seconds, Timing
 from perfmodel.validate.records import check_stamp, version
 
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,60}\Z"
 """Pattern of an engine and of a version in a file name."""
-Finite = Annotated[float, Meta(ge=0, le=FINITE)]
 
 
 class EngineSubject(Frozen):
@@ -53,38 +51,24 @@ class EngineSubject(Frozen):
         return files.parse(cls, values, "--engine, --version")
 
 
-class EnginePoint(Frozen):
-    """One timed step (`Timing`), or the reason for its absence. samples: seconds, thinned to 200 order
-    statistics.
-    """
+class EnginePoint(Timing):
+    """One timed step, or the reason for its absence. samples: seconds, thinned to 200 order statistics."""
 
     key: str
     status: Literal["ok", "failed"] = "ok"
     error: str | None = None
     utc: str | None = None
-    kind: Literal["iteration", "pass", "pass_with_draft"] = "iteration"
-    seconds: Annotated[float, Meta(ge=0, lt=1e5)] = 0.0
-    batch: Annotated[float, Meta(gt=0, le=FINITE)]
-    context: Annotated[float, Meta(ge=0, le=FINITE)]
-    gamma: Annotated[int, Meta(ge=0)]
-    tokens_per_iteration: Annotated[float, Meta(ge=1, le=FINITE)] = 1.0
-    prompt: Finite | None = None
-    output: Finite | None = None
-    ttft_s: Finite | None = None
-    how: str = ""
-    prefill_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    samples: tuple[Finite, ...] = ()
+    seconds: Seconds = 0.0
 
     @classmethod
     def of(cls, key: str, timing: Timing, utc: str | None = None) -> "EnginePoint":
-        """A timing as a row."""
-        values = {name: value for name, value in asdict(timing).items() if name in cls.__struct_fields__}
-        return files.parse(cls, values | {"key": key, "utc": utc}, timing.where)
+        """A timing as a row, which does not name its origin."""
+        return cls(**structs.asdict(timing) | {"key": key, "utc": utc, "where": ""})
 
     def timing(self, where: str) -> Timing:
         """The row as a timing."""
-        fields = {n: getattr(self, n) for n in Timing.__dataclass_fields__ if n in self.__struct_fields__}
-        return Timing(**fields | {"where": f"{where}: {self.key}"})
+        values = {name: getattr(self, name) for name in Timing.__struct_fields__}
+        return Timing(**values | {"where": f"{where}: {self.key}"})
 
 
 class EngineRecord(Frozen):

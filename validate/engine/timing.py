@@ -1,28 +1,21 @@
 """One row of a benchmark file: the time of one decoding step, with its batch, context and draft length."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from perfmodel.errors import refuse
+from perfmodel.specs.boundary import files
+from perfmodel.specs.boundary.frozen import Frozen
 
 MAX_PREFILL_SHARE = 0.06
 """Share of the time between tokens that other requests' prompts may take in a usable row."""
-RANGES = (
-    ("seconds", 1e-9, 1e5),
-    ("batch", 1e-3, 1e9),
-    ("context", 0, 1e9),
-    ("gamma", 0, 4096),
-    ("tokens_per_iteration", 1, 4097),
-    ("output", 0, 1e9),
-    ("prompt", 0, 1e9),
-    ("prefill_share", 0, 1),
-    ("ttft_s", 0, 1e5),
-)
-"""Figure of a `Timing`, its lowest and its highest value."""
+Tokens = Annotated[float, Meta(ge=0, le=1e9)]
+Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(Frozen):
     """One measured step of an engine.
 
     kind: an ``iteration`` of the serving loop (at gamma 0 one baseline step), a bare target ``pass`` over
@@ -32,28 +25,24 @@ class Timing:
     estimated share of other requests' prefill in `seconds`.
     """
 
-    where: str
-    seconds: float
-    batch: float
-    context: float
-    gamma: int
+    where: str = ""
+    seconds: Annotated[float, Meta(ge=1e-9, le=1e5)]
+    batch: Annotated[float, Meta(ge=1e-3, le=1e9)]
+    context: Tokens
+    gamma: Annotated[int, Meta(ge=0, le=4096)]
     kind: Literal["iteration", "pass", "pass_with_draft"] = "iteration"
-    tokens_per_iteration: float = 1.0
-    output: float | None = None
-    prompt: float | None = None
+    tokens_per_iteration: Annotated[float, Meta(ge=1, le=4097)] = 1.0
+    output: Tokens | None = None
+    prompt: Tokens | None = None
     how: str = ""
-    prefill_share: float = 0.0
-    ttft_s: float | None = None
-    samples: tuple[float, ...] = ()
+    prefill_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    ttft_s: Seconds | None = None
+    samples: tuple[Seconds, ...] = ()
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def checked(cls, **values: Any) -> "Timing":
         """Refuses (InputError) values that no engine can report."""
-        for name, low, high in RANGES:
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise refuse(self.where, name, f"from {low:g} to {high:g}", value)
-        if not all(0 <= value <= 1e5 for value in self.samples):
-            raise refuse(self.where, "samples", "from 0 to 100000 seconds", "others")
+        return files.parse(cls, values, values["where"])
 
     @property
     def name(self) -> str:

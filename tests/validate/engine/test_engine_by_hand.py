@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.models.model import load_model
@@ -249,7 +250,7 @@ def test_where_constants_are_sought() -> None:
     alone = sought(BASE, ROWS[1:], load_model("llama-3.1-8b"))
     assert alone["iteration_fixed_s"].spread == pytest.approx(0.0022)
     assert alone["iteration_sequence_s"].spread == pytest.approx(0.0007)
-    passes = sought(BASE, [replace(t, kind="pass") for t in ROWS], load_model("llama-3.1-8b"))
+    passes = sought(BASE, [structs.replace(t, kind="pass") for t in ROWS], load_model("llama-3.1-8b"))
     assert [name for name in found if name not in passes] == ["iteration_fixed_s", "iteration_sequence_s"]
     assert sought(BASE, ROWS[:1], load_model("llama-3.1-8b")).keys() == passes.keys()
 
@@ -282,7 +283,7 @@ def test_what_the_rows_weigh_and_which_constant_they_say_least_of() -> None:
 
 def test_a_row_in_several_files_counts_once() -> None:
     one, other = timing(4, 3, 2.0), timing(4, 3, 3.0)
-    assert distinct([one, replace(one, where="again"), other]) == [one, other]
+    assert distinct([one, structs.replace(one, where="again"), other]) == [one, other]
 
 
 def test_a_speedup_has_a_plain_step_of_its_batch_within_a_tenth_of_its_context() -> None:
@@ -293,7 +294,7 @@ def test_a_speedup_has_a_plain_step_of_its_batch_within_a_tenth_of_its_context()
         timing(2, 0, 0.1),
     ]
     assert speedup_pairs(rows) == [(0, 2)]
-    assert speedup_pairs([rows[0], timing(4, 0, 0.1), replace(rows[3], kind="pass")]) == []
+    assert speedup_pairs([rows[0], timing(4, 0, 0.1), structs.replace(rows[3], kind="pass")]) == []
     assert speedup_pairs([timing(2, 0, 0.1, context=1111.0), *rows[:1]]) == [(1, 0)]
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from perfmodel.answers.question.query import Query
 from perfmodel.cli import run
@@ -60,7 +61,7 @@ def engine(rows: list[Timing], noise: float = 0.0, truth: dict[str, float] = TRU
     seconds = EngineRows(tuple(rows), rows_of(rows, QUERY, base).scenario).predict(with_values(base, truth))
     draw = random.Random(0)
     return [
-        replace(t, seconds=float(s) * (1 + draw.uniform(-noise, noise)))
+        structs.replace(t, seconds=float(s) * (1 + draw.uniform(-noise, noise)))
         for t, s in zip(rows, seconds, strict=True)
     ]
 
@@ -122,7 +123,9 @@ def test_rows_that_scatter_widely_determine_nothing() -> None:
 
 def test_a_row_out_of_line_does_not_bend_the_rest() -> None:
     rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 2, 7)])
-    spoilt = [replace(rows[7], seconds=3 * rows[7].seconds) if i == 7 else t for i, t in enumerate(rows)]
+    spoilt = [
+        structs.replace(rows[7], seconds=3 * rows[7].seconds) if i == 7 else t for i, t in enumerate(rows)
+    ]
     found = made(spoilt)
     errors = np.abs(found.rows.predict(found.calibration) / [t.seconds for t in rows] - 1)
     assert np.median(errors) < 0.02
@@ -147,7 +150,7 @@ def test_bare_passes_are_fitted_as_passes() -> None:
 
 def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
     rows = engine([timing(b, s, k) for b, s in PLACES for k in (0, 3)])
-    disturbed = replace(rows[0], seconds=2 * rows[0].seconds, prefill_share=0.3, where="slow.json")
+    disturbed = structs.replace(rows[0], seconds=2 * rows[0].seconds, prefill_share=0.3, where="slow.json")
     assert usable([*rows, disturbed]) == (rows, [disturbed])
     found = made([*rows, disturbed])
     assert found.aside == (disturbed,)
@@ -166,7 +169,7 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
 def test_too_little_is_refused_in_one_line(rows, says) -> None:
     refused(f"--from: (x|no file): must hold {says}.*--plan", check_enough, rows)
     says = r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill"
-    refused(says, check_enough, [], [replace(timing(1.0, 1024.0, 3), where="slow.json")])
+    refused(says, check_enough, [], [structs.replace(timing(1.0, 1024.0, 3), where="slow.json")])
 
 
 def test_the_calibration_answers_questions_and_its_record_fits_it_again(tmp_path, fitted, capsys) -> None:

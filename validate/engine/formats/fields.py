@@ -115,13 +115,17 @@ def step(
     drafted: draft length and tokens per iteration (`timing.speculation`).
     """
     (gamma, gained), (prompt, output) = drafted, lengths
-    place: dict[str, Any] = {
-        "batch": batch,
-        "context": prompt + output / 2,
-        "prompt": prompt,
-        "output": output,
-    }
-    return Timing(where=where, seconds=seconds, gamma=gamma, tokens_per_iteration=gained, **place, **more)
+    return Timing.checked(
+        where=where,
+        seconds=seconds,
+        batch=batch,
+        context=prompt + output / 2,
+        gamma=gamma,
+        tokens_per_iteration=gained,
+        prompt=prompt,
+        output=output,
+        **more,
+    )
 
 
 def thinned(values: Sequence[float]) -> tuple[float, ...]:

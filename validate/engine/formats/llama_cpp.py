@@ -2,7 +2,6 @@
 server.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from perfmodel.errors import refuse
@@ -53,4 +52,4 @@ def server(where: str, answer: dict[str, Any], given: GivenFacts) -> list[Timing
     made = step(
         where, seconds, given.batch or 1.0, (prompt, tokens), drafted, how="answer time over iterations"
     )
-    return [replace(made, output=tokens + 1)]
+    return [made.model_copy(update={"output": tokens + 1})]

@@ -1,7 +1,6 @@
 """vLLM's own benchmarks: ``vllm bench serve`` and ``forward``."""
 
 import statistics
-from dataclasses import replace
 from typing import Any
 
 from perfmodel.errors import refuse
@@ -59,15 +58,14 @@ def serve(where: str, run: dict[str, Any], given: GivenFacts) -> list[Timing]:
     step = fields.of_client(where, tpot, (length, gained), batch, (prompt, output), ttft_s, completed)
     if not chunks or abs(tokens / len(chunks) / gained - 1) > ONE_CHUNK or fields.bunched(chunks):
         return [step]
-    by_chunk = replace(
-        step,
-        seconds=statistics.median(chunks),
-        tokens_per_iteration=min(max(tokens / len(chunks), 1.0), length + 1.0),
-        how="median time between chunks, one an iteration",
-        prefill_share=0.0,
-        samples=thinned(chunks),
-    )
-    return [by_chunk]
+    by_chunk = {
+        "seconds": statistics.median(chunks),
+        "tokens_per_iteration": min(max(tokens / len(chunks), 1.0), length + 1.0),
+        "how": "median time between chunks, one an iteration",
+        "prefill_share": 0.0,
+        "samples": thinned(chunks),
+    }
+    return [Timing.checked(**step.model_dump() | by_chunk)]
 
 
 def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]:
@@ -86,7 +84,7 @@ def forward(where: str, case: dict[str, Any], given: GivenFacts) -> list[Timing]
         return []
     rank = (objects(where, case, "ranks") or [{}])[0]
     scope = found(rank, "timing_scope") or "target_only"
-    timing = Timing(
+    timing = Timing.checked(
         where=where,
         kind="pass_with_draft" if scope == "target_and_drafter" else "pass",
         seconds=positive(where, case, "median_us") / 1e6,
