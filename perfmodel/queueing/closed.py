@@ -180,19 +180,30 @@ def _closed(steps: StepTimes, load: Load, limits: Limits, spread: float, clients
     ttft = ttft + Moments(room, np.square(OF_ROOM * room))
     mean = decoding / lengths.decoded
     prompts, prompt = Moments(others, REGULAR * others), steps.prompt_at(1.0 + others)
-    n, no = np.arange(steps.seats + 1.0), np.zeros(clients.shape, bool)
-    served = np.minimum(served, sent)
+    no, served = np.zeros(clients.shape, bool), np.minimum(served, sent)
     running = served * decoding
-    near = np.clip(1.0 - np.abs(n - running[:, None]), 0.0, 1.0)
-    seen = _as_seen(steps, near)
+    decode = _share_of_batches(steps, inside, running / inside)
+    seen = _as_seen(steps, decode)
     tpot = per_token(steps, lengths, mean, prompts, prompt, Moments(1.0), spread, seen)
-    return ServedLoad(lengths, running, served, no, ttft, tpot, most, near, no)
+    return ServedLoad(lengths, running, served, no, ttft, tpot, most, decode, no)
 
 
 def _as_seen(steps: StepTimes, share: Array) -> Array:
     """Shares of time ``[load, n]`` from n = 1 as a request sees them, weighted by the number of requests."""
     busy = share[:, 1:] * steps.batches
     return busy / busy.sum(1, keepdims=True)
+
+
+def _share_of_batches(steps: StepTimes, clients: Array, share: Array) -> Array:
+    """Probability ``[load, n]`` of n decoding clients, n = 0 ... seats, of which each decodes for a share of
+    the time.
+    """
+    left = np.maximum(clients[:, None] + 1.0 - steps.batches, TINY) / steps.batches
+    ratio = left * (np.maximum(share, TINY) / np.maximum(1.0 - share, TINY))[:, None]
+    logs = np.cumsum(np.log(ratio), 1)
+    weight = np.concatenate([np.zeros_like(logs[:, :1]), logs], 1)
+    weight = np.exp(weight - weight.max(1, keepdims=True))
+    return np.asarray(weight / weight.sum(1, keepdims=True))
 
 
 def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> tuple[Array, Array]:
@@ -215,7 +226,8 @@ def at_server(steps: StepTimes, load: Load, limits: Limits, clients: Array) -> t
 def _cycle_within(
     steps: StepTimes, lengths: Lengths, limits: Limits, inside: Array, most: float
 ) -> tuple[Array, Moments, Array, Array]:
-    """`_cycle`, and requests per second: at least the rate of fewer clients, at most the capacity (`most`).
+    """`_cycle`, and requests per second: at least the rate of fewer clients (a table may be slower among
+    more), at most the capacity (`most`).
 
     By Little's law a client's cycle lasts clients / rate. If that is shorter than `_cycle`, decoding is
     shorter too, but at one draft length never shorter than with fewer clients.
@@ -223,9 +235,13 @@ def _cycle_within(
     fewer = np.geomspace(1.0, max(float(inside.max()), 1.0), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, inside]), return_inverse=True)
     decoding, ttft, others = _cycle(steps, lengths, limits, tried)
-    rising = np.asarray if steps.table else np.maximum.accumulate
+    rising, least = np.maximum.accumulate, np.ones_like(tried)
+    if steps.table:  # serves less where it changes to a slower length
+        each = steps.batches / steps.decode_s
+        rising, least = np.asarray, np.interp(1.0 + others, steps.batches, each / np.maximum.accumulate(each))
     decoding = rising(decoding)
-    rates = np.minimum(np.maximum.accumulate(tried / (decoding + ttft.mean)), most)
+    rates = tried / (decoding + ttft.mean)
+    rates = np.minimum(np.maximum(rates, least * np.maximum.accumulate(rates)), most)
     shorter = np.minimum(1.0, tried / rates / (decoding + ttft.mean))
     decoding, at = rising(decoding * shorter), places[fewer.size :]
     times = ttft.mean, ttft.variance, ttft.third, ttft.least
@@ -268,6 +284,9 @@ def _cycle(
     # others that end in a pass, each followed by a prompt
     ends = others / steps.iterations(lengths)
     pass_s = steps.decode_at(batch) + ends * steps.prompt_at(batch)
+    if steps.table:
+        seen = _as_seen(steps, _share_of_batches(steps, clients, share))
+        pass_s = seen @ steps.decode_s + ends * steps.prompt_at(batch)
     decoding = steps.iterations(lengths) * pass_s
     alone = (1.0 - share) ** (clients - 1.0)  # no one else decodes
     seen = np.stack([alone, 1.0 - alone], -1)

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.load import Lengths, whole_passes
 from perfmodel.queueing.moments import Moments, mixed, sometimes, uniform
 from perfmodel.queueing.occupancy import NEGLIGIBLE, TINY
 from perfmodel.queueing.steps import StepTimes
@@ -146,20 +146,6 @@ def own_passes_of(steps: StepTimes, lengths: Lengths, per_pass: Array, batch: Ar
     if steps.cached is None:
         return whole_passes(1.0 / per_pass, lengths.input_cv)
     return steps.cached.passes(per_pass * steps.prompt_tokens(lengths, batch))
-
-
-def whole_passes(mean: Array, cv: float) -> Array:
-    """Expected number of passes, rounded up, for prompts that take a uniform number with this mean and
-    variation.
-    """
-    half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
-
-    def area(x: Array) -> Array:
-        """Integral of the rounded-up number from 0."""
-        whole = np.ceil(x)
-        return whole * x - whole * (whole - 1.0) / 2.0
-
-    return (area(mean + half) - area(np.maximum(mean - half, 0.0))) / (half + np.minimum(half, mean))
 
 
 def per_token(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.operations import Floats
+from perfmodel.operations import Array, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +67,17 @@ class Limits:
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     memory_fraction: float = 0.92
+
+
+def whole_passes(mean: Array, cv: float) -> Array:
+    """Expected number of passes, rounded up, for prompts that take a uniform number with this mean and
+    variation.
+    """
+    half = np.maximum(np.sqrt(3.0) * cv, 1e-6) * mean
+
+    def area(x: Array) -> Array:
+        """Integral of the rounded-up number from 0."""
+        whole = np.ceil(x)
+        return whole * x - whole * (whole - 1.0) / 2.0
+
+    return (area(mean + half) - area(np.maximum(mean - half, 0.0))) / (half + np.minimum(half, mean))

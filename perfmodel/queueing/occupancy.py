@@ -141,12 +141,13 @@ def _stationary(load: Array, index: Array) -> tuple[Array, Array]:
 
     The flow across each cut is balanced: pi(n) mu(n) m = pi(n-1) (rate + (m - 1) mu(n-1)), where m is the
     effective mean bunch. Beyond the last seat weights fall by a constant factor. If they would rise, two
-    loads are possible at one rate, and the lower one is reported.
+    loads are possible at one rate. The lower one is reported: weights stay where they would rise to the end.
     """
     # mu(n-1) / mu(n), and mu(0) = 0
     slower = np.concatenate([np.zeros_like(index), load[:, 1:] / load[:, :-1]], 1)
     ratio = np.maximum(load + slower * (index - 1.0), TINY) / index
-    weight = np.concatenate([np.zeros_like(index), np.cumsum(np.log(ratio), 1)], 1)
+    rises = np.logical_and.accumulate((ratio > 1)[:, ::-1], 1)[:, ::-1]
+    weight = np.concatenate([np.zeros_like(index), np.cumsum(np.where(rises, 0.0, np.log(ratio)), 1)], 1)
     weight = np.exp(weight - weight.max(1, keepdims=True))
     beyond = (load[:, -1] + index[:, 0] - 1.0) / index[:, 0]
     beyond = np.where(beyond < 1, beyond, 0.0)

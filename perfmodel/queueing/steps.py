@@ -17,7 +17,7 @@ from perfmodel import costs
 from perfmodel.drafts.model import ModelDraft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats
-from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.load import Lengths, Limits, whole_passes
 from perfmodel.queueing.prefix import CachedPrompts, Engine, Reuse
 from perfmodel.specs.calibrations.by_engine import engine_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
@@ -204,12 +204,15 @@ def step_times(
         reading = readings[gamma > 0]
         batch, cached = n[: max(seats, 1), 0], None
         decoding, ending = batch * (gamma + 1.0), batch * gained[at] / lengths.decoded
-        prompt_s = prompt_s_of(reading, limits, decoding, ending, lengths.input_mean)
+        left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0)
+        alone = whole_passes(lengths.input_mean / left, lengths.input_cv)
+        prompt_s = prompt_s_of(reading, left, decoding, ending, alone, lengths.input_mean)
         if reuse is not None and laws is not None:
             decoding_s = decode[: batch.size, at] / ending
             for _ in range(ROUNDS if reuse.think_s else 1):
                 cached = reuse.cached(laws[at], float(sequences[at]), lengths, decoding_s + prompt_s)
-                prompt_s = prompt_s_of(reading, limits, decoding, ending, cached.read, cached.pairs)
+                alone = cached.passes(left)
+                prompt_s = prompt_s_of(reading, left, decoding, ending, alone, cached.read, cached.pairs)
         times.append(
             StepTimes(
                 gamma=gamma,
@@ -239,16 +242,22 @@ def excess(gamma: int, gained: float) -> float:
 
 
 def prompt_s_of(
-    reading: Reading, limits: Limits, decoding: Array, ending: Array, tokens: Floats, pairs: Floats = 0.0
+    reading: Reading,
+    left: Array,
+    decoding: Array,
+    ending: Array,
+    alone: Array,
+    tokens: Floats,
+    pairs: Floats = 0.0,
 ) -> Array:
     """Seconds that a prompt adds to a pass, by running batch, given mean prompt tokens and pairs of a prompt
     token and a cached one.
 
-    decoding: other tokens of the pass. ending: mean number of requests that end in it (Poisson).
+    left: prompt tokens for which a pass has room. decoding: other tokens of the pass. ending: mean number of
+    requests that end in it (Poisson). alone: passes in which a prompt is read that meets no other.
     """
-    left = np.maximum(limits.max_num_batched_tokens - decoding, 1.0) / tokens
-    # prompts of a pass that has any, as far as they fit: of a longer one a part
-    together = np.minimum(ending / -np.expm1(-ending), left)
+    # passes with prompts are those in which any comes or goes on, and at least as many as these fill
+    together = np.minimum(ending / -np.expm1(-alone * ending), left / tokens)
     return reading(decoding, together * tokens) / together + reading.cached_s * pairs
 
 

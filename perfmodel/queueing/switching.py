@@ -36,7 +36,7 @@ def switched(
         decode_s=decode * mean / gained,
         prompt_s=prompt,
         seats=chosen.size,
-        table=tuple(times[k] for k in chosen.tolist()),
+        table=tuple(times[k] for k in chosen.tolist()) if np.ptp(chosen) else (),
     )
 
 

@@ -74,3 +74,15 @@ def test_clients_of_a_policy_that_slows_them_have_a_first_token_after_they_send(
     clients = tuple(2**n for n in range(9))
     rows = pm.traffic(**ASKED, alpha=alpha, gamma="adaptive", max_concurrency=clients).rows
     assert min(row.ttft_s.mean for row in rows) > 0
+
+
+@pytest.mark.parametrize("clients", [63, 65, 80])
+def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> None:
+    """Drafts stop at 64 requests: fewer are served than among 63. The number that decode varies."""
+    found = pm.traffic(
+        "mistral-small-3.2-24b", "h100", 100, 300, output_std=150, draft="eagle3", alpha=0.85, replay=True,
+        engine="sglang", gamma="adaptive", max_concurrency=clients, num_prompts=2000,
+    )  # fmt: skip
+    told, met = found.rows[1], found.replay[1]
+    assert told.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.05)
+    assert told.requests_per_s == pytest.approx(met.requests_per_s, rel=0.04)

@@ -120,10 +120,12 @@ def test_prompts_of_one_pass_share_its_fixed_time() -> None:
     """Of a Poisson number that ends in a pass; one with prompts takes 0.1 s more, whatever it reads."""
     reading = Reading(np.array([0.0, 1e6]), np.zeros(2), 0.0, pass_s=0.1)
     ending = np.array([1e-9, 0.7, 5.0])
-    told = prompt_s_of(reading, Limits(max_num_batched_tokens=401), np.ones(3), ending, 100.0)
+    left, decoding, passes = np.full(3, 400.0), np.ones(3), np.ones(3)
+    told = prompt_s_of(reading, left, decoding, ending, passes, 100.0)
     np.testing.assert_allclose(told, [0.1, 0.1 * (1 - np.exp(-0.7)) / 0.7, 0.025])  # at most four fit
-    long = prompt_s_of(reading, Limits(max_num_batched_tokens=401), np.ones(3), ending, 1000.0)
-    np.testing.assert_allclose(long, 0.25)  # in 2.5 passes
+    long = prompt_s_of(reading, left, decoding, ending, 3.0 * passes, 1000.0)
+    busy = 1 - np.exp(-3.0 * 0.7)  # three passes where one prompt is alone; 2.5 where the next one follows
+    np.testing.assert_allclose(long, [0.3, 0.1 * max(busy / 0.7, 2.5), 0.25])
 
 
 def test_a_pass_that_jumps_with_the_batch_leaves_a_first_token_its_time() -> None:

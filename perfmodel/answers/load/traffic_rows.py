@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
-from perfmodel.queueing.closed import ServedLoad, mean_tpot_s, serve
+from perfmodel.queueing.closed import OVERFLOWS, ServedLoad, mean_tpot_s, serve
 from perfmodel.queueing.load import Load
 from perfmodel.queueing.moments import Moments
 from perfmodel.queueing.occupancy import prompts_per_pass
@@ -287,18 +287,18 @@ def _warnings(
         told.append(
             "prompts share passes and are split among them: use the TTFT of --replay, up to 30 % more"
         )
-    elif (
-        question.opens
-        and question.burstiness != 1
-        and served.requests_per_s[at] > BUSY * served.saturation_rate
+    elif question.opens and (
+        question.burstiness < 1
+        or (question.burstiness > 1 and served.requests_per_s[at] > BUSY * served.saturation_rate)
     ):
-        told.append("arrivals are not Poisson: use the means of --replay, TPOT may be 20 % apart")
+        told.append("arrivals are not Poisson: use the means of --replay, which may be 20 % apart")
     elif short:
         told.append(f"an answer decodes in less time than {short} prefills: use the mean of --replay")
     if served.metastable[at]:
-        told.append(
-            "two running batches are possible at this rate: a burst may leave the server in the slower one"
-        )
+        fills = served.share[at, -1] > OVERFLOWS
+        slower = "the slower one is shown, and use --replay for the time until bursts reach it"
+        after = slower if fills else "a burst may leave the server in the slower one"
+        told.append(f"two running batches are possible at this rate: {after}")
     if question.limits_s and replicas is None and question.opens:
         told.append(
             f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length"
