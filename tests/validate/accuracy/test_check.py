@@ -279,7 +279,7 @@ def test_records_of_an_engine_are_checked_with_what_was_fitted_to_them(tmp_path,
     baseline = ("--baseline", str(tmp_path.parent / "engine-baseline.json"))
     assert check(tmp_path, *baseline, "--write") == 0
     assert check(tmp_path, *baseline) == 0
-    rows = [replace(t, seconds=1.5 * t.seconds) for t in timings()]
+    rows = [t.model_copy({"seconds": 1.5 * t.seconds}) for t in timings()]
     anew = calibrate(rows, query, [load_calibration("ideal")], subject, (PATH.name,))
     path.unlink()
     write_yaml(anew.calibration, path, "a test")
