@@ -20,6 +20,7 @@ from perfmodel.operations import Array, Floats
 from perfmodel.queueing.load import Lengths, Limits, whole_passes
 from perfmodel.queueing.prefix import CachedPrompts, Engine, Reuse
 from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
@@ -38,7 +39,7 @@ class Reading:
 
     tokens, seconds: knots of the time of a pass without attention. token_s: attention and draft per prompt
     token. pass_s: additional time of a pass that reads prompts. cached_s: attention per prompt token and
-    cached token before it.
+    cached token before it. alone: prompts have passes of their own, between those that decode.
     """
 
     tokens: Array
@@ -46,6 +47,7 @@ class Reading:
     token_s: Array | float
     pass_s: float = 0.0
     cached_s: float = 0.0
+    alone: bool = False
 
     def slowed(self, factor: float) -> "Reading":
         """All times multiplied by a factor."""
@@ -54,8 +56,11 @@ class Reading:
 
     def __call__(self, decoding: Array, read: Array) -> Array:
         """Seconds that `read` prompt tokens add to a pass that also runs `decoding` tokens."""
-        both, alone = (np.interp(at, self.tokens, self.seconds) for at in (decoding + read, decoding))
-        return np.asarray(np.maximum(both - alone, 0.0) + self.token_s * read + self.pass_s)
+        own, both, without = (
+            np.interp(at, self.tokens, self.seconds) for at in (read, decoding + read, decoding)
+        )
+        added = own if self.alone else np.maximum(both - without, 0.0)
+        return np.asarray(added + self.token_s * read + self.pass_s)
 
     def of_one(self) -> Callable[[float, float], float]:
         """The same for one pass at a time, without the cost of arrays."""
@@ -67,6 +72,8 @@ class Reading:
             at = bisect(knots, tokens, 1, last) - 1
             return float(seconds[at] + (tokens - knots[at]) * slopes[at])
 
+        if self.alone:
+            return lambda decoding, read: layers_s(read) + token_s * read + pass_s
         return lambda decoding, read: (
             max(layers_s(decoding + read) - layers_s(decoding), 0.0) + token_s * read + pass_s
         )
@@ -183,7 +190,8 @@ def step_times(
         )
         decode = decode + np.where(drafted > 0, drafted * draft + overhead, 0.0)
     gained = scenario.acceptance.tokens_per_iteration(drafted)
-    own = own or request_constants().of(engine_of(scenario.machine.calibration))
+    machine = scenario.machine
+    own = own or request_constants().of(engine_of(machine.calibration), architecture_of(machine.gpu))
     sequences = sequences_of(scenario, context, drafted, limits, own.reserved_bytes)
     laws = None
     if reuse is not None:
@@ -298,5 +306,6 @@ def readings_of(
         token_s=own,
         pass_s=of_engine.prompt_layer_s * scenario.target.num_hidden_layers / groups,
         cached_s=float(own / square),
+        alone=of_engine.prompts_alone,
     )
     return without, replace(without, token_s=own + draft / prompt / groups)

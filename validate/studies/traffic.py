@@ -26,6 +26,7 @@ from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs import data_folder
 from perfmodel.specs.calibrations.fit_errors import Z
+from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, log_error, step_log_error, with_calibration
 from perfmodel.validate.records import BUNDLED
@@ -80,6 +81,11 @@ class ServedRun:
         if "dev13107" in stated:
             return MAIN_OF_2026_01
         return stated.rpartition(":")[2] or dated(self.engine, self.date)
+
+    @property
+    def place(self) -> str:
+        """Key of the costs of its requests."""
+        return request_constants().place(self.engine, architecture_of(self.hardware))
 
     @property
     def gained(self) -> float | None:
@@ -208,7 +214,7 @@ def folds() -> Folds:
 def held_out(run: ServedRun, by: str) -> EngineRequests:
     """The costs of a request, fitted to the other rows."""
     of = folds()[BY[by](run)]
-    return EngineRequests(**of.get(run.engine, of["common"]))
+    return EngineRequests(**(of.get(run.place) or of.get(run.engine, of["common"])))
 
 
 def compare(run: ServedRun, by: str, costs: EngineRequests | None = None, measured: bool = False) -> Compared:

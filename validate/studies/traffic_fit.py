@@ -1,10 +1,10 @@
 """``python -m perfmodel.validate.studies.traffic_fit``: the costs of a request, fitted to ``traffic.csv``.
 
 Every run is replayed once with the present constants, and once with each of them changed. Residuals are then
-linear in the constants, and a fit without any rows is a small least-squares problem. Engines are shrunk
-towards the values of all rows, and these towards the present constants, so a second call takes a second step.
-Writes ``hardware/requests.yaml`` and, for the accuracy gate, the constants of every fold,
-``results/requests.json``.
+linear in the constants, and a fit without any rows is a small least-squares problem. An engine on one
+architecture is shrunk towards the engine, engines towards the values of all rows, and these towards the
+present constants, so a second call takes a second step. Writes ``hardware/requests.yaml`` and, for the
+accuracy gate, the constants of every fold, ``results/requests.json``.
 """
 
 import datetime
@@ -12,7 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,10 +89,15 @@ class StraightLines:
     off: Array
     slopes: Array
 
+    def around(self, costs: EngineRequests) -> "StraightLines":
+        """The same, with residuals at these constants."""
+        move = _between(request_constants().engines[self.run.place], costs)
+        return replace(self, off=self.off + self.slopes @ move)
+
 
 def straight_lines_of(run: ServedRun) -> StraightLines:
     """Replays a run with the present constants, and with each of them changed; passes as measured."""
-    known = request_constants().of(run.engine)
+    known = request_constants().engines[run.place]
 
     def off(costs: EngineRequests) -> Array:
         ratios = compare(run, "length", costs, measured=True).ratios
@@ -147,10 +152,16 @@ def fitted(lines: Sequence[StraightLines]) -> dict[str, EngineRequests]:
     before = request_constants()
     shared = solved(lines, common, np.zeros(len(SCALES)), before.common)
     found = {"common": _moved(before.common, shared)}
-    for name in dict.fromkeys(line.run.engine for line in lines):
-        own = solved([line for line in lines if line.run.engine == name], engine, shared, before.of(name))
-        found[name] = _moved(before.of(name), own)
+    for name in sorted({place for line in lines for place in (line.run.engine, line.run.place)}):
+        of, parent = before.engines[name], found.get(name.partition(".")[0])
+        start = shared if parent is None else _between(of, parent)
+        own = [line.around(of) for line in lines if name in (line.run.engine, line.run.place)]
+        found[name] = _moved(of, solved(own, engine, start, of))
     return found
+
+
+def _between(before: EngineRequests, after: EngineRequests) -> Array:
+    return np.array([s.between(getattr(before, n), getattr(after, n)) for n, s in SCALES.items()])
 
 
 def _moved(before: EngineRequests, move: Array) -> EngineRequests:
@@ -220,7 +231,7 @@ def main() -> None:
 
 
 def _flow(of: EngineRequests) -> str:
-    return "{" + ", ".join(f"{name}: {value!r}" for name, value in of.model_dump().items()) + "}"
+    return "{" + ", ".join(f"{name}: {json.dumps(value)}" for name, value in of.model_dump().items()) + "}"
 
 
 if __name__ == "__main__":

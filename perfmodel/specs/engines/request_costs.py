@@ -19,7 +19,8 @@ class EngineRequests(Frozen):
     tokens. prompt_layer_s: additional time per layer of a pass that reads prompts, whose kernels are launched
     one by one and not as a graph. passes_ahead: passes already handed to the device before the one that takes
     a new request (none with a draft that has its own model). reserved_bytes: memory for activations and
-    graphs, which neither weights nor caches may take.
+    graphs, which neither weights nor caches may take. prompts_alone: whether prompts have passes of their
+    own, as by default in SGLang.
     """
 
     request_s: Annotated[float, Meta(ge=0, lt=10)] = 0.0
@@ -28,6 +29,7 @@ class EngineRequests(Frozen):
     prompt_layer_s: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     passes_ahead: Annotated[float, Meta(ge=0, le=2)] = 0.0
     reserved_bytes: Annotated[float, Meta(ge=0, lt=1e12)] = 0.0
+    prompts_alone: bool = False
 
 
 class Spread(Frozen):
@@ -39,7 +41,7 @@ class Spread(Frozen):
 
 class Requests(Frozen):
     """``hardware/requests.yaml``. common: for an engine without rows; the others are shrunk towards it.
-    acceptance_std: by model.
+    engines: by name, or name and architecture of its devices. acceptance_std: by model.
     """
 
     fitted_on: tuple[str, ...]
@@ -49,9 +51,16 @@ class Requests(Frozen):
     errors: dict[str, Scatter]
     acceptance_std: dict[str, Spread]
 
-    def of(self, engine: str | None) -> EngineRequests:
+    def place(self, engine: str, architecture: str) -> str:
+        """Key of an engine on devices of an architecture."""
+        own = f"{engine}.{architecture}"
+        return own if own in self.engines else engine
+
+    def of(self, engine: str | None, architecture: str) -> EngineRequests:
         """The costs of an engine; none for times that no engine made."""
-        return EngineRequests() if engine is None else self.engines.get(engine, self.common)
+        if engine is None:
+            return EngineRequests()
+        return self.engines.get(self.place(engine, architecture), self.common)
 
 
 @cache
