@@ -52,6 +52,16 @@ def test_advise_leaves_out_what_is_known_to_be_slow() -> None:
     assert pm.advise(**asked, engine="sglang").chosen.draft == "mtp"
 
 
+@pytest.mark.parametrize(("engine", "gamma"), [("vllm", 0), ("sglang", 3)])
+def test_traffic_does_not_choose_what_is_known_to_be_slow(engine: str, gamma: int) -> None:
+    """Its rows stay, but the verdict is the baseline's."""
+    served = {name: value for name, value in (GDN | DRAFTED).items() if name not in ("batch", "context")}
+    lengths = {"input_len": 500, "output_len": 200, "request_rate": 0.1, "gamma": 3}
+    found = pm.traffic(**served, **lengths, engine=engine)
+    assert found.rows[1].tpot_s.mean < found.rows[0].tpot_s.mean
+    assert (found.verdicts[0].gamma, len(told(found)) > 0) == (gamma, engine == "vllm")
+
+
 @pytest.mark.parametrize(
     ("version", "has"), [("0.19", False), ("0.20", True), ("0.20.1", True), ("0.25.9", True), ("0.26", False)]
 )

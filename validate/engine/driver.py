@@ -18,8 +18,12 @@ from perfmodel.validate.engine.formats.fields import bunched, thinned
 from perfmodel.validate.engine.formats.vllm import ONE_CHUNK
 from perfmodel.validate.engine.timing import Timing
 
-ROUNDS = 3
-"""Rounds of a point that count, after one for warm-up."""
+ROUNDS = 4
+"""Rounds of a point, after one for warm-up."""
+CALM = 1.1
+"""Times the shortest median gap of the rounds from which a round does not count, because other processes
+disturbed it.
+"""
 WARM_TOKENS = 16
 """Most tokens of the warm-up round."""
 SPECIAL = 16
@@ -143,6 +147,9 @@ def stretch_of(answers: list[StreamedAnswer], load: ServerLoad) -> Stretch:
 def _timing(
     url: str, load: ServerLoad, gamma: int, stretches: list[Stretch], counted: Counters | None
 ) -> Timing:
+    medians = [statistics.median(s.gaps) for s in stretches]
+    disturbed = sum(m > CALM * min(medians) for m in medians)
+    stretches = [s for s, m in zip(stretches, medians, strict=True) if m <= CALM * min(medians)]
     gaps = [gap for stretch in stretches for gap in stretch.gaps]
     tokens = sum(stretch.tokens for stretch in stretches)
     chunk_tokens = tokens / sum(s.chunks for s in stretches)
@@ -169,6 +176,6 @@ def _timing(
         tokens_per_iteration=min(max(gained, 1.0), gamma + 1.0),
         prompt=float(load.prompt),
         output=float(load.tokens),
-        how=how,
+        how=how + (f"; {disturbed} disturbed rounds left out" if disturbed else ""),
         samples=thinned(gaps),
     )

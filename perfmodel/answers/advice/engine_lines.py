@@ -132,7 +132,7 @@ def export(table: LengthTable, draft: Draft, served: ServedTarget, draft_path: s
             f"vLLM deals experts out to all devices or none, not {served.expert_parallel}: no line for it"
         )
     if off:
-        notes.append("no range gains from speculation: leave it off")
+        notes.append("no draft of known acceptance gains in any range: leave it off")
     else:
         vllm = _vllm(each, draft, served, draft_path, notes) if dealt else None
         flags, adaptive = _sglang(table, draft, served, draft_path, notes)
@@ -293,12 +293,12 @@ def _draft(
     if known.until is not None:
         notes.append(f"vLLM has {word} drafts from {known.since} to {known.until} only: no line for it")
         return None, None
-    if word == "mtp":
+    if word == "mtp" and path is None:
         notes.append(
             "MTP modules come with a target's checkpoint or not at all: make sure that this one has them"
-            if path is None
-            else f"{path} is priced as one layer of the target"
         )
+    elif word == "mtp" and not draft.model.shared_kv_layers:
+        notes.append(f"{path} is priced as one layer of the target")
     if word in ("ngram", "mtp"):
         return known.method, path if word == "mtp" else None
     if word == "suffix":

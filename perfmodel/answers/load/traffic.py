@@ -20,7 +20,7 @@ from perfmodel.answers.load.traffic_replay import replayed
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
 from perfmodel.answers.point.verdict import Calibrated
 from perfmodel.answers.question.declaration import asks
-from perfmodel.answers.question.doubts import doubts
+from perfmodel.answers.question.doubts import doubts, slowing
 from perfmodel.answers.question.engine_support import usual_draft
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.rates import given_rate
@@ -153,7 +153,8 @@ def traffic(question: TrafficQuery) -> Traffic:
         found = rows_of(question, c, off[c.steps.gamma])
         for at, row in zip(c.at, found, strict=True):
             by_load[int(at)].append(row)
-    verdicts = tuple(_verdict(question, rows, known) for rows in by_load)
+    broken = slowing(scenario, _mean_context(question)) is not None
+    verdicts = tuple(_verdict(question, rows[:1] if broken else rows, known) for rows in by_load)
     pays = "speculate" if any(v.gamma for v in verdicts) else "do_not_speculate"
     return Traffic(
         rows=tuple(row for rows in by_load for row in rows),
@@ -219,13 +220,18 @@ def _replay(
     return replayed(question, replica, choices, off, loads)
 
 
+def _mean_context(question: TrafficQuery) -> float:
+    """Tokens of a request in the middle of its answer."""
+    return question.lengths.input_mean + question.lengths.output_mean / 2.0
+
+
 def _warnings(question: TrafficQuery, scenario: Scenario, gamma: int) -> tuple[str, ...]:
     """Warnings: the draft that was assumed, and what is known to go wrong at the mean context.
 
     gamma: the longest draft; 0 without a draft.
     """
-    query, context = _query(question), question.lengths.input_mean + question.lengths.output_mean / 2.0
-    told = doubts(query, scenario, 1.0, context, gamma)
+    query = _query(question)
+    told = doubts(query, scenario, 1.0, _mean_context(question), gamma)
     if not gamma:
         return told
     cache = prefix_warnings(scenario) if question.reuse else ()

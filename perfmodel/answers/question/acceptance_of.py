@@ -53,6 +53,9 @@ def measured_acceptance(
             return published
         drafts = ", ".join(published_drafts(short_name(model)))
         known = f"published for it: {drafts}" if drafts else ""
+        alike = {short_name(name): None for name in target.aliases}
+        if others := [name for name in alike if library_word(draft) in published_drafts(name)]:
+            known += f"{known and '; '}published for models of its shape: {', '.join(others)}"
         if rates := first_rates(library_word(draft)):
             span = f"{rates[0]:.2f} to {rates[-1]:.2f} (median {median(rates):.2f})"
             known += f"{known and '; '}other {draft.name} drafts have their first token accepted at {span}"
