@@ -1,4 +1,4 @@
-"""Reads all files: a regular file, up to a stated size. Anything else becomes one line that names it."""
+"""Finds and reads all files: regular ones, up to a stated size. All else becomes one line that names it."""
 
 import csv
 import io
@@ -6,14 +6,26 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from perfmodel.errors import MOST_LISTED, InputError
 
 Row = TypeVar("Row")
+PACKAGE = Path(__file__).parent
+"""The folder of the package `perfmodel`."""
 MAX_BYTES = 512 * 2**20
 """Largest file, unless its reader states less."""
+
+
+@cache
+def data_folder(name: str) -> Path:
+    """The folder ``models``, ``hardware`` or ``results``: inside an installed package, or next to it in a
+    clone.
+    """
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:

@@ -12,7 +12,7 @@ ASKED = """
 import json
 import perfmodel
 import perfmodel.validate.accuracy.compare as compare
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder
 folders = {name: str(data_folder(name)) for name in ("models", "hardware", "results")}
 at = {"model": "llama-3.1-8b", "hardware": "a100", "batch": 8, "context": 32000}
 answer = perfmodel.whatif(**at, draft_kv="quest:512", alpha=0.8)

@@ -12,9 +12,8 @@ from perfmodel.answers.question.declaration import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.cli.options import flagged
 from perfmodel.errors import InputError, unknown_name
+from perfmodel.specs import Calibration, load_calibration, load_gpu
 from perfmodel.specs.boundary.files import bundled_names
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
-from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.writing import write
 
 

@@ -4,11 +4,9 @@ from typing import Any, get_args
 
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.errors import InputError
+from perfmodel.specs import GPUSpec, calibration_of, engine_of, load_calibration, load_gpu, serving_engines
 from perfmodel.specs.boundary.files import bundled_names
-from perfmodel.specs.calibrations.by_engine import calibration_of, engine_of
-from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.devices.gpu import GPUSpec, Precision, Quantity, load_gpu
-from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs.devices.gpu import Precision, Quantity
 
 
 def _scaled(factor: float) -> Any:

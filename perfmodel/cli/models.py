@@ -4,8 +4,8 @@ from typing import Any
 
 from perfmodel.answers.text import count
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
+from perfmodel.specs import ModelSpec, load_model
 from perfmodel.specs.boundary.files import bundled_names
-from perfmodel.specs.models.model import ModelSpec, load_model
 
 TOLERANCE = 0.02
 """Allowed relative difference between computed and published parameter counts; the latter often have two

@@ -18,7 +18,7 @@ from perfmodel.answers.text import (
     tokens,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
-from perfmodel.specs.calibrations.by_engine import ELSEWHERE, ENGINES
+from perfmodel.specs import ELSEWHERE, ENGINES
 
 COLOURS = {"pays": "green", "does_not_pay": "red", "does_not_fit": "red"}
 """Colour of each verdict; an open one is yellow."""

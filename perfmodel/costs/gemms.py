@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 
 from perfmodel.operations import Floats
-from perfmodel.specs.models.components import MLA, AttentionHeads, Indexer, LinearAttention, Projection
-from perfmodel.specs.models.formats import Format, Precision
-from perfmodel.specs.models.shape import ModelSpec
+from perfmodel.specs import (
+    MLA,
+    AttentionHeads,
+    Format,
+    Indexer,
+    LinearAttention,
+    ModelSpec,
+    Precision,
+    Projection,
+)
 
 
 @dataclass(frozen=True, slots=True)

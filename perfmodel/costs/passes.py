@@ -10,8 +10,7 @@ from perfmodel.costs.gemms import Experts, Linear
 from perfmodel.costs.shards import INDEX_KEY_BYTES, Attention, Shard, Small, States
 from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
 from perfmodel.operations import Cost, Floats, Op
-from perfmodel.specs.models.components import Indexer
-from perfmodel.specs.models.formats import Format
+from perfmodel.specs import Format, Indexer
 
 UNBOUNDED = 2.0**60
 """A context longer than any real one. Infinity would make 0 times it NaN."""

@@ -17,11 +17,9 @@ from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.split import Part, Split, by_term, over, seconds_of, unstacked
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Floats, Op, summed
-from perfmodel.specs.calibrations.calibration import Calibration, over_host
-from perfmodel.specs.calibrations.constants import interpolated
+from perfmodel.specs import Calibration, GPUSpec, engine_attention, interpolated, over_host
 from perfmodel.specs.calibrations.engine_constants import ONE, ExpertKernel
-from perfmodel.specs.devices.gpu import GPUSpec
-from perfmodel.specs.engines.attention import Backend, backend_name, engine_attention
+from perfmodel.specs.engines.attention import Backend, backend_name
 
 USUAL_FORM = {"fp8": "fp8", "fp4": "nvfp4", "int8": "fp8"}
 """Peak -> the format whose kernels stand in for other formats that compute at this peak."""

@@ -10,8 +10,7 @@ from perfmodel.costs.graphs import padded
 from perfmodel.errors import InputError
 from perfmodel.kv.base import KVLayout
 from perfmodel.operations import Floats
-from perfmodel.specs.models.formats import WEIGHT_FORMATS, Precision
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import WEIGHT_FORMATS, ModelSpec, Precision
 
 INDEX_KEY_BYTES = WEIGHT_FORMATS["fp8-block"].input_bytes or 1.0
 """Bytes of one value of an indexer's cached key: fp8 with a scale per 128 (vLLM, models/deepseek_v2.py)."""

@@ -15,9 +15,8 @@ from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.plugins import class_in, names_in
+from perfmodel.specs import ModelSpec, Precision, load_model, weight_format
 from perfmodel.specs.boundary.files import looks_like_path
-from perfmodel.specs.models.formats import Precision, weight_format
-from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.specs.models.published_heads import published_head
 
 _BASE = {field.name for field in dataclasses.fields(Draft)}

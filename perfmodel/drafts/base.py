@@ -9,8 +9,7 @@ from perfmodel import costs
 from perfmodel.errors import refuse
 from perfmodel.kv.base import KVMethod
 from perfmodel.operations import Cost, Floats, Op
-from perfmodel.specs.models.formats import Precision, Weights, weight_format
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec, Precision, Weights, weight_format
 
 Limits = dict[str, tuple[int, int]]
 

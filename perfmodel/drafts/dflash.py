@@ -8,7 +8,7 @@ from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 
 LAYERS = 5
 """Layers of the published heads for dense Qwen3 targets (arXiv 2602.06036)."""

@@ -6,7 +6,7 @@ from perfmodel import costs
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 
 
 class Domino(DFlash):

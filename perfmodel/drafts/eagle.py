@@ -7,7 +7,7 @@ from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.errors import InputError
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 
 OWN_VOCAB = 32000
 """Draft vocabulary of EAGLE-3's published heads (arXiv 2503.01840; config.json of its Llama heads)."""

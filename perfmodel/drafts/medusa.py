@@ -5,8 +5,7 @@ pass.
 from perfmodel import costs
 from perfmodel.drafts.base import Draft, dense
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.models.formats import BF16, Weights
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import BF16, ModelSpec, Weights
 
 
 class Medusa(Draft):

@@ -7,8 +7,7 @@ from perfmodel.drafts.base import Draft, dense, layer_bytes
 from perfmodel.drafts.eagle import few_layers
 from perfmodel.errors import refuse
 from perfmodel.operations import Floats, Op
-from perfmodel.specs.models.formats import Weights, weight_format
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec, Weights, weight_format
 
 
 class MTP(Draft):

@@ -6,7 +6,7 @@ import numpy as np
 
 from perfmodel.drafts.mtp import MTP
 from perfmodel.operations import Floats
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 
 
 class MTPNgram(MTP):

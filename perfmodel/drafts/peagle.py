@@ -2,7 +2,7 @@
 
 from perfmodel.drafts.eagle import OWN_VOCAB, Eagle, few_layers
 from perfmodel.operations import Floats
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 
 LAYERS = 4
 """Layers of the published heads (arXiv 2602.01469)."""

@@ -29,8 +29,7 @@ from perfmodel.answers.question.readers import Lengths, MaybeReals, Wholes, Word
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats
-from perfmodel.specs.acceptance.acceptance_rows import find_acceptance
-from perfmodel.specs.calibrations.fit_errors import COVERAGE, Z
+from perfmodel.specs import COVERAGE, Z, find_acceptance
 from perfmodel.speculation import Scenario, capacity, inflection_context, is_transferred, log_error
 
 MAX_POINTS = 4096

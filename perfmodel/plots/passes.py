@@ -31,7 +31,7 @@ from perfmodel.plots.theme import (
     tokens,
     told_apart,
 )
-from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs import load_calibration
 from perfmodel.speculation import Prediction, Scenario, Workload, predict, with_calibration
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from perfmodel.plots.theme import (
     sign,
     styled,
 )
-from perfmodel.specs.calibrations.fit_errors import COVERAGE
+from perfmodel.specs import COVERAGE
 from perfmodel.speculation import Scenario, speedup_interval, speedups
 
 if TYPE_CHECKING:

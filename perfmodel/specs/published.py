@@ -9,8 +9,7 @@ from functools import cache
 from typing import TypeVar
 
 from perfmodel.errors import unknown_name
-from perfmodel.reading import read_rows
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_rows
 
 MS = 1e-3
 SETS = ("magicdec", "gamma_optimal", "gptfast_decode", "speculation_other")

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from perfmodel.costs.monotone import pooled
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
+from perfmodel.specs import AcceptanceRow
 from perfmodel.specs.acceptance.acceptance_library import LEAST_KNOWN
-from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow
 
 MAX_GAMMA = 4096
 """Longest draft for which survival is tabulated."""

@@ -18,8 +18,7 @@ from perfmodel.costs.split import over
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.full import Full
 from perfmodel.operations import Array, Floats, Ints, Op
-from perfmodel.specs.models.formats import Precision
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec, Precision
 from perfmodel.speculation.acceptance import Acceptance
 
 Rollback = Literal["keep", "replay"]

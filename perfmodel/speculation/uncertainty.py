@@ -15,11 +15,8 @@ import numpy as np
 
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.operations import Array, Floats, Ints
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, over_host
-from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.specs.calibrations.fit_errors import Z, square
-from perfmodel.specs.engines.engines import engines
-from perfmodel.specs.engines.source_errors import kernels_of, step_errors
+from perfmodel.specs import CONSTANTS, Calibration, Constant, Z, engines, kernels_of, over_host, step_errors
+from perfmodel.specs.calibrations.fit_errors import square
 from perfmodel.speculation.chain import Passes
 from perfmodel.speculation.scenario import Scenario
 

@@ -9,7 +9,7 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.question.doubts import TINY_BUDGET
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder
 from perfmodel.specs.boundary import files
 
 VERBS: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ from random import Random
 from unittest import mock
 
 from perfmodel.errors import InputError
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder
 from perfmodel.specs.boundary import files
 from perfmodel.validate.studies import gate
 from perfmodel.validate.studies import inputs as module

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.reading import read_rows
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.acceptance.acceptance_library import short_name
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models import model

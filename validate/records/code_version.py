@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.specs import PACKAGE, data_folder
+from perfmodel.reading import PACKAGE, data_folder
 
 ROOT = PACKAGE.parent
 SOURCES = ("perfmodel", "validate", "hardware")

@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.reading import read_text
-from perfmodel.specs import PACKAGE, data_folder
+from perfmodel.reading import PACKAGE, data_folder, read_text
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen
 from perfmodel.validate.records.checksum import check_stamp

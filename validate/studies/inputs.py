@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perfmodel.reading import read_bytes, read_text
-from perfmodel.specs import PACKAGE
+from perfmodel.reading import PACKAGE, read_bytes, read_text
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.units import FACTORS
 from perfmodel.validate.accuracy.compare import UNGATED

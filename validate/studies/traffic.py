@@ -24,7 +24,7 @@ from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder
 from perfmodel.specs.calibrations.fit_errors import Z
 from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import significant

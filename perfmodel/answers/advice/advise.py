@@ -24,7 +24,7 @@ from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reas
 from perfmodel.answers.question.declaration import asks
 from perfmodel.answers.question.doubts import of_power, slowing
 from perfmodel.answers.text import ratio_text
-from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs import engine_of
 from perfmodel.speculation import Passes, Workload, memory_of, predict, speedup_interval, speedups
 
 UNITS = {"throughput": "tokens/s", "latency": "s per token", "cost": "$ per million tokens"}

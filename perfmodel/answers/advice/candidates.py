@@ -35,11 +35,9 @@ from perfmodel.kv import KVMethod, method, names, parse_kv
 from perfmodel.kv import methods as kv_methods
 from perfmodel.operations import Array
 from perfmodel.parse import items
+from perfmodel.specs import ELSEWHERE, AcceptanceRow, ModelSpec, UnknownAcceptance, engine_of, load_model
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow, UnknownAcceptance
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
-from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.speculation import DEFAULT_MAX_GAMMA, Acceptance, Scenario
 
 OBJECTIVES = ("throughput", "latency", "cost")

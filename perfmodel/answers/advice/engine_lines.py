@@ -19,11 +19,7 @@ from perfmodel.answers.question.query import CommonOptions, Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
-from perfmodel.specs.calibrations.by_engine import engine_of
-from perfmodel.specs.engines.attention import engine_attention
-from perfmodel.specs.engines.serving import serving_engines
-from perfmodel.specs.models.ggml import in_gguf
-from perfmodel.specs.models.model import hub_id, served_id
+from perfmodel.specs import engine_attention, engine_of, hub_id, in_gguf, served_id, serving_engines
 from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, Scenario
 
 CHECKED = {"vllm": "0.32.0", "sglang": "0.5.23"}

@@ -8,8 +8,8 @@ from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import Priced
 from perfmodel.answers.question.resolving import UNUSED, resolve
 from perfmodel.errors import InputError
+from perfmodel.specs import load_gpu
 from perfmodel.specs.boundary import files
-from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.speculation import memory_of
 
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.question.engine_support import draft_word
 from perfmodel.drafts.base import Draft
-from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs import serving_engines
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
 from perfmodel.speculation.confidence import Stop, best_stop
 from perfmodel.speculation.scenario import Scenario

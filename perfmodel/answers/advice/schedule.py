@@ -44,9 +44,8 @@ from perfmodel.answers.question.readers import (
 from perfmodel.answers.question.resolving import assumed, resolve
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs import ELSEWHERE, engine_of, serving_engines
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
-from perfmodel.specs.engines.serving import serving_engines
 from perfmodel.speculation import Scenario, Workload, memory_of, predict
 from perfmodel.speculation.confidence import ByConfidence, by_confidence
 

@@ -10,7 +10,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question.acceptance_of import acceptance_by_context
 from perfmodel.operations import Array
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
+from perfmodel.specs import UnknownAcceptance
 from perfmodel.speculation import Scenario
 
 KNOTS = 16

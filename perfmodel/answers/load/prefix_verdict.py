@@ -13,7 +13,7 @@ from perfmodel.answers.load.traffic_rows import TrafficRow, rows_of
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.prefix import prefix_blocks
 from perfmodel.queueing.steps import StepTimes, step_times
-from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs import engine_of
 from perfmodel.speculation import Scenario
 
 LONGEST_TRIED = 4

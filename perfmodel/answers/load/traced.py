@@ -12,7 +12,7 @@ from perfmodel.errors import refuse
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.replay import Arrivals
 from perfmodel.queueing.trace import read_trace
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 
 LEAST_OUTPUT = 1.001
 """Least mean output length of a trace, in tokens: a request needs a second token to have a TPOT."""

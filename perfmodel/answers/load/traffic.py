@@ -32,8 +32,7 @@ from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Fixed, Replica, in_words
 from perfmodel.queueing.policies.auto import Auto
 from perfmodel.queueing.steps import StepTimes, step_times
-from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
-from perfmodel.specs.calibrations.by_engine import engine_of
+from perfmodel.specs import UnknownAcceptance, engine_of
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation import Acceptance, Scenario, check_draft_length
 

@@ -29,10 +29,8 @@ from perfmodel.parse import parse_switch, parse_text
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.policies import LengthPolicy, parse_policies, policies
 from perfmodel.queueing.prefix import Engine, Reuse
-from perfmodel.specs.calibrations.by_engine import DEFAULT, parse_engine
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.engines import DRIFT
-from perfmodel.specs.engines.serving import serving_engines
+from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
+from perfmodel.specs.calibrations.by_engine import DEFAULT
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
 RATES = (1e-6, 1e6)

@@ -23,7 +23,7 @@ from perfmodel.queueing.replay import Arrivals, ReplayedRequests, arrivals, repl
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import StepTimes, step_times
 from perfmodel.queueing.trace import LONGEST
-from perfmodel.specs.calibrations.fit_errors import Z
+from perfmodel.specs import Z
 from perfmodel.speculation import Scenario
 
 FEW = 500

@@ -15,7 +15,7 @@ from perfmodel.queueing.moments import Moments
 from perfmodel.queueing.occupancy import prompts_per_pass
 from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.steps import StepTimes
-from perfmodel.specs.calibrations.fit_errors import Z
+from perfmodel.specs import Z
 from perfmodel.specs.engines.request_costs import request_constants
 from perfmodel.speculation import Scenario, log_error, step_log_error
 

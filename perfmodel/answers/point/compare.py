@@ -22,7 +22,7 @@ from perfmodel.answers.question.readers import MaybeReal, Whole, whole
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.answers.text import devices, tokens
 from perfmodel.costs.shards import check_tensor_parallel
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import load_gpu
 from perfmodel.speculation import Scenario, Workload, memory_of, predict
 
 MAX_BATCH = 1024

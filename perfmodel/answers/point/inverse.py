@@ -12,7 +12,7 @@ from perfmodel.answers.question.readers import Real
 from perfmodel.answers.question.resolving import UNUSED, length_of, resolve, with_draft
 from perfmodel.answers.text import NONE, ratio_text, tokens
 from perfmodel.errors import refuse
-from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
+from perfmodel.specs import UnknownAcceptance
 from perfmodel.speculation import Scenario, Workload, break_even_context, predict
 
 

@@ -10,8 +10,7 @@ from perfmodel.answers.point.whatif import Move
 from perfmodel.answers.question.declaration import asks
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import length_of, resolve
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
-from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs import CONSTANTS, Calibration, Constant
 from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values
 
 ALPHA_STEP = 0.05

@@ -16,11 +16,8 @@ from perfmodel.answers.question.query import CommonOptions
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats
+from perfmodel.specs import BF16, Defect, Relation, step_errors, weight_format
 from perfmodel.specs.acceptance.acceptance_library import SHORT, SHORT_TOKENS
-from perfmodel.specs.calibrations.fit_errors import Relation
-from perfmodel.specs.engines.serving import Defect
-from perfmodel.specs.engines.source_errors import step_errors
-from perfmodel.specs.models.formats import BF16, weight_format
 from perfmodel.speculation import Interval, Memory, Prediction, Scenario, doublings, is_transferred, widening
 
 Verdict = Literal["pays", "does_not_pay", "too_close_to_call", "unknown_acceptance", "does_not_fit"]

@@ -29,10 +29,7 @@ from perfmodel.answers.question.resolving import NO_ACCEPTANCE, UNUSED, assumed,
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError
-from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance
-from perfmodel.specs.calibrations.by_engine import engine_of
-from perfmodel.specs.calibrations.fit_errors import COVERAGE
-from perfmodel.specs.engines.engines import DRIFT
+from perfmodel.specs import COVERAGE, DRIFT, UnknownAcceptance, engine_of
 from perfmodel.speculation import (
     Acceptance,
     ContextLengths,

@@ -6,11 +6,18 @@ from collections.abc import Iterator
 
 from perfmodel.answers.question.engine_support import draft_word
 from perfmodel.answers.question.query import CommonOptions
+from perfmodel.specs import (
+    CONSTANTS,
+    ELSEWHERE,
+    Calibration,
+    Defect,
+    engine_of,
+    in_gguf,
+    is_gguf,
+    serving_engines,
+)
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import ELSEWHERE, engine_of
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled
-from perfmodel.specs.engines.serving import Defect, serving_engines
-from perfmodel.specs.models.ggml import in_gguf, is_gguf
+from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.specs.models.model import named_format
 from perfmodel.speculation import Memory, Scenario, memory_of
 

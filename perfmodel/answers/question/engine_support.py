@@ -9,11 +9,18 @@ from perfmodel.drafts import kind_of, make_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
-from perfmodel.specs.acceptance.acceptance_library import published_drafts, short_name
-from perfmodel.specs.engines.engines import DRIFT, release
-from perfmodel.specs.engines.serving import ServedDraft, serving_engines
-from perfmodel.specs.models.formats import BF16, Precision, kv_format
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import (
+    BF16,
+    DRIFT,
+    ModelSpec,
+    Precision,
+    kv_format,
+    published_drafts,
+    release,
+    serving_engines,
+    short_name,
+)
+from perfmodel.specs.engines.serving import ServedDraft
 
 ORDER = ("mtp", "eagle3", "dflash", "dflash2", "dspark")
 """Preference among published drafts: first those that come with the target, then separate heads, then other

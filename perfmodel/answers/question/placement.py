@@ -5,12 +5,16 @@ refused with the remedy.
 from perfmodel.costs import check_tensor_parallel
 from perfmodel.drafts import kind_of, spelled
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs.calibrations.by_engine import ENGINES, engine_of
-from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.devices.gpu import GPUSpec
-from perfmodel.specs.engines.serving import serving_engines
-from perfmodel.specs.models.formats import WEIGHT_FORMATS, Precision
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import (
+    ENGINES,
+    WEIGHT_FORMATS,
+    Calibration,
+    GPUSpec,
+    ModelSpec,
+    Precision,
+    engine_of,
+    serving_engines,
+)
 
 SERVING = ("vllm", "sglang", "trtllm")
 """Engines that have their own rules (hardware/serving.yaml)."""

@@ -9,8 +9,8 @@ from perfmodel.answers.question.declaration import SHARE, TINY, Question, argume
 from perfmodel.answers.question.readers import MaybeReal, MaybeWhole, Parsed, Real, Whole, whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_span
+from perfmodel.specs import ENGINES, parse_engine
 from perfmodel.specs.calibrations.by_engine import DEFAULT as DEFAULT_ENGINE
-from perfmodel.specs.calibrations.by_engine import ENGINES, parse_engine
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,

@@ -13,12 +13,23 @@ from perfmodel.drafts import make_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
-from perfmodel.specs.calibrations.by_engine import ELSEWHERE, calibration_of, engine_of
-from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.devices.gpu import GPUSpec, check_power_limit, load_gpu
-from perfmodel.specs.models.formats import Precision, kv_format
-from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, in_gguf, is_gguf, of_mix
-from perfmodel.specs.models.model import ModelSpec, load_model, precision_of
+from perfmodel.specs import (
+    ELSEWHERE,
+    Calibration,
+    GPUSpec,
+    ModelSpec,
+    Precision,
+    calibration_of,
+    check_power_limit,
+    engine_of,
+    in_gguf,
+    is_gguf,
+    kv_format,
+    load_gpu,
+    load_model,
+    precision_of,
+)
+from perfmodel.specs.models.ggml import CONVERTED, USUAL_MIX, of_mix
 from perfmodel.speculation import Acceptance, Scenario, Workload, predict
 
 UNUSED = Acceptance.from_alpha(0.0, source="none needed")

@@ -15,8 +15,7 @@ from itertools import pairwise
 from statistics import fmean, median, stdev
 
 from perfmodel.errors import InputError
-from perfmodel.reading import read_rows
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.models.model import IN_FORMAT, hub_id, load_model
 
 DEFAULT_TASK = "chat"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from perfmodel.errors import InputError
-from perfmodel.reading import read_rows
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_rows
 
 CONTEXT_DRIFT = 0.11
 """Change of ln(tokens per iteration) for a doubling of the context.

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from msgspec import convert
 
 from perfmodel.errors import InputError, one_line, unknown_name
-from perfmodel.reading import read_text
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_text
 from perfmodel.specs.boundary.faults import find_fault
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from perfmodel.reading import read_rows
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_rows
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from perfmodel.reading import read_rows
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.huggingface.keys import Keys
 
 

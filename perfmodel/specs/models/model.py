@@ -11,8 +11,7 @@ from typing import Any
 
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_text
-from perfmodel.reading import read_rows
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.components import MLA, MoE, RopeScaling
 from perfmodel.specs.models.formats import Precision, kv_format, weight_format

@@ -5,8 +5,7 @@ their head.
 from dataclasses import dataclass
 from functools import cache
 
-from perfmodel.reading import read_rows
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder, read_rows
 
 
 @dataclass(frozen=True, slots=True)

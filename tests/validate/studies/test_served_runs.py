@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from perfmodel.specs import data_folder
+from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
 from perfmodel.validate.studies import traffic, traffic_fit
 from perfmodel.validate.studies.traffic import (
