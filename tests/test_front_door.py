@@ -17,7 +17,7 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.question.declaration import arguments, flag
+from perfmodel.answers.declaration import arguments, flag
 from perfmodel.answers.schema import ANSWERS, answer_type, schema
 from perfmodel.errors import InputError, in_names
 from tests.commands import run

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import msgspec
 
 from perfmodel.answers.answer import SCHEMA_VERSION
-from perfmodel.answers.question.declaration import Question, Verb, arguments
-from perfmodel.answers.question.readers import Parsed
+from perfmodel.answers.declaration import Question, Verb, arguments
+from perfmodel.answers.readers import Parsed
 from perfmodel.costs.pass_time import PassTime
 
 ANSWERS = (

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import click
 import numpy as np
 
-from perfmodel.answers.question.declaration import Argument
+from perfmodel.answers.declaration import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
 from perfmodel.cli.options import flagged
 from perfmodel.errors import InputError, unknown_name

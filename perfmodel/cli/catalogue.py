@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import click
 
 from perfmodel.answers.answer import SCHEMA_VERSION
-from perfmodel.answers.question.declaration import Argument
+from perfmodel.answers.declaration import Argument
 from perfmodel.cli import output
 from perfmodel.cli.help import App
 from perfmodel.cli.options import Json, flagged

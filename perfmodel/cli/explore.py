@@ -5,7 +5,7 @@ from typing import Annotated
 
 import click
 
-from perfmodel.answers.question.declaration import Argument
+from perfmodel.answers.declaration import Argument
 from perfmodel.answers.text import size
 from perfmodel.cli.help import LLAMA, OUTPUT, command
 from perfmodel.cli.options import takes

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.schedule import schedule
+from perfmodel.answers.declaration import Verb
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.declaration import Verb
 from perfmodel.answers.schema import given_schema, schema
 from perfmodel.cli import COMMANDS
 from perfmodel.cli.help import command

@@ -11,8 +11,8 @@ from typing import Annotated, Any, get_type_hints
 
 import click
 
-from perfmodel.answers.question.declaration import Argument, Question, arguments, declared_by
-from perfmodel.answers.question.readers import Read
+from perfmodel.answers.declaration import Argument, Question, arguments, declared_by
+from perfmodel.answers.readers import Read
 from perfmodel.cli import completion
 from perfmodel.cli.help import OUTPUT, Flag, Place
 from perfmodel.errors import InputError

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from perfmodel.answers.point.verdict import CELLS, SENTENCES, Calibrated
 from perfmodel.answers.point.whatif import BASELINE, Move, WhatIf
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.answers.text import (
     NONE,
     UNKNOWN,

@@ -11,14 +11,12 @@ import numpy as np
 
 from perfmodel import plots
 from perfmodel.answers.advice.candidates import AdviseQuery
+from perfmodel.answers.declaration import Argument, argument, flag, question
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
+from perfmodel.answers.question import UNUSED, Options, Query, acceptances_of, doubts, resolve
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.declaration import Argument, argument, flag, question
-from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import Options, Query, acceptances_of
-from perfmodel.answers.question.readers import MaybeWholes
-from perfmodel.answers.question.resolving import UNUSED, resolve
+from perfmodel.answers.readers import MaybeWholes
 from perfmodel.cli.help import LLAMA, OUTPUT, App
 from perfmodel.cli.options import flagged, takes
 from perfmodel.cli.output import warn

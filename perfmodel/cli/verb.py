@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from perfmodel.answers.question.declaration import Verb, flag
+from perfmodel.answers.declaration import Verb, flag
 from perfmodel.cli.help import command
 from perfmodel.cli.options import MAX_POINTS, Json, takes
 from perfmodel.cli.output import each, show, show_rows

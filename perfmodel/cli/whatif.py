@@ -4,10 +4,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
+from perfmodel.answers.declaration import Argument
 from perfmodel.answers.point.whatif import WhatIf
 from perfmodel.answers.point.whatif import whatif as answer
-from perfmodel.answers.question.declaration import Argument
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.cli import panel
 from perfmodel.cli.help import LLAMA, OUTPUT, command
 from perfmodel.cli.options import Json, Verbose, takes

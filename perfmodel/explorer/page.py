@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.answers.answer import plain
+from perfmodel.answers.declaration import argument, asks, question
 from perfmodel.answers.grid.sweep import Grid
 from perfmodel.answers.point.published_runs import measured_speedups
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated
+from perfmodel.answers.question import Query
 from perfmodel.answers.question.arguments import COUNTS
-from perfmodel.answers.question.declaration import argument, asks, question
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.readers import Lengths, MaybeReals, Wholes, Words, gammas, methods, names
+from perfmodel.answers.readers import Lengths, MaybeReals, Wholes, Words, gammas, methods, names
 from perfmodel.costs.pass_time import LIMITERS, PassTime
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Floats

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Op

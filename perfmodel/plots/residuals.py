@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.plots.theme import (
     BRIGHT,

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from perfmodel.answers.declaration import Question, arguments
 from perfmodel.answers.point.verdict import Calibrated
-from perfmodel.answers.question.declaration import Question, arguments
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import in_names, library
 from perfmodel.speculation import Scenario
 from perfmodel.writing import destination, write

@@ -8,7 +8,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import cli
-from perfmodel.answers.question.doubts import TINY_BUDGET
+from perfmodel.answers.question.caveats import TINY_BUDGET
 from perfmodel.reading import data_folder
 from perfmodel.specs.boundary import files
 

@@ -9,7 +9,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers import text
 from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
-from perfmodel.answers.question.doubts import beyond
+from perfmodel.answers.question.caveats import beyond
 from perfmodel.answers.question.placement import check_engine
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.question.declaration import arguments
+from perfmodel.answers.declaration import arguments
 from tests.test_front_door import ASKED
 
 mcp = pytest.importorskip("mcp")

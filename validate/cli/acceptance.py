@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from perfmodel.answers.declaration import Argument, question
 from perfmodel.answers.question.arguments import COUNTS, TOKENS
-from perfmodel.answers.question.declaration import Argument, question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile

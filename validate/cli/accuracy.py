@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import click
 
-from perfmodel.answers.question.declaration import Argument
+from perfmodel.answers.declaration import Argument
 from perfmodel.cli.options import Json, flagged
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text

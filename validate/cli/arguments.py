@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Annotated
 
-from perfmodel.answers.question.declaration import POSITIVE, TINY, Argument, Question, question
-from perfmodel.answers.question.readers import whole
+from perfmodel.answers.declaration import POSITIVE, TINY, Argument, Question, question
+from perfmodel.answers.readers import whole
 
 DEVICES, DTYPES = ("auto", "cpu", "cuda"), ("auto", "fp32", "bf16", "fp64", "fp8")
 TOP_P = (TINY, 1.0)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import click
 
-from perfmodel.answers.question.declaration import Argument, Question, question
+from perfmodel.answers.declaration import Argument, Question, question
 from perfmodel.cli.options import Json, takes
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError

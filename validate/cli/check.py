@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from perfmodel.answers.question.declaration import Argument
+from perfmodel.answers.declaration import Argument
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import refuse

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from perfmodel.answers.question.declaration import Argument
-from perfmodel.answers.question.readers import whole
+from perfmodel.answers.declaration import Argument
+from perfmodel.answers.readers import whole
 from perfmodel.answers.text import seconds
 from perfmodel.cli.options import Json, flagged
 from perfmodel.cli.output import Column, print_json, say, table

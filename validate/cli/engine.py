@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from perfmodel.answers.declaration import Argument, Question, argument, question
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.declaration import Argument, Question, argument, question
-from perfmodel.answers.question.readers import whole
+from perfmodel.answers.readers import whole
 from perfmodel.cli.options import takes
 from perfmodel.cli.output import say, say_whole
 from perfmodel.drafts import kinds

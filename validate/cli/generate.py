@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from perfmodel.answers.declaration import SHARE, Argument, question
 from perfmodel.answers.question.arguments import TOKENS
-from perfmodel.answers.question.declaration import SHARE, Argument, question
 from perfmodel.cli.options import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.devices.gpu import load_gpu

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import click
 
-from perfmodel.answers.question.declaration import Argument
+from perfmodel.answers.declaration import Argument
 from perfmodel.cli.options import flagged
 from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text

@@ -20,9 +20,9 @@ from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, fro
 from perfmodel.answers.advice.required_acceptance import BreakEven, break_evens
 from perfmodel.answers.advice.robustness import Robustness, robustness_of
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
-from perfmodel.answers.question.declaration import asks
-from perfmodel.answers.question.doubts import of_power, slowing
+from perfmodel.answers.question import of_power, slowing
 from perfmodel.answers.text import ratio_text
 from perfmodel.specs import engine_of
 from perfmodel.speculation import Passes, Workload, memory_of, predict, speedup_interval, speedups

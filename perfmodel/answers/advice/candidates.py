@@ -11,15 +11,22 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.llama_server import SLOTS
+from perfmodel.answers.declaration import POSITIVE, argument, question
+from perfmodel.answers.question import (
+    UNUSED,
+    CommonOptions,
+    Named,
+    RunsIn,
+    check_head,
+    measured_acceptance,
+    parse_rate,
+    resolve,
+    runs_in,
+    said,
+    slowing,
+)
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.acceptance_of import measured_acceptance
-from perfmodel.answers.question.declaration import POSITIVE, argument, question
-from perfmodel.answers.question.doubts import said, slowing
-from perfmodel.answers.question.engine_support import RunsIn, runs_in
-from perfmodel.answers.question.placement import check_head
-from perfmodel.answers.question.query import CommonOptions
-from perfmodel.answers.question.rates import parse_rate
-from perfmodel.answers.question.readers import (
+from perfmodel.answers.readers import (
     MaybeReal,
     MaybeWholes,
     MaybeWords,
@@ -28,7 +35,6 @@ from perfmodel.answers.question.readers import (
     methods,
     texts,
 )
-from perfmodel.answers.question.resolving import UNUSED, Named, resolve
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.errors import InputError, as_names, refuse
 from perfmodel.kv import KVMethod, method, names, parse_kv

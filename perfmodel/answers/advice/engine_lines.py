@@ -13,10 +13,7 @@ from typing import Any
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.llama_server import ServedFile, gguf_name, llama_server
-from perfmodel.answers.question.acceptance_of import published_head
-from perfmodel.answers.question.engine_support import draft_word
-from perfmodel.answers.question.query import CommonOptions, Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import CommonOptions, Query, draft_word, published_head, resolve
 from perfmodel.drafts.base import Draft
 from perfmodel.kv.streamingllm import StreamingLLM
 from perfmodel.specs import engine_attention, engine_of, hub_id, in_gguf, served_id, serving_engines

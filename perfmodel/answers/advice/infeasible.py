@@ -6,7 +6,7 @@ from typing import Any
 
 from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import Priced
-from perfmodel.answers.question.resolving import UNUSED, resolve
+from perfmodel.answers.question import UNUSED, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs import load_gpu
 from perfmodel.specs.boundary import files

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from perfmodel.answers.advice.draft_lengths import LengthTable
-from perfmodel.answers.question.engine_support import draft_word
+from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.specs import serving_engines
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.answers import readers
 from perfmodel.answers.advice.draft_lengths import (
     DEFAULT_HYSTERESIS,
     MAX_BATCH,
@@ -25,23 +26,27 @@ from perfmodel.answers.advice.engine_lines import (
 )
 from perfmodel.answers.advice.llama_server import SLOTS
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import SHARE, argument, asks, question
 from perfmodel.answers.point.verdict import Calibrated, warnings
+from perfmodel.answers.question import (
+    Options,
+    Query,
+    acceptance_by_context,
+    assumed,
+    given_rate,
+    resolve,
+    runs_in,
+    said,
+    slowing,
+)
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question import readers
-from perfmodel.answers.question.acceptance_of import acceptance_by_context
-from perfmodel.answers.question.declaration import SHARE, argument, asks, question
-from perfmodel.answers.question.doubts import said, slowing
-from perfmodel.answers.question.engine_support import runs_in
-from perfmodel.answers.question.query import Options, Query
-from perfmodel.answers.question.rates import given_rate
-from perfmodel.answers.question.readers import (
+from perfmodel.answers.readers import (
     Length,
     MaybeReal,
     MaybeWhole,
     Real,
     Wholes,
 )
-from perfmodel.answers.question.resolving import assumed, resolve
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs import ELSEWHERE, engine_of, serving_engines

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from perfmodel.answers.answer import SCHEMA_VERSION, Answer, plain
+from perfmodel.answers.declaration import argument, asks, listed, question
 from perfmodel.answers.point.verdict import verdicts
+from perfmodel.answers.question import Options, Query, doubts, resolve, slowing
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.declaration import argument, asks, listed, question
-from perfmodel.answers.question.doubts import doubts, slowing
-from perfmodel.answers.question.query import Options, Query
-from perfmodel.answers.question.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWords, Wholes, Words
 from perfmodel.errors import InputError, library, refuse, unknown_name
 from perfmodel.operations import Array
 from perfmodel.parse import parse_text

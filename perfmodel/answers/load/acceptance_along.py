@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.question.acceptance_of import acceptance_by_context
+from perfmodel.answers.question import acceptance_by_context
 from perfmodel.operations import Array
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import UnknownAcceptance

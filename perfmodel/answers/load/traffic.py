@@ -10,6 +10,7 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import asks
 from perfmodel.answers.load.acceptance_along import along_turns
 from perfmodel.answers.load.mixed_classes import ClassRow, class_rows, with_mix
 from perfmodel.answers.load.prefix_verdict import PrefixVerdict, prefix_verdicts, prefix_warnings
@@ -19,12 +20,17 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_replay import replayed
 from perfmodel.answers.load.traffic_rows import TrafficRow, flat, log_errors, rows_of
 from perfmodel.answers.point.verdict import Calibrated
-from perfmodel.answers.question.declaration import asks
-from perfmodel.answers.question.doubts import doubts, slowing
-from perfmodel.answers.question.engine_support import usual_draft
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.rates import given_rate
-from perfmodel.answers.question.resolving import UNUSED, Named, assumed, resolve
+from perfmodel.answers.question import (
+    UNUSED,
+    Named,
+    Query,
+    assumed,
+    doubts,
+    given_rate,
+    resolve,
+    slowing,
+    usual_draft,
+)
 from perfmodel.answers.text import clients, devices
 from perfmodel.errors import library, refuse
 from perfmodel.queueing.closed import mean_tpot_s

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.declaration import POSITIVE, SHARE, argument, flag, question
+from perfmodel.answers.question import CommonOptions
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.question.arguments import COUNTS, TOKENS
-from perfmodel.answers.question.declaration import POSITIVE, SHARE, argument, flag, question
-from perfmodel.answers.question.query import CommonOptions
-from perfmodel.answers.question.readers import (
+from perfmodel.answers.readers import (
     MaybeReal,
     MaybeReals,
     MaybeWhole,

@@ -13,13 +13,11 @@ from dataclasses import asdict, dataclass, fields, replace
 import numpy as np
 
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import SHARE, argument, asks, question
 from perfmodel.answers.point.apart import Apart, check_apart, drafter_apart
+from perfmodel.answers.question import Options, Query, doubts, resolve
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.declaration import SHARE, argument, asks, question
-from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import Options, Query
-from perfmodel.answers.question.readers import MaybeReal, Whole, whole
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.readers import MaybeReal, Whole, whole
 from perfmodel.answers.text import devices, tokens
 from perfmodel.costs.shards import check_tensor_parallel
 from perfmodel.specs import load_gpu

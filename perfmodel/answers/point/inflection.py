@@ -3,13 +3,11 @@
 import math
 from dataclasses import dataclass, replace
 
+from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import argument, asks, question
+from perfmodel.answers.question import Options, doubts, length_of, resolve, with_draft
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question import readers
-from perfmodel.answers.question.declaration import argument, asks, question
-from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import Options
-from perfmodel.answers.question.resolving import length_of, resolve, with_draft
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.speculation import ContextLengths, context_lengths, memory_of

@@ -4,12 +4,10 @@ import math
 from dataclasses import KW_ONLY, dataclass, replace
 
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import POSITIVE, argument, asks, question
 from perfmodel.answers.point.break_even import easiest_length, smallest_alpha, speedup_at, turn
-from perfmodel.answers.question.declaration import POSITIVE, argument, asks, question
-from perfmodel.answers.question.doubts import beyond, doubts
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.readers import Real
-from perfmodel.answers.question.resolving import UNUSED, length_of, resolve, with_draft
+from perfmodel.answers.question import UNUSED, Query, beyond, doubts, length_of, resolve, with_draft
+from perfmodel.answers.readers import Real
 from perfmodel.answers.text import NONE, ratio_text, tokens
 from perfmodel.errors import refuse
 from perfmodel.specs import UnknownAcceptance

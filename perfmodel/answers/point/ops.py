@@ -3,10 +3,8 @@
 from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
-from perfmodel.answers.question.declaration import argument, asks, question
-from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import Query, acceptances_of
-from perfmodel.answers.question.resolving import UNUSED, length_of, resolve
+from perfmodel.answers.declaration import argument, asks, question
+from perfmodel.answers.question import UNUSED, Query, acceptances_of, doubts, length_of, resolve
 from perfmodel.answers.text import devices, limiter, seconds
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine

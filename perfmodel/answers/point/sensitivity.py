@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfmodel.answers.answer import Rows
+from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.whatif import Move
-from perfmodel.answers.question.declaration import asks
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import length_of, resolve
+from perfmodel.answers.question import Query, length_of, resolve
 from perfmodel.specs import CONSTANTS, Calibration, Constant
 from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values
 

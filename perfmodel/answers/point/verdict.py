@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import CommonOptions
+from perfmodel.answers.question import CommonOptions, doubts
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.operations import Floats

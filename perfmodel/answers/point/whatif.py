@@ -11,6 +11,7 @@ import numpy as np
 
 from perfmodel.answers.advice.best import Best, best_batch
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.break_even import easiest_length, smallest_alpha
 from perfmodel.answers.point.verdict import (
     SENTENCES,
@@ -21,11 +22,17 @@ from perfmodel.answers.point.verdict import (
     verdict,
     warnings,
 )
-from perfmodel.answers.question.declaration import asks
-from perfmodel.answers.question.doubts import of_power, slowing
-from perfmodel.answers.question.engine_support import runs_in
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import NO_ACCEPTANCE, UNUSED, assumed, resolve, with_draft
+from perfmodel.answers.question import (
+    NO_ACCEPTANCE,
+    UNUSED,
+    Query,
+    assumed,
+    of_power,
+    resolve,
+    runs_in,
+    slowing,
+    with_draft,
+)
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.errors import InputError

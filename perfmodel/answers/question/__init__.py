@@ -1,1 +1,52 @@
-"""Questions: their arguments, how they are read, and the scenario to which they resolve."""
+"""Questions: their arguments, and the scenario to which they resolve. Answers import it all from here."""
+
+from perfmodel.answers.question.acceptance_of import (
+    acceptance_by_context,
+    measured_acceptance,
+    published_head,
+)
+from perfmodel.answers.question.caveats import beyond, doubts, of_draft, of_power, said, slowing
+from perfmodel.answers.question.engine_support import RunsIn, draft_word, runs_in, usual_draft
+from perfmodel.answers.question.placement import check_head
+from perfmodel.answers.question.query import CommonOptions, Options, Query, acceptances_of
+from perfmodel.answers.question.rates import given_rate, parse_rate, parse_tree_rates
+from perfmodel.answers.question.resolving import (
+    NO_ACCEPTANCE,
+    UNUSED,
+    Named,
+    assumed,
+    length_of,
+    resolve,
+    with_draft,
+)
+
+__all__ = [
+    "CommonOptions",
+    "NO_ACCEPTANCE",
+    "Named",
+    "Options",
+    "Query",
+    "RunsIn",
+    "UNUSED",
+    "acceptance_by_context",
+    "acceptances_of",
+    "assumed",
+    "beyond",
+    "check_head",
+    "doubts",
+    "draft_word",
+    "given_rate",
+    "length_of",
+    "measured_acceptance",
+    "of_draft",
+    "of_power",
+    "parse_rate",
+    "parse_tree_rates",
+    "published_head",
+    "resolve",
+    "runs_in",
+    "said",
+    "slowing",
+    "usual_draft",
+    "with_draft",
+]

@@ -6,8 +6,8 @@ from typing import (
     Annotated,
 )
 
-from perfmodel.answers.question.declaration import SHARE, Argument
-from perfmodel.answers.question.readers import (
+from perfmodel.answers.declaration import SHARE, Argument
+from perfmodel.answers.readers import (
     Length,
     MaybeReal,
     MaybeWhole,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, fields
 from typing import Any, get_args
 
+from perfmodel.answers.declaration import SHARE, TINY, Question, argument, question
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.declaration import SHARE, TINY, Question, argument, question
-from perfmodel.answers.question.readers import MaybeReal, MaybeWhole, Parsed, Real, Whole, whole
+from perfmodel.answers.readers import MaybeReal, MaybeWhole, Parsed, Real, Whole, whole
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_span
 from perfmodel.specs import ENGINES, parse_engine

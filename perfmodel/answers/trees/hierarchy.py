@@ -5,13 +5,10 @@ verifies.
 from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import argument, asks, question
+from perfmodel.answers.question import CommonOptions, beyond, doubts, of_draft, parse_rate, resolve
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.declaration import argument, asks, question
-from perfmodel.answers.question.doubts import beyond, doubts, of_draft
-from perfmodel.answers.question.query import CommonOptions
-from perfmodel.answers.question.rates import parse_rate
-from perfmodel.answers.question.readers import Lengths, Parsed, gammas, rate
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.readers import Lengths, Parsed, gammas, rate
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import DEFAULT_MAX_GAMMA, Workload, predict

@@ -5,13 +5,10 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
+from perfmodel.answers.declaration import argument, asks, question
+from perfmodel.answers.question import UNUSED, CommonOptions, assumed, doubts, parse_tree_rates, resolve
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.question.declaration import argument, asks, question
-from perfmodel.answers.question.doubts import doubts
-from perfmodel.answers.question.query import CommonOptions
-from perfmodel.answers.question.rates import parse_tree_rates
-from perfmodel.answers.question.readers import MaybeWhole, Parsed, Whole, numbers, whole
-from perfmodel.answers.question.resolving import UNUSED, assumed, resolve
+from perfmodel.answers.readers import MaybeWhole, Parsed, Whole, numbers, whole
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import refuse
 from perfmodel.parse import parse_text

@@ -24,7 +24,7 @@ from typing import (
     overload,
 )
 
-from perfmodel.answers.question.readers import (
+from perfmodel.answers.readers import (
     READERS,
     Parsed,
     Read,
