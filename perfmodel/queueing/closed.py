@@ -124,7 +124,8 @@ def _open(steps: StepTimes, load: Load, limits: Limits, spread: float, rate: Arr
     bunched = max(burst, 1.0 / load.burstiness)  # prompts of a burst meet each other
     meeting = at_any_time(steps, lengths, n, served, bunched, share, per_pass)
     ttft = first_token(steps, lengths, n, share, per_pass, meeting)
-    room, chance = o.waiting / served * burst, np.maximum(o.full, TINY)
+    full, waiting = o.queue()
+    room, chance = waiting / served * burst, np.maximum(full, TINY)
     ttft = ttft + sometimes(chance, room / chance)
     running = _running(steps, o, served, most, at)
     mean = running / served / lengths.decoded

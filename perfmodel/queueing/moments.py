@@ -53,10 +53,11 @@ class Moments:
         skew = np.clip(skew, -MOST_SKEW, MOST_SKEW)
         return deviation, np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew) / 6.0
 
-    def quantile(self, share: float) -> Array:
-        """The quantile at 0.5, 0.9 or 0.99."""
+    def quantiles(self, *shares: float) -> Array:
+        """The quantiles at some of 0.5, 0.9 and 0.99, on a first axis."""
         deviation, sixth = self._shape
-        z = ((1.0 + sixth * NORMAL[share] - sixth**2) ** 3 - 1.0) / (3.0 * sixth)
+        normal = np.reshape([NORMAL[share] for share in shares], (-1, *(1,) * deviation.ndim))
+        z = ((1.0 + sixth * normal - sixth**2) ** 3 - 1.0) / (3.0 * sixth)
         return np.maximum(self.mean + deviation * z, self.least)
 
     def below(self, limit: Floats) -> Array:

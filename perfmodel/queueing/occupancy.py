@@ -12,6 +12,7 @@ Oakes 1974).
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,20 +33,35 @@ class Occupancy:
     """Results over ``[rate, n]`` for n = 0 ... seats. `share`: share of time; the last n includes requests
     that wait for room.
 
-    running, waiting: mean number of requests that decode, and that wait for room. full: share of time without
-    room. pass_s: seconds of a pass at n from 1, with its prompts. saturated: more requests arrive than can
-    leave. metastable: with all seats taken, fewer would leave than arrive.
+    running: mean number of requests that decode. pass_s: seconds of a pass at n from 1, with its prompts.
+    saturated: more requests arrive than can leave. metastable: with all seats taken, fewer would leave than
+    arrive. load: the rate over that at which requests leave. index: variance over mean of the arrivals.
     """
 
     share: Array
     running: Array
-    waiting: Array
-    full: Array
     pass_s: Array
     saturated: NDArray[np.bool_]
     metastable: NDArray[np.bool_]
+    load: Array
+    index: Array
+
+    def queue(self) -> tuple[Array, Array]:
+        """Share of time without room, and the mean number of requests that wait for it, as far as their
+        number has a mean.
+
+        The queue is served in order, and there half of what a bunch brings is served before the other half
+        comes.
+        """
+        full, waiting = np.zeros_like(self.running), np.zeros_like(self.running)
+        crowded = self.share[:, -1] > NEGLIGIBLE
+        if crowded.any():
+            lined_up, tail = _stationary(self.load[crowded], (self.index[crowded] + 1.0) / 2.0)
+            full[crowded], waiting[crowded] = lined_up[:, -1], tail
+        return full, np.where(self.saturated, 0.0, waiting)
 
 
+@lru_cache(maxsize=64)
 def capacity(steps: StepTimes, lengths: Lengths, limits: Limits) -> tuple[float, int]:
     """Largest rate that can be served, in requests per second, and the n of a saturated server; both 0 if not
     one request fits.
@@ -89,19 +105,10 @@ def occupancy(
     even = index[:, 0] < 1
     if even.any():
         share[even], index[even] = _binomial(load[even], index[even])
-    last = load[:, -1]
-    # a queue for room is served in order, and there half of what a bunch brings is served before the other
-    # half comes
-    full, waiting = np.zeros_like(last), np.zeros_like(last)
-    crowded = share[:, -1] > NEGLIGIBLE
-    if crowded.any():
-        lined_up, tail = _stationary(load[crowded], (index[crowded] + 1.0) / 2.0)
-        full[crowded], waiting[crowded] = lined_up[:, -1], tail
     n = np.arange(share.shape[1])
-    if saturated.any():
-        share[saturated] = n == n[-1]
-        waiting = np.where(saturated, 0.0, waiting)  # without end, and not waited for here
-    return Occupancy(share, share @ n, waiting, full, pass_s, saturated, ~saturated & (last >= 1))
+    share[saturated] = n == n[-1]
+    metastable = ~saturated & (load[:, -1] >= 1)
+    return Occupancy(share, share @ n, pass_s, saturated, metastable, load, index)
 
 
 def _bunching(

@@ -79,7 +79,7 @@ class Reading:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StepTimes:
     """Passes that draft `gamma` tokens, by running batch 1 ... `seats`.
 

@@ -147,9 +147,13 @@ def ratio_log_error(scenario: Scenario, passes: Passes) -> float | None:
     return math.hypot(math.sqrt(float(variance_of(scenario, passes)[0])), float(np.ravel(deviation)[0]))
 
 
-def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, context: float) -> Floats | None:
+def step_log_error(
+    scenario: Scenario, step: PassTime[float] | None, batch: float, context: float
+) -> Floats | None:
     """Standard deviation of the logarithm of a baseline step's time; None if the calibration states no
     error.
+
+    step: its times, needed where devices communicate over the host.
     """
     machine, c = scenario.machine, scenario.machine.calibration
     scatter = c.error("target_s", scenario.target.name, machine.gpu)
@@ -162,7 +166,7 @@ def step_log_error(scenario: Scenario, step: PassTime[float], batch: float, cont
         deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
     else:
         deviation = scatter.deviation * widening(scenario, batch, context)
-    if not machine.over_host:
+    if step is None or not machine.over_host:
         return deviation
     return np.hypot(deviation, over_host().box_log_rms * step.comm_s / step.predicted_s)
 

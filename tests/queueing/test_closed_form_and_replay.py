@@ -81,7 +81,7 @@ def test_open_loop(steps, lengths, draft, utilisation):
         np.mean([met.ttft_s for met in runs]), rel=0.30 if splits else TTFT
     )
     tail = np.mean([np.quantile(met.tpot_s, 0.99) for met in runs])
-    assert float(told.tpot.quantile(0.99)[0]) == pytest.approx(tail, rel=0.20)
+    assert float(told.tpot.quantiles(0.99)[0, 0]) == pytest.approx(tail, rel=0.20)
 
 
 @CASES

@@ -51,7 +51,7 @@ def test_more_loads_than_a_block_are_answered_one_by_one() -> None:
         one = serve(PLAIN, Load(LENGTHS, rate=rates[[at]]), Limits())
         for of in (
             lambda a: a.ttft.third,
-            lambda a: a.e2e.quantile(0.9),
+            lambda a: a.e2e.quantiles(0.9)[0],
             lambda a: a.share,
             lambda a: a.saturated,
         ):

@@ -134,7 +134,8 @@ def traffic(question: TrafficQuery) -> Traffic:
         named = Named.of(question)
         engine = engine_of(named.calibration)
         question = replace(question, draft=usual_draft(question.model, named.target, engine, question.engine))
-    scenario, known = _scenario(question)
+    query = _query(question)
+    scenario, known = _scenario(question, query)
     most = scenario.target.max_position_embeddings
     if question.trace is not None:
         check_fits(question.trace, trace_of(question.trace), scenario.target)
@@ -181,7 +182,7 @@ def traffic(question: TrafficQuery) -> Traffic:
         acceptance_std=question.spread,
         acceptance_std_source=spread,
         calibration=Calibrated.of(scenario),
-        warnings=_warnings(question, scenario, max(replica.passes)),
+        warnings=_warnings(question, query, scenario, max(replica.passes)),
     )
 
 
@@ -230,12 +231,11 @@ def _mean_context(question: TrafficQuery) -> float:
     return question.lengths.input_mean + question.lengths.output_mean / 2.0
 
 
-def _warnings(question: TrafficQuery, scenario: Scenario, gamma: int) -> tuple[str, ...]:
+def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: int) -> tuple[str, ...]:
     """Warnings: the draft that was assumed, and what is known to go wrong at the mean context.
 
     gamma: the longest draft; 0 without a draft.
     """
-    query = _query(question)
     told = doubts(query, scenario, 1.0, _mean_context(question), gamma)
     if not gamma:
         return told
@@ -275,9 +275,8 @@ def _query(question: TrafficQuery) -> Query:
     return question.query(batch=1, context=max(round(question.lengths.context), 1), gamma=gamma)
 
 
-def _scenario(question: TrafficQuery) -> tuple[Scenario, bool]:
+def _scenario(question: TrafficQuery, query: Query) -> tuple[Scenario, bool]:
     """The scenario, and whether its acceptance is known."""
-    query = _query(question)
     try:
         return resolve(query, given_rate(question.rate)), True
     except UnknownAcceptance:

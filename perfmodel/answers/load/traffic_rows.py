@@ -162,8 +162,8 @@ def _capped(question: TrafficQuery, choice: Choice, log_off: float | None) -> li
 
 
 def _percentiles(moments: Moments) -> list[Percentiles]:
-    columns = (np.asarray(moments.mean), *(moments.quantile(share) for share in (0.5, 0.9, 0.99)))
-    return [Percentiles(*map(float, row)) for row in zip(*columns, strict=True)]
+    columns = np.concatenate([np.asarray(moments.mean)[None], moments.quantiles(0.5, 0.9, 0.99)])
+    return [Percentiles(*row) for row in columns.T.tolist()]
 
 
 def _nothing_fits(question: TrafficQuery, gamma: int | str, steps: StepTimes, value: float) -> TrafficRow:
@@ -203,7 +203,8 @@ def log_errors(
         alone = mean_tpot_s(times[0], question.load(running), question.limits)
         running = running * alone * question.lengths.decoded  # Little's law
     n = min(float(max(round(float(np.median(running))), 1)), most)
-    step = step_log_error(scenario, scenario.target_step(n, context), n, context)  # type: ignore[arg-type]  # of one
+    over_host = scenario.target_step(n, context) if scenario.machine.over_host else None
+    step = step_log_error(scenario, over_host, n, context)  # type: ignore[arg-type]  # of one
     gammas = np.array([t.gamma for t in times])
     ratio = log_error(scenario, np.asarray(n), np.asarray(context), gammas)
     if step is None or ratio is None:
@@ -218,11 +219,17 @@ def _interval(
     question: TrafficQuery, off: float | None, steps: StepTimes, served: ServedLoad, load: Load
 ) -> tuple[Any, Any]:
     """Ends of the mean TPOT's interval: the server is solved again with steps that are faster and slower by
-    the error.
+    the error. At a rate, that is the same server on another clock.
     """
     if off is None:
         return None, None
-    ends = [mean_tpot_s(steps.slowed(math.exp(sign * Z * off)), load, question.limits) for sign in (-1, 1)]
+    factors = np.exp([[-Z * off], [Z * off]])
+    if load.rate is not None:
+        clocks = replace(load, rate=np.ravel(factors * load.rate))
+        ends = factors * mean_tpot_s(steps, clocks, question.limits).reshape(2, -1)
+    else:
+        slowed = [steps.slowed(factor) for factor in factors.ravel().tolist()]
+        ends = np.stack([mean_tpot_s(each, load, question.limits) for each in slowed])
     return np.minimum(ends[0], served.tpot.mean), np.maximum(ends[1], served.tpot.mean)
 
 
