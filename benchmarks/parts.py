@@ -16,7 +16,7 @@ from counts import QUERY, SERVER  # beside this file
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.resolving import resolve
-from perfmodel.speculation.chain import Prediction, predict
+from perfmodel.speculation.iteration import Prediction, predict
 from perfmodel.speculation.lengths import context_lengths
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload

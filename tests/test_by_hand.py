@@ -17,7 +17,7 @@ from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.speculation import capacity, lengths
 from perfmodel.speculation.acceptance import tokens_per_iteration
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 from tests.speculation import asked

@@ -29,7 +29,7 @@ from perfmodel.specs.devices import gpu
 from perfmodel.specs.devices.gpu import GPUSpec, Quantity
 from perfmodel.specs.models import model
 from perfmodel.specs.models.model import load_model
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.iteration import predict, speedups
 from perfmodel.speculation.workload import Workload
 
 # Devices.

@@ -129,7 +129,7 @@ def selection(
 def cache_upkeep(part: Shard, batch: Floats, context: Floats, kv: KVMethod) -> Op:
     """Host and bookkeeping time for the cache, in addition to attention. It moves few bytes.
 
-    A pass over the whole cache plans its page table once (`kernels` 1). A step that leaves tokens out
+    A pass over the whole cache builds its page table once (`kernels` 1). A step that leaves tokens out
     maintains a small cache per sequence and layer (`work_items`). The calibration has the cost of both.
     """
     if kv.budget is None:

@@ -1,5 +1,5 @@
 "use strict";
-// The arithmetic of the page: the engine's seconds in, tokens per iteration and speedups out (perfmodel/speculation/chain.py).
+// The arithmetic of the page: the engine's seconds in, tokens per iteration and speedups out (perfmodel/speculation/iteration.py).
 
 /** The payload's arrays over [batch, context, gamma]; an axis of length 1 holds for all. Little-endian, as browsers are. */
 function decode(pool) {

@@ -12,7 +12,7 @@ from perfmodel.speculation.acceptance import (
     tokens_per_iteration,
 )
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, Memory, memory_of
-from perfmodel.speculation.chain import (
+from perfmodel.speculation.iteration import (
     DEFAULT_MAX_GAMMA,
     Passes,
     Prediction,

@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.operations import Array, Floats
 from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, memory_of
-from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.iteration import speedups
 from perfmodel.speculation.scenario import Scenario
 
 

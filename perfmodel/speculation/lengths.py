@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array, Mask
-from perfmodel.speculation.chain import Passes, speedups
+from perfmodel.speculation.iteration import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import with_calibration, with_values
 

@@ -22,7 +22,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.speculation.acceptance import Acceptance
 from perfmodel.speculation.capacity import Memory, memory_of
-from perfmodel.speculation.chain import check_draft_length
+from perfmodel.speculation.iteration import check_draft_length
 from perfmodel.speculation.scenario import Scenario
 
 MAX_GAMMA = 256

@@ -18,7 +18,7 @@ from perfmodel.operations import Array, Floats, Ints
 from perfmodel.specs import CONSTANTS, Calibration, Constant, Z, kernels_of, over_host, step_errors
 from perfmodel.specs.calibrations.fit_errors import square
 from perfmodel.specs.engines.engines import engines
-from perfmodel.speculation.chain import Passes
+from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.scenario import Scenario
 
 STEP_STDERR = 0.25

@@ -10,7 +10,7 @@ from perfmodel.answers.point.inverse import inverse
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.iteration import predict, speedups
 from perfmodel.speculation.workload import Workload
 
 BASE = Query(

@@ -8,7 +8,7 @@ import pytest
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.costs import Experts
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 

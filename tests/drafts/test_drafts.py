@@ -15,7 +15,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs.models.formats import weight_format
 from perfmodel.specs.models.model import load_model
 from perfmodel.specs.models.published_heads import published_heads
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.workload import Workload
 
 LAYER = 4096 * (32 + 2 * 8) * 128 + 4096 * 4096 + 3 * 4096 * 14336

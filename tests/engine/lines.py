@@ -16,7 +16,7 @@ from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import CHECKED, Export, ServedTarget, export
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
-from perfmodel.validate.engine.plan import PlanRequest, commands
+from perfmodel.validate.engine.bench_commands import BenchRequest, commands
 
 RECORD = Path(__file__).with_name("lines.json")
 CONSTANT, BY_BATCH = ((1, 64, 3),), ((1, 8, 4), (9, 32, 2), (33, 64, 0))
@@ -78,7 +78,7 @@ def planned() -> dict[str, dict[str, str | None]]:
         lines: dict[str, str | None] = {"sglang_adaptive": None}
         for engine, start in (("vllm", "vllm serve"), ("sglang", "python -m sglang")):
             rest = ((3,), (1, 8), (1024,), 64, (), "results", True)
-            plan = commands(PlanRequest("org/target", engine, 1, method, HEAD, *rest))
+            plan = commands(BenchRequest("org/target", engine, 1, method, HEAD, *rest))
             served = next(line for line in plan if "--speculative" in line)
             lines[f"{engine}_line"] = served[served.index(start) : served.index(" --port")]
         found[f"plan of {method}"] = lines

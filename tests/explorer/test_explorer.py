@@ -9,7 +9,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.explorer import page as explore
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.workload import Workload
 from tests.explorer.small import ROUNDING, of_pass, payload_of, queries, value, written
 

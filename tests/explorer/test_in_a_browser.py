@@ -19,7 +19,7 @@ from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.plots import theme
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.workload import Workload
 from tests.explorer.headless import Browser
 from tests.explorer.small import ROOT, ROUNDING, of_pass, queries, written

@@ -18,7 +18,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.plots import passes as plots_passes
 from perfmodel.speculation import capacity
-from perfmodel.speculation.chain import predict, speedups
+from perfmodel.speculation.iteration import predict, speedups
 from perfmodel.speculation.lengths import break_even_context
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.accuracy.compare import compare

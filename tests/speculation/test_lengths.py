@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.iteration import speedups
 from perfmodel.speculation.lengths import (
     SEARCH_TO,
     ContextLengths,

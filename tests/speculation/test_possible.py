@@ -17,7 +17,7 @@ from perfmodel.operations import Array
 from perfmodel.specs.boundary import files
 from perfmodel.specs.calibrations.calibration import load_bundled
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Passes
+from perfmodel.speculation.iteration import Passes
 from perfmodel.speculation.scenario import Scenario
 
 MODELS = {

@@ -18,7 +18,7 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.models.model import ModelSpec
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.lengths import inflection_context
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload

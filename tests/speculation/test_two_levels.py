@@ -9,7 +9,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.speculation.acceptance import Acceptance, tokens_per_iteration
 from perfmodel.speculation.capacity import memory_of
-from perfmodel.speculation.chain import speedups
+from perfmodel.speculation.iteration import speedups
 from perfmodel.speculation.two_levels import best_two_levels, inner_rounds, memory_of_both, predict_two_levels
 from tests.speculation import asked
 

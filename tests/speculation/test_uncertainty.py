@@ -14,7 +14,7 @@ from perfmodel.specs.calibrations.fit_errors import MeasuredRange, Scatter, Stat
 from perfmodel.specs.engines.engines import engines
 from perfmodel.specs.engines.source_errors import BORROWED, step_errors
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Passes, speedups
+from perfmodel.speculation.iteration import Passes, speedups
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.uncertainty import (
     acceptance_log_error,

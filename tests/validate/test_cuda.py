@@ -45,7 +45,7 @@ def test_chance_inside_a_graph() -> None:
             out[1].copy_(script(judged, generator).count)
 
         work()
-        replay, found = graphs.record(work, generator), []
+        replay, found = graphs.captured(work, generator), []
         for _ in range(20):
             replay()
             found.append(out.clone())

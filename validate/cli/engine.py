@@ -209,9 +209,9 @@ def _calibrate(
 
 def _drive(q: EngineQuestion, url: str, query: "Query") -> tuple[Path, str, str]:
     """Times a running server. Returns the record's path, the engine and its version."""
+    from perfmodel.validate.engine.bench_commands import loads
     from perfmodel.validate.engine.client import Server
     from perfmodel.validate.engine.driver import check, served_gamma
-    from perfmodel.validate.engine.plan import loads
     from perfmodel.validate.engine.record import EngineSubject
     from perfmodel.validate.engine.session import PartialRun, run
 
@@ -276,7 +276,7 @@ def _watch(q: EngineQuestion, query: "Query") -> None:
 
 def _print_plan(q: EngineQuestion, query: "Query") -> None:
     from perfmodel.answers.question.resolving import resolve
-    from perfmodel.validate.engine.plan import GAMMAS, PlanRequest, commands
+    from perfmodel.validate.engine.bench_commands import GAMMAS, BenchRequest, commands
 
     resolve(replace(query, alpha=0.5))  # refuses a word that means nothing; any acceptance will do
     draft = q.draft or "ngram"
@@ -290,7 +290,7 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
     for flag, value in (("--weights", q.weights), ("--kv-dtype", q.kv_dtype), ("--results", q.results)):
         question += [flag, str(value)] if value is not None else []
     head = q.draft_path or _found(query.model, draft, methods.get(word))
-    request = PlanRequest(
+    request = BenchRequest(
         model=served_id(query.model, head) or query.model,
         engine=q.engine or "vllm",
         tp=query.tp,
@@ -311,7 +311,7 @@ def _print_plan(q: EngineQuestion, query: "Query") -> None:
 def _found(model: str, draft: str, method: str | None) -> str | None:
     """The engine's path of a draft: the id of a model, or of the published head for the target."""
     from perfmodel.specs.acceptance.acceptance_library import find_published, short_name
-    from perfmodel.validate.engine.plan import OWN
+    from perfmodel.validate.engine.bench_commands import OWN
 
     if method is None:
         return hub_id(draft, "--draft") or draft

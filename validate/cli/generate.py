@@ -133,7 +133,7 @@ def generate(question: GenerateQuestion) -> None:
     import torch
 
     from perfmodel.validate.cli import generated
-    from perfmodel.validate.cli.trees import Planned, check_tree, planned
+    from perfmodel.validate.cli.trees import TreeRequest, check_tree, with_tree
     from perfmodel.validate.decoder import Pair, end_tokens, joined, kv, last_tokens, read_prompts, tokenizer
     from perfmodel.validate.harness.side_by_side import compare
 
@@ -170,10 +170,10 @@ def generate(question: GenerateQuestion) -> None:
             own_prefill = not asked.fp8 and (second or target).spec.num_sliding_layers == 0
             alone = q.draft.startswith("ngram") or pair.is_head(target.spec)
             methods = ("full",) if alone else kv.every_method(asked.context, q.gamma, own_prefill)
-        requests, trees = [replace(asked, draft_kv=method) for method in methods], list[Planned]()
+        requests, trees = [replace(asked, draft_kv=method) for method in methods], list[TreeRequest]()
         try:
             if q.tree is not None:
-                trees = [planned(target, one, q.tree, q.rates, texts, second, q.seed) for one in requests]
+                trees = [with_tree(target, one, q.tree, q.rates, texts, second, q.seed) for one in requests]
                 requests = [one.request for one in trees]
             baseline, runs = compare(target, requests, texts, second, q.seed, q.graphs)
         except torch.OutOfMemoryError:

@@ -16,7 +16,7 @@ from perfmodel.validate.decoder import TreeCounts
 from perfmodel.validate.harness.estimate import predicted_times
 
 if TYPE_CHECKING:
-    from perfmodel.validate.cli.trees import Planned
+    from perfmodel.validate.cli.trees import TreeRequest
     from perfmodel.validate.decoder import Pair
     from perfmodel.validate.decoder.text import Tokenizer
     from perfmodel.validate.harness.side_by_side import Run
@@ -126,13 +126,13 @@ def _remarks(baseline: "Run", runs: "list[Run]") -> list[str]:
     return different or ["all outputs equal the baseline, token for token"]
 
 
-def details(runs: "list[Run]", trees: "list[Planned]") -> None:
+def details(runs: "list[Run]", trees: "list[TreeRequest]") -> None:
     """The measured and expected gain of each tree."""
-    for planned, run in zip(trees, runs, strict=False):
-        click.echo("\n".join(tree_lines(planned, run)))
+    for tree, run in zip(trees, runs, strict=False):
+        click.echo("\n".join(tree_lines(tree, run)))
 
 
-def tree_lines(planned: "Planned", run: "Run") -> list[str]:
+def tree_lines(tree: "TreeRequest", run: "Run") -> list[str]:
     """The measured and expected gain of the tree."""
     assert isinstance(run.counts, TreeCounts)
     assert run.request.tree is not None
@@ -144,10 +144,9 @@ def tree_lines(planned: "Planned", run: "Run") -> list[str]:
         f"{gained:.2f} measured",
         f"  {_expected(parents, measured):.2f} expected of its own rates by rank: {_listed(measured)}",
     ]
-    if planned.rates is not None:
+    if tree.rates is not None:
         lines.append(
-            f"  {_expected(parents, planned.rates):.2f} expected of {planned.source}: "
-            f"{_listed(planned.rates)}"
+            f"  {_expected(parents, tree.rates):.2f} expected of {tree.source}: {_listed(tree.rates)}"
         )
     return lines
 

@@ -13,7 +13,7 @@ STAR = "8"
 
 
 @dataclass(frozen=True)
-class Planned:
+class TreeRequest:
     """A request with its tree, and the rates by rank for which it was chosen (None if they were not used)."""
 
     request: Request
@@ -22,7 +22,7 @@ class Planned:
 
 
 def check_tree(spec: str, rates: tuple[float, ...] | None, draft: str, alpha: float | None) -> None:
-    """Refuse (InputError) arguments that `planned` cannot serve, before anything is loaded."""
+    """Refuse (InputError) arguments that `with_tree` cannot serve, before anything is loaded."""
     if sequoia_nodes(spec) is None:
         branching(spec)
     if rates is not None:
@@ -33,7 +33,7 @@ def check_tree(spec: str, rates: tuple[float, ...] | None, draft: str, alpha: fl
         raise InputError("--alpha: must not be given with --tree, whose acceptance is observed")
 
 
-def planned(
+def with_tree(
     model: Model,
     request: Request,
     spec: str,
@@ -41,7 +41,7 @@ def planned(
     prompts: list[list[int]],
     draft: Model | None,
     seed: int,
-) -> Planned:
+) -> TreeRequest:
     """Adds the tree that `spec` names to `request`, a chain of gamma tokens. ``sequoia:N`` has gamma levels
     below the root.
 
@@ -50,13 +50,13 @@ def planned(
     """
     nodes, source = sequoia_nodes(spec), "the given rates"
     if nodes is None:
-        return Planned(_with(request, branching(spec)), rates, source)
+        return TreeRequest(_with(request, branching(spec)), rates, source)
     if rates is None:
         star = run(model, _with(request, branching(STAR)), prompts, draft, seed).counts
         assert isinstance(star, TreeCounts)
         rates, source = tuple(star.rates), "a star's rates"
     parents = sequoia(nodes, request.gamma + 1, TreeAcceptance.of(rates))
-    return Planned(_with(request, parents), rates, source)
+    return TreeRequest(_with(request, parents), rates, source)
 
 
 def _with(request: Request, parents: tuple[int, ...]) -> Request:

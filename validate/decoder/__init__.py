@@ -11,10 +11,10 @@ Other drafts are `ngram`, `tree` and `eagle`. `factory` makes any of them, `grap
 
 from perfmodel.validate.decoder.attention import Span
 from perfmodel.validate.decoder.cache import KVCache
+from perfmodel.validate.decoder.capture import captured
 from perfmodel.validate.decoder.factory import make_decoder, start_random, watched
 from perfmodel.validate.decoder.model import Layer, Model, Projected
 from perfmodel.validate.decoder.pair import Pair
-from perfmodel.validate.decoder.recording import record
 from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.sampling import AcceptedTokens, Sampling, scripted_weights
 from perfmodel.validate.decoder.shard import RankShard, joined, local_device
@@ -49,7 +49,7 @@ __all__ = [
     "local_device",
     "make_decoder",
     "read_prompts",
-    "record",
+    "captured",
     "scripted_weights",
     "start_random",
     "tokenizer",

@@ -1,4 +1,4 @@
-"""CUDA graphs: an iteration is recorded once and replayed, so no kernel waits for its launch.
+"""CUDA graphs: an iteration is captured once and replayed, so no kernel waits for its launch.
 
 Other modules make this possible: lengths, positions and counts are device tensors that change in place, and
 with fixed bounds every shape is the same in every iteration.
@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder.recording import record, replayed
+from perfmodel.validate.decoder.capture import captured, replayed
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import State
 
@@ -18,7 +18,7 @@ WARM_UP = 3
 
 @torch.inference_mode()
 def capture(decoder: Decoder, state: State) -> None:
-    """Runs some real iterations, then records `step`. Later iterations on `state` replay it."""
+    """Runs some real iterations, then captures `step`. Later iterations on `state` replay it."""
     device = decoder.target.model.device
     if device.type != "cuda":
         raise InputError(f"--graphs: needs a CUDA device, given {device.type}")
@@ -28,11 +28,11 @@ def capture(decoder: Decoder, state: State) -> None:
     with torch.cuda.stream(side):
         warm_up(decoder, state)
     torch.cuda.current_stream(device).wait_stream(side)
-    decoder.replay = replayed(decoder.step, state, partial(record, generator=state.generator))
+    decoder.replay = replayed(decoder.step, state, partial(captured, generator=state.generator))
 
 
 def warm_up(decoder: Decoder, state: State) -> None:
-    """Runs `WARM_UP` real iterations of the kind to record."""
+    """Runs `WARM_UP` real iterations of the kind to capture."""
     for _ in range(WARM_UP):
         decoder.step(state)
         decoder.refresh()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.specs.models.model import ModelSpec
-from perfmodel.validate.decoder.recording import drop_all
+from perfmodel.validate.decoder.capture import drop_all
 
 
 @dataclass(frozen=True)

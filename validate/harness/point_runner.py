@@ -16,10 +16,10 @@ from perfmodel.validate.decoder import (
     RankShard,
     Request,
     State,
+    captured,
     graphs,
     load,
     make_decoder,
-    record,
     scripted_weights,
     start_random,
 )
@@ -67,9 +67,9 @@ class DecoderRun:
 
 
 class PhaseRunner:
-    """The four parts of an iteration one by one; if `recorded`, each part is a graph."""
+    """The four parts of an iteration one by one; if `graphs`, each part is a graph."""
 
-    def __init__(self, run: DecoderRun, recorded: bool) -> None:
+    def __init__(self, run: DecoderRun, graphs: bool) -> None:
         decoder, state, results = run.decoder, run.state, dict[str, Any]()
         self.decoder, self.generator, self._results = decoder, state.generator, results
         self.parts: dict[str, Callable[[], object]] = {
@@ -81,8 +81,8 @@ class PhaseRunner:
             "commit": lambda: decoder.commit(state, results["draft"][0], results["accept"]),
         }
         self._run: dict[str, Callable[[], object]] = {part: partial(self._keep, part) for part in self.parts}
-        if recorded:
-            self._run = {part: record(work, self.generator) for part, work in self._run.items()}
+        if graphs:
+            self._run = {part: captured(work, self.generator) for part, work in self._run.items()}
 
     def run(self, part: str) -> None:
         """Runs one of `parts`: "draft" is all draft steps (none in the baseline), "commit" includes periodic

@@ -15,9 +15,9 @@ from perfmodel.validate.decoder import (
     Model,
     Request,
     State,
+    captured,
     collect,
     make_decoder,
-    record,
     start_random,
     watched,
 )
@@ -121,7 +121,7 @@ def phases(decoder: Decoder, state: State, clock: Clock, graphs: bool = False) -
     decoder.verify(state, draft_tokens)
 
     def seconds(work: Callable[[], object]) -> float:
-        ready = record(work, state.generator) if graphs else work
+        ready = captured(work, state.generator) if graphs else work
         keep_busy(decoder.target.model.device)
         for _ in range(PHASE_REPEATS):
             clock.mark()

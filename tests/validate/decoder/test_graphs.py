@@ -1,4 +1,4 @@
-"""An iteration can be recorded once and replayed: on a CPU by an emulation of what a CUDA graph does."""
+"""An iteration can be captured once and replayed: on a CPU by an emulation of what a CUDA graph does."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,10 +19,10 @@ from perfmodel.validate.decoder import (
     Request,
     Sampling,
     State,
+    capture,
     collect,
     graphs,
     make_decoder,
-    recording,
     shard,
 )
 from perfmodel.validate.harness import point_runner
@@ -61,7 +61,7 @@ class Recorder(TorchDispatchMode):
                     old.copy_(new)
 
     def undo(self) -> None:
-        """What there was before is as it was: recording a graph changes nothing."""
+        """What there was before is as it was: capturing a graph changes nothing."""
         for storage, before in self.before.values():
             storage.copy_(before)
 
@@ -128,7 +128,7 @@ def eager_and_replayed(
         graphs.fix_bounds(made)
         graphs.warm_up(made, state)
         if replayed:
-            made.replay = recording.replayed(made.step, state, partial(emulated, generator=state.generator))
+            made.replay = capture.replayed(made.step, state, partial(emulated, generator=state.generator))
         iterate = ready(made, state, replayed)
         for _ in range(16):
             iterate()
@@ -137,8 +137,8 @@ def eager_and_replayed(
 
 
 @torch.inference_mode()
-def test_recorded_parts_equal_eager_ones(monkeypatch, target, small, prompts) -> None:
-    monkeypatch.setattr(point_runner, "record", emulated)
+def test_captured_parts_equal_eager_ones(monkeypatch, target, small, prompts) -> None:
+    monkeypatch.setattr(point_runner, "captured", emulated)
 
     def by_parts(made: Decoder, state: State, replayed: bool) -> Callable[[], object]:
         parts = PhaseRunner(DecoderRun(made, state), replayed)
@@ -156,7 +156,7 @@ def test_recorded_parts_equal_eager_ones(monkeypatch, target, small, prompts) ->
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What `recording.record` did on a device, and which stream became current when."""
+    """What `capture.captured` did on a device, and which stream became current when."""
     told: list[object] = []
 
     class FakeGraph:
@@ -186,7 +186,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_a_graph_is_told_what_draws(events) -> None:
     """Or each of its replays would draw the same numbers."""
     generator = torch.Generator()
-    recording.record(lambda: events.append("work"), generator)()
+    capture.captured(lambda: events.append("work"), generator)()
     assert events == [generator, "capture", "work", "own", "replayed"]
 
 
@@ -195,7 +195,7 @@ def test_a_failed_capture_gives_the_stream_back(events) -> None:
         raise RuntimeError("not permitted when stream is capturing")
 
     with pytest.raises(RuntimeError, match="not permitted"):
-        recording.record(work)
+        capture.captured(work)
     assert events == ["capture", "own"]
 
 
@@ -208,7 +208,7 @@ def test_graphs_go_before_their_process_group(monkeypatch, events, fails) -> Non
     monkeypatch.setattr(shard.dist, "destroy_process_group", lambda: events.append("group destroyed"))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with suppress(ZeroDivisionError), shard.joined(2, torch.device("cpu")):
-        held = recording.record(lambda: None)
+        held = capture.captured(lambda: None)
         if fails:
             raise ZeroDivisionError
     assert held is not None

@@ -12,6 +12,7 @@ from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.models.model import load_model
 from perfmodel.validate.engine import driver
 from perfmodel.validate.engine.acceptance.counters import Counters
+from perfmodel.validate.engine.bench_commands import BenchRequest, commands, loads
 from perfmodel.validate.engine.calibrate import distinct, speedup_pairs
 from perfmodel.validate.engine.client import Chunk, StreamedAnswer
 from perfmodel.validate.engine.constants import sought
@@ -25,14 +26,13 @@ from perfmodel.validate.engine.fit import (
     small_sample,
 )
 from perfmodel.validate.engine.fit import usable as usable_rows
-from perfmodel.validate.engine.plan import PlanRequest, commands, loads
 from perfmodel.validate.engine.sources import BenchFile
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.validate.tiny import refused
 
 LOAD = ServerLoad(batch=2, prompt=100, tokens=50)
 POINTS: tuple[tuple[int, ...], tuple[int, ...], int] = (1, 4, 16), (512, 4096), 256
-PLAN = PlanRequest("m", "vllm", 1, "draft_model", None, (2, 7), *POINTS, (), "results/a", True)
+PLAN = BenchRequest("m", "vllm", 1, "draft_model", None, (2, 7), *POINTS, (), "results/a", True)
 EVEN, LATE = (0.01,) * 20, (0.0, 0.02) * 10
 
 

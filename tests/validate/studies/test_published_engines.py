@@ -5,7 +5,7 @@ import pytest
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.costs import forward
-from perfmodel.speculation.chain import predict
+from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.workload import Workload
 from perfmodel.validate.studies.published_engines import step_laws
 

@@ -27,9 +27,9 @@ from perfmodel.validate.decoder import (
     Span,
     backends,
     build,
+    captured,
     graphs,
     make_decoder,
-    record,
     start_random,
 )
 from perfmodel.validate.decoder.fp8 import FP8, product
@@ -236,7 +236,7 @@ class KernelMaker:
         if self.device.type == "cuda" and self.plan.protocol.graphs:
             graphs.fix_bounds(decoder)
             accept()
-            run = record(accept, state.generator)
+            run = captured(accept, state.generator)
 
         def call(_: int) -> None:
             run()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.validate.decoder import RankShard, record
+from perfmodel.validate.decoder import RankShard, captured
 from perfmodel.validate.harness.clock import Clock, clock_for, synchronize
 from perfmodel.validate.harness.micro.jobs import SMALL, Job, jobs
 from perfmodel.validate.harness.micro.kernels import Kernel, KernelMaker
@@ -142,4 +142,4 @@ def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sam
 
 
 def _captured(kernel: Kernel, calls: int) -> Any:
-    return record(lambda: [kernel.call(i % kernel.buffers) for i in range(calls)])
+    return captured(lambda: [kernel.call(i % kernel.buffers) for i in range(calls)])

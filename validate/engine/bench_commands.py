@@ -29,8 +29,8 @@ SGLANG |= {"dflash": "DFLASH", "dspark": "DSPARK"}
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """The subject of a plan. model, draft: their ids for the engine. question: the names in perfmodel.
+class BenchRequest:
+    """The runs to make. model, draft: their ids for the engine. question: the names in perfmodel.
 
     pretends: whether the engine can simulate acceptance at a rate (vLLM's CPU backend cannot).
     """
@@ -62,7 +62,7 @@ def loads(batches: tuple[int, ...], prompts: tuple[int, ...], new_tokens: int) -
     return [ServerLoad(batch, prompt, new_tokens) for batch, prompt in places]
 
 
-def commands(request: PlanRequest) -> list[str]:
+def commands(request: BenchRequest) -> list[str]:
     """Shell lines: for each draft length, 0 first, start a server, wait for it, measure and stop it; then
     fit.
     """
@@ -84,12 +84,12 @@ def commands(request: PlanRequest) -> list[str]:
     return [*lines, f"{shlex.join(words)} --from {' '.join(files[request.engine])}"]
 
 
-def _repeats(request: PlanRequest) -> bool:
+def _repeats(request: BenchRequest) -> bool:
     """Whether prompts must repeat themselves, and come from a file."""
     return request.method == "ngram" and request.engine in ("vllm", "sglang")
 
 
-def _repeating(request: PlanRequest, prompt: int) -> str:
+def _repeating(request: BenchRequest, prompt: int) -> str:
     """A line that writes prompts of about this many tokens, all different from the first token on."""
     times, most = -(-prompt // len(REPEATED.split())), CLIENT_ROUNDS[request.engine] * max(request.batches)
     row = {"prompt": "@", "conversations": [{"content": "@"}, {"content": "ok"}]}
@@ -108,7 +108,7 @@ def _around(words: list[str], port: int, runs: list[str]) -> list[str]:
     ]
 
 
-def _vllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
+def _vllm(request: BenchRequest, gamma: int, port: int) -> list[str]:
     words = ["vllm", "serve", request.model, "--no-enable-prefix-caching"]
     words += ["--tensor-parallel-size", str(request.tp)] if request.tp > 1 else []
     if gamma:
@@ -127,7 +127,7 @@ def _vllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
     return _around(words, port, [each, *ends])
 
 
-def _bench(request: PlanRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
+def _bench(request: BenchRequest, gamma: int, prompt: int, batch: str, port: int) -> str:
     """One run of vLLM's client, with as many prompts as clients, so that no request waits for another's
     prompt.
     """
@@ -144,7 +144,7 @@ def _bench(request: PlanRequest, gamma: int, prompt: int, batch: str, port: int)
     )
 
 
-def _sglang(request: PlanRequest, gamma: int, port: int) -> list[str]:
+def _sglang(request: BenchRequest, gamma: int, port: int) -> list[str]:
     words = ["python", "-m", "sglang.launch_server", "--model-path", request.model, "--disable-radix-cache"]
     words += ["--tp", str(request.tp)] if request.tp > 1 else []
     if gamma:
@@ -168,7 +168,7 @@ def _sglang(request: PlanRequest, gamma: int, port: int) -> list[str]:
     return _around(words, port, runs)
 
 
-def _sglang_prompts(request: PlanRequest, prompt: int) -> str:
+def _sglang_prompts(request: BenchRequest, prompt: int) -> str:
     if _repeats(request):
         source = f"--dataset-name custom --dataset-path repeating-{prompt}.jsonl"
         return f"{source} --sharegpt-output-len {request.new_tokens}"
@@ -176,7 +176,7 @@ def _sglang_prompts(request: PlanRequest, prompt: int) -> str:
     return f"--dataset-name random {lengths} --random-range-ratio 1"
 
 
-def _trtllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
+def _trtllm(request: BenchRequest, gamma: int, port: int) -> list[str]:
     """A file of options (keys of aiconfigurator 0.12.0's templates for TensorRT-LLM 1.0 to 1.3), and a server
     that accepts a fixed number of tokens.
     """
@@ -194,7 +194,7 @@ def _trtllm(request: PlanRequest, gamma: int, port: int) -> list[str]:
     return [written, *_around(words, port, [_driven(request, gamma, port)])]
 
 
-def _llama_cpp(request: PlanRequest, gamma: int, port: int) -> list[str]:
+def _llama_cpp(request: BenchRequest, gamma: int, port: int) -> list[str]:
     if gamma == 0:
         batches, prompts = ",".join(map(str, request.batches)), ",".join(map(str, request.prompts))
         return [
@@ -215,7 +215,7 @@ def _llama_cpp(request: PlanRequest, gamma: int, port: int) -> list[str]:
     return _around(words, port, [_driven(request, gamma, port)])
 
 
-def _driven(request: PlanRequest, gamma: int, port: int) -> str:
+def _driven(request: BenchRequest, gamma: int, port: int) -> str:
     """Our own client against the server."""
     places = {"--batches": request.batches, "--prompts": request.prompts}
     points = [word for flag, each in places.items() for word in (flag, ",".join(map(str, each)))]

@@ -1,4 +1,4 @@
-"""Records work as a CUDA graph. After a failure the process can go on."""
+"""Captures work as a CUDA graph. After a failure the process can go on."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,13 +8,13 @@ import torch
 
 from perfmodel.validate.decoder.state import State
 
-Record = Callable[[Callable[[], object]], Callable[[], object]]
-"""A function that makes a replay of work on the device, as `record` does."""
-_recorded: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+Capture = Callable[[Callable[[], object]], Callable[[], object]]
+"""A function that makes a replay of work on the device, as `captured` does."""
+_graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
 
-def record(work: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], object]:
-    """A replay of the device's work in `work`. Recording changes nothing; `work` must have run before.
+def captured(work: Callable[[], object], generator: torch.Generator | None = None) -> Callable[[], object]:
+    """A replay of the device's work in `work`. Capturing changes nothing; `work` must have run before.
 
     generator: source of random numbers for `work`. Each replay draws new ones.
     """
@@ -29,24 +29,24 @@ def record(work: Callable[[], object], generator: torch.Generator | None = None)
     ):  # ending a capture that failed raises too, and its stream would stay the current one
         torch.cuda.set_stream(stream)
         raise
-    _recorded.add(graph)
+    _graphs.add(graph)
     return graph.replay
 
 
-def replayed(step: Callable[[State], object], state: State, record: Record) -> Callable[[State], object]:
+def replayed(step: Callable[[State], object], state: State, capture: Capture) -> Callable[[State], object]:
     """Makes the method `step` a replay when it is called on `state`.
 
     The object owns the replay, and not the reverse, so caches are freed with the last reference to the
     object.
     """
-    replay, eager = record(partial(step, state)), WeakMethod(step)
+    replay, eager = capture(partial(step, state)), WeakMethod(step)
     return lambda given: replay() if given is state else eager()(given)  # type: ignore[misc]
 
 
 def drop_all() -> None:
-    """Clears every recorded graph, whoever still holds it, because a process group must outlive graphs with
+    """Clears every captured graph, whoever still holds it, because a process group must outlive graphs with
     its collectives.
     """
-    for graph in list(_recorded):
+    for graph in list(_graphs):
         graph.reset()
-    _recorded.clear()
+    _graphs.clear()

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.speculation import chain as speculative
+from perfmodel.speculation import iteration as speculative
 from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.chain import Prediction, predict, speedups
+from perfmodel.speculation.iteration import Prediction, predict, speedups
 from perfmodel.speculation.workload import Workload
 from tests.speculation import asked
 
