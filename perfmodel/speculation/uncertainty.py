@@ -162,7 +162,10 @@ def step_log_error(
     if c.errors:  # a serving engine's: of sources left out, and of a device that no row is of
         relation, devices = c.relation("target_s", scenario.target.name, machine.gpu), step_errors().devices
         unseen = relation in ("transferred", "maker") and machine.gpu.name not in devices
-        of_sources = step_errors().deviation(c.stack, batch, kernels_of(machine.gpu, c.gpu))
+        known = relation == "seen"
+        kernels = kernels_of(machine.gpu, machine.gpu.name if known else c.gpu)
+        of_server = scatter.deviation if known else None
+        of_sources = step_errors().deviation(c.stack, batch, kernels, of_server)
         deviation: Floats = np.hypot(of_sources, scatter.deviation) if unseen else of_sources
     else:
         deviation = scatter.deviation * widening(scenario, batch, context)

@@ -193,3 +193,20 @@ def test_a_step_over_pcie_errs_by_its_messages_too() -> None:
     assert 0.1 < share < 0.9
     expected = math.hypot(of_sources, unseen.deviation, over_host().box_log_rms * share)
     assert float(step_log_error(scenario, step, 8.0, 4000.0)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "known"),
+    [("h100-sxm-94gb", "vllm@0.14", True), ("h100-sxm-94gb", "vllm@0.99", False), ("h200", "vllm", False)],
+)
+def test_a_server_of_the_fitted_rows_errs_by_its_left_out_rows_and_as_a_source(gpu, engine, known) -> None:
+    """Qwen3-32B was measured on an H100 of 94 GB, whose kernels are another board's."""
+    scenario = resolve(Query("qwen3-32b", gpu, 8, 4000, engine=engine))
+    machine, errors = scenario.machine, step_errors()
+    seen = machine.calibration.error("target_s", "qwen3-32b", machine.gpu)
+    assert seen is not None
+    row = errors.engines["vllm"].alone
+    parts = (errors.source, seen.deviation if known else errors.server, row)
+    widening = errors.widening[BORROWED if gpu != "h200" and not known else "other"]
+    step = scenario.target_step(8.0, 4000.0)
+    assert float(step_log_error(scenario, step, 8.0, 4000.0)) == pytest.approx(widening * math.hypot(*parts))

@@ -202,9 +202,13 @@ class Calibration(EngineConstants):
 
     def relation(self, quantity: Quantity, model: str, gpu: GPUSpec) -> Relation:
         """The relation of the measured rows to a model on a device: see `fits.Relation`."""
-        if self.gpu is not None and self.gpu != gpu.name:
-            return "transferred" if load_gpu(self.gpu).vendor == gpu.vendor else "maker"
         known = self.measured_models if quantity == "target_s" else self.speculating_models
+        if self.gpu is not None and self.gpu != gpu.name:
+            engine = engines().engines.get(self.stack)
+            rows = {} if engine is None else engine.measured if quantity == "target_s" else engine.speculating
+            if gpu.name not in rows:
+                return "transferred" if load_gpu(self.gpu).vendor == gpu.vendor else "maker"
+            known = rows[gpu.name]
         if model not in known:
             return "model" if known else "gpu"
         return "seen" if release(self.version)[:2] in {release(v)[:2] for v in self.versions} else "version"

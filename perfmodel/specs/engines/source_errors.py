@@ -54,12 +54,16 @@ class StepErrors(Frozen):
     engines: dict[str, RowDeviation]
     devices: tuple[str, ...]
 
-    def deviation(self, engine: str, batch: Floats, kernels: str) -> Floats:
-        """Standard deviation of the logarithm of a step at these batches. kernels: see `kernels_of`."""
+    def deviation(self, engine: str, batch: Floats, kernels: str, server: float | None = None) -> Floats:
+        """Standard deviation of the logarithm of a step at these batches.
+
+        kernels: see `kernels_of`. server: part of a server that was measured; by default a new one's.
+        """
         row = self.engines.get(engine, self.engines[OTHER])
         own = np.where(np.asarray(batch) < self.crowded_from, row.alone, row.crowded)
         factor = self.widening.get(kernels, self.widening[OTHER])
-        return np.asarray(factor * np.sqrt(self.source**2 + self.server**2 + own**2))
+        of_server = self.server if server is None else server
+        return np.asarray(factor * np.sqrt(self.source**2 + of_server**2 + own**2))
 
 
 def kernels_of(gpu: GPUSpec, measured_on: str | None) -> str:
