@@ -9,8 +9,7 @@ from perfmodel.answers.advice.candidates import AdviseQuery
 from perfmodel.answers.advice.prices import FrontPoint
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.text import ratio_text, seconds
-from perfmodel.cli.help import LLAMA, command
-from perfmodel.cli.options import Json, Verbose, takes
+from perfmodel.cli.commands import LLAMA, Json, Verbose, command, takes
 from perfmodel.cli.output import Column, say, say_whole, show, table, warn
 from perfmodel.cli.panel import calibration
 

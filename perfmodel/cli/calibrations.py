@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.answers.declaration import Argument
 from perfmodel.cli.catalogue import Catalogue, Fact, app_of
-from perfmodel.cli.options import flagged
+from perfmodel.cli.commands import flagged
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.specs import Calibration, load_calibration, load_gpu
 from perfmodel.specs.boundary.files import bundled_names

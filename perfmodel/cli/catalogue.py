@@ -9,8 +9,7 @@ import click
 from perfmodel.answers.answer import SCHEMA_VERSION
 from perfmodel.answers.declaration import Argument
 from perfmodel.cli import output
-from perfmodel.cli.help import App
-from perfmodel.cli.options import Json, flagged
+from perfmodel.cli.commands import App, Json, flagged
 from perfmodel.errors import InputError
 
 

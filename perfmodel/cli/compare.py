@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from perfmodel.answers.point.compare import Comparison, compare
 from perfmodel.answers.text import seconds, size, tokens
-from perfmodel.cli.help import LLAMA
+from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn_where
-from perfmodel.cli.verb import verb
 
 
 def _print(answers: Sequence[Comparison]) -> None:

@@ -7,8 +7,7 @@ import click
 
 from perfmodel.answers.declaration import Argument
 from perfmodel.answers.text import size
-from perfmodel.cli.help import LLAMA, OUTPUT, command
-from perfmodel.cli.options import takes
+from perfmodel.cli.commands import LLAMA, OUTPUT, command, takes
 from perfmodel.cli.output import progress, warn_some
 from perfmodel.explorer.page import Exploration, page, payload
 from perfmodel.writing import destination, write

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from perfmodel.answers.point.inflection import Inflection, inflection
 from perfmodel.answers.text import draft_in_words, tokens
-from perfmodel.cli.help import LLAMA
+from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn_where
-from perfmodel.cli.verb import verb
 from perfmodel.speculation import ContextLengths
 
 

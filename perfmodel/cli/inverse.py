@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from perfmodel.answers.point.inverse import Inverse, inverse
 from perfmodel.answers.text import NONE, UNKNOWN, draft_in_words, ratio_text, tokens
-from perfmodel.cli.help import LLAMA
+from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn_where
-from perfmodel.cli.verb import verb
 
 
 def _limit(value: float | None) -> str:

@@ -16,7 +16,7 @@ from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.schema import given_schema, schema
 from perfmodel.cli import COMMANDS
-from perfmodel.cli.help import command
+from perfmodel.cli.commands import command
 from perfmodel.errors import InputError
 
 if TYPE_CHECKING:

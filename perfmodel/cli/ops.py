@@ -2,9 +2,8 @@
 
 from perfmodel.answers.point.ops import Ops, ops
 from perfmodel.answers.text import count, devices, limiter, seconds, size
-from perfmodel.cli.help import LLAMA
+from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn
-from perfmodel.cli.verb import verb
 
 COLUMNS = (
     "op",

@@ -17,8 +17,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import UNUSED, Options, Query, acceptances_of, doubts, resolve
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.readers import MaybeWholes
-from perfmodel.cli.help import LLAMA, OUTPUT, App
-from perfmodel.cli.options import flagged, takes
+from perfmodel.cli.commands import LLAMA, OUTPUT, App, flagged, takes
 from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.plots.theme import Figure

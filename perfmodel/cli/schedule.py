@@ -5,10 +5,9 @@ import json as json_module
 from perfmodel.answers.advice.engine_lines import ADAPTIVE_FILE
 from perfmodel.answers.advice.schedule import Schedule, schedule
 from perfmodel.answers.text import draft_in_words, ratio_text
-from perfmodel.cli.help import LLAMA
+from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
-from perfmodel.cli.verb import verb
 
 GAIN = 1.0005
 """Least gain over the best fixed length that is printed; a smaller one would read 0.0 %."""

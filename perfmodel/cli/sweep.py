@@ -8,8 +8,7 @@ import click
 from perfmodel.answers.declaration import Argument
 from perfmodel.answers.grid.sweep import Grid
 from perfmodel.answers.grid.sweep_files import write_sweep
-from perfmodel.cli.help import LLAMA, OUTPUT, command
-from perfmodel.cli.options import takes
+from perfmodel.cli.commands import LLAMA, OUTPUT, command, takes
 from perfmodel.cli.output import progress, warn_some
 
 Output = Annotated[

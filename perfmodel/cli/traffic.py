@@ -7,8 +7,7 @@ from perfmodel.answers.load.traffic import DraftLimits, Traffic, TrafficVerdict,
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.text import NONE, clients, devices, draft_in_words, seconds
-from perfmodel.cli.help import command
-from perfmodel.cli.options import Json, takes
+from perfmodel.cli.commands import Json, command, takes
 from perfmodel.cli.output import Column, say, show, table, warn
 from perfmodel.cli.panel import calibration
 from perfmodel.queueing.policies import in_words

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.answers.trees.tree import TreeAnswer, tree
-from perfmodel.cli.help import LLAMA
+from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, fit, table, warn_where
-from perfmodel.cli.verb import verb
 
 COLUMNS = (
     "batch",

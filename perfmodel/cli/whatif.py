@@ -9,8 +9,7 @@ from perfmodel.answers.point.whatif import WhatIf
 from perfmodel.answers.point.whatif import whatif as answer
 from perfmodel.answers.question import Query
 from perfmodel.cli import panel
-from perfmodel.cli.help import LLAMA, OUTPUT, command
-from perfmodel.cli.options import Json, Verbose, takes
+from perfmodel.cli.commands import LLAMA, OUTPUT, Json, Verbose, command, takes
 from perfmodel.cli.output import each, show, show_rows
 
 Sensitivity = Annotated[

@@ -15,7 +15,7 @@ import pytest
 import perfmodel as pm
 from perfmodel import cli
 from perfmodel.answers.declaration import arguments
-from perfmodel.cli.help import COMMON, GROUPS, MARK
+from perfmodel.cli.commands import COMMON, GROUPS, MARK
 from perfmodel.specs.boundary.files import data_directory
 from tests.commands import examples, run
 

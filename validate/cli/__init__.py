@@ -1,6 +1,6 @@
 """``perfmodel validate``: the verbs that need a measurement."""
 
-from perfmodel.cli.help import LLAMA, App
+from perfmodel.cli.commands import LLAMA, App
 from perfmodel.validate.cli.acceptance import acceptance
 from perfmodel.validate.cli.accuracy import accuracy
 from perfmodel.validate.cli.calibrate import calibrate

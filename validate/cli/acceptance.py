@@ -10,7 +10,7 @@ import click
 
 from perfmodel.answers.declaration import Argument, question
 from perfmodel.answers.question.arguments import COUNTS, TOKENS
-from perfmodel.cli.options import takes
+from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram

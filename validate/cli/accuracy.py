@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import click
 
 from perfmodel.answers.declaration import Argument
-from perfmodel.cli.options import Json, flagged
+from perfmodel.cli.commands import Json, flagged
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.validate.records import BUNDLED

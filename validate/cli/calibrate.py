@@ -9,7 +9,7 @@ from typing import Annotated
 import click
 
 from perfmodel.answers.declaration import Argument, Question, question
-from perfmodel.cli.options import Json, takes
+from perfmodel.cli.commands import Json, takes
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError
 from perfmodel.specs.devices.gpu import load_gpu

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from perfmodel.answers.declaration import Argument
-from perfmodel.cli.options import Json, flagged
+from perfmodel.cli.commands import Json, flagged
 from perfmodel.cli.output import Column, print_json, table
 from perfmodel.errors import refuse
 from perfmodel.parse import parse_number

@@ -8,7 +8,7 @@ import click
 from perfmodel.answers.declaration import Argument
 from perfmodel.answers.readers import whole
 from perfmodel.answers.text import seconds
-from perfmodel.cli.options import Json, flagged
+from perfmodel.cli.commands import Json, flagged
 from perfmodel.cli.output import Column, print_json, say, table
 from perfmodel.errors import unknown_name
 from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Sets

@@ -12,7 +12,7 @@ import click
 from perfmodel.answers.declaration import Argument, Question, argument, question
 from perfmodel.answers.question import arguments as arg
 from perfmodel.answers.readers import whole
-from perfmodel.cli.options import takes
+from perfmodel.cli.commands import takes
 from perfmodel.cli.output import say, say_whole
 from perfmodel.drafts import kinds
 from perfmodel.errors import InputError, one_line, refuse

@@ -8,7 +8,7 @@ import click
 
 from perfmodel.answers.declaration import SHARE, Argument, question
 from perfmodel.answers.question.arguments import TOKENS
-from perfmodel.cli.options import takes
+from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.models.formats import weight_format

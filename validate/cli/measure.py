@@ -12,7 +12,7 @@ from typing import Annotated
 import click
 
 from perfmodel.answers.declaration import Argument
-from perfmodel.cli.options import flagged
+from perfmodel.cli.commands import flagged
 from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text
 from perfmodel.specs.calibrations.calibration import Calibration

@@ -1,0 +1,280 @@
+"""Commands from declared arguments.
+
+`takes` adds the flags of a question to a command, `flagged` those of its parameters, and `verb` makes the
+command of an answer. ``--help`` has groups of flags, defaults and one example. Aliases of flags work but are
+not listed.
+"""
+
+import inspect
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, wraps
+from typing import Annotated, Any, get_type_hints
+
+import click
+
+from perfmodel.answers.declaration import Argument, Question, Verb, arguments, declared_by, flag
+from perfmodel.answers.readers import Read
+from perfmodel.cli import completion
+from perfmodel.cli.output import each, show, show_rows
+from perfmodel.errors import InputError, unknown_name
+
+QUESTION, OUTPUT = "Question", "Output"
+GROUPS = (QUESTION, "Prefix cache", "Rollout", "Draft", "Acceptance", "Formats", "Engine", "Run", OUTPUT)
+"""Headings of flags, in the order of ``--help``; each `Argument` names one."""
+COMMON = ("model", "hardware", "batch", "context", "alpha")
+"""Arguments that most questions need. Help marks a verb that has all of them."""
+MARK = "* the flags that most questions need"
+LLAMA = "--model llama-3.1-8b --hardware h100"
+"""The subject of most examples."""
+
+
+class Flag(click.Option):
+    """A flag below the heading `group` of ``--help``. shown: its default as help prints it; None without
+    one.
+    """
+
+    def __init__(self, names: Sequence[str], group: str, shown: str | None, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.group, self.shown = group, shown
+
+
+class Place(click.Argument):
+    """A positional argument. words: its meaning. shown: its default."""
+
+    def __init__(self, names: Sequence[str], words: str, shown: str | None, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.words, self.shown = words, shown
+
+    def make_metavar(self, ctx: click.Context) -> str:
+        """See `click.Argument`."""
+        return f"{self.metavar}" if self.required else f"[{self.metavar}]{'...' * (self.nargs < 0)}"
+
+
+class GroupedCommand(click.Command):
+    """A command whose ``--help`` is in groups. example: the words after the command in its example."""
+
+    def __init__(self, *settings: Any, example: str | None = None, **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self.example = example
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the positional arguments, then the flags by heading."""
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *GROUPS)}
+        params: list[Any] = self.get_params(ctx)
+        common = COMMON if {*COMMON} <= {param.name for param in params} else ()
+        for param in params:
+            if isinstance(param, Place):
+                rows["Arguments"].append((f"{param.metavar}", _help_text(param.words, param)))
+            else:
+                flags = ("* " if param.name in common else "") + _flags(param)
+                rows.setdefault(getattr(param, "group", OUTPUT), []).append(
+                    (flags, _help_text(param.help, param))
+                )
+        for heading, lines in rows.items():
+            if lines:
+                with formatter.section(heading):
+                    formatter.write_dl(lines)
+        if common:
+            formatter.write_paragraph()
+            formatter.write_text(MARK)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example."""
+        if self.example is not None:
+            with formatter.section("Example"):
+                formatter.write_text(f"{ctx.command_path} {self.example}".rstrip())
+
+
+class App(click.Group):
+    """A group of such commands. For an unknown command it lists them."""
+
+    command_class = GroupedCommand
+
+    def __init__(self, help: str) -> None:
+        super().__init__(help=help, no_args_is_help=True)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of their declaration."""
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See `click.Group`. Raises InputError for an unknown verb."""
+        if cmd_name not in self.commands:
+            raise unknown_name(f"perfmodel {ctx.info_name}", "command", cmd_name, self.commands)
+        return super().get_command(ctx, cmd_name)
+
+
+command = partial(click.command, cls=GroupedCommand)
+"""Makes a command that belongs to no group."""
+
+
+def _flags(param: Any) -> str:
+    """A short flag, the flag itself, and the form of its value."""
+    short = [flag for flag in param.opts if not flag.startswith("--")]
+    own = next(flag for flag in param.opts if flag.startswith("--"))
+    return ", ".join([*short, own]) + ("" if param.is_flag else f" {param.metavar}")
+
+
+def _help_text(words: str, param: Any) -> str:
+    """The meaning of a flag, and its default."""
+    default = getattr(param, "shown", None)
+    shown = "" if default is None else f" [default: {default}]"
+    return f"{words}{' [required]' * param.required}{shown}"
+
+
+MAX_POINTS = 1000
+"""Most answers of one command: some ten seconds of work."""
+Command = Callable[..., Any]
+Verbose = Annotated[bool, Argument("Print all details.", also="-v", group=OUTPUT)]
+Json = Annotated[bool, Argument("Print JSON instead of text.", group=OUTPUT)]
+
+
+def takes(
+    question_class: type[Question], *several: str, max_points: int = MAX_POINTS
+) -> Callable[[Command], Command]:
+    """Replace a command's first parameter, a question of `question_class`, by a flag for each argument.
+
+    several: arguments that may be lists; the command then gets a list of questions, one for each combination.
+    """
+
+    def decorate(command: Command) -> Command:
+        own, defaults = _declared(command), inspect.signature(question_class).parameters
+
+        @wraps(command)
+        def filled(**values: Any) -> Any:
+            given = {name: values.pop(name) for name in arguments(question_class)}
+            typed = {name: value for name, value in given.items() if _is_given(value)}
+            questions = list(made(question_class, typed, several, max_points))
+            return command(questions if several else questions[0], **_read(own, values))
+
+        asked = {
+            name: (argument, defaults[name].default) for name, argument in arguments(question_class).items()
+        }
+        return _with(filled, asked | own)
+
+    return decorate
+
+
+def flagged(command: Command) -> Command:
+    """Turns a command's parameters into flags or positional arguments, each read before the call."""
+    own = _declared(command)
+
+    @wraps(command)
+    def called(**values: Any) -> Any:
+        return command(**_read(own, values))
+
+    return _with(called, own)
+
+
+Declared = dict[str, tuple[Argument, Any]]
+"""Parameter -> its argument, and its default."""
+_EMPTY = inspect.Parameter.empty
+
+
+def _declared(command: Command) -> Declared:
+    """The parameters that are annotated with an `Argument`."""
+    parameters = inspect.signature(command).parameters
+    hints = get_type_hints(command, include_extras=True)
+    found = {name: declared_by(name, hints.get(name)) for name in parameters}
+    return {name: (argument, parameters[name].default) for name, argument in found.items() if argument}
+
+
+def _read(own: Declared, values: dict[str, Any]) -> dict[str, Any]:
+    return {n: a.value(values[n], n) if _is_given(values[n]) else default for n, (a, default) in own.items()}
+
+
+def _is_given(value: Any) -> bool:
+    return value not in (None, False, ())
+
+
+def _with(command: Command, declared: Declared) -> Command:
+    """The command with the parameters that click makes from its arguments."""
+    made = [_parameter(name, argument, default) for name, (argument, default) in declared.items()]
+    vars(command)["__click_params__"] = made[::-1]
+    return command
+
+
+def made(
+    question_class: type[Question], typed: dict[str, Any], several: tuple[str, ...], max_points: int
+) -> Iterator[Question]:
+    """A question for each combination of the given values. Only arguments named in `several` may be lists."""
+    lists: dict[str, tuple[Any, ...]] = {}
+    for name, argument in arguments(question_class).items():
+        if argument.many is None or argument.many is argument.read or name not in typed:
+            continue
+        if name in several:
+            lists[name] = argument.many(typed[name], argument.flag)
+        elif (values := _how_many(argument.many, typed[name])) > 1:
+            raise InputError(
+                f"{argument.flag}: must be one value here, given {values}; `perfmodel sweep` takes lists"
+            )
+    points = math.prod(map(len, lists.values()))
+    if points > max_points:
+        flags = ", ".join(arguments(question_class)[name].flag for name in several)
+        raise InputError(
+            f"{flags}: at most {max_points} points here, given {points}; `perfmodel sweep` takes more"
+        )
+    order = [name for name in several if name in lists]
+    for point in itertools.product(*(lists[name] for name in order)):
+        yield question_class(**typed | dict(zip(order, point, strict=True)))
+
+
+def _how_many(many: Read, text: str) -> int:
+    """Number of values in a list; 1 for other values, which are refused when they are read."""
+    try:
+        return len(many(text, ""))
+    except InputError:
+        return 1
+
+
+def _parameter(name: str, argument: Argument, default: Any) -> click.Parameter:
+    """A parameter of the command line. It converts nothing, because its `Argument` reads the text."""
+    switch, needed = default is False, default is _EMPTY
+    unshown = default in (None, ()) or switch or needed or argument.repeated
+    common: dict[str, Any] = {
+        "metavar": argument.metavar or "|".join(argument.choices) or None,
+        "shown": argument.default or (None if unshown else _spelled(default)),
+        "required": needed,
+        "type": bool if switch else str,
+    }
+    if argument.listed:
+        common["shell_complete"] = partial(completion.names, argument.listed)
+    if argument.place:
+        return Place([name], argument.help, nargs=-1 if argument.repeated else 1, **common)
+    flags = name, argument.flag, *argument.also.split()
+    common |= {"help": argument.help, "is_flag": switch or None, "multiple": argument.repeated}
+    return Flag(flags, argument.group, **common)
+
+
+def _spelled(default: Any) -> str:
+    values = default if isinstance(default, tuple) else (default,)
+    return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def verb(
+    answer: Verb[..., Any],
+    text: Callable[[Any], None],
+    *several: str,
+    example: str,
+    max_points: int = MAX_POINTS,
+) -> click.Command:
+    """The command of `answer`, whose docstring becomes the help. `text` prints the answer.
+
+    several: arguments that may be lists; `text` then gets a sequence of answers, and the JSON has rows.
+    """
+    told = re.split(r"\s+Raises\s+InputError", inspect.getdoc(inspect.unwrap(answer)) or "")[0]
+    if several:
+        told += f"\n\nSeveral values of {', '.join(map(flag, several))} give one row each."
+
+    @command(help=told, example=example)
+    @takes(answer.question, *several, max_points=max_points)
+    def app(question: Any, json: Json = False) -> None:
+        if several:
+            show_rows(each(answer, question), json, text)
+        else:
+            show(answer(question), json, text)
+
+    return app
