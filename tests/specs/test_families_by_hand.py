@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import _biases, experts
-from perfmodel.specs.huggingface.family import Family
+from perfmodel.specs.huggingface.families import FAMILIES, Family
 from perfmodel.specs.huggingface.keys import Keys
 
 SIZES = {
@@ -19,18 +19,19 @@ SIZES = {
     "dense_intermediate_size": 96,
     "intermediate_size_mlp": 96,
 }
+MIMO_V2, MINIMAX_M3 = (FAMILIES[name].readers[1] for name in ("mimo_v2", "minimax_m3"))
 
 
 @pytest.mark.parametrize(
     ("reader", "said", "dense"),
     [
-        (experts.mimo_v2, {"moe_layer_freq": [0, 0, 1, 1, 1, 1]}, 2),
-        (experts.mimo_v2, {"moe_layer_freq": [1] * 6}, 0),
-        (experts.mimo_v2, {"moe_layer_freq": [0, 0, 1, 1, 1]}, None),
-        (experts.mimo_v2, {"moe_layer_freq": [0, 0, 1, 1, 1, 2]}, None),
-        (experts.minimax_m3, {"moe_layer_freq": [0, 0, 1, 1, 1, 1]}, 2),
+        (MIMO_V2, {"moe_layer_freq": [0, 0, 1, 1, 1, 1]}, 2),
+        (MIMO_V2, {"moe_layer_freq": [1] * 6}, 0),
+        (MIMO_V2, {"moe_layer_freq": [0, 0, 1, 1, 1]}, None),
+        (MIMO_V2, {"moe_layer_freq": [0, 0, 1, 1, 1, 2]}, None),
+        (MINIMAX_M3, {"moe_layer_freq": [0, 0, 1, 1, 1, 1]}, 2),
         (
-            experts.minimax_m3,
+            MINIMAX_M3,
             {"mlp_layer_types": ["dense", "sparse", "sparse", "sparse", "sparse", "sparse"]},
             1,
         ),
@@ -48,7 +49,7 @@ def test_dense_layers_of_six(reader: Any, said: dict[str, Any], dense: int | Non
         return
     found = reader(keys, 6)
     assert found["moe"]["first_dense_layers"] == dense
-    assert found.get("intermediate_size", 48) == (48 if reader is experts.mimo_v2 else 96)
+    assert found.get("intermediate_size", 48) == (48 if reader is MIMO_V2 else 96)
 
 
 @pytest.mark.parametrize(

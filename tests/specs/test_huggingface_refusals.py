@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.huggingface.unread import PATTERNS
+from perfmodel.specs.huggingface.keys import PATTERNS
 from perfmodel.specs.models.model import load_model
 from tests.specs.configs import DEEPSEEK_V3, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 

@@ -13,12 +13,9 @@ from typing import Any, get_args
 from perfmodel.errors import one_line
 from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import recurrent
-from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, WRAPPERS
-from perfmodel.specs.huggingface.family import Family
-from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys
-from perfmodel.specs.huggingface.names import other_spellings
+from perfmodel.specs.huggingface.families import FAMILIES, SUPPORTED, WRAPPERS, Family
+from perfmodel.specs.huggingface.keys import NEEDED, USUAL, Keys, other_spellings, refuse_unread
 from perfmodel.specs.huggingface.quantised import formats_of
-from perfmodel.specs.huggingface.unread import refuse_unread
 from perfmodel.specs.models.components import MAX_LAYERS, MAX_TOKENS, RopeType
 from perfmodel.specs.models.shape import ModelSpec
 

@@ -19,6 +19,7 @@ def routed(
     shared_width: str | None = None,
     first: str | None = None,
     latent: str | None = None,
+    dense_width: str | None = None,
     ignored: str = "",
     bias: bool = False,
     **more: Any,
@@ -26,10 +27,10 @@ def routed(
     """Reads experts whose sizes are under these keys. A list with one number per layer must have equal
     numbers.
 
-    shared: number of shared experts, each of `width`; or shared_width: their width. first: dense layers, by
-    number or (`mlp_layer_types`) by name. latent: width that experts read and write, if the file states it.
-    ignored: keys, joined by ``+``, that have no effect here. bias: whether the router has one. more: other
-    fields of `MoE`.
+    shared: number of shared experts, each of `width`; or shared_width: their width. first: dense layers (see
+    `_dense`). latent: width that experts read and write, if the file states it. dense_width: width of a dense
+    layer. ignored: keys, joined by ``+``, that have no effect here. bias: whether the router has one. more:
+    other fields of `MoE`.
     """
     count, routed = _one(keys, experts), _one(keys, width)
     sizes = {"num_experts": count, "experts_per_token": _one(keys, per_token), "intermediate_size": routed}
@@ -39,18 +40,25 @@ def routed(
         each = keys.integer("moe_shared_expert_intermediate_size", routed)
         sizes["shared_intermediate_size"] = _one(keys, shared, 0) * each
     if first:
-        kinds = keys.data.get("mlp_layer_types")
-        named = first == "mlp_layer_types" or (first not in keys.data and isinstance(kinds, list))
-        dense = (
-            sum(kind == "dense" for kind in kinds or ())
-            if named
-            else keys.integer(first, 0, low=0, high=layers)
-        )
-        sizes["first_dense_layers"] = dense
+        sizes["first_dense_layers"] = _dense(keys, layers, first)
     if latent and keys.data.get(latent) is not None:
         sizes["latent_size"] = keys.integer(latent)
     keys.ignore(*ignored.split("+"))
-    return {"moe": {**sizes, "router_bias": bias, **more}}
+    outside = {"intermediate_size": _one(keys, dense_width)} if dense_width else {}
+    return {"moe": {**sizes, "router_bias": bias, **more}, **outside}
+
+
+def _dense(keys: Keys, layers: int, first: str) -> int:
+    """Number of dense layers: a number, a list of zeros (dense) and ones (experts), or names of layers."""
+    kinds = keys.data.get("mlp_layer_types")
+    if first == "mlp_layer_types" or (first not in keys.data and isinstance(kinds, list)):
+        return sum(kind == "dense" for kind in kinds or ())
+    if first != "moe_layer_freq":
+        return keys.integer(first, 0, low=0, high=layers)
+    listed = keys.integers(first)
+    if len(listed) != layers or not {*listed} <= {0, 1}:
+        raise keys.bad(first, f"a list of {layers} zeros (dense) and ones (experts)")
+    return listed.count(0)
 
 
 def _one(keys: Keys, key: str, default: Any = NEEDED) -> int:
@@ -129,27 +137,6 @@ def minimax(keys: Keys, layers: int) -> Fields:
     shared, bias = keys.count("shared_intermediate_size"), keys.flag("use_routing_bias", True)
     names = ("num_local_experts", "intermediate_size")
     return routed(keys, layers, *names, bias=bias, shared_intermediate_size=shared)
-
-
-def minimax_m3(keys: Keys, layers: int) -> Fields:
-    """MiniMax-M3: layers by a list of zeros (dense, of `dense_intermediate_size`) and ones, or by name."""
-    freq, kinds = keys.integers("moe_layer_freq"), keys.data.get("mlp_layer_types")
-    keys.ignore("first_k_dense_replace", "moe_intermediate_size", "n_shared_experts")
-    dense = kinds.count("dense") if isinstance(kinds, list) else freq.count(0)
-    names, shared = ("num_local_experts", "intermediate_size"), "shared_intermediate_size"
-    found = routed(keys, layers, *names, shared_width=shared, bias=True, first_dense_layers=dense)
-    return found | {"intermediate_size": keys.integer("dense_intermediate_size")}
-
-
-def mimo_v2(keys: Keys, layers: int) -> Fields:
-    """`moe_layer_freq` is a list: 0 dense, 1 experts."""
-    listed = keys.integers("moe_layer_freq")
-    if len(listed) != layers or not {*listed} <= {0, 1}:
-        raise keys.bad("moe_layer_freq", f"a list of {layers} zeros (dense) and ones (experts)")
-    dense = layers - sum(listed)
-    return routed(
-        keys, layers, "n_routed_experts", shared="n_shared_experts", bias=True, first_dense_layers=dense
-    )
 
 
 def llama4(keys: Keys, layers: int) -> Fields:
@@ -259,12 +246,3 @@ def longcat(keys: Keys, layers: int) -> Fields:
 def behind_latent(keys: Keys, layers: int) -> Fields:
     """Muse: experts read and write a narrower state."""
     return routed(keys, layers, first="mlp_layer_types", latent_size=keys.integer("moe_hidden_size"))
-
-
-def everywhere(keys: Keys, layers: int) -> Fields:
-    """Every layer has experts and one shared expert. In the first layers of DeepSeek-V4 the token determines
-    the experts, which costs nothing.
-    """
-    found = routed(keys, layers, shared="num_shared_experts", bias=True)
-    keys.ignore("first_k_dense_replace", "intermediate_size", "mlp_layer_types")
-    return found | {"intermediate_size": found["moe"]["intermediate_size"]}

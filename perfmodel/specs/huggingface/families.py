@@ -1,12 +1,63 @@
 """The supported families: one row each, by `model_type`."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, Literal
 
 from perfmodel.specs.huggingface import experts, layers, recurrent, sparse
-from perfmodel.specs.huggingface.family import Family
-from perfmodel.specs.huggingface.names import perfmodel_names
+from perfmodel.specs.huggingface.keys import Keys, perfmodel_names
+from perfmodel.specs.huggingface.layers import Fields, all_full
 
+Reader = Callable[[Keys, int], Fields]
+"""Maps the keys of a file and its layers to fields of ModelSpec."""
+Rule = Literal[
+    "attention_bias",
+    "attention_bias_of_qkv",
+    "bias_default",
+    "head_dim_needed",
+    "heads_are_kv_heads",
+    "mlp_bias",
+    "tied",
+    "unbiased",
+    "use_bias",
+]
+"""Which keys count.
+
+attention_bias, attention_bias_of_qkv, mlp_bias, use_bias: the key that counts. The first is for q, k, v and
+o, the second for q, k and v, the last for these and the MLP. unbiased: the key must be false. bias_default:
+an absent key is true. tied: an absent `tie_word_embeddings` is true. head_dim_needed: transformers' default
+is a constant, not hidden_size / num_attention_heads. heads_are_kv_heads: num_key_value_heads may be absent.
+"""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family. model_types: all words that it reads.
+
+    readers: of its layers and experts (in `layers`, `recurrent`, `sparse` and `experts`); later ones override
+    earlier ones. By default every layer attends to everything and has no experts. fixed: fields of ModelSpec
+    that all its models share. rms_norm_eps, rope_theta: values of an absent key.
+    """
+
+    model_types: str
+    readers: tuple[Reader, ...] = (all_full,)
+    rules: tuple[Rule, ...] = ()
+    fixed: dict[str, Any] = field(default_factory=dict)
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 1e4
+
+
+EVERYWHERE = partial(
+    experts.routed,
+    shared="num_shared_experts",
+    bias=True,
+    dense_width="moe_intermediate_size",
+    ignored="first_k_dense_replace+intermediate_size+mlp_layer_types",
+)
+"""Every layer has experts and one shared expert. In the first layers of DeepSeek-V4 the token determines the
+experts, which costs nothing.
+"""
 ROWS = (
     Family(
         "afmoe",
@@ -103,7 +154,7 @@ ROWS = (
     ),
     Family(
         "deepseek_v4 deepseek_ref",
-        readers=(sparse.compressed, experts.everywhere),
+        readers=(sparse.compressed, EVERYWHERE),
         rules=("head_dim_needed",),
         fixed={"attention_sinks": True, "cached_once": True, "one_kv_projection": True},
         rms_norm_eps=1e-06,
@@ -335,7 +386,18 @@ ROWS = (
         rms_norm_eps=1e-06,
     ),
     Family(
-        "mimo_v2 mimo_v2_flash", readers=(layers.mimo_v2, experts.mimo_v2), fixed={"attention_sinks": True}
+        "mimo_v2 mimo_v2_flash",
+        readers=(
+            layers.mimo_v2,
+            partial(
+                experts.routed,
+                experts="n_routed_experts",
+                shared="n_shared_experts",
+                first="moe_layer_freq",
+                bias=True,
+            ),
+        ),
+        fixed={"attention_sinks": True},
     ),
     Family("minicpm", rules=("attention_bias", "heads_are_kv_heads", "mlp_bias", "tied")),
     Family("minicpm3", readers=(sparse.latent,), rules=("heads_are_kv_heads", "tied", "unbiased")),
@@ -353,7 +415,19 @@ ROWS = (
     ),
     Family(
         "minimax_m3 minimax_m3_vl_text",
-        readers=(sparse.block_indexer, experts.minimax_m3),
+        readers=(
+            sparse.block_indexer,
+            partial(
+                experts.routed,
+                experts="num_local_experts",
+                width="intermediate_size",
+                shared_width="shared_intermediate_size",
+                first="moe_layer_freq",
+                bias=True,
+                dense_width="dense_intermediate_size",
+                ignored="first_k_dense_replace+moe_intermediate_size+n_shared_experts",
+            ),
+        ),
         rules=("head_dim_needed",),
         fixed={"qk_norm": True},
         rms_norm_eps=1e-06,
@@ -501,7 +575,7 @@ ROWS = (
         rms_norm_eps=1e-06,
         rope_theta=2000000.0,
     ),
-    Family("solar_open", readers=(layers.all_full, experts.everywhere), rules=("attention_bias_of_qkv",)),
+    Family("solar_open", readers=(layers.all_full, EVERYWHERE), rules=("attention_bias_of_qkv",)),
     Family(
         "starcoder2",
         readers=(layers.all_slide_if_given,),

@@ -14,8 +14,7 @@ from typing import Any
 
 from perfmodel.specs.boundary import files
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.huggingface.families import FAMILIES, HEAD_OF_BLOCKS, LATENT_HEAD
-from perfmodel.specs.huggingface.family import Family
+from perfmodel.specs.huggingface.families import FAMILIES, HEAD_OF_BLOCKS, LATENT_HEAD, Family
 from perfmodel.specs.huggingface.keys import Keys
 from perfmodel.specs.models.components import MAX_LAYERS
 from perfmodel.specs.models.shape import ModelSpec

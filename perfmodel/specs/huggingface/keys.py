@@ -1,12 +1,66 @@
-"""Typed reading of a mapping from another program, such as a Hugging Face ``config.json``."""
+"""Typed reading of a mapping from another program, such as a Hugging Face ``config.json``: names and values,
+and the keys that no reader read.
+"""
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs.huggingface.names import other_spellings
+from perfmodel.reading import data_folder, read_rows
 from perfmodel.specs.models.components import MAX_SIZE
 
+
+@dataclass(frozen=True)
+class Name:
+    """One row. theirs: words with spaces, each of which stands for `ours`.
+
+    of: the kind of name. ``key``: of a config.json. ``wrapper``: `model_type` of a file with vision or audio
+    -> that of its language model, if this has none. ``default``: sizes that transformers leaves out of a
+    nested config of that type, as do published files (Gemma 3, LLaVA). ``module``: of a layer -> the GEMM
+    that multiplies with it, in the spellings of all families. ``modelopt``: `quant_algo` -> format.
+    ``torchao``: class of a configuration, without its ``Config`` and underscores -> format.
+    """
+
+    of: str
+    ours: str
+    theirs: str
+
+
+_ROWS = read_rows(data_folder("models") / "names.csv", Name)
+
+
+def other_spellings(of: str) -> dict[str, list[str]]:
+    """Name in perfmodel -> its names in Hugging Face files."""
+    return {row.ours: row.theirs.split() for row in _ROWS if row.of == of}
+
+
+def perfmodel_names(of: str) -> dict[str, str]:
+    """Name in a Hugging Face file -> its name in perfmodel."""
+    return {name: row.ours for row in _ROWS if row.of == of for name in row.theirs.split()}
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A row of ``models/unread.csv``: the effect of keys of one kind.
+
+    pattern: a regular expression for a part of the key. changes_cost: yes for widths and counts of heads,
+    experts, states and caches, with which a layer costs other than its family's; no for keys that change no
+    byte and no FLOP, which overrides other rows. seen_in: such a key, and a `model_type` that has it; blank
+    if transformers has no such code.
+    """
+
+    pattern: str
+    changes_cost: bool
+    seen_in: str
+
+
+PATTERNS = read_rows(data_folder("models") / "unread.csv", Pattern)
+_COSTS, _FREE = (
+    re.compile("|".join(row.pattern for row in PATTERNS if row.changes_cost == costs))
+    for costs in (True, False)
+)
 NEEDED: Any = object()
 USUAL = other_spellings("key")
 """Key -> its name in other families."""
@@ -123,3 +177,13 @@ class Keys:
         if not isinstance(value, list) or any(type(v) is not item_type for v in value):
             raise self.bad(key, allowed)
         return value
+
+
+def refuse_unread(keys: Keys) -> None:
+    """Raise InputError naming the first key that may change the cost, has a value, and was not read."""
+    for key, value in keys.data.items():
+        silent = value in (None, False, 0, "", [], {}) or key in keys.read
+        if not silent and _COSTS.search(key) and not _FREE.search(key):
+            raise keys.bad(
+                key, f"absent for model_type {keys.data['model_type']}: its effect is not modelled"
+            )

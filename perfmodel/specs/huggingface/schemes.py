@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from perfmodel.specs.huggingface.keys import Keys
-from perfmodel.specs.huggingface.names import perfmodel_names
+from perfmodel.specs.huggingface.keys import Keys, perfmodel_names
 
 _MODELOPT, _TORCHAO = perfmodel_names("modelopt"), perfmodel_names("torchao")
 _MIXED = "MIXED_PRECISION"
