@@ -145,3 +145,5 @@ def test_a_prompt_that_just_fills_a_pass_makes_another_wait_for_one_more() -> No
     steps = StepTimes(0, 1.0, np.full(2, 0.010), np.full(2, 0.010), 2, 0.01)
     met = as_passes_end(steps, np.ones(1), np.full(1, 0.2), np.ones(1), np.full(1, 9.0))
     assert met.others.mean.item() == pytest.approx(0.0025)
+    met = as_passes_end(steps, np.ones(1), np.full(1, 0.2), np.full(1, 2.0), np.full(1, 9.0))
+    assert met.others.mean.item() == pytest.approx(0.002 / (1 - 0.01))  # two fit: all are in the same pass

@@ -34,10 +34,8 @@ class RankShard:
         """The KV heads [start, stop) of this rank: split, or one replicated head if there are more ranks than
         heads.
         """
-        if total >= self.size:
-            return self.split(total)
-        head = self.rank * total // self.size
-        return head, head + 1
+        first = self.rank * total // self.size
+        return first, first + max(1, total // self.size)
 
     def check(self, spec: ModelSpec) -> None:
         """Refuse a size that does not divide the model."""

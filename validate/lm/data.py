@@ -14,7 +14,7 @@ HELD_OUT_PERCENT = 5
 def source_files() -> list[Path]:
     """Every ``.py`` file of the standard library (no installed packages), sorted."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    return sorted(p for p in root.rglob("*.py") if "site-packages" not in p.parts and p.stat().st_size > 0)
+    return sorted(p for p in root.rglob("*.py") if "site-packages" not in p.parts)
 
 
 def is_held_out(path: Path) -> bool:

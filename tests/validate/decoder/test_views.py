@@ -157,7 +157,7 @@ def test_a_view_is_its_definition(
     made = view(method, source)
     for growth in ([], GROWTH * times):
         grow(source, made, growth)
-        torch.testing.assert_close(attended(made), by_selection(source, chosen), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(attended(made), by_selection(source, chosen), rtol=1e-12, atol=1e-12)
 
 
 def test_retrieval_appends_replaces_and_rebuilds() -> None:

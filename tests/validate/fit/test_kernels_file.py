@@ -25,7 +25,7 @@ from tests.validate.fit.test_kernels_distilled import Held, Rows
 H100, L40S = load_gpu("h100-sxm-80gb"), load_gpu("l40s-48gb")
 GEMM = TableFit((6e-6, 4.5e-6, 1.0, 0.5, 16.0, 0.61234, 4096.0, 0.9), 0.0123, 400, "vllm 2")
 FP8 = TableFit((6e-6, 4.5e-6, 1.0, 0.4, 4096.0, 0.70051), 0.05, 300, "trtllm 7")
-EXPERTS = TableFit((1e-5, 0.71234, 2.5), 0.0456, 60, "vllm 2")
+EXPERTS = TableFit((1.23456e-5, 0.71234, 2.5), 0.0456, 60, "vllm 2")
 WIDE, NARROW = TableFit((8e-6, 0.75), 0.02, 100, "vllm 2"), TableFit((9e-6, 0.5), 0.031, 50, "vllm 2")
 LATENT, LATENT_FP8 = (
     TableFit((1.5e-5, 0.6, 0.45), 0.04, 24, "sglang 3"),
@@ -38,7 +38,7 @@ ALL = Kernels(
     {"nvfp4": EXPERTS},
     {"bfloat16": WIDE, "fp8": NARROW},
     {"bfloat16": LATENT, "fp8": LATENT_FP8},
-    {2: [(16384.0, 5e-6), (65536.0, 1e-05)]},
+    {2: [(16384.0, 5e-6), (65536.0, 1.23456e-05)]},
 )
 LEAST = Kernels("tables 1, vllm 2", {"bf16": GEMM}, {}, {"bfloat16": WIDE}, {})
 
@@ -83,9 +83,14 @@ def test_every_fit_stands_where_it_belongs() -> None:
     )
     # a share of the peak above 2 would say that it is another peak
     assert found["expert_kernels"]["kernels"] == {
-        "nvfp4": {"fixed_s": 1e-5, "bandwidth_fraction": 0.712, "flops_fraction": 2.0, "median_error": 0.046}
+        "nvfp4": {
+            "fixed_s": 1.235e-5,
+            "bandwidth_fraction": 0.712,
+            "flops_fraction": 2.0,
+            "median_error": 0.046,
+        }
     }
-    assert found["allreduce"]["knots"] == {"2": [[16384, 5e-6], [65536, 1e-5]]}
+    assert found["allreduce"]["knots"] == {"2": [[16384, 5e-6], [65536, 1.235e-5]]}
     assert "link" not in found["allreduce"]
     assert found["allreduce"]["source"].endswith("at each size, tables 1")
     assert found["attention_fixed_s"]["source"] == "100 calls, median error 2.0%, vllm 2"

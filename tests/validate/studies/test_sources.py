@@ -8,7 +8,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.engines.source_errors import BORROWED, OTHER, kernels_of, step_errors
-from perfmodel.validate.studies.sources import of_figure
+from perfmodel.validate.studies.sources import judged, of_figure
 
 
 def test_a_crowded_batch_and_an_engine_without_rows_have_their_own_deviations() -> None:
@@ -39,3 +39,5 @@ def test_the_interval_holds_what_it_says_of_rows_of_sources_that_were_left_out()
     rows = [a for a in of_figure("step") if a.run.engine != "llamacpp"]
     inside = np.mean([a.interval[0] <= a.measured <= a.interval[1] for a in rows if a.interval])
     assert 0.85 <= inside <= 0.95
+    for row in judged("speedup"):
+        assert row.interval is None or row.interval[0] <= math.exp(row.shipped) <= row.interval[1]
