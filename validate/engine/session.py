@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.client import Server
-from perfmodel.validate.engine.driver import ServerLoad, measure
+from perfmodel.validate.engine.driver import ServerLoad, counters, measure
 from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, stamp
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
@@ -38,15 +38,14 @@ def run(
         )
     try:
         done = {key for key, (row, _) in _latest(journal).items() if row.get("status") != "failed"}
-        progress = RowProgress(len(loads), len(done))
+        progress, counting = RowProgress(len(loads), len(done)), counters(server) is not None
         for load in loads:
             key = f"{load.key}-K{gamma}"
             if key in done:
                 continue
             progress.show(key)
-            journal.add(
-                _point(server, served, vocabulary, load, gamma, key).model_dump(exclude_defaults=True)
-            )
+            point = _point(server, served, vocabulary, load, gamma, key, counting)
+            journal.add(point.model_dump(exclude_defaults=True))
             progress.step()
         progress.end()
         return _finish(journal)
@@ -74,11 +73,15 @@ def _latest(journal: Journal) -> dict[str, tuple[dict[str, str], str]]:
 
 
 def _point(
-    server: Server, served: str, vocabulary: int, load: ServerLoad, gamma: int, key: str
+    server: Server, served: str, vocabulary: int, load: ServerLoad, gamma: int, key: str, counting: bool
 ) -> EnginePoint:
+    """One row. counting: whether the server had counters when the run began, and so must have them still."""
     utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
-        return EnginePoint.of(key, measure(server, served, vocabulary, load, gamma, seed=gamma), utc)
+        timing = measure(server, served, vocabulary, load, gamma, seed=gamma)
+        if counting and counters(server) is None:
+            raise InputError(f"--url: {server.url}/metrics: must keep the counters that it had, given none")
+        return EnginePoint.of(key, timing, utc)
     except InputError as error:
         place = {"batch": float(load.batch), "context": float(load.prompt), "gamma": gamma}
         return EnginePoint(key=key, status="failed", error=str(error), utc=utc, **place)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ judged.
 
 import random
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +17,7 @@ from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.validate.engine.hostile_server import FAULTS, KEY_FORMS, broken, repeating
-from tests.validate.engine.server import Engine, serving
+from tests.validate.engine.server import NOT_FOUND, Engine, serving
 
 LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
 ASK = [
@@ -137,6 +138,39 @@ def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(
         "--url: B1-P16-N24: out of blocks",
         "--url: B2-P16-N24: out of blocks",
     ]
+
+
+class Flaky(Engine):
+    """Has counters for a while, and refuses some requests once."""
+
+    def answer(self, path: str, head: bytes, body: bytes) -> Iterator[bytes]:
+        if self.drafts > 150 and path == "/metrics":
+            return iter([NOT_FOUND])
+        if not self.gamma and len(self.requests) == 5 and path == "/v1/completions":
+            self.requests.append({})
+            return iter([b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\r\n"])
+        return super().answer(path, head, body)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "says"),
+    [(0, "1 of 4 points failed: .*429"), (2, r"of 4 points failed.*must keep the counters")],
+)
+def test_a_server_that_fails_on_the_way_makes_a_partial_record_that_is_resumed(
+    gamma, says, tmp_path, capsys
+) -> None:
+    ask = ["validate", "engine", *ASK, "--results", str(tmp_path), "--url"]
+    with serving(Flaky(gamma=gamma, step_s=0.001)) as url:
+        assert run([*ask, url]) == 1
+        assert re.search(says, " ".join(capsys.readouterr().err.split()))
+    (path,) = tmp_path.rglob("engine-*.json")
+    kept = {p.key: p for p in read_engine_record(path).points if p.status == "ok"}
+    assert read_engine_record(path).partial
+    with serving(Engine(gamma=gamma, step_s=0.001)) as url:
+        assert run([*ask, url, "--resume"]) == 0
+    whole = read_engine_record(path)
+    assert not whole.partial
+    assert kept.items() <= {p.key: p for p in whole.points}.items()
 
 
 @pytest.mark.parametrize(
