@@ -24,8 +24,10 @@ pictures follow from these.
 """
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
-OF_ANSWERS = ("specs", "kv", "drafts", "costs", "speculation", "queueing", "answers")
-"""Folders of the code whose constants enter answers. The others format text and pictures."""
+SHOWING = ("cli", "plots", "explorer", "validate")
+"""Folders that format text and pictures, and the link by which the package may hold `VALIDATE`. The constants
+of all others enter answers, measurements, fits or judgements.
+"""
 SHOWN = 60
 """Most characters of a constant that is recorded in full; a longer one has a fingerprint."""
 
@@ -71,8 +73,12 @@ def inputs(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 def _constants() -> Iterator[tuple[str, str]]:
     """Module, class and name of each constant or default with a number in it -> its source text."""
-    for path in sorted(path for folder in OF_ANSWERS for path in (PACKAGE / folder).rglob("*.py")):
-        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    for path in (path for top in (PACKAGE, VALIDATE) for path in sorted(top.rglob("*.py"))):
+        measures = path.is_relative_to(VALIDATE)
+        parts = path.relative_to(VALIDATE if measures else PACKAGE).with_suffix("").parts
+        if parts[0] in SHOWING:
+            continue
+        module = ".".join(("validate", *parts) if measures else parts)
         top = ast.parse(read_text(path)).body
         classes = ((f"{module}.{c.name}", c.body) for c in top if isinstance(c, ast.ClassDef))
         for place, body in ((module, top), *classes):

@@ -109,6 +109,12 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
         "constants/kv.quest.Quest.page: 16 -> 32",
     ),
     (
+        "validate/engine/driver.py",
+        swap("ROUNDS = 3", "ROUNDS = 4"),
+        "constants/validate.engine.driver.ROUNDS: 3 ",
+    ),
+    ("perfmodel/parse.py", swap(r"2\*\*20", "2**21"), "constants/parse._SUFFIX: "),
+    (
         "perfmodel/specs/huggingface/layers.py",
         swap("step=2", "step=3"),
         "constants/specs.huggingface.layers.every_second_full: ",
