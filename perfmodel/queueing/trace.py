@@ -6,13 +6,13 @@ Files are read in blocks, so memory grows by three numbers per request.
 import csv
 import datetime
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array
@@ -63,7 +63,8 @@ def read_trace(path: str | Path) -> Arrivals:
         if first.size < LONGEST or parts[-1][0].min() < first.max():  # marks of the first requests alone
             first = np.concatenate([first, parts[-1][0]])
             kept = np.argsort(first, kind="stable")[:LONGEST]
-            first, marks = first[kept], _at(marks + columns[3], kept)
+            marks += columns[3]
+            first, marks = first[kept], [marks[place] for place in kept.tolist()] if marks else []
         if count > MAX_REQUESTS:
             raise refuse(str(where), None, f"at most {MAX_REQUESTS} requests", "more")
     if not count:
@@ -144,10 +145,6 @@ def _decoded(decoder: Any, lines: list[bytes], before: int, where: Path) -> list
     return found
 
 
-def _at(marks: list[Any], places: NDArray[np.int64]) -> list[Any]:
-    return [marks[place] for place in places.tolist()] if marks else []
-
-
 def _name(row: Any, key: str, where: Path) -> str:
     known = [name for name in NAMES[key] if name in row]
     if not known:
@@ -161,7 +158,7 @@ def _numbers(cells: list[Any], key: str, name: str, before: int, where: Path) ->
     """One column of a block in seconds or tokens. Raises InputError naming the request and the column."""
     least, most = (0.0, MAX_AT) if key == "at" else (1.0, MAX_TOKENS)
     dates = key == "at" and isinstance(cells[0], str) and ":" in cells[0]
-    read = _moments if dates else _floats
+    read = _moments if dates else partial(np.array, dtype=float)
     try:
         values = read(cells)
     except (TypeError, ValueError, OverflowError):
@@ -174,19 +171,11 @@ def _numbers(cells: list[Any], key: str, name: str, before: int, where: Path) ->
     return values / 1000.0 if name == IN_MILLISECONDS and not dates else values
 
 
-def _floats(cells: list[Any]) -> Array:
-    return np.array([float(cell) for cell in cells])
-
-
 def _moments(cells: list[Any]) -> Array:
     """Seconds from date-times in ISO form."""
     times = [datetime.datetime.fromisoformat(cell) for cell in cells]
-    start = times[0]
-    return np.array([(time - start).total_seconds() for time in times]) + _since_1970(start)
-
-
-def _since_1970(time: datetime.datetime) -> float:
-    return (time - datetime.datetime(1970, 1, 1, tzinfo=time.tzinfo and datetime.UTC)).total_seconds()
+    begin = datetime.datetime(1970, 1, 1, tzinfo=times[0].tzinfo and datetime.UTC)
+    return np.array([(time - begin).total_seconds() for time in times])
 
 
 def _one(read: Callable[[list[Any]], Array], cell: Any) -> float:
