@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 KEY = "PERFMODEL_API_KEY"
 COMPLETIONS = "/v1/completions"
-PAGE_S, ANSWER_S = 30.0, 600.0
+PAGE_S, ANSWER_S = 10.0, 600.0
 """Longest time of a page and of an answer, from the request to the last byte."""
 PAGE_BYTES, LINE_BYTES, TOKEN_BYTES = 8 * 2**20, 2**16, 2**13
 """Most bytes of a page, of a line of a stream, and of a stream per requested token."""
@@ -222,7 +222,7 @@ class Server:
         async with client.stream("POST", self.url + COMPLETIONS, json=body) as response:
             if response.status_code != 200:
                 fault = one_line(without_key(await _start(response, LINE_BYTES, COMPLETIONS))[:300])
-                raise InputError(f"--url: {COMPLETIONS}: HTTP {response.status_code}: {fault}")
+                raise InputError(f"--url: {COMPLETIONS}: HTTP {response.status_code}: {fault}".rstrip(": "))
             async with aclosing(_events(response, LINE_BYTES + tokens * TOKEN_BYTES)) as events:
                 async for at_s, event in events:
                     answer.add(event, at_s, tokens)

@@ -154,7 +154,7 @@ class Flaky(Engine):
 
 @pytest.mark.parametrize(
     ("gamma", "says"),
-    [(0, "1 of 4 points failed: .*429"), (2, r"of 4 points failed.*must keep the counters")],
+    [(0, "1 of 4 points failed: .*HTTP 429;"), (2, r"of 4 points failed.*must keep the counters")],
 )
 def test_a_server_that_fails_on_the_way_makes_a_partial_record_that_is_resumed(
     gamma, says, tmp_path, capsys
