@@ -114,7 +114,7 @@ def _json_lines(where: Path, names: dict[str, str]) -> Iterator[Columns]:
         names |= {key: _name(head, key, where) for key in NAMES}
         names["mark"] = next((name for name in (HASHES, *SESSION) if name in head), "")
         mark = tuple[NODE, ...] | None if names["mark"] == HASHES else str | int | None
-        types = [
+        types: list[Any] = [
             ("at", float | str),
             ("input", float),
             ("output", float),
