@@ -1,5 +1,5 @@
 """The arguments of measuring, each declared once. Those of questions are in
-`answers/question/declaration.py`.
+`answers/declaration.py`.
 """
 
 from dataclasses import KW_ONLY

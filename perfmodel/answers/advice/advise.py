@@ -16,9 +16,8 @@ from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import Export, export, served_with
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.llama_server import DEFAULT_LENGTH
+from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
 from perfmodel.answers.advice.prices import Fronts, PricedPoint, best, fits, front, price
-from perfmodel.answers.advice.required_acceptance import BreakEven, break_evens
-from perfmodel.answers.advice.robustness import Robustness, robustness_of
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import asks
 from perfmodel.answers.point.verdict import SENTENCES, Calibrated, Verdict, reason, verdict, warnings
