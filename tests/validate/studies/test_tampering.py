@@ -110,8 +110,8 @@ TAMPERINGS: list[tuple[str, Edit, str]] = [
     ),
     (
         "validate/engine/driver.py",
-        swap("ROUNDS = 3", "ROUNDS = 4"),
-        "constants/validate.engine.driver.ROUNDS: 3 ",
+        swap("WARM_TOKENS = 16", "WARM_TOKENS = 17"),
+        "constants/validate.engine.driver.WARM_TOKENS: 16 ",
     ),
     ("perfmodel/parse.py", swap(r"2\*\*20", "2**21"), "constants/parse._SUFFIX: "),
     (
