@@ -119,8 +119,8 @@ def _table(rows: Sequence[Any]) -> str:
     """An HTML table of dataclasses, a column for each value that is not itself a dataclass."""
     if not rows:
         return "<p>none</p>"
-    told = [_facts(row) for row in rows]
-    head = "".join(f"<th>{_escaped(name)}</th>" for name in told[0])
-    cells = ["".join(f"<td>{_escaped(row.get(name, 'None'))}</td>" for name in told[0]) for row in told]
+    named = [_facts(row) for row in rows]
+    head = "".join(f"<th>{_escaped(name)}</th>" for name in named[0])
+    cells = ["".join(f"<td>{_escaped(row.get(name, 'None'))}</td>" for name in named[0]) for row in named]
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

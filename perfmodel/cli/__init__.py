@@ -148,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         asked = " ".join(["perfmodel", *takewhile(str.isalpha, arguments)])
         return _refused(str(not_installed(asked, missing, EXTRA_OF[missing])))
-    except OSError as error:  # a full disk behind stdout, say; files have been told apart by now
+    except OSError as error:  # a full disk behind stdout, say; errors of files are handled before
         _print_nowhere()
         return _refused(f"{error.filename or 'the output'}: {error.strerror or error}")
     except MemoryError:

@@ -57,8 +57,8 @@ def _print(a: Advice, verbose: bool) -> None:
             "over baseline",
         )
         table(columns, [(name, *_row(a, p)) for name, p in _picks(a)])
-        if told := _robust(a):
-            say(f"{told[0].upper()}{told[1:]}.")
+        if margins := _robust(a):
+            say(f"{margins[0].upper()}{margins[1:]}.")
         if a.chosen.power_w is not None:
             say(f"Energy: {a.chosen.joules_per_token:.2f} J per token, {a.chosen.power_w:.0f} W per device.")
         if a.chosen.runs_in is not None:

@@ -115,39 +115,39 @@ def _verdict(a: WhatIf) -> tuple[str, str]:
 
 def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
     m, asked = a.memory, a.query
-    told = {"if it did": _gain(a)} if not m.fits and asked.gamma and a.speedup is not None else {}
-    told |= {"why": why} if why else {}
-    told["time"] = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
+    rows = {"if it did": _gain(a)} if not m.fits and asked.gamma and a.speedup is not None else {}
+    rows |= {"why": why} if why else {}
+    rows["time"] = f"{seconds(a.ar_tpot_s)} per token, {a.ar_throughput_tokens_per_s:,.0f} tokens/s"
     if asked.gamma:
-        told["time"] = (
-            f"{seconds(a.iteration_s)} per iteration{_between(a.iteration_interval)}; baseline {told['time']}"
+        rows["time"] = (
+            f"{seconds(a.iteration_s)} per iteration{_between(a.iteration_interval)}; baseline {rows['time']}"
         )
         if a.tpot_s is not None:
             pace = f"{seconds(a.tpot_s)} per token, {a.throughput_tokens_per_s:,.0f} tokens/s"
-            told["time"] = f"{pace}, {told['time']}"
+            rows["time"] = f"{pace}, {rows['time']}"
     if a.power_w is not None:
         spent = (
             "" if a.joules_per_token is None or not asked.gamma else f"{a.joules_per_token:.2f} J per token; "
         )
-        told["energy"] = (
+        rows["energy"] = (
             f"{spent}baseline {a.ar_joules_per_token:.2f} J per token; {a.power_w:.0f} W per device"
         )
     used = m.weight_bytes + m.kv_bytes + m.draft_weight_bytes + m.draft_kv_bytes
     state = f"{'fits' if m.fits else 'does not fit'}; largest batch {m.max_batch}"
     where = f"on {asked.layer_split} devices together" if asked.layer_split > 1 else "per device"
-    told["memory"] = f"{size(used)} of {size(m.available_bytes)} {where}: {state}"
+    rows["memory"] = f"{size(used)} of {size(m.available_bytes)} {where}: {state}"
     if a.known and a.speedup is not None:
-        told["best"] = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
+        rows["best"] = f"gamma {a.gamma_optimal} at this batch ({ratio_text(a.speedup_at_gamma_optimal)})"
         if (b := a.best) is not None:
             most = (
                 f"{b.throughput_tokens_per_s:,.0f} tokens/s at batch {b.batch}, gamma {b.gamma} "
                 f"({ratio_text(b.speedup)})"
             )
-            told["best"] += f"; highest throughput: {most}"
+            rows["best"] += f"; highest throughput: {most}"
     if asked.gamma:
-        told["acceptance"] = _acceptance(a)
+        rows["acceptance"] = _acceptance(a)
     more = "" if verbose else "; --verbose has each pass and more"
-    return told | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
+    return rows | {"engine": f"{_engine(a)}; calibration {calibration(a.calibration)}{more}"}
 
 
 def _acceptance(a: WhatIf) -> str:
@@ -181,35 +181,35 @@ def _passes(a: WhatIf) -> None:
 def _more(a: WhatIf) -> dict[str, str]:
     """The parts of the full answer that the short one leaves out."""
     r, turn, m = a.cost_ratios, a.inflection, a.memory
-    told = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_between(a.ar_tpot_interval)}"}
+    rows = {"baseline": f"{seconds(a.ar_tpot_s)} per token{_between(a.ar_tpot_interval)}"}
     if a.query.gamma:
         ratios = f"draft/target {r.draft_to_target:.3f}, verification/target {r.verify_to_target:.3f}"
-        told["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} per iteration outside the passes"
+        rows["cost ratios"] = f"{ratios}; {seconds(a.overhead_s)} per iteration outside the passes"
     if (ends := a.acceptance.tokens_per_iteration_interval) is not None:
-        told["tokens"] = "{:.2f} to {:.2f} per iteration if acceptance changes with the position".format(
+        rows["tokens"] = "{:.2f} to {:.2f} per iteration if acceptance changes with the position".format(
             *ends
         )
     if a.query.gamma and a.speedup is not None:
-        told["break-even context"] = tokens(turn.break_even_context)
-        told["inflection context"] = (
+        rows["break-even context"] = tokens(turn.break_even_context)
+        rows["inflection context"] = (
             f"{tokens(turn.inflection_context)} (from here on a larger batch does not reduce the speedup)"
         )
         n = a.break_even_new_tokens
         earned = "never breaks even" if n is None else f"breaks even after {n} new token{'s' * (n != 1)}"
-        told["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, which {earned}"
-    told["memory-bound context"] = f"{NONE} (at long contexts, computing takes longer than loading)"
+        rows["draft set-up"] = f"{seconds(a.draft_setup_s)} before the first token, which {earned}"
+    rows["memory-bound context"] = f"{NONE} (at long contexts, computing takes longer than loading)"
     if turn.memory_bound_context is not None:
         one = "1 (loading takes longer than computing at every context)"
-        told["memory-bound context"] = (
+        rows["memory-bound context"] = (
             one if turn.memory_bound_context <= 1 else tokens(turn.memory_bound_context)
         )
     draft = size(m.draft_weight_bytes + m.draft_kv_bytes)
     holds = "the devices hold" if a.query.layer_split > 1 else "each device holds"
-    told[holds] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
-    told["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
+    rows[holds] = f"weights {size(m.weight_bytes)}, KV {size(m.kv_bytes)}, draft {draft}"
+    rows["largest batch"] = f"{m.max_batch} ({m.ar_max_batch} baseline)"
     if a.calibration.fitted_on and not a.calibration.rests_on:
-        told["fitted on"] = ", ".join(a.calibration.fitted_on)
-    return told
+        rows["fitted on"] = ", ".join(a.calibration.fitted_on)
+    return rows
 
 
 def _moves(rows: Iterable[Move]) -> None:

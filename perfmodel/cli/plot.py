@@ -234,7 +234,7 @@ def residuals(output: Output, sets: Sets = None, held_out: HeldOut = False) -> N
     known = (*compare.SETS, *compare.own_records())
     for name in sets or ():
         if name not in known:
-            raise unknown_name("--set", "set of times", name, known)
+            raise unknown_name("--set", "set of measurements", name, known)
     cells = compare.compare(sets or compare.gated_sets(), "held-out" if held_out else "shipped")
     _save(plots.residuals(cells, note=NOTES[held_out]), output)
 

@@ -76,14 +76,14 @@ def _print(a: Traffic) -> None:
     said = f"{a.acceptance_source}{differs}"
     say(f"calibration {calibration(a.calibration)}; acceptance {said}", "dim")
     warn(a.warnings)
-    told = [
+    notes = [
         (in_words(row.gamma), note)
         for row in (*a.rows, *(a.replay or ()))
         if a.rollout is None
         for note in row.warnings
         if not note.startswith("saturated")
     ]
-    warn(f"{length}: {note}" for length, note in told)
+    warn(f"{length}: {note}" for length, note in notes)
 
 
 def _rollout(rows: tuple[RolloutRow, ...]) -> str:

@@ -41,7 +41,7 @@ class DSpark(DFlash):
         return [*super().ops(part, batch, context, query), self._transition(part, batch, query)]
 
     def own_weight_bytes(self, part: costs.Shard) -> float:
-        """DFlash's weights, the transition, and the table of its inputs."""
+        """The weights of DFlash, the transition matrix, and its input table."""
         table = float(self._transition(part, 1.0, 1.0).cost.weight_bytes)
         return super().own_weight_bytes(part) + 2.0 * table
 

@@ -33,5 +33,5 @@ class MTPNgram(MTP):
         return None
 
     def passes(self, gamma: Floats) -> Floats:
-        """One for each of the first tokens."""
+        """One pass for each of the first `steps` tokens."""
         return np.minimum(gamma, self.steps)

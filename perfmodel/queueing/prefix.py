@@ -34,8 +34,8 @@ AGES = 128
 
 @dataclass(frozen=True, slots=True)
 class HitLaw:
-    """block: tokens of the block that all cache groups share. dropped: last matched blocks that are computed
-    again.
+    """How prompts hit the cache. block: tokens of the block that all cache groups share. dropped: matched
+    blocks that are computed again.
     """
 
     block: int

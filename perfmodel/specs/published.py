@@ -70,7 +70,7 @@ class MeasuredPoint:
 
     @property
     def drafted(self) -> str:
-        """The draft of an iteration in a table: gamma, or the nodes of a tree's levels."""
+        """A cell of a table for the draft: gamma, or the number of nodes at each level of a tree."""
         return "-".join(map(str, self.widths)) if self.widths else f"{self.gamma}"
 
     @property

@@ -129,7 +129,7 @@ def test_devices_that_an_engine_does_not_start_on_are_refused_with_those_it_does
         if fine:
             check_engine(*asked)
         else:
-            with pytest.raises(InputError, match=f"which {tp // ep} devices cut in two; use --ep {tp}"):
+            with pytest.raises(InputError, match=f"{tp // ep} devices would divide a block; use --ep {tp}"):
                 check_engine(*asked)
 
 

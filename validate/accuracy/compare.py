@@ -147,7 +147,7 @@ def named_sets(names: Iterable[str], results: Path = RESULTS) -> tuple[str, ...]
     for name in names:
         of_machine = [record for record in own if record.startswith(f"{name}/")]
         if name not in (*SETS, *own) and not of_machine:
-            raise unknown_name("--set", "set of times", name, (*SETS, *own))
+            raise unknown_name("--set", "set of measurements", name, (*SETS, *own))
         found += of_machine or [name]
     return tuple(dict.fromkeys(found))
 

@@ -54,7 +54,7 @@ def compare(
     chosen = module.named_sets(sets, where) if sets else module.gated_sets(where)
     for name in by:
         if name not in module.PARTITIONS or not name:
-            raise unknown_name("--by", "way to cut", name, [p for p in module.PARTITIONS if p])
+            raise unknown_name("--by", "grouping", name, [p for p in module.PARTITIONS if p])
     cells = module.compare(chosen, "held-out" if held_out else "shipped", calibration, where)
     if row is not None:
         known = dict.fromkeys(c.point.row_id for c in cells)

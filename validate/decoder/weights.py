@@ -133,7 +133,7 @@ class RandomWeights:
         self.seed, self.device, self.dtype, self.deviation = seed, device, dtype, deviation
 
     def read(self, piece: Piece) -> Tensor:
-        """One piece of the seed's model. Norms are 1."""
+        """One piece of the random model that the seed gives; its norms are 1."""
         if "norm" in piece.name:
             return torch.ones(piece.shape, device=self.device, dtype=self.dtype)
         generator = torch.Generator(self.device).manual_seed(zlib.crc32(piece.name.encode(), self.seed))

@@ -112,7 +112,7 @@ def bases_of(query: Query) -> list[Calibration]:
     """
     if query.calibration is not None:
         return [resolve(query, ANY).machine.calibration]
-    # whatever else is wrong with the question is told first
+    # whatever else is wrong with the question comes first
     resolve(replace(query, calibration="ideal"), ANY)
     device = load_gpu(query.hardware)
     bundled = [name for name in files.bundled_names("calibrations") if name.startswith(f"{device.name}.")]

@@ -71,7 +71,7 @@ def as_dict(made: Report) -> dict[str, Any]:
 
 
 def strong(fitted: StatedFit) -> list[tuple[str, str, float]]:
-    """Pairs of constants that the rows barely separate."""
+    """Pairs of strongly correlated constants, which the rows barely separate."""
     names, rows = fitted.parameters, enumerate(fitted.correlation)
     return [(names[i], names[j], r) for i, row in rows for j, r in enumerate(row[:-1]) if abs(r) > STRONG]
 
@@ -108,7 +108,7 @@ def transfer_error(recipe: Recipe) -> tuple[Errors, Recipe] | None:
 
 
 def _elsewhere(recipe: Recipe) -> list[Recipe]:
-    """Recipes of the same stack on other devices."""
+    """The recipes of the same stack on other devices."""
     return [other for other in RECIPES.values() if other.stack == recipe.stack and other.gpu != recipe.gpu]
 
 

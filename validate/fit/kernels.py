@@ -35,7 +35,7 @@ HIDDEN_S = 5e-5
 GRAPHED_START_S = 30e-6
 """Time of a small GEMM above which it was not launched from a CUDA graph."""
 WORST_MEDIAN, LEAST_SHARE = 0.25, 0.3
-"""A worse fit, or a slower kernel, is not one that an engine would choose."""
+"""Largest median error of the fit, and least roofline share, of a kernel that an engine would choose."""
 GEMM_FIRST, ATTENTION_FIRST = (4e-6, 0.7), (1e-5, 0.8)
 EXPERT_FIRST, LATENT_FIRST = (3e-5, 0.8, 0.3), (1e-5, 0.7, 0.5)
 """Starting points of fits: seconds of t0, share of the bandwidth (of the roofline), share of the peak."""

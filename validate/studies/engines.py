@@ -107,7 +107,7 @@ RATIO_FOLDS: dict[RatioFold, Fold] = {
 
 @dataclass(frozen=True)
 class EngineFits:
-    """Fits to all rows and without each fold: of steps, and of ratios."""
+    """Fits of steps and of ratios: to all rows, and without each fold."""
 
     steps: FittedValues
     iteration: FittedValues
@@ -207,7 +207,7 @@ def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOu
 
 
 def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
-    """The error to state: for an engine without rows that of all others, and for one or two groups no
+    """The error to state. An engine without rows gets that of all others; one or two groups give no
     quantile.
     """
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)

@@ -208,6 +208,6 @@ DEFAULT_FLAGS = (
         elsewhere=0.05,
     ),
 )
-"""Costs of engines with their default flags, in addition to the tuned runs of the fit (InferenceX). They are
-not part of those rows, but of every answer.
+"""Costs of engines with their default flags, in addition to the tuned runs of the fit (InferenceX). Those
+rows do not include these costs; every answer does.
 """

@@ -179,7 +179,7 @@ class Judged:
     interval: tuple[float, float] | None = None
 
     def inside(self, by: float = 0.0) -> bool:
-        """Whether the interval contains the measured value after a shift to `off`."""
+        """Whether the interval contains the measured value if the prediction had the log error `off`."""
         assert self.interval
         return self.interval[0] * math.exp(by) <= 1.0 <= self.interval[1] * math.exp(by)
 

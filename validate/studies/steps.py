@@ -61,8 +61,8 @@ def batch_of(row: DecodeRow | EngineSpeculationRow) -> float:
 
 @dataclass(frozen=True)
 class FittedConstants:
-    """Constants of an engine on a device as functions of the parameters: its kernels, and the place that sets
-    each constant.
+    """Constants of an engine on a device as functions of the parameters: the kernels of the device, and for
+    each constant the place of its parameter.
 
     drifts: factors of the device and of the version, applied last.
     """

@@ -262,8 +262,8 @@ SERVER = (
 )
 """Columns that are equal for two runs of one server."""
 CROWDED, FAR = 0.5, 2.0
-"""Prompts between two chunks from which the median gap is not decoding alone, and the factor above the
-largest batch with gaps that is too far.
+"""Prompts between two chunks from which the median gap includes more than decoding, and the largest ratio of
+a batch to the largest batch with measured gaps.
 """
 
 

@@ -55,7 +55,7 @@ class Scale:
         return value * math.exp(by) if self.log else min(max(value + by, 0.0), self.most)
 
     def trial(self, value: float) -> float:
-        """The constant one step further, or one step back at its limit."""
+        """The constant after one step on its scale; at its upper limit, after one step down."""
         return self.moved(value, self.step if self.log or value + self.step <= self.most else -self.step)
 
     def ends(self, value: float) -> tuple[float, float]:

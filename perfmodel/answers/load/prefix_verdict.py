@@ -113,9 +113,9 @@ def _verdict(
     assert none is not None
     assert own is not None
     engine = others.question.reusing.engine
-    told = {row.gamma: row for row in drafted}
-    told |= {k: others.row(replica.passes[k], at) for k in others.lengths if k not in told}
-    changes = [(in_words(gamma), row) for gamma, row in told.items() if gamma != best.gamma]
+    by_length = {row.gamma: row for row in drafted}
+    by_length |= {k: others.row(replica.passes[k], at) for k in others.lengths if k not in by_length}
+    changes = [(in_words(gamma), row) for gamma, row in by_length.items() if gamma != best.gamma]
     kept, found = others.priced(steps.gamma, own.law.block, none.law.block)
     if own.law.dropped and (option := engine.option(replica.scenario)):
         changes.append((option, others.row(kept, at)))
@@ -155,14 +155,14 @@ def _net(baseline: TrafficRow, row: TrafficRow) -> tuple[float | None, bool]:
 
 def prefix_warnings(scenario: Scenario) -> tuple[str, ...]:
     """Warnings about the parts of the cost to the prefix cache that the model leaves out."""
-    told = []
+    notes = []
     if scenario.draft.reads_cache and not scenario.draft.views_target_cache:
-        told.append(
+        notes.append(
             "after a prefix hit the draft's own cache may be missing; acceptance is then lower (sglang#31600)"
         )
     engine = engine_of(scenario.machine.calibration)
     if scenario.target.linear_attention is not None and not prefix_blocks(scenario).raised:
-        told.append(
+        notes.append(
             f"how {engine} keeps recurrent states in its prefix cache is not known: give --prefix-block"
         )
-    return tuple(told)
+    return tuple(notes)

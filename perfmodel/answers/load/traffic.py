@@ -55,8 +55,8 @@ SHARE_DIGITS, RATE_DIGITS = 3, 6
 
 @dataclass(frozen=True, slots=True)
 class TrafficVerdict:
-    """The recommendation at one load. gamma: the length that serves most requests within the SLO. A tie goes
-    to the lowest TPOT, or with a prefix cache to the soonest end of a request.
+    """The recommendation at one load. gamma: the length that serves most requests within the SLO. On a
+    tie the lowest TPOT decides, or with a prefix cache the earliest end of a request.
 
     speedup: the baseline's mean TPOT over that of this length. dollars_per_million_tokens: per million output
     tokens, on all replicas that the load needs.
@@ -236,11 +236,11 @@ def _warnings(question: TrafficQuery, query: Query, scenario: Scenario, gamma: i
 
     gamma: the longest draft; 0 without a draft.
     """
-    told = doubts(query, scenario, 1.0, _mean_context(question), gamma)
+    notes = doubts(query, scenario, 1.0, _mean_context(question), gamma)
     if not gamma:
-        return told
+        return notes
     cache = prefix_warnings(scenario) if question.reuse else ()
-    return (*assumed(query, scenario), *told, *cache)
+    return (*assumed(query, scenario), *notes, *cache)
 
 
 def _replica(question: TrafficQuery, scenario: Scenario, known: bool) -> Replica:

@@ -102,12 +102,12 @@ class Run:
         """
         question, steps, met = self.question, choice.steps, self.served(choice.steps)
         most, rate = capacity(steps, self.lengths, question.limits)[0], self.where["request_rate"]
-        told = [f"{met.preemptions} preemption{'s' * (met.preemptions > 1)}"] if met.preemptions else []
+        notes = [f"{met.preemptions} preemption{'s' * (met.preemptions > 1)}"] if met.preemptions else []
         whole = trace_of(question.trace).at_s.size if question.trace is not None else 0
         if whole > LONGEST:
-            told.append(f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed")
+            notes.append(f"the first {LONGEST:,} of the trace's {whole:,} requests are replayed")
         if question.trace is not None and rate is not None and rate > most:
-            told.append(f"the trace has {rate:.3g} requests/s, but only {most:.3g} can be served")
+            notes.append(f"the trace has {rate:.3g} requests/s, but only {most:.3g} can be served")
         return TrafficRow(
             **self.where,
             gamma=choice.gamma,
@@ -123,7 +123,7 @@ class Run:
             kv_share=min(met.running * steps.kv_share, 1.0),
             tpot_interval=None if log_off is None else self._interval(steps, log_off, met),
             tokens_per_iteration=float(np.interp(met.running, steps.batches, steps.gains)),
-            warnings=tuple(told),
+            warnings=tuple(notes),
         )
 
     def _interval(self, steps: StepTimes, log_off: float, met: ReplayedRequests) -> tuple[float, float]:

@@ -169,9 +169,9 @@ def _percentiles(moments: Moments) -> list[Percentiles]:
 def _nothing_fits(question: TrafficQuery, gamma: int | str, steps: StepTimes, value: float) -> TrafficRow:
     """A row of a server on which not one request fits. Its TPOT is that of one request alone."""
     alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
-    told = "no request fits in memory next to the weights: use more devices (--tp) or smaller formats"
+    notes = "no request fits in memory next to the weights: use more devices (--tp) or smaller formats"
     if steps.gamma >= question.limits.max_num_batched_tokens - 1:
-        told = (
+        notes = (
             f"a pass of {question.limits.max_num_batched_tokens} tokens (--max-num-batched-tokens) "
             "has no room for drafted tokens"
         )
@@ -186,7 +186,7 @@ def _nothing_fits(question: TrafficQuery, gamma: int | str, steps: StepTimes, va
         slo_share=0.0 if question.limits_s else None,
         kv_share=0.0,
         tokens_per_iteration=steps.tokens_per_iteration,
-        warnings=(told,),
+        warnings=(notes,),
     )
 
 
@@ -282,35 +282,35 @@ def _warnings(
     at: int,
     replicas: int | None,
 ) -> tuple[str, ...]:
-    told = []
+    notes = []
     if served.saturated[at]:
         number = "" if replicas is None else f": {replicas} replicas"
-        told.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
+        notes.append(f"saturated at {served.saturation_rate:.3g}/s{number}")
     elif served.requests_per_s[at] > (near := NEAR[question.opens]) * served.saturation_rate:
-        told.append(f"above {near:.0%} of saturation: use the mean of --replay instead")
+        notes.append(f"above {near:.0%} of saturation: use the mean of --replay instead")
     elif question.opens and (full := served.share[at, -1]) > CROWDED:
-        told.append(f"seats or caches are full {full:.0%} of the time: use the TTFT of --replay")
+        notes.append(f"seats or caches are full {full:.0%} of the time: use the TTFT of --replay")
     elif question.opens and served.requests_per_s[at] > BUSY * served.saturation_rate and splits[at]:
-        told.append(
+        notes.append(
             "prompts share passes and are split among them: use the TTFT of --replay, up to 30 % more"
         )
     elif question.opens and (
         question.burstiness < 1
         or (question.burstiness > 1 and served.requests_per_s[at] > BUSY * served.saturation_rate)
     ):
-        told.append("arrivals are not Poisson: use the means of --replay, which may be 20 % apart")
+        notes.append("arrivals are not Poisson: use the means of --replay, which may be 20 % apart")
     elif short:
-        told.append(f"an answer decodes in less time than {short} prefills: use the mean of --replay")
+        notes.append(f"an answer decodes in less time than {short} prefills: use the mean of --replay")
     if served.metastable[at]:
         fills = served.share[at, -1] > OVERFLOWS
         slower = "the slower one is shown, and use --replay for the time until bursts reach it"
         after = slower if fills else "a burst may leave the server in the slower one"
-        told.append(f"two running batches are possible at this rate: {after}")
+        notes.append(f"two running batches are possible at this rate: {after}")
     if question.limits_s and replicas is None and question.opens:
-        told.append(
+        notes.append(
             f"no number of replicas keeps {SHARE_WANTED:.0%} of the requests within the SLO at this length"
         )
-    return tuple(told)
+    return tuple(notes)
 
 
 def _lost(question: TrafficQuery, steps: StepTimes, hit_rate: float, running: float) -> Iterator[str]:

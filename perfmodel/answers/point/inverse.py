@@ -85,7 +85,7 @@ def inverse(query: InverseQuery) -> Inverse:
         gamma = length_of(query, scenario, 1)
         found = _reaching(scenario, batch, context, gamma, target)
     reached = math.ceil(found.get("smallest_context") or 0)
-    told = (*doubts(query, scenario, batch, context, gamma), *beyond(scenario, reached, gamma))
+    notes = (*doubts(query, scenario, batch, context, gamma), *beyond(scenario, reached, gamma))
     return Inverse(
         batch=batch,
         context=context,
@@ -95,7 +95,7 @@ def inverse(query: InverseQuery) -> Inverse:
         draft_kv=scenario.draft.kv.label(),
         smallest_alpha=smallest_alpha(scenario, batch, context, gamma, target),
         **found,
-        warnings=tuple(dict.fromkeys((*unknown, *told))),
+        warnings=tuple(dict.fromkeys((*unknown, *notes))),
     )
 
 

@@ -115,8 +115,8 @@ def verdicts(speedup: Floats, low: Floats, high: Floats, gamma: Floats, fits: Fl
     """`verdict` of many points. If an end of the interval is NaN, the speedup replaces it."""
     low, high = (np.where(np.isnan(end), speedup, end) for end in (low, high))
     drafts = np.asarray(gamma) > 0
-    told = (np.logical_not(fits), drafts & (low > 1), ~drafts | (high <= 1))
-    return np.select(told, ("does_not_fit", "pays", "does_not_pay"), "too_close_to_call")
+    conditions = (np.logical_not(fits), drafts & (low > 1), ~drafts | (high <= 1))
+    return np.select(conditions, ("does_not_fit", "pays", "does_not_pay"), "too_close_to_call")
 
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:

@@ -133,7 +133,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     alone = predict(sparse, Workload.of(batch, context), query.max_gamma)
     drafted = found.gamma_1 + found.gamma_2
     room = memory_of_both(small, sparse, batch, context, drafted, query.memory_fraction).single()
-    told = (
+    notes = (
         *doubts(query, sparse, batch, context, drafted, room),
         *beyond(small, context, drafted),
         *of_draft(small, context),
@@ -156,7 +156,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
         calibration=sparse.machine.calibration.name,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=tuple(dict.fromkeys(told)),
+        warnings=tuple(dict.fromkeys(notes)),
     )
 
 

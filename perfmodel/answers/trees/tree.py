@@ -130,7 +130,7 @@ def tree(question: TreeQuery) -> TreeAnswer:
         found = as_given(scenario, acceptance, batch, context, question.given)
     shape = found.tree
     room = memory_of(scenario, batch, context, shape.size - 1, query.memory_fraction).single()
-    told = doubts(query, scenario, batch, context, max(shape.size - 1, 1), room)
+    notes = doubts(query, scenario, batch, context, max(shape.size - 1, 1), room)
     return TreeAnswer(
         batch=batch,
         context=context,
@@ -146,5 +146,5 @@ def tree(question: TreeQuery) -> TreeAnswer:
         source=acceptance.source,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=(*assumed(query, scenario), *told),
+        warnings=(*assumed(query, scenario), *notes),
     )

@@ -67,7 +67,7 @@ class Replica:
 
     @property
     def everywhere(self) -> NDArray[np.int64]:
-        """Indices of all loads."""
+        """The indices of all loads."""
         return np.arange(self.loads.size)
 
 

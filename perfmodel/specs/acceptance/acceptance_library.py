@@ -2,7 +2,7 @@
 
 ``results/published/acceptance.csv`` summarises published results: one row for each target, head, task and
 thinking mode, the mean over its data sets. Prompts had a few hundred to a few thousand tokens. If no head is
-named, the first head of a target and a kind is used. Plain data only, as `acceptance_rows`.
+named, the first head of a target and a kind is used. All of it is plain data.
 """
 
 import math

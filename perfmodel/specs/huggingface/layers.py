@@ -265,7 +265,7 @@ def named_windows(keys: Keys, layers: int) -> Fields:
 
 
 def head_gate(keys: Keys, layers: int, heads: int = 0) -> Fields:
-    """A projection to a gate for each head, in this many layers. heads: 0 for the file's."""
+    """One gate per head, by a projection in this many layers. heads: 0 takes the file's number."""
     outputs = heads or keys.integer("num_attention_heads")
     return {"name": "gate", "layers": layers, "inputs": keys.integer("hidden_size"), "outputs": outputs}
 

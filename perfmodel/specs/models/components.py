@@ -81,8 +81,8 @@ class Indexer(Frozen):
 
     @property
     def key_columns(self) -> int:
-        """Columns of the GEMM for its key and its heads' weights; MiniMax-M3 has no weights, because the
-        largest score counts.
+        """Columns of the GEMM for its key and the weights of its heads. MiniMax-M3 has no such weights: it
+        takes the largest score over heads.
         """
         return self.key_projections * self.head_dim + (self.num_heads if self.head_weights else 0)
 

@@ -91,7 +91,7 @@ class _Histogram:
 
 
 def _histogram(where: str, text: str, name: str) -> _Histogram | None:
-    """Over all engines of a page; None where it is missing or empty."""
+    """The histogram over all engines of a page; None if it is missing or empty."""
     counts: dict[float, float] = {}
     for labels, value in samples(where, text, f"{name}_bucket"):
         bound = _BOUND.search(labels)

@@ -164,7 +164,7 @@ class KernelMaker:
         return Kernel(lambda i: add_norm(x, residual, weight, EPS), 1, 2 * x.nbytes)
 
     def _rope(self, heads: int, kv_heads: int, head_dim: int, tokens: int, **_: int) -> Kernel:
-        """As in a pass: from the projection's output into queries, keys, values and the cache."""
+        """Makes queries, keys and values of a projection's output, and fills the cache, as in a pass."""
         spec = shell_spec(1, {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim})
         with torch.device("meta"):
             layer = Layer(spec, RankShard(), 0)
