@@ -35,15 +35,6 @@ class ByConfidence:
     fixed_speedup: float
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A longest draft, and the probability below which a token ends it sooner."""
-
-    tokens: int
-    least: float
-    speedup: float
-
-
 def _bins(scenario: Scenario) -> tuple[Array, Array]:
     """Share of each bin, [bin, 1], and conditional acceptances, [bin, position]."""
     shares, rates = (np.array(part, float) for part in zip(*scenario.acceptance.bins, strict=True))
@@ -52,28 +43,26 @@ def _bins(scenario: Scenario) -> tuple[Array, Array]:
 
 def best_stop(
     scenario: Scenario, batch: float, context: float, fraction: float = DEFAULT_MEMORY_FRACTION
-) -> Stop:
-    """The fastest pair of length and least probability that fits in this fraction of the memory. The
+) -> tuple[float, int, float]:
+    """Speedup, length and least probability of the fastest pair that fits in this fraction of the memory. The
     acceptance of `scenario` must have bins.
 
     Assumed: the conditional acceptance of a bin is the probability that the draft gives its tokens.
     """
     weight, rates = _bins(scenario)
     least, lengths = np.unique([0.0, *rates.flat]), np.arange(1, rates.shape[1] + 1)
-    kept = (
-        np.minimum.accumulate(rates >= least[:, None, None], axis=2) * weight
-    )  # [probability, bin, position]
+    # [probability, bin, position]
+    kept = np.minimum.accumulate(rates >= least[:, None, None], axis=2) * weight
     verified, gained = kept.sum(1).cumsum(1), (kept * rates.cumprod(1)).sum(1).cumsum(1)
     drafting = np.column_stack([np.ones(len(least)), kept.sum(1)[:, :-1]])
     passes = lengths if scenario.draft.in_one_pass else (1.0 - (1.0 - drafting) ** batch).cumsum(1)
-    draft = scenario.draft_token_s(batch, context, lengths) * passes
-    verify = scenario.target_pass_s(batch, context, 1.0 + verified)
-    seconds = draft + verify + scenario.overhead_s(batch, context)
-    room = memory_of(scenario, batch, context, lengths, fraction).fits
-    speedup = room * (1.0 + gained) / seconds * scenario.target_pass_s(batch, context)
+    seconds = scenario.draft_token_s(batch, context, lengths) * passes + scenario.overhead_s(batch, context)
+    seconds = seconds + scenario.target_pass_s(batch, context, 1.0 + verified)
+    fits = memory_of(scenario, batch, context, lengths, fraction).fits
+    speedup = fits * (1.0 + gained) / seconds * scenario.target_pass_s(batch, context)
     at, length = np.unravel_index(np.argmax(speedup), speedup.shape)
     between = least[max(at - 1, 0) : at + 1].mean()  # the least rate that is kept, and the next lower one
-    return Stop(int(lengths[length]), round(float(between), 3), float(speedup[at, length]))
+    return float(speedup[at, length]), int(lengths[length]), round(float(between), 3)
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:

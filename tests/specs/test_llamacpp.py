@@ -18,13 +18,12 @@ from perfmodel.validate.studies.sources import judged
 @pytest.mark.parametrize(
     ("hardware", "asked", "name"),
     [
-        ("m1-max", {}, "apple-m2-ultra-192gb.llamacpp"),
+        ("m1-max", {}, "apple-m1-max-64gb.llamacpp"),
         ("rtx-3090", {}, "a100-sxm-80gb.vllm"),
         ("rtx-3090", {"gguf": True}, "rtx-3090-24gb.llamacpp"),
         ("rtx-4090", {"engine": "llamacpp@b10451"}, "rtx-4090-24gb.llamacpp"),
-        ("l40s", {"engine": "llamacpp"}, "rtx-4090-24gb.llamacpp"),  # an M2 Ultra's bandwidth is nearer
-        ("rtx-5060-ti", {"engine": "llamacpp"}, "dgx-spark-128gb.llamacpp"),
-        ("rx-9070", {"engine": "llamacpp"}, "r9700-32gb.llamacpp"),
+        ("rtx-5060-ti", {"engine": "llamacpp"}, "rtx-5060-ti-16gb.llamacpp"),
+        ("mi100", {"engine": "llamacpp"}, "rx-7900-xtx-24gb.llamacpp"),
         ("h200", {"engine": "llamacpp"}, "h800-sxm-80gb.llamacpp"),
     ],
 )
@@ -133,6 +132,8 @@ def test_devices_in_turn_have_the_memory_of_all_and_the_time_of_one() -> None:
     assert (one.memory.fits, turn.memory.fits) == (False, True)
     assert one.ar_tpot_s == turn.ar_tpot_s == pytest.approx(45.2e-3, rel=0.1)
     assert split.ar_tpot_s == pytest.approx(27.0e-3, rel=0.1)
+    long = whatif("qwen3.8-27b", "rtx-5060-ti", 1, 129981, 0, tp=2, **asked)  # type: ignore[arg-type]
+    assert long.ar_tpot_s == pytest.approx(42.2e-3, rel=0.1)
     with pytest.raises(InputError, match="tp: must be 1 with layer_split"):
         whatif("qwen3.8-27b", "rtx-5060-ti", 1, 250, 0, layer_split=2, tp=2, **asked)
 

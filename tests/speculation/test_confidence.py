@@ -71,9 +71,9 @@ def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batch: int) 
         seconds += float(s.target_pass_s(float(batch), 4096.0, 1 + mean)) + float(s.overhead_s(batch, 4096.0))
         gain = gained / seconds * float(s.target_pass_s(float(batch), 4096.0))
         best = max(best, (gain, n, -np.mean(ends[max(at - 1, 0) : at + 1])))
-    found = best_stop(s, float(batch), 4096.0)
-    assert (found.speedup, found.tokens, -found.least) == pytest.approx(best, abs=1e-3)
-    assert found.least > 0
+    speedup, tokens, least = best_stop(s, float(batch), 4096.0)
+    assert (speedup, tokens, -least) == pytest.approx(best, abs=1e-3)
+    assert least > 0
 
 
 @pytest.mark.parametrize(

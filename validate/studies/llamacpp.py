@@ -45,6 +45,7 @@ NOTES = (
     "users published them. A constant lies around that of the maker's boards, and this around that of all. "
     "Flash attention is on. Passes of more than 32 tokens were not measured."
 )
+OF_MAKER = "No run of this device is published: these are the constants of its maker's devices with runs."
 NO_ROWS = "No run of a device of this maker is published: these are the constants of all devices with runs."
 SET: dict[str, tuple[float, str]] = {
     "gemm_fixed_s": (0.0, "part of small_kernel_s"),
@@ -70,23 +71,37 @@ FITTED_ALONE: dict[str, tuple[float, float, float, float]] = {
 """Constant -> expected value, and spreads of its logarithm: of the common value, a maker's and a device's
 factor.
 """
-SHARES = {1: 0.85, 2: 0.8, 4: 0.68, 8: 0.5, 16: 0.38, 32: 0.33}
-"""Tokens of a pass -> expected share of the roofline that its GEMMs reach."""
+TOKENS = (1, 2, 4, 8, 16, 32)
+ONE_TOKEN = 0.85
+"""Expected share of the bandwidth that the GEMMs of one token reach."""
+VALUE_BYTES = {"bf16": 34 / 32, "q4_k": 144 / 256}
+"""Curve -> bytes of a weight for its expected shares: of q8_0, and of q4_k."""
 TERMS = FITTED_ALONE | {
     "expert_s": (1.3e-5, 0.5, 0.2, 0.0),
     "expert_share": (0.8, 0.2, 0.15, 0.1),
     "share": (1.0, 0.15, 0.1, 0.07),
-    **{f"bf16@{n}": (share, 0.2, 0.3, 0.0) for n, share in SHARES.items() if n > 1},
-    **{f"q4_k@{n}": (1.0, 0.2, 0.3, 0.1 * (n in (4, 8))) for n in SHARES if n > 1},
+    "flops_share": (0.45, 0.3, 0.2, 0.5),
+    **{f"bf16@{n}": (1.0, 0.1, 0.1, 0.3) if n <= 8 else (1.0, 0.08, 0.4, 0.0) for n in TOKENS if n > 1},
+    **{f"q4_k@{n}": (1.0, 0.1, 0.1, 0.3 if n > 1 else 0.1) for n in TOKENS},
 }
+"""Further ones. ``bf16@N``: factor on the expected share of a pass of N tokens; ``q4_k@N``: another one for
+formats below one byte.
+"""
 USED = ("", "no baseline", "a pass alone")
 """Reason why rows of the fit are left out of the judgement."""
-WITHOUT_ROWS = ("arc-pro-b60-24gb",)
-"""Devices of a maker without rows, which get the common constants."""
 SPREAD = Spread(row=0.04, group=0.05, kind=0.08)
 """Spread of an error: the parts of a row, of a server (model, weights, device) and of a source."""
 ALONE = Spread(row=0.1, group=0.15, kind=0.15)
 """Spread of passes alone, which ran on year-old builds."""
+
+
+def expected_share(tokens: int, value_bytes: float, ridge: float, flops_share: float) -> float:
+    """Share of the roofline that the GEMMs of a pass reach if the times of loading and computing add.
+
+    ridge: peak FLOPs per byte of bandwidth. flops_share: of the peak, while computing.
+    """
+    one, all_of_them = (value_bytes / ONE_TOKEN + 2.0 * n / (ridge * flops_share) for n in (1, tokens))
+    return ONE_TOKEN * max(1.0, 2.0 * tokens / (ridge * value_bytes)) * one / all_of_them
 
 
 def scopes(gpu: GPUSpec) -> tuple[str, str, str]:
@@ -113,10 +128,14 @@ class DeviceConstants:
         """The content of the file. more: other keys of it."""
         known = self.known(values)
         of = {name: float(np.prod([known[f"{s}.{name}"] for s in scopes(self.gpu)])) for name in TERMS}
-        wide = {n: of["share"] * (of[f"bf16@{n}"] if n > 1 else share) for n, share in SHARES.items()}
-        packed = {n: share * (of[f"q4_k@{n}"] if n > 1 else 1.0) for n, share in wide.items()}
+        ridge = self.gpu.peak_flops("bf16") / self.gpu.memory_bandwidth_bytes_per_s
+        wide = {n: of["share"] * of.get(f"bf16@{n}", 1.0) for n in TOKENS}
+        packed = {n: factor * of[f"q4_k@{n}"] for n, factor in wide.items()}
         curves = {
-            form: [(n, min(share, 1.0)) for n, share in curve.items()]
+            form: [
+                (n, min(factor * expected_share(n, VALUE_BYTES[form], ridge, of["flops_share"]), 1.0))
+                for n, factor in curve.items()
+            ]
             for form, curve in (("bf16", wide), ("q4_k", packed))
         }
         kernel = {"fixed_s": of["expert_s"], "bandwidth_fraction": of["expert_share"], "flops_fraction": 0.3}
@@ -284,19 +303,24 @@ def texts(date: datetime.date) -> dict[Path, str]:
         "target_s": source.scatter("step", "steps of sources left out whole"),
         "speedup": source.scatter("ratio", "iterations over steps of sources left out whole"),
     }
-    own = {"notes": NOTES, "observed_error": observed, "transfer_error": transferred}
-    none = {
-        "kind": "literature",
-        "notes": NO_ROWS,
-        "observed_error": of_all,
-        "transfer_error": of_all["target_s"],
+    of_maker = {
+        "target_s": transferred,
+        "speedup": device.scatter("ratio", f"iterations over steps of {left['devices']}their maker"),
     }
+    own = {"notes": NOTES, "observed_error": observed, "transfer_error": transferred}
+    measured, makers = ({key(row) for row in rows.rows} for key in (device_of, maker_of))
     found = {
         LEFT_OUT: json.dumps(shortened({"step": source.step, "ratio": source.ratio}, 4), indent=1) + "\n"
     }
-    stated = dict.fromkeys(map(device_of, rows.rows), own) | dict.fromkeys(WITHOUT_ROWS, none)
-    for gpu, more in stated.items():
-        content = DeviceConstants(load_gpu(gpu)).stated(whole.values, date=date, **more)
+    for gpu in map(load_gpu, files.bundled_names("gpus")):
+        notes, errors = (OF_MAKER, of_maker) if gpu.vendor in makers else (NO_ROWS, of_all)
+        more = {"kind": "literature", "notes": notes, "observed_error": errors}
+        more["transfer_error"] = errors["target_s"]
+        if gpu.name in measured:
+            more = own
+        elif gpu.kind != "gpu" or gpu.link is not None:  # a server's board
+            continue
+        content = DeviceConstants(gpu).stated(whole.values, date=date, **more)
         made = Calibration.model_validate(shortened(content, 4))
         found[FOLDER / f"{made.name}.yaml"] = as_yaml(made, COMMENT)
     return found

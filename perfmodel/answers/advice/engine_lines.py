@@ -9,6 +9,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
@@ -86,8 +87,12 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
         model_id or scenario.target.name, in_gguf(question.weights or scenario.target.weights)
     )
     kv, shared = scenario.precision.kv.name, (question.layer_split, question.cpu_moe, question.gpu_layers)
-    sure = scenario if scenario.acceptance.bins else None
-    return ServedFile(path, machine.tensor_parallel, *shared, kv, sure, question.memory_fraction)
+    stop = None
+    if scenario.acceptance.bins:
+        from perfmodel.speculation.confidence import best_stop
+
+        stop = partial(best_stop, scenario, fraction=question.memory_fraction)
+    return ServedFile(path, machine.tensor_parallel, *shared, kv, stop)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,13 @@
 """The ``llama-server`` line that matches the priced configuration."""
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.specs import serving_engines
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION
-from perfmodel.speculation.confidence import Stop, best_stop
-from perfmodel.speculation.scenario import Scenario
 
 CHECKED = "ggml-org/llama.cpp@0c1e57098"
 """The version whose parser accepted lines of this form (tests/engine/llama_lines.json)."""
@@ -27,13 +24,17 @@ NGRAM = 3
 """Smallest n-gram that an n-gram draft matches."""
 
 
+Stop = tuple[float, int, float]
+"""Speedup, longest draft, and the probability below which a token ends it sooner (p-min)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServedFile:
     """The target as llama.cpp runs it.
 
     path: of its GGUF file. layer_devices: the devices that hold its layers one after another. cpu_moe: the
-    number of layers whose experts stay in the host's memory. sure: the scenario, if acceptance by confidence
-    is known.
+    number of layers whose experts stay in the host's memory. best_stop: that of `confidence` by batch and
+    context, if acceptance by confidence is known.
     """
 
     path: str
@@ -42,8 +43,7 @@ class ServedFile:
     cpu_moe: int = 0
     gpu_layers: int | None = None
     kv_dtype: str = "bf16"
-    sure: Scenario | None = None
-    memory_fraction: float = DEFAULT_MEMORY_FRACTION
+    best_stop: Callable[[float, float], Stop] | None = None
 
 
 def gguf_name(model_id: str, weights: str | None) -> str:
@@ -59,11 +59,9 @@ def llama_server(
     path: of the draft, as the user named it.
     """
     slots = table.ranges[-1].high
-    stops = [Stop(table.best_constant, 0.0, 1.0)]
-    if served.sure is not None:
-        place = float(slots), float(table.context_high)
-        stops.append(best_stop(served.sure, *place, served.memory_fraction))
-    stop = max(stops, key=attrgetter("speedup"))
+    stop = 1.0, table.best_constant, 0.0
+    if served.best_stop is not None:
+        stop = max(stop, served.best_stop(float(slots), float(table.context_high)))
     if served.kv_dtype not in (*SIXTEEN, *CACHES):
         notes.append(f"llama.cpp has no {served.kv_dtype} KV cache: its line serves fp16")
     cache = CACHES.get(served.kv_dtype)
@@ -89,7 +87,8 @@ def llama_server(
 def _draft(
     table: LengthTable, draft: Draft, stop: Stop, path: str | None, notes: list[str]
 ) -> dict[str, object]:
-    tokens, known = stop.tokens, serving_engines()["llamacpp"].drafts.get(draft_word(draft))
+    speedup, tokens, least = stop
+    known = serving_engines()["llamacpp"].drafts.get(draft_word(draft))
     if draft_word(draft) != "ngram" and tokens != DEFAULT_LENGTH < len(table.by_constant):
         usual = f"{table.by_constant[DEFAULT_LENGTH]:.2f} times the baseline"
         notes.append(f"by default the server drafts {DEFAULT_LENGTH} tokens: {usual}")
@@ -104,8 +103,8 @@ def _draft(
     if known.method.startswith("ngram"):
         size = f"--spec-{known.method}-size"
         return {"--spec-type": known.method, f"{size}-n": NGRAM, f"{size}-m": tokens}
-    if stop.least:
-        faster = f"{stop.speedup:.2f} times the baseline"
+    if least:
+        faster = f"{speedup:.2f} times the baseline"
         notes.append(f"drafts stop at tokens below p-min: {faster}, if probabilities are the file's rates")
     own = None
     if draft_word(draft) != "mtp":
@@ -115,5 +114,5 @@ def _draft(
         "--spec-type": known.method,
         "-md": own,
         "--spec-draft-n-max": tokens,
-        "--spec-draft-p-min": stop.least or 0,
+        "--spec-draft-p-min": least or 0,
     }

@@ -19,7 +19,9 @@ def test_a_device_is_a_factor_on_its_maker_and_one_without_rows_is_its_maker() -
     found = [c.small_kernel_s.value * 1e6 for c in (own, other, of_amd)]
     assert found == pytest.approx([5.25, 10.5, 7.0])
     curves = [dict(c.gemm_efficiency.knots["q4_k"])[8.0] for c in (own, of_amd)]  # type: ignore[union-attr]
-    assert curves == pytest.approx([0.5, 0.4])
+    # 144 / 256 bytes a weight at 0.85, plus 2 FLOPs a token at 0.45 of 116.9 and 298.4 FLOPs per byte
+    load, flops = 144 / 256 / 0.85, 2 / (np.array([209.5e12 / 1792e9, 191e12 / 640e9]) * 0.45)
+    assert curves == pytest.approx(0.85 * (load + flops) / (load + 8 * flops) * [1.0, 0.8])
 
 
 def test_rows_are_priced_as_answers_are() -> None:
