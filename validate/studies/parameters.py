@@ -82,6 +82,7 @@ SPECULATING = (
     Parameter("blackwell.latent_reread_per_query", 0.7, 0.5),  # trtllm-gen's kernels read once a query token
     Parameter("sglang.iteration_fixed_s", 1e-3, 1.0),
     Parameter("all.drafted_token_s", 1.5e-5, 1.0),
+    Parameter("trtllm.drafted_token_s", 1.5e-5, 1.0),
     drift("vllm", "0.22", "drafted_token_s", 0.8),
     Parameter("h100-sxm-94gb.gemm_flops_factor", 1.0, 0.15),
 )
