@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from perfmodel.answers.point.compare import both_ways, crossover_cache_bytes
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation import Acceptance
 from tests.speculation.asked import scenario as llama
 from tests.speculation.asked import with_constants
 

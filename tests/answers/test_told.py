@@ -15,7 +15,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.fit_errors import MeasuredRange
-from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation import memory_of
 from tests.speculation.asked import scenario as llama
 
 scenario = partial(llama, hardware="h100", context=4096, alpha=0.7)

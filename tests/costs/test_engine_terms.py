@@ -11,7 +11,7 @@ from perfmodel.costs.roofline import curve_of
 from perfmodel.operations import Cost, Op
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
 from perfmodel.specs.models.formats import WEIGHT_FORMATS
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import with_calibration
 from tests.costs.counting import count, part
 from tests.costs.machines import BW, F, machine
 from tests.speculation.asked import scenario

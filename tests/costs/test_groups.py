@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation import memory_of
 from tests.costs.counting import count as counted
 from tests.costs.counting import part
 from tests.speculation import asked

@@ -9,7 +9,7 @@ import pytest
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.specs.huggingface import from_config
-from perfmodel.speculation.capacity import memory_of
+from perfmodel.speculation import memory_of
 from tests.costs.counting import count, part
 from tests.specs.configs import sizes
 from tests.speculation import asked

@@ -15,8 +15,7 @@ from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import Acceptance, with_calibration
 
 RATE_GAMMAS = (0, 2)
 SHARES = (0.25, 0.5, 0.75)

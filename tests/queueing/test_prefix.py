@@ -24,8 +24,7 @@ from perfmodel.queueing.prefix import Engine, HitLaw, Reuse
 from perfmodel.queueing.replay import Arrivals, replay
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import StepTimes, step_times
-from perfmodel.speculation.acceptance import Acceptance
-from perfmodel.speculation.scenario import Scenario
+from perfmodel.speculation import Acceptance, Scenario
 
 ASK = {"draft": "eagle3", "alpha": 0.6, "gamma": "3", "input_len": 8000, "output_len": 300, "request_rate": 2}
 

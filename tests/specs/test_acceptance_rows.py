@@ -14,7 +14,7 @@ from perfmodel.specs.acceptance.acceptance_rows import (
     positions_from_histogram,
     published_rows,
 )
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation import Acceptance
 
 SUBJECT = ("llama-3.1-8b", "self", "streamingllm", 512)
 ROW = {"target": "t", "draft": "self", "draft_kv": "snapkv", "kv_budget_tokens": 2049, "context_tokens": 1000}

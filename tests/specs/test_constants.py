@@ -15,8 +15,7 @@ from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, loa
 from perfmodel.specs.calibrations.constants import AllReduce, Constant, interpolated
 from perfmodel.specs.calibrations.engine_constants import EngineConstants
 from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.speculation import Scenario, with_calibration, with_values
 
 ROOT = Path(__file__).parents[2]
 A100 = load_calibration("a100-sxm-80gb.magicdec")

@@ -5,8 +5,7 @@ from typing import Any
 
 from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
-from perfmodel.speculation.scenario import Scenario
-from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.speculation import Scenario, with_calibration, with_values
 
 
 def scenario(core: bool = False, **flags: Any) -> Scenario:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow
+from perfmodel.speculation import Acceptance
 from perfmodel.speculation import acceptance as acc
-from perfmodel.speculation.acceptance import Acceptance
 
 rates = st.floats(0, 1)
 NAN = math.nan

@@ -10,7 +10,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation import Acceptance
 from perfmodel.speculation.confidence import best_stop, by_confidence
 
 SURE, UNSURE = (0.95, 0.9, 0.9), (0.5, 0.3, 0.3)

@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.costs import forward
 from perfmodel.kv.full import Full
-from perfmodel.speculation.uncertainty import with_calibration, with_values
+from perfmodel.speculation import with_calibration, with_values
 from tests.speculation import asked
 
 BANDWIDTH = 2.039e12

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.speculation.workload import Workload
+from perfmodel.speculation import Workload
 
 LARGEST = 2.0**40
 

@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation import Acceptance
 from perfmodel.validate.decoder import Model, Pair
 from perfmodel.validate.lm import CHECKPOINT
 from tests import pinned

@@ -12,7 +12,7 @@ from perfmodel.cli import run
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT, find_acceptance
-from perfmodel.speculation.acceptance import Acceptance
+from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.acceptance import vllm as vllm_figures
 from perfmodel.validate.engine.acceptance.counters import Counters

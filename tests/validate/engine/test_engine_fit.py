@@ -14,7 +14,7 @@ from perfmodel.answers.question.query import Query
 from perfmodel.cli import run
 from perfmodel.specs.calibrations.calibration import load_calibration
 from perfmodel.specs.models.model import load_model
-from perfmodel.speculation.uncertainty import with_values
+from perfmodel.speculation import with_values
 from perfmodel.validate.engine.calibrate import (
     USUAL,
     _errors,

@@ -7,7 +7,7 @@ import pytest
 from perfmodel.cli import run
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
-from perfmodel.speculation.uncertainty import with_values
+from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet
 from perfmodel.validate.fit.stack import KINDS, fit_stack, scaled
 from perfmodel.validate.records import RESULTS, latest, newest, points, records

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from perfmodel.costs.shards import shard
-from perfmodel.speculation.capacity import DEFAULT_MEMORY_FRACTION, memory_of
+from perfmodel.speculation import DEFAULT_MEMORY_FRACTION, memory_of
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear
 from perfmodel.validate.decoder.weights import weight_bytes
 from perfmodel.validate.harness.estimate import scenario_of

@@ -13,7 +13,7 @@ from perfmodel import costs
 from perfmodel.cli import run
 from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.estimate import scenario_of
 from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from, host_spec
 from perfmodel.validate.harness.micro.jobs import jobs, linear_shapes, shell_smalls, small_bytes

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.speculation import tree_cost
+from perfmodel.speculation import tree_cost, with_calibration
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching
-from perfmodel.speculation.uncertainty import with_calibration
 from perfmodel.validate.fit.counted_points import PointSet
 from perfmodel.validate.harness.estimate import estimate, scenario_of
 from perfmodel.validate.records import SAMPLES, Plan, Record, load_plan, points, read_record

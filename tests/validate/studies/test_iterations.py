@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.question.query import Query
-from perfmodel.speculation.uncertainty import with_calibration
+from perfmodel.speculation import with_calibration
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.iterations import CLOCKED, Iteration, Iterations, iterations
 from perfmodel.validate.studies.parameters import Parameter

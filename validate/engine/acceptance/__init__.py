@@ -13,7 +13,7 @@ from perfmodel.reading import read_text
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models.model import load_model
-from perfmodel.speculation.acceptance import MAX_GAMMA
+from perfmodel.speculation import MAX_GAMMA
 from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm
 from perfmodel.validate.engine.acceptance.contexts import Contexts
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject as AcceptanceSubject
