@@ -18,35 +18,20 @@ Counts = Annotated[tuple[Size, ...], Meta(min_length=1)]
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Spread = Annotated[float, Meta(gt=0, lt=1)]
 Rate = Annotated[float, Meta(ge=0, le=1)]
+RANDOM = r"^random:\d+\Z"
 CHAIN, TREE = ("gamma", "alpha"), ("tree", "rates")
 
 
-class GridBlock(Frozen):
-    """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
-
-    Its points draft chains unless it has a `tree`.
-    """
+class Drafting(Frozen, forbid_unknown_fields=False):
+    """The models of a block or a point, and its acceptance."""
 
     target: Annotated[str, Meta(description="name of a model, or of a file in `validate/plans/shapes`")]
-    weights: Annotated[str, Meta(pattern=r"^random:\d+\Z", description="`random:SEED`")] = "random:0"
+    weights: Annotated[str, Meta(pattern=RANDOM, description="`random:SEED`")] = "random:0"
     draft: Annotated[str, Meta(description="model of the draft; `self` is the target")] = "self"
-    draft_weights: Annotated[
-        str, Meta(pattern=r"^random:\d+\Z", description="weights of a separate draft")
-    ] = "random:1"
-    draft_kv: Annotated[Names, Meta(description="KV methods of the draft, `NAME[:BUDGET]`")] = ("full",)
-    batch: Annotated[Counts, Meta(description="batch size")]
-    context: Annotated[Counts, Meta(description="cached tokens per sequence at the start of a sample")]
-    gamma: Annotated[
-        Counts | None,
-        Meta(description="drafted tokens per iteration; levels below the root of `sequoia` trees"),
-    ] = None
+    draft_weights: Annotated[str, Meta(pattern=RANDOM, description="weights of a separate draft")] = (
+        "random:1"
+    )
     alpha: Annotated[Rate | None, Meta(description="scripted acceptance of a chain; trees have rates")] = None
-    tree: Annotated[
-        Names | None,
-        Meta(
-            description="token trees: children by level as in `4x2x1`, or the best one with `sequoia:NODES`"
-        ),
-    ] = None
     rates: Annotated[
         tuple[float, ...] | None,
         Meta(description="trees: scripted acceptance of the 1st, 2nd, ... child of a node"),
@@ -54,6 +39,27 @@ class GridBlock(Frozen):
     spread: Annotated[
         Spread | None,
         Meta(description="contexts of a batch are evenly spaced: context x (1 - spread) to (1 + spread)"),
+    ] = None
+
+
+class GridBlock(Drafting, forbid_unknown_fields=True):
+    """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
+
+    Its points draft chains unless it has a `tree`.
+    """
+
+    draft_kv: Annotated[Names, Meta(description="KV methods of the draft, `NAME[:BUDGET]`")] = ("full",)
+    batch: Annotated[Counts, Meta(description="batch size")]
+    context: Annotated[Counts, Meta(description="cached tokens per sequence at the start of a sample")]
+    gamma: Annotated[
+        Counts | None,
+        Meta(description="drafted tokens per iteration; levels below the root of `sequoia` trees"),
+    ] = None
+    tree: Annotated[
+        Names | None,
+        Meta(
+            description="token trees: children by level as in `4x2x1`, or the best one with `sequoia:NODES`"
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -89,19 +95,13 @@ class GridBlock(Frozen):
             parents = None if tree is None else _parents(tree, gamma, self.rates or ())
             deep = cast(int, gamma) if parents is None else depths(parents)[-1]
             yield PlanPoint(
-                target=self.target,
-                weights=self.weights,
-                draft=self.draft,
-                draft_weights=self.draft_weights,
+                **{name: getattr(self, name) for name in Drafting.__struct_fields__},
                 draft_kv=kv,
                 batch=batch,
                 context=context,
                 gamma=deep,
-                alpha=self.alpha,
                 tree=tree,
                 parents=parents,
-                rates=self.rates,
-                spread=self.spread,
             )
 
 
@@ -114,15 +114,11 @@ def _parents(text: str, gamma: int | None, rates: tuple[float, ...]) -> tuple[in
     return sequoia(nodes, gamma + 1, accepted, "tree")
 
 
-class PlanPoint(Frozen, forbid_unknown_fields=False):
+class PlanPoint(Drafting):
     """One point to measure: a chain of gamma tokens, or a tree (its `parents`) of gamma levels below the
     root.
     """
 
-    target: Annotated[str, Meta(description="model, or a shape of `validate/plans/shapes`")]
-    weights: Annotated[str, Meta(description="`random:SEED`")] = "random:0"
-    draft: Annotated[str, Meta(description="model of the draft; `self` is the target")]
-    draft_weights: Annotated[str, Meta(description="weights of a separate draft")] = "random:1"
     draft_kv: Annotated[str, Meta(description="KV method of the draft")]
     batch: Annotated[Size, Meta(description="batch size")]
     context: Annotated[Size, Meta(description="cached tokens per sequence at the start of a sample")]
@@ -134,17 +130,10 @@ class PlanPoint(Frozen, forbid_unknown_fields=False):
             description="drafted tokens per iteration, or a tree's levels below the root",
         ),
     ]
-    alpha: Annotated[Rate | None, Meta(description="scripted acceptance of a chain; trees have rates")] = None
     tree: Annotated[str | None, Meta(description="tree of the plan")] = None
     parents: Annotated[
         tuple[int, ...] | None,
         Meta(description="parents of the nodes of the tree, level by level; first -1 for the root"),
-    ] = None
-    rates: Annotated[
-        tuple[float, ...] | None, Meta(description="scripted acceptance of the 1st, 2nd, ... child of a node")
-    ] = None
-    spread: Annotated[
-        Spread | None, Meta(description="spread of the contexts of a batch about `context`")
     ] = None
 
     @property

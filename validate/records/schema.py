@@ -168,14 +168,10 @@ class KernelRow(_Part):
         return min(self.samples["call_s"])
 
 
-class RecordedBlock(GridBlock):
+class RecordedBlock(GridBlock, forbid_unknown_fields=False):
     """A block as records keep it. Some records have keys of a former way of drafting, which are always
     null.
     """
-
-    middle_kv: None = None
-    inner_gamma: None = None
-    inner_alpha: None = None
 
 
 class RecordedPlan(Plan):
