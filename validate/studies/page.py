@@ -5,7 +5,7 @@ A table follows a line ``<!-- table: NAME -->``; `filled` writes it anew.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from perfmodel.validate.studies.traffic import FIGURES as SERVED
 
 BLOCK = re.compile(r"^<!-- table: (\w+) -->\n\n(?:\|.*\n)*", re.MULTILINE)
 QUANTITIES = ("speedup", "target_s", "draft_s", "verify_s", "overhead_s")
-HEADS = tuple(LABELS[q] for q in QUANTITIES)
 FOLDS = {
     "point": "device, model, batch, context",
     "batch": "batch",
@@ -31,6 +30,10 @@ FOLDS = {
     "tp": "device count",
 }
 Record = dict[str, Any]
+Rows = Iterable[Sequence[str]]
+"""The header of a table, then its rows."""
+TEXT = {"sources": (0, 9), "sources_by_draft": (0, 9), "decide": (0, 1), "summary": (0, 1)}
+"""Table -> its columns of text, if they are others than the first."""
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
 """The pages: the short one, and the one with all tables."""
@@ -45,25 +48,24 @@ def filled(text: str, found: Record) -> str:
         name = block[1]
         if name not in TABLES:
             raise unknown_name("a page of docs", "table", name, TABLES)
-        return "\n".join([f"<!-- table: {name} -->", "", *TABLES[name](found), ""])
+        head, *rows = TABLES[name](found)
+        return "\n".join([f"<!-- table: {name} -->", "", *table(head, rows, TEXT.get(name, (0,))), ""])
 
     return BLOCK.sub(replaced, text)
 
 
-def _sources(found: Record, by_draft: bool = False) -> list[str]:
+def _sources(found: Record, by_draft: bool = False) -> Rows:
     """The headline: held-out sources, by engine and by the data of other sources."""
-    rows = []
+    yield [
+        *("whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"),
+        *("in 90% interval %", "in it, as shipped %", "its ± % (median)", "worst source %"),
+    ]
+    names = "rows", "sources", "error", "macro", "shipped", "inside", "inside_shipped", "width"
     for figure, words in FIGURES.items():
         for name, e in found["sources"][figure].items():
-            if by_draft != name.startswith("draft") or (figure != "step" and name.startswith(OF_STEPS)):
-                continue
-            held = [_percent(e[k], 0) if k in e else "-" for k in ("inside", "inside_shipped", "width")]
-            worst = f"{_percent(e['worst']['error'], 0)} ({e['worst']['source']})"
-            errors = [_percent(e[key], 0) for key in ("error", "macro", "shipped")]
-            rows.append([f"{words}, {name}", str(e["rows"]), str(e["sources"]), *errors, *held, worst])
-    head = ["whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"]
-    head += ["in 90% interval %", "in it, as shipped %", "its ± % (median)", "worst source %"]
-    return table(head, rows, text_columns=(0, 9))
+            if by_draft == name.startswith("draft") and (figure == "step" or not name.startswith(OF_STEPS)):
+                worst = f"{_percent(e['worst']['error'], 0)} ({e['worst']['source']})"
+                yield [f"{words}, {name}", *_figures(e, *names, digits=0), worst]
 
 
 FIGURES = {"step": "step", "ratio": "iteration over step", "speedup": "speedup"}
@@ -72,25 +74,23 @@ OF_STEPS = ("device", "model", "new", "data")
 """Prefixes of parts that are shown for steps only."""
 
 
-def _decide(found: Record) -> list[str]:
+def _decide(found: Record) -> Rows:
     """The errors behind decisions."""
-    sides, gamma = found["engines"]["sides"]["seen"], found["gamma_optimal"]["held-out"]
-    stack = found["replays"]["held-out"]["side_of_one"]
-    rows = [
-        [
-            f"{ENGINES[engine]}: {VERDICT}",
-            f"{of['right']} of {of['rows']}; certain but wrong: {of['sure_and_wrong']}",
-        ]
-        for engine, of in sides.items()
-        if engine != "all"
-    ]
-    public = found["sources"]["side"]
+    yield ["decision", "held out"]
+    public, gamma = found["sources"]["side"], found["gamma_optimal"]["held-out"]
     wrong = f"certain but wrong: {public['sure_and_wrong']} of {public['sure']}"
-    rows.insert(0, [f"public runs: {VERDICT}", f"{public['right']} of {public['rows']}; {wrong}"])
-    rows.append([f"research stacks: {VERDICT}", f"{stack['right']} of {stack['rows']}"])
+    yield [f"public runs: {VERDICT}", f"{_of(public)}; {wrong}"]
+    for engine, of in found["engines"]["sides"]["seen"].items():
+        if engine != "all":
+            yield [f"{ENGINES[engine]}: {VERDICT}", f"{_of(of)}; certain but wrong: {of['sure_and_wrong']}"]
+    yield [f"research stacks: {VERDICT}", _of(found["replays"]["held-out"]["side_of_one"])]
     lost = f"{_percent(gamma['regret_mean'])} %, worst {_percent(gamma['regret_worst'])} %"
-    rows.append(["speedup lost with the predicted best γ (eight A100)", lost])
-    return table(["decision", "held out"], rows, text_columns=(0, 1))
+    yield ["speedup lost with the predicted best γ (eight A100)", lost]
+
+
+def _of(side: Record) -> str:
+    """Correct verdicts out of all."""
+    return f"{side['right']} of {side['rows']}"
 
 
 def _percent(value: float, digits: int = 1) -> str:
@@ -101,33 +101,32 @@ def _signed(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
-def _figures(e: Record | None, *names: str) -> list[str]:
-    """Error figures by name, all except counts in per cent; signed where the sign matters."""
-    if e is None:
-        return ["-"] * len(names)
-    signed = ("bias", "worst")
-    return [
-        str(e[n]) if isinstance(e[n], int) else _signed(e[n]) if n in signed else _percent(e[n])
-        for n in names
-    ]
+def _figures(e: Record | None, *names: str, digits: int = 1) -> list[str]:
+    """Figures by name, all except counts in per cent; signed where the sign matters. Missing ones are
+    dashes.
+    """
+    return [_figure(name, (e or {}).get(name), digits) for name in names]
 
 
-def _worst(part: Record) -> str:
-    return f"{_signed(part['worst'])} ({part['worst_row']})"
+def _figure(name: str, value: float | None, digits: int) -> str:
+    if value is None or isinstance(value, int):
+        return "-" if value is None else str(value)
+    return _signed(value) if name in ("bias", "worst") else _percent(value, digits)
 
 
-def _summary(found: Record) -> list[str]:
+def _summary(found: Record) -> Rows:
     replay, bounds = found["replays"]["held-out"], found["bounds"]
     overall, side, gamma = replay["overall"], replay["side_of_one"], found["gamma_optimal"]["held-out"]
     wrong = ", ".join(f"{measured:.2f} ({predicted:.2f})" for measured, predicted in side["wrong"].values())
     constant = ", ".join(f"{_percent(v)} % for {k}" for k, v in gamma["constant_regret_mean"].items())
     choices = ", ".join(f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values())
-    rows = {
+    return {
+        "quantity": "result",
         "figures of fitted stacks (T_T, T_D, T_V, speedup)": str(overall["rows"]),
         "mean error, each fold left out of the fit": f"**{_percent(overall['mape'], 2)} %**",
         "bias; worst": f"{_signed(overall['bias'])} %; {_signed(overall['worst'])} % "
         f"({overall['worst_row']})",
-        "verdict (speedup above or below 1.0)": f"correct in {side['right']} of {side['rows']} rows",
+        "verdict (speedup above or below 1.0)": f"correct in {_of(side)} rows",
         "incorrect rows, measured (predicted)": wrong,
         "times compared with their lower bound (above the last-level cache)": str(bounds["checked"]),
         "times below the bound; closest": f"{len(bounds['violations'])}; bound at "
@@ -138,56 +137,42 @@ def _summary(found: Record) -> list[str]:
         "speedup lost with the predicted γ": f"**{_percent(gamma['regret_mean'])} %**, worst "
         f"{_percent(gamma['regret_worst'])} %",
         "speedup lost with a constant γ": constant,
-    }
-    return table(["quantity", "result"], [list(row) for row in rows.items()], text_columns=(0, 1))
+    }.items()
 
 
-def _held_out(found: Record) -> list[str]:
-    rows = []
+def _held_out(found: Record) -> Rows:
+    yield [
+        *("calibration", "rows", "mean error %", "bias %", "worst %"),
+        *("in sample %", "literature %", "ideal %"),
+    ]
     held, shipped = (found["replays"][mode]["partitions"] for mode in ("held-out", "shipped"))
     for name, recipe in RECIPES.items():
         elsewhere = found["elsewhere"].get(name, {"literature": {}, "ideal": {}})
         for q in (*QUANTITIES, "speedup_alpha"):
             part = f"{recipe.set_name}/{recipe.gpu}/{q}"
             if part in held:
-                h = held[part]
+                rows, error, bias, worst = _figures(held[part], "rows", "mape", "bias", "worst", digits=2)
                 others = [_figures(elsewhere[kind].get(q), "mape")[0] for kind in ("literature", "ideal")]
-                errors = [str(h["rows"]), _percent(h["mape"], 2), _signed(h["bias"]), _worst(h)]
-                rows.append([f"{name}: {LABELS[q]}", *errors, _percent(shipped[part]["mape"], 2), *others])
-    head = [
-        "calibration",
-        "rows",
-        "mean error %",
-        "bias %",
-        "worst %",
-        "in sample %",
-        "literature %",
-        "ideal %",
-    ]
-    return table(head, rows)
+                in_sample = _percent(shipped[part]["mape"], 2)
+                at = f"{worst} ({held[part]['worst_row']})"
+                yield [f"{name}: {LABELS[q]}", rows, error, bias, at, in_sample, *others]
 
 
-def _folds(found: Record) -> list[str]:
-    rows = []
+def _folds(found: Record) -> Rows:
+    shown = QUANTITIES[:4]
+    yield ["calibration, held out by", *(LABELS[q] for q in shown), f"in the {COVERAGE:.0%} interval"]
     for name, made in found["calibrations"].items():
         for by, errors in made["held_out_by"].items():
-            cells = [
-                f"{_percent(e['mape'])} / {_signed(e['worst'])}" if (e := errors.get(q)) else "-"
-                for q in QUANTITIES[:4]
-            ]
             inside = found["coverage"].get(name, {}).get(by)
-            cells.append(f"{inside['inside']} of {inside['rows']}" if inside else "-")
-            rows.append([f"{name}, by {FOLDS[by]}", *cells])
-    return table(["calibration, held out by", *HEADS[:4], f"in the {COVERAGE:.0%} interval"], rows)
+            within = f"{inside['inside']} of {inside['rows']}" if inside else "-"
+            cells = [" / ".join(_figures(errors[q], "mape", "worst")) if q in errors else "-" for q in shown]
+            yield [f"{name}, by {FOLDS[by]}", *cells, within]
 
 
-def _traffic(found: Record) -> list[str]:
+def _traffic(found: Record) -> Rows:
     """The table of the short page: by study and by engine, with its draft length held out."""
-    of = found["traffic"]["length"]
-    rows = [
-        _served(name, part) for name, part in {**of["studies"], **of["engines"], "all": of["all"]}.items()
-    ]
-    return table(["a served run, its draft length left out", *HEAD], rows)
+    yield ["a served run, its draft length left out", *HEAD]
+    yield from _served(found["traffic"]["length"])
 
 
 HEAD = (
@@ -196,47 +181,38 @@ HEAD = (
 )
 
 
-def _served_runs(found: Record) -> list[str]:
+def _served_runs(found: Record) -> Rows:
     """All served runs, by study and by held-out group."""
-    rows = [
-        _served(f"{name}; {by} left out", part)
-        for by, of in found["traffic"].items()
-        for name, part in {**of["studies"], **of["engines"], "all": of["all"]}.items()
-    ]
-    return table(["served runs", *HEAD], rows)
+    yield ["served runs", *HEAD]
+    for by, of in found["traffic"].items():
+        yield from _served(of, f"; {by} left out")
 
 
-def _served(name: str, part: Record) -> list[str]:
-    errors = [*(part["mape"][figure] for figure in SERVED), part["bias"], part["growth"]]
-    cells = [str(part["rows"]), str(part["sources"]), *("-" if e is None else _percent(e) for e in errors)]
-    sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
-    return [name, *cells, _percent(part["inside"] / part["rows"], 0), sides]
+def _served(of: Record, words: str = "") -> Rows:
+    for name, part in {**of["studies"], **of["engines"], "all": of["all"]}.items():
+        errors = *_figures(part, "rows", "sources"), *_figures(part["mape"], *SERVED)
+        sides = f"{part['right']} of {part['asked']}" if part["asked"] else "-"
+        inside = _percent(part["inside"] / part["rows"], 0)
+        yield [name + words, *errors, _percent(part["bias"]), *_figures(part, "growth"), inside, sides]
 
 
-def _engines(found: Record) -> list[str]:
+def _engines(found: Record) -> Rows:
     """Step times by engine and by held-out group."""
-    rows = [
-        [
-            f"{ENGINES[engine]}, by {fold.words}",
-            *_figures(e, "groups", "rows", "mape", "groups_mape", "bias", "worst"),
-            *_inside(e),
-        ]
-        for relation, fold in STEP_FOLDS.items()
-        for engine in ENGINES
-        if (e := found["engines"]["steps"][relation].get(engine))
-    ]
-    head = ["T_T, held out", "groups", "rows", "mean error %", "of groups %", "bias %", "worst %", *INSIDE]
-    return table(head, rows)
+    yield ["T_T, held out", "groups", "rows", "mean error %", "of groups %", "bias %", "worst %", *INSIDE]
+    for relation, fold in STEP_FOLDS.items():
+        for engine, title in ENGINES.items():
+            if e := found["engines"]["steps"][relation].get(engine):
+                cells = _figures(e, "groups", "rows", "mape", "groups_mape", "bias", "worst")
+                yield [f"{title}, by {fold.words}", *cells, *_inside(e)]
 
 
-def _engine_cells(found: Record) -> list[str]:
+def _engine_cells(found: Record) -> Rows:
     """Step times by engine, device and model. Each degree is predicted without its rows."""
-    rows = []
+    yield ["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"]
     for name, e in sorted(found["engines"]["cells"].items()):
         engine, model, device = name.split(" ")
         cells = _figures(e, "groups", "rows", "groups_mape", "bias", "worst")
-        rows.append([f"{ENGINES[engine]}, {device}, {model}", *cells])
-    return table(["engine, device, model", "degrees", "rows", "mean error %", "bias %", "worst %"], rows)
+        yield [f"{ENGINES[engine]}, {device}, {model}", *cells]
 
 
 def _inside(e: Record) -> list[str]:
@@ -248,22 +224,20 @@ def _inside(e: Record) -> list[str]:
     return [f"{e['inside']} ({_percent(e['inside'] / e['rows'], 0)} %)", _percent(e["width"], 0)]
 
 
-def _engine_ratios(found: Record) -> list[str]:
+def _engine_ratios(found: Record) -> Rows:
     """The ratio of an iteration to a baseline step, and the correct side of 1 of the speedup."""
-    rows = []
-    for by, fold in RATIO_FOLDS.items():
-        for engine, e in found["engines"]["ratios"][by].items():
-            if engine == "all":
-                continue
-            side = found["engines"]["sides"][by][engine]
-            sides = [f"{side['right']} of {side['rows']}", f"{side['sure_and_wrong']} of {side['sure']}"]
-            cells = _figures(e, "rows", "mape", "bias", "worst")
-            rows.append([f"{ENGINES[engine]}, by {fold.words}", *cells, *_inside(e), *sides])
     head = ["iteration/step, held out", "rows", "mean error %", "bias %", "worst %"]
-    return table([*head, *INSIDE, "correct verdict", "certain but wrong"], rows)
+    yield [*head, *INSIDE, "correct verdict", "certain but wrong"]
+    for by, fold in RATIO_FOLDS.items():
+        for engine, title in ENGINES.items():
+            if e := found["engines"]["ratios"][by].get(engine):
+                side = found["engines"]["sides"][by][engine]
+                cells = *_figures(e, "rows", "mape", "bias", "worst"), *_inside(e)
+                wrong = f"{side['sure_and_wrong']} of {side['sure']}"
+                yield [f"{title}, by {fold.words}", *cells, _of(side), wrong]
 
 
-TABLES: dict[str, Callable[[Record], list[str]]] = {
+TABLES: dict[str, Callable[[Record], Rows]] = {
     "sources": _sources,
     "sources_by_draft": partial(_sources, by_draft=True),
     "decide": _decide,
