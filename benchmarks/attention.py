@@ -31,7 +31,7 @@ from torch import Tensor
 
 from perfmodel.errors import InputError
 from perfmodel.parse import parse_counts
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import load_gpu
 from perfmodel.validate.decoder import Span
 from perfmodel.validate.decoder.attention import fold
 from perfmodel.validate.decoder.backends import choose

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 
 QUERY = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.candidates import AdviseQuery, find_candidates
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.rates import parse_rate
-from perfmodel.specs.acceptance.acceptance_library import published_drafts, short_name
+from perfmodel.answers.question import parse_rate
+from perfmodel.specs import published_drafts, short_name
 from perfmodel.specs.boundary import files
 
 RATES = {"self@streamingllm:512": "0.8", "eagle": "0.75/0.65/0.5", "ngram": "0.4x3", "llama-3.2-1b": "0.7"}

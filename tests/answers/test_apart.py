@@ -3,8 +3,7 @@
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 
 ASKED = {"hardware": "h100", "tp": 4, "context": 8192, "gamma": 5, "draft": "llama-3.2-1b", "alpha": 0.75}

@@ -3,7 +3,7 @@
 import pytest
 
 import perfmodel as pm
-from perfmodel.specs.engines.serving import Defect
+from perfmodel.specs import Defect
 
 GDN = {
     "model": "qwen3.5-35b-a3b",

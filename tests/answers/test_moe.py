@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import Experts
 from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.scenario import Scenario

@@ -23,7 +23,7 @@ from perfmodel.answers.advice.draft_lengths import (
 from perfmodel.answers.advice.engine_lines import ServedTarget, export, five_item_rows
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.speculation.iteration import speedups
 from tests.speculation.asked import scenario as llama

@@ -9,10 +9,8 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers import text
 from perfmodel.answers.point.verdict import CLIFF, _climb, unlike_measured, verdicts, warnings
-from perfmodel.answers.question.caveats import beyond
+from perfmodel.answers.question import Query, beyond, resolve
 from perfmodel.answers.question.placement import check_engine
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.calibrations.fit_errors import MeasuredRange
 from perfmodel.speculation import memory_of

@@ -9,7 +9,7 @@ import pytest
 from perfmodel.answers.point.inflection import InflectionQuery, inflection
 from perfmodel.answers.point.inverse import inverse
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.costs.pass_time import LIMITERS
 
 README = Query(

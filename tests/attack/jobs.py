@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 
-from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs import load_calibration
 from perfmodel.validate.accuracy.check import read_baseline
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.records import read_record

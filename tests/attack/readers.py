@@ -13,8 +13,8 @@ from random import Random
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_rows
+from perfmodel.specs import load_model
 from perfmodel.specs.huggingface.heads import load_head
-from perfmodel.specs.models.model import load_model
 from perfmodel.specs.published import PublishedRow
 from perfmodel.validate.accuracy.check import check
 from perfmodel.validate.engine import formats

@@ -2,10 +2,9 @@
 
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Cost, Op
+from perfmodel.specs import Calibration, load_calibration, load_gpu
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.specs.calibrations.constants import AllReduce
-from perfmodel.specs.devices.gpu import load_gpu
 
 A100 = load_gpu("a100-sxm-80gb")
 F, BW, LINK = 312e12, 2.039e12, 300e9

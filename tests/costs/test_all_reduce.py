@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
+from perfmodel.specs import load_gpu
 from perfmodel.specs.calibrations.constants import AllReduce
-from perfmodel.specs.devices.gpu import load_gpu
 from tests.costs.machines import A100, LINK, machine
 
 KNOTS = AllReduce(

@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import load_gpu
 from perfmodel.specs.engines.attention import backend_name
 from tests.costs.machines import BW, machine
 

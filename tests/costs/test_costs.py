@@ -4,7 +4,7 @@ import pytest
 
 from perfmodel.costs import core, forward
 from perfmodel.errors import InputError
-from perfmodel.specs.models.model import ModelSpec, load_model
+from perfmodel.specs import ModelSpec, load_model
 from tests.costs.counting import FULL, MODELS, count, part, tiny
 
 

@@ -9,8 +9,8 @@ from perfmodel.costs.gemms import Experts
 from perfmodel.costs.graphs import graph_sizes
 from perfmodel.costs.roofline import curve_of
 from perfmodel.operations import Cost, Op
+from perfmodel.specs import WEIGHT_FORMATS
 from perfmodel.specs.calibrations.engine_constants import ExpertKernel, ExpertKernels
-from perfmodel.specs.models.formats import WEIGHT_FORMATS
 from perfmodel.speculation import with_calibration
 from tests.costs.counting import count, part
 from tests.costs.machines import BW, F, machine

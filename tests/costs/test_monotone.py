@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.costs.monotone import monotone_shares
-from perfmodel.specs.calibrations.constants import interpolated
+from perfmodel.specs import interpolated
 
 
 def test_a_fall_is_pooled_to_its_geometric_mean() -> None:

@@ -9,7 +9,7 @@ from perfmodel.costs import forward, gemm, selection
 from perfmodel.costs.shards import Shard
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Cost, Op
-from perfmodel.specs.models.formats import WEIGHT_FORMATS
+from perfmodel.specs import WEIGHT_FORMATS
 from tests.costs import counting
 from tests.costs.counting import FULL, tiny
 

@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost, Op
+from perfmodel.specs import WEIGHT_FORMATS, Calibration, load_gpu
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.calibrations.engine_constants import Curves
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.models.formats import KV_FORMATS, WEIGHT_FORMATS
+from perfmodel.specs.models.formats import KV_FORMATS
 from tests.costs.machines import (
     A100,
     BW,

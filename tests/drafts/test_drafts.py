@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 from msgspec.structs import asdict
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.drafts import kind_of, make_draft
 from perfmodel.drafts.base import dense
 from perfmodel.drafts.eagle import Eagle, few_layers
 from perfmodel.errors import InputError
-from perfmodel.specs.models.formats import weight_format
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs import load_model, weight_format
 from perfmodel.specs.models.published_heads import published_heads
 from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.workload import Workload

@@ -9,8 +9,8 @@ from perfmodel.costs import shard
 from perfmodel.drafts import kind_of
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
+from perfmodel.specs import load_model, precision_of
 from perfmodel.specs.huggingface.heads import load_head
-from perfmodel.specs.models.model import load_model, precision_of
 from tests.drafts.test_drafts import LAYER, QKV, scenario
 from tests.specs.configs import table
 

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.cli import run as perfmodel
-from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs import load_calibration
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.acceptance.vllm import read_counters
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, lines, speedup_logs

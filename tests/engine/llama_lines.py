@@ -13,8 +13,7 @@ from pathlib import Path
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.engine_lines import Export, ServedTarget, export
 from perfmodel.answers.advice.llama_server import CHECKED
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 
 RECORD = Path(__file__).with_name("llama_lines.json")
 CONSTANT, BY_BATCH, OFF = ((1, 4, 3),), ((1, 2, 4), (3, 8, 2)), ((1, 8, 0),)

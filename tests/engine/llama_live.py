@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from perfmodel.answers.question.query import Query
-from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.answers.question import Query
+from perfmodel.specs import load_calibration
 from perfmodel.validate.engine.calibrate import calibrate, lines
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import EngineSubject

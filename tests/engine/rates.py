@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
-from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs import Calibration
 from perfmodel.speculation import Acceptance, with_calibration
 
 RATE_GAMMAS = (0, 2)

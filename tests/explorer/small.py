@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel import cli
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 
 ROOT = Path(__file__).parents[2]
 ROUNDING = 3e-7

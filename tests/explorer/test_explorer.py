@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import resolve
 from perfmodel.explorer import page as explore
 from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.workload import Workload

@@ -13,8 +13,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.explorer.page import Exploration, page, payload

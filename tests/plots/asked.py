@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfmodel.answers.advice.candidates import AdviseQuery
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 
 ROOT = Path(__file__).parents[2]
 ASK = Query("llama-3.1-8b", "a100-sxm-80gb", 64, 32000, 2, tp=8, draft_kv="streamingllm:512", alpha=0.81)

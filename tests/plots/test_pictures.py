@@ -12,8 +12,7 @@ import pytest
 
 from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from tests.plots.asked import ASK, REQUEST, ROOT
 from tests.scripts import of_docs
 

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.plots import passes as plots_passes
 from perfmodel.speculation import capacity
 from perfmodel.speculation.iteration import predict, speedups

@@ -16,7 +16,7 @@ import perfmodel as pm
 from perfmodel.answers.load import traffic as load_of
 from perfmodel.answers.load.acceptance_along import KNOTS, gains_along
 from perfmodel.answers.load.traffic_query import TrafficQuery
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import resolve
 from perfmodel.errors import InputError
 from perfmodel.queueing.blocks import BlockCache, Shared
 from perfmodel.queueing.closed import serve

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 
 Config = dict[str, Any]
 FOLDER = Path(__file__).parent

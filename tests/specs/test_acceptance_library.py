@@ -8,21 +8,13 @@ from statistics import stdev
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question import Query, resolve
 from perfmodel.answers.question.acceptance_of import published_acceptance
 from perfmodel.answers.question.arguments import TASKS
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
 from perfmodel.errors import InputError
+from perfmodel.specs import load_model, published_drafts, short_name
 from perfmodel.specs.acceptance import acceptance_library
-from perfmodel.specs.acceptance.acceptance_library import (
-    LibraryEntry,
-    LibraryRow,
-    find_published,
-    library,
-    published_drafts,
-    short_name,
-)
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs.acceptance.acceptance_library import LibraryEntry, LibraryRow, find_published, library
 
 
 def test_every_row_is_possible_and_has_a_source() -> None:

@@ -7,13 +7,9 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.errors import InputError
+from perfmodel.specs import AcceptanceRow, find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance.acceptance_rows import (
-    AcceptanceRow,
-    find_acceptance,
-    positions_from_histogram,
-    published_rows,
-)
+from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram, published_rows
 from perfmodel.speculation import Acceptance
 
 SUBJECT = ("llama-3.1-8b", "self", "streamingllm", 512)

@@ -7,12 +7,10 @@ import re
 import pytest
 
 from perfmodel import InputError, whatif
-from perfmodel.specs.acceptance.acceptance_library import short_name
+from perfmodel.specs import load_gpu, load_model, short_name
 from perfmodel.specs.boundary import files
 from perfmodel.specs.devices import gpu
-from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.models import model
-from perfmodel.specs.models.model import load_model
 
 DEVICES = {
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InputError
+from perfmodel.specs import Calibration, GPUSpec, ModelSpec, load_calibration, load_gpu, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.faults import find_fault
 from perfmodel.specs.boundary.strict_yaml import read_yaml
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
-from perfmodel.specs.models.model import ModelSpec, load_model
 from tests.specs.configs import DEVICE, table
 from tests.specs.test_acceptance_rows import ROW
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
+from perfmodel.specs import CONSTANTS, Calibration, Constant, interpolated, load_calibration
 from perfmodel.specs.boundary.frozen import annotations
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_bundled, load_calibration
-from perfmodel.specs.calibrations.constants import AllReduce, Constant, interpolated
+from perfmodel.specs.calibrations.calibration import load_bundled
+from perfmodel.specs.calibrations.constants import AllReduce
 from perfmodel.specs.calibrations.engine_constants import EngineConstants
 from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit
 from perfmodel.speculation import Scenario, with_calibration, with_values

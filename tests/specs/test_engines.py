@@ -6,12 +6,11 @@ from typing import get_args
 
 import pytest
 
+from perfmodel.specs import ENGINES, Relation, calibration_of, engine_of, load_gpu, over_host, release
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import ENGINES, _distance, calibration_of, engine_of
-from perfmodel.specs.calibrations.calibration import load_bundled, over_host, read_kernels
-from perfmodel.specs.calibrations.fit_errors import Relation
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.engines import engines, release
+from perfmodel.specs.calibrations.by_engine import _distance
+from perfmodel.specs.calibrations.calibration import load_bundled, read_kernels
+from perfmodel.specs.engines.engines import engines
 
 SERVED = ("vllm", "trtllm", "sglang")
 

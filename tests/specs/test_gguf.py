@@ -10,8 +10,9 @@ import pytest
 
 from perfmodel.costs import shard
 from perfmodel.errors import InputError
+from perfmodel.specs import hub_id, load_model, precision_of
 from perfmodel.specs.models.ggml import BLOCKS
-from perfmodel.specs.models.model import hub_id, load_bundled, load_model, precision_of
+from perfmodel.specs.models.model import load_bundled
 from tests.specs.configs import DESCRIPTIVE
 
 Tensors = dict[str, tuple[tuple[int, ...], str]]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InputError
+from perfmodel.specs import load_model
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.models.model import load_model
 from tests.specs.configs import DESCRIPTIVE, LLAMA, PUBLISHED, TABLE, Config, shape, sizes, table
 
 FILES = [*PUBLISHED.values(), *((name, row["config"]) for name, row in TABLE.items())]

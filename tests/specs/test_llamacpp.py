@@ -6,12 +6,9 @@ import pytest
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import Named
+from perfmodel.answers.question import Named, Query
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.by_engine import calibration_of, parse_engine
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.engines import release
+from perfmodel.specs import calibration_of, load_gpu, parse_engine, release
 from perfmodel.validate.studies.sources import judged
 
 

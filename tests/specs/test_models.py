@@ -6,10 +6,9 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.reading import data_folder, read_rows
-from perfmodel.specs.acceptance.acceptance_library import short_name
+from perfmodel.specs import ModelSpec, hub_id, load_model, short_name
 from perfmodel.specs.boundary import files
 from perfmodel.specs.models import model
-from perfmodel.specs.models.model import ModelSpec, hub_id, load_model
 
 NAMES = files.bundled_names("models")
 B = 1e9

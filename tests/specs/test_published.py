@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.models.formats import kv_format, weight_format
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs import kv_format, load_gpu, load_model, weight_format
 from perfmodel.specs.published import MeasuredPoint, PublishedRow, published_points, read_published
 from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.published_engines import (

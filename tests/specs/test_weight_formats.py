@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import Shard, forward, shard
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
 from perfmodel.operations import Op
+from perfmodel.specs import load_model, precision_of, weight_format
 from perfmodel.specs.huggingface import from_config
-from perfmodel.specs.models.formats import weight_format
-from perfmodel.specs.models.model import load_model, precision_of
 from tests.specs.configs import sizes, table
 
 FULL = parse_kv("full")

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.speculation import Scenario, with_calibration, with_values
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
-from perfmodel.specs.acceptance.acceptance_rows import AcceptanceRow
+from perfmodel.specs import AcceptanceRow
 from perfmodel.speculation import Acceptance
 from perfmodel.speculation import acceptance as acc
 

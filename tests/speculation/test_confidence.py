@@ -6,8 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import Acceptance

@@ -10,8 +10,7 @@ from itertools import islice, product
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
 from perfmodel.specs.boundary import files

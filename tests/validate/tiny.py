@@ -10,7 +10,7 @@ import yaml
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.validate.records import KernelRow, PointRow, Record, read_record
 
 

@@ -15,10 +15,8 @@ import numpy as np
 
 from perfmodel.errors import InputError, unknown_name
 from perfmodel.kv import parse_kv
-from perfmodel.specs.acceptance.acceptance_rows import find_acceptance
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs import Calibration, find_acceptance, load_calibration, load_gpu
 from perfmodel.specs.calibrations.fit_errors import Scatter
-from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.fit.counted_points import Array, PointSet

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError, as_names, one_line
 from perfmodel.reading import read_head
+from perfmodel.specs import Calibration, load_calibration, load_gpu
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
-from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.accuracy.compare import Cell, calibration_of, compare_record, error
 from perfmodel.validate.engine.calibrate import speedup_pairs

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.errors import InputError
-from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs import Calibration
 from perfmodel.speculation import inflection_context
 from perfmodel.validate.accuracy.compare import (
     LABELS,

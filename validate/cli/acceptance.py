@@ -12,9 +12,9 @@ from perfmodel.answers.declaration import Argument, question
 from perfmodel.answers.question.arguments import COUNTS, TOKENS
 from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs import load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
-from perfmodel.specs.models.model import load_model
 from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.cli.arguments import Decoding, Out
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here

@@ -12,7 +12,7 @@ from perfmodel.answers.declaration import Argument, Question, question
 from perfmodel.cli.commands import Json, takes
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InputError
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import load_gpu
 from perfmodel.validate.cli.accuracy import need_studies
 from perfmodel.validate.cli.arguments import SHOWN_FOLDER, Out, Write
 from perfmodel.validate.fit.recipes import RECIPES, recipe_of

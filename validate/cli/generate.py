@@ -10,8 +10,7 @@ from perfmodel.answers.declaration import SHARE, Argument, question
 from perfmodel.answers.question.arguments import TOKENS
 from perfmodel.cli.commands import takes
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.models.formats import weight_format
+from perfmodel.specs import load_gpu, weight_format
 from perfmodel.validate.cli.arguments import Decoding
 from perfmodel.validate.lm import bundled_checkpoint, is_trained_here
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.cli.output import Column
 from perfmodel.cli.output import table as show
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens

@@ -15,8 +15,7 @@ from perfmodel.answers.declaration import Argument
 from perfmodel.cli.commands import flagged
 from perfmodel.cli.output import Column, table
 from perfmodel.reading import read_text
-from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import Calibration, load_gpu
 from perfmodel.validate.cli import arguments as arg
 from perfmodel.validate.records import (
     RESULTS,

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from perfmodel.errors import InputError
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder.drafts import ViewRunner
 from perfmodel.validate.decoder.kv.base import View
 from perfmodel.validate.decoder.model import Attend, Model, Projected

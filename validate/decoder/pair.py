@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 
 from perfmodel.errors import refuse
-from perfmodel.specs.models.formats import weight_format
-from perfmodel.specs.models.model import ModelSpec, load_model
+from perfmodel.specs import ModelSpec, load_model, weight_format
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.shard import RankShard, for_draft, local_device
 from perfmodel.validate.decoder.weights import head_of, load, load_head

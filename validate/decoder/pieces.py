@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder.eagle import HeadModel
 from perfmodel.validate.decoder.model import Model, RoutedExperts
 from perfmodel.validate.decoder.shard import RankShard

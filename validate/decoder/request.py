@@ -6,7 +6,7 @@ Flags and plans check each value; this module checks their combination, before a
 from dataclasses import dataclass, field, replace
 
 from perfmodel.errors import InputError
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.speculation.tree import TreeAcceptance
 from perfmodel.speculation.tree_shape import check_parents
 from perfmodel.validate.decoder.sampling import Sampling

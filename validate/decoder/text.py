@@ -8,8 +8,8 @@ from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import parse_json, read_text
+from perfmodel.specs import ModelSpec
 from perfmodel.specs.boundary.files import read_mapping
-from perfmodel.specs.models.model import ModelSpec
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 

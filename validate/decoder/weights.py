@@ -13,9 +13,8 @@ from perfmodel.drafts.eagle import Eagle
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import parse_kv
 from perfmodel.reading import check_regular, parse_json, read_text
+from perfmodel.specs import ModelSpec, Precision, kv_format, load_model, weight_format
 from perfmodel.specs.boundary.files import read_mapping
-from perfmodel.specs.models.formats import Precision, kv_format, weight_format
-from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.validate.decoder.eagle import HeadModel
 from perfmodel.validate.decoder.fp8 import FP8, Fp8Linear, check_runs, quantise
 from perfmodel.validate.decoder.memory import check_fits

@@ -9,9 +9,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
-from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import CONSTANTS, Calibration, Constant, ModelSpec
 from perfmodel.validate.engine.timing import Timing
 
 FRACTIONS = ("gemm_bandwidth_fraction", "gemm_flops_fraction", "attention_bandwidth_fraction")

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.calibrations.fit_errors import COVERAGE
+from perfmodel.specs import COVERAGE, Calibration
 from perfmodel.speculation import Acceptance, Scenario, Workload, predict, with_calibration, with_values
 from perfmodel.validate.engine.constants import SPECULATIVE, SoughtConstant, sought
 from perfmodel.validate.engine.timing import MAX_PREFILL_SHARE, Timing

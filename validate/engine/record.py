@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.answers.question.resolving import draft_kv
 from perfmodel.reading import parse_json, read_text
 from perfmodel.specs.boundary import files

@@ -5,14 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError, in_names, refuse
 from perfmodel.reading import read_text
+from perfmodel.specs import Calibration, calibration_of, load_calibration, load_gpu
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import calibration_of
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
-from perfmodel.specs.devices.gpu import load_gpu
 from perfmodel.validate.engine.calibrate import EngineCalibration, calibrate, record_text
 from perfmodel.validate.engine.fit import ANY
 from perfmodel.validate.engine.formats import RECORD, read

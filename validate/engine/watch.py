@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.advice.draft_lengths import runs
-from perfmodel.answers.question.acceptance_of import measured_acceptance
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, measured_acceptance, resolve
 from perfmodel.errors import InputError, refuse
 from perfmodel.operations import Array, Floats
 from perfmodel.reading import read_text
+from perfmodel.specs import UnknownAcceptance
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry, read_acceptance
-from perfmodel.specs.acceptance.acceptance_rows import UnknownAcceptance, positions_from_histogram
+from perfmodel.specs.acceptance.acceptance_rows import positions_from_histogram
 from perfmodel.speculation import Acceptance, Scenario, interval_of, speedups
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.client import Server

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from perfmodel.specs import Calibration, Constant, load_calibration
 from perfmodel.specs.boundary.files import data_directory
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
-from perfmodel.specs.calibrations.constants import Constant
 from perfmodel.specs.calibrations.fit_errors import Scatter, StatedFit, square
 from perfmodel.validate.fit.errors import Errors, errors_by_quantity
 from perfmodel.validate.fit.fitting import Fit, points_of

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.operations import Array, Floats, Op
-from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs import Calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import Scenario, with_calibration
 

@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array, Mask
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration
-from perfmodel.specs.calibrations.constants import Constant
+from perfmodel.specs import CONSTANTS, Calibration, Constant, load_calibration
 from perfmodel.specs.calibrations.fit_errors import StatedFit
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.speculation import with_values

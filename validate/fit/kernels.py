@@ -14,8 +14,7 @@ import numpy as np
 from perfmodel.costs.gemms import touched
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
-from perfmodel.specs.devices.gpu import GPUSpec
-from perfmodel.specs.models.formats import WEIGHT_FORMATS, weight_format
+from perfmodel.specs import WEIGHT_FORMATS, GPUSpec, weight_format
 from perfmodel.validate.fit.tables import ENGINES, Table, Tables, where
 from perfmodel.validate.solving import least_squares
 

@@ -3,8 +3,7 @@
 import datetime
 from typing import Any
 
-from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs import Calibration, GPUSpec
 from perfmodel.validate.fit.kernels import POPULARITY, Kernels, TableFit
 from perfmodel.validate.solving import significant
 

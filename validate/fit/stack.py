@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.operations import Mask
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
+from perfmodel.specs import CONSTANTS, Calibration
 from perfmodel.specs.calibrations.constants import Work
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import with_values

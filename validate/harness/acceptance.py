@@ -10,8 +10,8 @@ import torch
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.kv import KVMethod, parse_kv
+from perfmodel.specs import ModelSpec, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
-from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.speculation import MAX_GAMMA
 from perfmodel.validate.decoder import (
     Model,

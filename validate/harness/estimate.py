@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.errors import InputError
 from perfmodel.speculation import Scenario, Workload, capacity, predict, tree_cost
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens

@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from perfmodel.errors import InputError, unknown_name
+from perfmodel.specs import ModelSpec, Precision, kv_format, load_model, weight_format
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import Frozen, Positive
-from perfmodel.specs.models.formats import Precision, kv_format, weight_format
-from perfmodel.specs.models.model import ModelSpec, load_model
 from perfmodel.validate.records.plan_points import Counts, GridBlock, PlanPoint
 
 FOLDER = Path(__file__).parents[1] / "plans"

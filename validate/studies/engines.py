@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from perfmodel.errors import InputError
+from perfmodel.specs import Relation, Z, load_model, release
 from perfmodel.specs.calibrations.calibration import beyond
-from perfmodel.specs.calibrations.fit_errors import Quantity, Relation, Scatter, Z
-from perfmodel.specs.engines.engines import VERSION, release
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs.calibrations.fit_errors import Quantity, Scatter
+from perfmodel.specs.engines.engines import VERSION
 from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.records import BUNDLED

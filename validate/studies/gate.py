@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from perfmodel.errors import InputError, refuse
+from perfmodel.specs import CONSTANTS
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen
-from perfmodel.specs.calibrations.calibration import CONSTANTS
 
 SCHEMA_VERSION = 2
 """Schema version of results/accuracy.json."""

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.specs.calibrations.by_engine import calibration_of
-from perfmodel.specs.calibrations.fit_errors import COVERAGE, Relation, Scatter
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import COVERAGE, Relation, calibration_of, load_gpu
+from perfmodel.specs.calibrations.fit_errors import Scatter
 from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.drafts import kinds
-from perfmodel.specs.calibrations.calibration import Calibration
+from perfmodel.specs import Calibration
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.parameters import DECODING, SPECULATING, Parameter

@@ -16,12 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
+from perfmodel.specs import ELSEWHERE, Calibration, GPUSpec, load_gpu
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import ELSEWHERE
-from perfmodel.specs.calibrations.calibration import Calibration
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
 from perfmodel.specs.published import MS
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.micro.write import as_yaml

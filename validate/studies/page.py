@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import unknown_name
-from perfmodel.specs.calibrations.fit_errors import COVERAGE
+from perfmodel.specs import COVERAGE
 from perfmodel.validate.accuracy.compare import LABELS
 from perfmodel.validate.accuracy.markdown import table
 from perfmodel.validate.fit.recipes import RECIPES

@@ -9,7 +9,7 @@ constant, expected to be 1.
 
 from dataclasses import dataclass
 
-from perfmodel.specs.engines.engines import DRIFT
+from perfmodel.specs import DRIFT
 
 
 @dataclass(frozen=True, slots=True)

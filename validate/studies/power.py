@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.reading import read_csv
-from perfmodel.specs.devices.gpu import GPUSpec
+from perfmodel.specs import GPUSpec
 from perfmodel.speculation.scenario import work
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import Array, least_squares

@@ -12,7 +12,7 @@ from typing import Any
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.errors import InputError
-from perfmodel.specs.engines.engines import DRIFT
+from perfmodel.specs import DRIFT
 from perfmodel.specs.published import MS, read_published
 
 MOST_GAINED = 0.98

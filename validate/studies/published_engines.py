@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.specs.published import MS, read_published
 
 

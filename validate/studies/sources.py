@@ -18,16 +18,13 @@ import numpy as np
 import yaml
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
+from perfmodel.specs import DRIFT, ELSEWHERE, Z, calibration_of, kernels_of, load_gpu, load_model
+from perfmodel.specs import ENGINES as KNOWN_ENGINES
 from perfmodel.specs.boundary import files
-from perfmodel.specs.calibrations.by_engine import ELSEWHERE, calibration_of
-from perfmodel.specs.calibrations.by_engine import ENGINES as KNOWN_ENGINES
-from perfmodel.specs.calibrations.fit_errors import Z
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.engines import DRIFT, VERSION
-from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors, kernels_of
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs.engines.engines import VERSION
+from perfmodel.specs.engines.source_errors import BORROWED, OTHER, StepErrors
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened, significant
 from perfmodel.validate.studies import llamacpp

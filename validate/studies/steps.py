@@ -6,13 +6,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import resolve
 from perfmodel.operations import Op
-from perfmodel.specs.calibrations.by_engine import calibration_of
-from perfmodel.specs.calibrations.calibration import Calibration, read_kernels
-from perfmodel.specs.calibrations.constants import Constant
-from perfmodel.specs.devices.gpu import load_gpu
-from perfmodel.specs.engines.engines import DRIFT, ONLY, architecture_of, borrowed_scopes, release
+from perfmodel.specs import DRIFT, Calibration, Constant, calibration_of, load_gpu, release
+from perfmodel.specs.calibrations.calibration import read_kernels
+from perfmodel.specs.engines.engines import ONLY, architecture_of, borrowed_scopes
 from perfmodel.speculation import Scenario, with_calibration
 from perfmodel.speculation.uncertainty import OF_SHARDS
 from perfmodel.validate.solving import grouped

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.load.traffic_query import DEFAULT_STD
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import resolve
 from perfmodel.operations import Array
 from perfmodel.queueing.closed import serve
 from perfmodel.queueing.load import Lengths, Limits, Load
 from perfmodel.queueing.replay import arrivals, replay
 from perfmodel.queueing.steps import step_times
 from perfmodel.reading import data_folder
-from perfmodel.specs.calibrations.fit_errors import Z
+from perfmodel.specs import Z
 from perfmodel.specs.engines.engines import architecture_of
 from perfmodel.specs.engines.request_costs import EngineRequests, request_constants
 from perfmodel.speculation import Acceptance, Scenario, log_error, step_log_error, with_calibration

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import yaml
 
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.cli import run
+from perfmodel.specs import Calibration, load_calibration
 from perfmodel.specs.boundary.frozen import annotations
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts_of, read_baseline
 from perfmodel.validate.accuracy.folder import Figure, figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.errors import InputError
 from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import compare as module

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
 from perfmodel.validate.cli.measure import closing
 from perfmodel.validate.records import RESULTS, Record, code_version, latest, records

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import (
     KVCache,

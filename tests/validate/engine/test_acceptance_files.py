@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from perfmodel.cli import run
 from perfmodel.errors import InputError
+from perfmodel.specs import find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT, find_acceptance
+from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
 from perfmodel.validate.engine.acceptance import vllm as vllm_figures

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs import load_calibration, load_model
 from perfmodel.validate.engine import driver
 from perfmodel.validate.engine.acceptance.counters import Counters
 from perfmodel.validate.engine.bench_commands import BenchRequest, commands, loads

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.cli import run
-from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs import load_calibration, load_model
 from perfmodel.speculation import with_values
 from perfmodel.validate.engine.calibrate import (
     USUAL,

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query
-from perfmodel.specs.calibrations.calibration import load_calibration
-from perfmodel.specs.calibrations.fit_errors import Z
+from perfmodel.answers.question import Query
+from perfmodel.specs import Z, load_calibration
 from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.record import EngineSubject

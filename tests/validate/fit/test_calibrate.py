@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
+from perfmodel.specs import Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint, published_points
 from perfmodel.validate.fit.calibrate import other_error, path_of, refreshed
 from perfmodel.validate.fit.counted_points import TIMES, _draft_passes

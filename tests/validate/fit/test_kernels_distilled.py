@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import load_gpu
 from perfmodel.validate.fit import kernels
 from perfmodel.validate.fit.kernels import distil
 from perfmodel.validate.fit.tables import Tables

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration, load_calibration
+from perfmodel.specs import CONSTANTS, Calibration, load_calibration
 from perfmodel.specs.published import MeasuredPoint
 from perfmodel.speculation import with_values
 from perfmodel.validate.fit.counted_points import TIMES, PointSet

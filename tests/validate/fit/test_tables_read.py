@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs import load_calibration
 from perfmodel.validate.fit.tables import Tables, _release, where
 from tests.validate.fit.test_kernels_distilled import BF16, H100, attention_rows
 from tests.validate.tiny import refused

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from perfmodel.kv import parse_kv
-from perfmodel.specs.models.model import load_model
+from perfmodel.specs import load_model
 from perfmodel.speculation import MAX_GAMMA
 from perfmodel.speculation.tree_shape import branching
 from perfmodel.validate.decoder import Generation, KVCache, Pair, RankShard, Request, Sampling, factory

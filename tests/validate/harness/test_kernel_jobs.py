@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder import RankShard
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run

@@ -11,8 +11,7 @@ import pytest
 
 from perfmodel import costs
 from perfmodel.cli import run
-from perfmodel.specs.calibrations.calibration import Calibration, load_calibration
-from perfmodel.specs.devices.gpu import GPUSpec, load_gpu
+from perfmodel.specs import Calibration, GPUSpec, load_calibration, load_gpu
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.harness.estimate import scenario_of
 from perfmodel.validate.harness.micro.fit import KernelFit, calibration_from, host_spec

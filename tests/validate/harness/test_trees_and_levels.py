@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.specs.calibrations.calibration import load_calibration
+from perfmodel.specs import load_calibration
 from perfmodel.speculation import tree_cost, with_calibration
 from perfmodel.speculation.tree import Tree, TreeAcceptance, expected_tokens
 from perfmodel.speculation.tree_shape import branching

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfmodel.answers.question.query import Query
+from perfmodel.answers.question import Query
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.iterations import CLOCKED, Iteration, Iterations, iterations

@@ -5,7 +5,7 @@ import pytest
 
 from perfmodel import advise, whatif
 from perfmodel.errors import InputError
-from perfmodel.specs.devices.gpu import load_gpu
+from perfmodel.specs import load_gpu
 from perfmodel.validate.studies.power import fitted, held_out, log_errors, power_table
 
 GPU = load_gpu("rtx-5090")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from perfmodel.answers.question.query import Query
-from perfmodel.answers.question.resolving import resolve
+from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import forward
 from perfmodel.speculation.iteration import predict
 from perfmodel.speculation.workload import Workload

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel import costs
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.validate.records import Plan, spec_of
 
 COPY_BYTES = (2**20, 2**23, 2**25, 2**27, 2**29, 2**31)

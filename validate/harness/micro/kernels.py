@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs import ModelSpec
 from perfmodel.validate.decoder import (
     Decoder,
     KVCache,
